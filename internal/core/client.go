@@ -24,7 +24,6 @@ type Config struct {
 
 	Foreign ForeignConfig
 
-	Ordered  bool // commands are executed in the order in which they are sent, unless the connection breaks
 	Replicas bool // only the answers to an Acquire and to a Look say that replicas have the grant
 
 	// Jitter returns a pause between retries and polls that is no longer than the one given, at random, so that clients

@@ -115,7 +115,7 @@ func (s *Setup) config() core.Config {
 		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
 		LeastWait: or(s.Least, 1), ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
 		Foreign: core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
-		Ordered: s.Ordered, Replicas: s.Fault&Unreplicated != 0, Broken: s.Broken,
+		Replicas: s.Fault&Unreplicated != 0, Broken: s.Broken,
 	}
 }
 

@@ -6,42 +6,69 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// carry takes the command of a call to Redis, and reports whether it has its answer, or will have none. Otherwise the caller
-// has left, and the answer lands by itself, in a goroutine of its own. What may be left behind, and on which connection, is
-// known here and below only.
-func (c *Client) carry(ctx context.Context, x *exchange, u *until) (answered bool) {
+// A line sends commands to Redis. What may be left behind, and on which connection, is known here and below only.
+type line interface {
+	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several in one pipeline,
+	// and fills their answers in.
+	do(ctx context.Context, x *exchange) answer
+	doAll(ctx context.Context, all []*exchange)
+	// abandonable reports whether the caller of do may leave a command behind now, by the end of its context, without harm
+	// to others.
+	abandonable() bool
+	// Ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
+	Ends() bool
+	// IsSettled reports whether a command with the mark has been executed by now, or never will be.
+	IsSettled(mark uint64) bool
+	// Deadline is for a command whose caller does not leave.
+	Deadline(now time.Time) context.Context
+	Within(ctx context.Context) (context.Context, context.CancelFunc)
+	Start(work func()) bool
+}
+
+// A courier carries commands over a line: it is the part of a carrier that sends.
+type courier struct {
+	line   line
+	client *Client
+}
+
+// carry implements carrier.
+func (r *courier) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
-	case u == nil: // its caller does not leave
+	case x.until == nil: // its caller does not leave
 		ctx = context.Background()
-		if !c.wire.Ends() { // to wait for a context as well costs 3 % of the throughput of many goroutines
-			ctx = c.deadline()
+		if !r.line.Ends() { // to wait for a context as well costs 3 % of the throughput of many goroutines
+			ctx = r.deadline()
 		}
-		c.do(ctx, x)
+		r.do(ctx, x)
 		if x.answer.sent.IsLate() { // the keeper sends it again
 			x.answer.sent.GiveUp()
 		}
 		return true
-	case c.wire.abandonable():
-		return c.carryBehind(ctx, x, u)
+	case r.line.abandonable():
+		return r.carryBehind(ctx, x)
 	default:
-		return c.carryApart(ctx, x, u)
+		return r.carryApart(ctx, x)
 	}
 }
 
 // deadline returns the context of a command whose caller does not end it.
-func (c *Client) deadline() context.Context { return c.wire.Deadline(c.clock.time(c.clock.now().Time)) }
+func (r *courier) deadline() context.Context {
+	clock := &r.client.clock
+	return r.line.Deadline(clock.time(clock.now().Time))
+}
 
 // carryBehind sends the command in the goroutine of its caller. If that leaves, the next command comes behind this one; but
 // not on a direct connection, where the answer is waited for.
-func (c *Client) carryBehind(ctx context.Context, x *exchange, u *until) (answered bool) {
-	u.begin(ctx)
-	defer u.stops()
-	c.do(u, x)
+func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) {
+	x.until.begin(ctx)
+	defer x.until.stops()
+	r.do(x.until, x)
 	late := x.answer.sent
 	if !late.IsLate() {
 		if x.isBehind() {
@@ -50,9 +77,9 @@ func (c *Client) carryBehind(ctx context.Context, x *exchange, u *until) (answer
 		return true
 	}
 	x.answer.sent = wire.Sent{}
-	if !c.wire.Start(func() {
-		x.answer.sent = late.Await(c.deadline())
-		c.landLate(x)
+	if !r.line.Start(func() {
+		x.answer.sent = late.Await(r.deadline())
+		r.client.landLate(x)
 	}) {
 		late.GiveUp()
 		return true
@@ -63,15 +90,16 @@ func (c *Client) carryBehind(ctx context.Context, x *exchange, u *until) (answer
 // carryApart sends the command in a goroutine of its own, which lasts until the answer is in. If the command has to wait for
 // a connection, rueidis opens that with its context, and an end of it would fail all commands that wait for the same
 // connection. And where the client's commands have no order, none is known to come behind one that was left behind.
-func (c *Client) carryApart(ctx context.Context, x *exchange, u *until) (answered bool) {
+func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
+	u := x.until
 	u.begin(ctx)
 	defer u.stops()
 	done := make(chan struct{})
 	var claimed atomic.Bool // by the caller, which has left, or by the answer
-	if !c.wire.Start(func() {
-		c.do(c.deadline(), x)
+	if !r.line.Start(func() {
+		r.do(r.deadline(), x)
 		if claimed.Swap(true) {
-			c.landLate(x)
+			r.client.landLate(x)
 		} else {
 			close(done)
 		}
@@ -90,6 +118,46 @@ func (c *Client) carryApart(ctx context.Context, x *exchange, u *until) (answere
 	return true
 }
 
+// do sends a command. It has one answer, also if the line panics.
+func (r *courier) do(ctx context.Context, x *exchange) {
+	defer func() {
+		if r.client.witness != nil {
+			r.client.witness.carried(&x.cmd)
+		}
+		if p := recover(); p != nil {
+			x.answer = panicked(p)
+		}
+	}()
+	x.answer = r.line.do(ctx, x)
+	x.settles(r.line)
+}
+
+// carryAll implements carrier. Each command has one answer, also if the line panics.
+func (r *courier) carryAll(ctx context.Context, all []*exchange) {
+	ctx, cancel := r.line.Within(ctx)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			for _, x := range all {
+				if a := &x.answer; !a.heard && a.err == nil {
+					*a = panicked(p)
+				}
+			}
+		}
+	}()
+	r.line.doAll(ctx, all)
+	for _, x := range all {
+		x.settles(r.line)
+	}
+}
+
+// settles notes whether the answer to a Leave is settled: no command of its tenure can run after it.
+func (x *exchange) settles(l line) {
+	if x.cmd.Op == core.Leave {
+		x.answer.Settled = l.IsSettled(x.after)
+	}
+}
+
 // landLate lands a command whose caller has left.
 func (c *Client) landLate(x *exchange) {
 	l := x.lock
@@ -97,41 +165,6 @@ func (c *Client) landLate(x *exchange) {
 	now := l.again()
 	l.land(x, now)
 	l.shard.exit(l)
-}
-
-// do sends a command. It has one answer, also if the carrier panics.
-func (c *Client) do(ctx context.Context, x *exchange) {
-	defer func() {
-		if c.witness != nil {
-			c.witness.carried(&x.cmd)
-		}
-		if r := recover(); r != nil {
-			x.answer = panicked(r)
-		}
-	}()
-	x.answer = c.wire.do(ctx, x)
-	if x.cmd.Op == core.Leave {
-		x.answer.Settled = c.wire.IsSettled(x.after)
-	}
-}
-
-// doAll sends commands in one pipeline. Each has one answer, also if the carrier panics.
-func (c *Client) doAll(ctx context.Context, all []*exchange) {
-	defer func() {
-		if r := recover(); r != nil {
-			for _, x := range all {
-				if a := &x.answer; !a.heard && a.err == nil {
-					*a = panicked(r)
-				}
-			}
-		}
-	}()
-	c.wire.doAll(ctx, all)
-	for _, x := range all {
-		if x.cmd.Op == core.Leave {
-			x.answer.Settled = c.wire.IsSettled(x.after)
-		}
-	}
 }
 
 // panicked is the answer to a command whose carrier has panicked.

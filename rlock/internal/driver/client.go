@@ -41,8 +41,9 @@ var _ client.Locks = (*Client)(nil)
 // New returns what keeps the locks of a client. It ends with that.
 func New(e *client.Client) *Client {
 	r := &redis{Redis: e.Redis, hub: e.Hub}
+	r.courier.line = r
 	c := newClient(e, r)
-	r.client = c
+	r.courier.client = c
 	return c
 }
 
@@ -66,7 +67,7 @@ func newClient(e *client.Client, w carrier) *Client {
 			s.locks[id] = make(map[string]*lock)
 		}
 	}
-	if c.wire.Tracks() {
+	if c.wire.traits().tracks {
 		c.tracked.all = int64(e.Config.TrackedKeys)
 	}
 	c.keeper = lease.NewKeeper(c.keeperConfig())

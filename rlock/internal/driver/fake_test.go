@@ -77,6 +77,7 @@ type pending struct {
 // A fakeWire is the carrier of one client.
 type fakeWire struct {
 	*redis
+	courier
 	fake   *fake
 	client *Client
 	number uint32
@@ -120,8 +121,9 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	w.number = uint32(len(f.clients) + 1)
 	f.clients = append(f.clients, w)
 	f.mu.Unlock()
+	w.courier.line = w
 	w.client = newClient(e, w)
-	w.redis.client = w.client
+	w.courier.client, w.redis.client = w.client, w.client
 	f.t.Cleanup(func() {
 		_ = e.Close()
 		synctest.Wait()
@@ -130,12 +132,10 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	return w.client
 }
 
-func (w *fakeWire) Ordered() bool                          { return !w.fake.loose }
-func (w *fakeWire) IsSettled(mark uint64) bool             { return w.Ordered() && w.redis.IsSettled(mark) }
-func (w *fakeWire) replicated() bool                       { return false }
+func (w *fakeWire) traits() traits                         { return traits{patience: w.Patience(), tracks: w.tracks} }
+func (w *fakeWire) IsSettled(mark uint64) bool             { return !w.fake.loose && w.redis.IsSettled(mark) }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
-func (w *fakeWire) Tracks() bool                           { return w.tracks }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
 func (w *fakeWire) group(*client.Name) uint32              { return 0 }
 func (w *fakeWire) refresh(time.Time, bool)                {}

@@ -20,7 +20,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 		return false, err
 	}
 	c := l.driver
-	ctx, cancel := c.wire.Within(caller)
+	ctx, cancel := context.WithTimeout(caller, c.wire.traits().patience)
 	defer cancel()
 	for _, holder := range holders {
 		one, now := c.enter(l.Name, ownerIn(holder))

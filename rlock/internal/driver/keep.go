@@ -178,8 +178,6 @@ func (c *Client) keeperConfig() lease.Config {
 // send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of
 // one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := c.wire.Within(ctx)
-	defer cancel()
 	all := make([]*exchange, 0, len(batch))
 	info := terms.RenewedInfo{Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
 	for _, item := range batch {
@@ -191,7 +189,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		return true
 	}
 	began := time.Now()
-	c.doAll(ctx, all)
+	c.wire.carryAll(ctx, all)
 	info.Took = time.Since(began)
 	for _, x := range all {
 		reached = reached || x.answer.heard
@@ -266,17 +264,15 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	}
 	x.text, x.after = k.text, k.sent
 	switch cmd.Op {
-	case core.Acquire, core.Resume:
-		k.sent = c.wire.Mark()
 	case core.Join:
-		k.queued, k.sent = true, c.wire.Mark()
+		k.queued = true
 	case core.Mirror:
 		x.track = k.buildTracked(now)
 	case core.Leave:
 		if cmd.Joins.ID != (core.ID{}) {
 			j := l.shard.workOf(l, l.Find(cmd.Joins.ID))
 			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
-			j.queued, j.sent = true, c.wire.Mark()
+			j.queued = true
 			x.joins = j.text
 		}
 	}

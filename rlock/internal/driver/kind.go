@@ -99,7 +99,6 @@ func (c *Client) config() core.Config {
 
 		Jitter: func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
 
-		Ordered:  c.wire.Ordered(),
-		Replicas: c.wire.replicated(),
+		Replicas: c.wire.traits().replicated,
 	}
 }

@@ -77,7 +77,7 @@ func (c *Client) callTime(took time.Duration, queues bool) time.Duration {
 	switch {
 	case queues:
 		return took / 2
-	case c.wire.InCluster():
+	case c.wire.traits().cluster:
 		return max(took, leastCallInCluster)
 	}
 	return max(took, leastCall)

@@ -20,11 +20,14 @@ import (
 // redis is the carrier of a client: package wire, and the hub for the messages.
 type redis struct {
 	*wire.Redis
-	client *Client
-	hub    *pubsub.Hub
+	courier
+	hub *pubsub.Hub
 }
 
-func (r *redis) replicated() bool            { return r.SyncReplicas() > 0 }
+func (r *redis) traits() traits {
+	return traits{patience: r.Patience(), replicated: r.SyncReplicas() > 0, cluster: r.InCluster(), tracks: r.Tracks()}
+}
+
 func (r *redis) abandonable() bool           { return r.Connected() && r.Ordered() }
 func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.Turn()) }
 func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }

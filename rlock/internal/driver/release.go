@@ -72,7 +72,7 @@ func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err e
 // releases returns the call that releases the tenure which Unlock has returned, or passes it on.
 func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
 	c := l.shard.client
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.Patience()))})
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience))})
 	l.Release(t, &w.Call)
 	return w
 }

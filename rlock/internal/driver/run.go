@@ -68,9 +68,10 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	x.waiter, x.write, x.passed, x.slot = w, w.write, w.passed, slot
 	l.begins(x, now)
 	u := w.flies()
+	x.until = u
 	l.shard.exit(l)
 
-	answered := c.carry(ctx, x, u)
+	answered := c.wire.carry(ctx, x)
 	over := u != nil && ctx.Err() != nil
 
 	now = l.again()
@@ -95,9 +96,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 		x.slot.Heard()
 	}
 	alive := k != nil && k.tenure != nil && k.tenure.ID == x.cmd.ID
-	if alive && x.cmd.Op == core.Acquire {
-		k.sent = a.sent.Mark
-	}
+	l.entered(x, alive)
 	if w := x.waiter; w != nil && w.Purpose() != core.Locks {
 		w.err = a.err
 	}
@@ -121,6 +120,18 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	*x = exchange{}
 	c.exchanges.Put(x)
+}
+
+// entered notes the mark of a command that may have brought a tenure in.
+func (l *lock) entered(x *exchange, alive bool) {
+	switch op := x.cmd.Op; {
+	case alive && (op == core.Acquire || op == core.Resume || op == core.Join):
+		x.work.sent = x.answer.sent.Mark
+	case x.joins != "":
+		if t := l.Find(x.cmd.Joins.ID); t != nil {
+			l.shard.workOf(l, t).sent = x.answer.sent.Mark
+		}
+	}
 }
 
 // freeSlot gives back the slot of a command. One that was left behind may still be in flight: it keeps the slot until its

@@ -37,7 +37,7 @@ const (
 // track changes the tracking to t, or puts it off.
 func (k *work) track(t tracking) {
 	c, had := k.lock.shard.client, k.tracking >= due
-	if t >= due && !(c.wire.Tracks() && (had || c.tracked.enter())) {
+	if t >= due && !(c.wire.traits().tracks && (had || c.tracked.enter())) {
 		t = putOff
 	}
 	if had && t < due {
@@ -64,7 +64,7 @@ func (p *places) leave() { p.taken.Add(-1) }
 
 // Tracked returns how many keys are tracked.
 func (c *Client) Tracked() int64 {
-	if !c.wire.Tracks() {
+	if !c.wire.traits().tracks {
 		return 0
 	}
 	return min(c.tracked.taken.Load(), c.tracked.all) // one that finds no place is counted for a moment

@@ -13,48 +13,36 @@ import (
 // A carrier takes commands to Redis, and messages from there. The one of a client is redis (redis.go);
 // tests have one whose answers they hold back, lose and reorder.
 type carrier interface {
-	// Ordered reports whether commands are executed in the order in which they are sent, unless a connection
-	// breaks, and replicated whether a grant needs replicas.
-	Ordered() bool
-	replicated() bool
-	// abandonable reports whether the caller of do may leave a command behind now, by the end of its
-	// context, without harm to others.
-	abandonable() bool
-	// Ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
-	Ends() bool
-	InCluster() bool
-	Tracks() bool
-	// Mark is that of a command that is about to be sent in the order of all, and IsSettled reports whether one with the
-	// mark has been executed by now, or never will be.
-	Mark() uint64
-	IsSettled(mark uint64) bool
-
+	traits() traits
 	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
 	Limits(slot uint16) *wire.Limits
 	group(n *client.Name) uint32
 
-	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
-	// in one pipeline, and fills their answers in.
-	do(ctx context.Context, x *exchange) answer
-	doAll(ctx context.Context, all []*exchange)
+	// carry takes the command of a call to Redis, and reports whether it has its answer, or will have none. Otherwise the
+	// caller has left, by the context or by x.until, and the answer is landed later. carryAll takes the commands of the keeper
+	// there, in one pipeline.
+	carry(ctx context.Context, x *exchange) (answered bool)
+	carryAll(ctx context.Context, all []*exchange)
 
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
 	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
 	// subscription was confirmed, refused or lost.
 	listen(n *client.Name, hear func(message string), marked func()) subscription
-
 	// hears reports whether that channel is subscribed to anyhow.
 	hears(n *client.Name) bool
 
-	// Deadline is for a command whose caller does not leave.
-	Deadline(now time.Time) context.Context
-	// Patience is how long an Unlock has.
-	Patience() time.Duration
-	Within(ctx context.Context) (context.Context, context.CancelFunc)
 	// refresh looks at the nodes again if that is long ago, or one does not answer.
 	refresh(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
 	Start(work func()) bool
+}
+
+// traits are what the driver has to know of a carrier.
+type traits struct {
+	patience   time.Duration // how long an Unlock has
+	replicated bool          // a grant needs replicas
+	cluster    bool          // messages go from node to node
+	tracks     bool          // Redis tells of changed keys
 }
 
 // A subscription is one to the channel of a lock.
@@ -81,7 +69,8 @@ type exchange struct {
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	nudges bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
 	at     core.Time
-	after  uint64 // of a Leave: the mark of the command that has brought the tenure in
+	after  uint64 // of a Leave: the mark of the command that has brought the tenure in, see wire.Sent
+	until  *until // by which its caller leaves, nil for one that does not
 	write  *write // of a Write
 
 	lock    *lock
