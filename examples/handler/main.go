@@ -3,13 +3,13 @@
 //
 //	go run ./examples/handler
 //
-// A request waits for the lock for 100 ms at most, and is then answered with 409. The
-// loss of the lock is an error: a request whose lock was lost is answered with 500.
+// A request waits for the lock for two seconds at most, and is then answered with 409. The
+// loss of the lock is an error: a request whose lock was lost is answered with 500. The handler
+// is in handler.go.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,36 +22,6 @@ import (
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-const wait = 100 * time.Millisecond
-
-// A server processes orders.
-type server struct {
-	locks   *rlock.Client
-	process func(ctx context.Context, order string) error
-}
-
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	order := r.PathValue("order")
-	err := s.exclusive(r.Context(), order)
-	switch {
-	case err == nil:
-		fmt.Fprintf(w, "order %s is processed", order)
-	case errors.Is(err, rlock.ErrNotAcquired):
-		http.Error(w, "the order is being processed", http.StatusConflict)
-	case errors.Is(err, rlock.ErrLost): // another request may have processed the order as well
-		http.Error(w, "the lock was lost", http.StatusInternalServerError)
-	default:
-		http.Error(w, "the order may not have been processed", http.StatusInternalServerError)
-	}
-}
-
-// exclusive processes the order with its lock held.
-func (s *server) exclusive(ctx context.Context, order string) error {
-	return s.locks.NewLock("example:order:"+order).Do(ctx, func(ctx context.Context) error {
-		return s.process(ctx, order) // ctx ends with the request, and when the lock is lost
-	}, rlock.WithWait(wait))
-}
 
 func main() { embedded.Main("handler", run) }
 
@@ -74,7 +44,7 @@ func run(ctx context.Context, options rueidis.ClientOption) error {
 		defer client.Close()
 		locks[i] = client
 		mux := http.NewServeMux()
-		mux.Handle("POST /orders/{order}", &server{client, func(ctx context.Context, order string) error {
+		mux.Handle("POST /orders/{order}", handler(client, func(ctx context.Context, order string) error {
 			entered <- struct{}{}
 			select {
 			case <-finish:
@@ -82,7 +52,7 @@ func run(ctx context.Context, options rueidis.ClientOption) error {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}})
+		}))
 		s := httptest.NewServer(mux)
 		defer s.Close()
 		urls[i] = s.URL
@@ -102,7 +72,7 @@ func run(ctx context.Context, options rueidis.ClientOption) error {
 	// The lock of a request is lost.
 	second := post(ctx, urls[1])
 	<-entered
-	if _, err := locks[0].NewLock("example:order:42").ForceUnlock(ctx); err != nil {
+	if _, err := locks[0].NewLock("lock:orders:42").ForceUnlock(ctx); err != nil {
 		return err
 	}
 	return expect("a request that lost the lock", second, http.StatusInternalServerError)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,35 +11,52 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// request returns the status with which the server answers a request for order 42.
-func (s *server) request() int {
+// request returns the status of the answer to a request for order 42.
+func request(client *rlock.Client, process func(context.Context, string) error) int {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders/42", nil)
 	r.SetPathValue("order", "42")
-	s.ServeHTTP(w, r)
+	handler(client, process)(w, r)
 	return w.Code
 }
+
+func done(context.Context, string) error { return nil }
 
 func TestTheStatusTellsTheOutcomeOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := rlocktest.NewServer(t)
 		defer redis.AssertNothingHeld()
-		done := func(context.Context, string) error { return nil }
-		assert.Equal(t, http.StatusOK, (&server{redis.Client(), done}).request())
+		assert.Equal(t, http.StatusOK, request(redis.Client(), done))
 
-		redis.Steal("example:order:42", time.Minute)
-		assert.Equal(t, http.StatusConflict, (&server{redis.Client(), done}).request())
-		redis.Lose("example:order:42")
+		redis.Steal("lock:orders:42", time.Minute)
+		assert.Equal(t, http.StatusConflict, request(redis.Client(), done))
+		redis.Lose("lock:orders:42")
 
 		lost := func(ctx context.Context, order string) error {
-			redis.Lose("example:order:" + order)
+			redis.Lose("lock:orders:" + order)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		assert.Equal(t, http.StatusInternalServerError, (&server{redis.Client(), lost}).request())
+		assert.Equal(t, http.StatusInternalServerError, request(redis.Client(), lost))
 		redis.Refuse("LOADING Redis is loading the dataset in memory", "EVALSHA", "EVAL")
-		assert.Equal(t, http.StatusInternalServerError, (&server{redis.Client(), done}).request())
+		assert.Equal(t, http.StatusInternalServerError, request(redis.Client(), done))
 	})
+}
+
+func TestAnOrderThatIsProcessedIsNoFailureIfOnlyTheReleaseIsUnconfirmed(t *testing.T) {
+	failed := errors.New("out of stock")
+	for result, status := range map[error]int{nil: http.StatusOK, failed: http.StatusInternalServerError} {
+		synctest.Test(t, func(t *testing.T) {
+			redis := rlocktest.NewServer(t)
+			client := redis.Client()
+			assert.Equal(t, status, request(client, func(context.Context, string) error {
+				redis.Silence(client)
+				return result
+			}))
+			assert.True(t, redis.Miniredis().Exists("lock:orders:42"), "Redis has not heard of the release")
+		})
+	}
 }
