@@ -3,7 +3,7 @@ package redistest
 import "testing"
 
 // Slow skips a test with -short. One in ten tests takes three quarters of the time of all; with -short
-// the others remain, for a user who has a clone and half a minute.
+// the others remain, which take half a minute.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -12,5 +12,5 @@ func Slow(t testing.TB) {
 }
 
 // isWanted reports whether a test may use a real server. With -short the tests are the same on each
-// machine, whatever is installed. A program that starts servers has no such flag.
+// machine. A program that starts servers has no such flag.
 func isWanted() bool { return isDemanded() || !testing.Testing() || !testing.Short() }
