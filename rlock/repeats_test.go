@@ -95,3 +95,45 @@ func TestAResumeThatIsRepeatedShortensNoHold(t *testing.T) {
 		require.NoError(t, lock(there.Client).Unlock(me))
 	})
 }
+
+// The client that is shown to have the lock is asked by a look, at the latest a claim later, and releases it.
+func TestAnAcquireThatIsRepeatedAfterItsReleaseHoldsNoLongerThanAClaim(t *testing.T) {
+	eachPassable(t, func(t *testing.T, w *world, lock, rival func(*rlock.Client) *rlock.Lock) {
+		p, me := w.client(), w.caller()
+		require.NoError(t, lock(p.Client).Lock(me))
+		require.NoError(t, lock(p.Client).Unlock(me))
+		acquire := p.net.Sent("EVALSHA")[:1]
+		raw := w.outsider()
+		for _, other := range []*rlock.Client{w.client().Client, p.Client} {
+			time.Sleep(time.Second)
+			require.NoError(t, raw.Do(w.ctx, raw.B().Arbitrary(acquire[0].Args...).Build()).NonRedisError())
+			require.True(t, w.Exists(key), "the lock is taken for a tenure that its client has forgotten")
+			within(t, 0, 3*time.Second, func() { require.NoError(t, rival(other).Lock(me)) })
+			require.NoError(t, rival(other).Unlock(me))
+			time.Sleep(10 * time.Millisecond)
+			require.False(t, w.Exists(key))
+		}
+	})
+}
+
+func TestAHolderThatIsAskedForItsTenureKeepsIt(t *testing.T) {
+	eachPassable(t, func(t *testing.T, w *world, lock, _ func(*rlock.Client) *rlock.Lock) {
+		hold, err := lock(w.client().Client).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		synctest.Wait()
+		asks := func() {
+			for _, field := range w.fields(key) {
+				owner := strings.TrimSuffix(field, ":write")
+				for _, sort := range []string{"p", "r", "s", "?", ""} {
+					w.Publish(ownChannels+owner[:min(19, len(owner))], "h "+owner+" "+sort+key)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		asks()
+		require.True(t, hold.Valid())
+		require.NoError(t, hold.Detach(w.ctx))
+		asks()
+		require.NotEmpty(t, w.fields(key), "a detached lock")
+	})
+}

@@ -22,6 +22,7 @@ const (
 	Remember                        // a message that comes while a command is in flight is remembered
 	HalfAClaim                      // with half of a claim or less the client looks before it holds
 	GiveBack                        // a grant that no waiter wants is given back
+	KnowsItsOwn                     // a tenure that this client has forgotten is released when a look of another one asks
 	NewTicket                       // a waiter whose ticket is lost takes another
 	LooksAgain                      // tickets are looked for when a subscription is confirmed again
 	TrySteps                        // an attempt that a free lock refuses sends a step, and tries once more

@@ -141,6 +141,7 @@ const (
 	Called                         // "w": a client waits for the tenure, which may linger
 	Forced                         // "f": the tenure was released by force
 	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
+	Shown                          // "h": the tenure has the lock, and a client waits for it
 )
 
 // A Message is a message to a client. Any client may publish, so that a message may be forged, late

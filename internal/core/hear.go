@@ -26,6 +26,10 @@ func (l *Lock) Hear(m Message, now Now) {
 			t.doubted(now)
 			l.touch(t)
 		}
+	case Shown:
+		if t == nil && !l.client.breaks(KnowsItsOwn) {
+			l.heardGrant(t, m, now) // this client has forgotten it: an acquire was executed once more after the release
+		}
 	case Called: // perhaps before the answer that makes the tenure the owner
 		if t != nil && (t == l.owner || !l.client.breaks(EarlyCall)) {
 			l.called(t, now)

@@ -262,8 +262,8 @@ func (t *Tenure) asksExactly() { t.shown = shape{until: NeverSafe - 1} }
 
 // shortens reports whether the next mirror is to shorten the lease, so that others do not wait for the rest of a longer one
 // if this client dies: Redis was told of a lease that ends later than those that the levels ask for. All other mirrors only
-// lengthen it, so that a command which is repeated takes nothing away. What is left of a lease that is about to end is not
-// worth it: no later lease of the tenure would be trusted for longer.
+// lengthen it, so that a command which is repeated takes nothing away. The rest of a lease that is about to end is not worth
+// it: no later lease of the tenure would be trusted for longer.
 func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	c, until := l.client, t.shown.until
 	if c.breaks(Lengthens) {

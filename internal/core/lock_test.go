@@ -102,6 +102,17 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 	}
 }
 
+// A tenure that Redis shows and this client does not know is released; one of another client is not.
+func TestATenureThatIsForgottenIsReleased(t *testing.T) {
+	for id, released := range map[ID]bool{{1, false, 99}: true, {1, true, 99}: true, {2, false, 99}: false} {
+		l := held(writes(1, NeverSafe))
+		l.Hear(Message{Kind: Shown, ID: id}, at(50))
+		if n := l.Find(id); (n != nil) != released || released && (n.want != Gone || n.place != Owner) || l.owner.want != Held {
+			t.Errorf("%v: %+v", id, n)
+		}
+	}
+}
+
 // A call or a release by force is believed of a tenure of this client only.
 func TestWhatAMessageChanges(t *testing.T) {
 	for _, c := range []struct {
@@ -116,6 +127,7 @@ func TestWhatAMessageChanges(t *testing.T) {
 		{"one that is unknown", Forced, ID{1, false, 99}, Held, false},
 		{"a call of one that does not linger", Called, ID{1, false, 1}, Held, false},
 		{"a call of one that is unknown", Called, ID{1, true, 99}, Held, false},
+		{"one that has the lock", Shown, ID{1, false, 1}, Held, false},
 		{"the first, unknown", AtFront, ID{1, false, 99}, Held, false},
 	} {
 		l := held(writes(1, NeverSafe))

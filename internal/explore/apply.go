@@ -209,7 +209,7 @@ func (w *world) happens(c *client, i int, k kind) {
 				l.ListeningAbroad(w.clock(c))
 			case m.doubts:
 				l.Doubt(w.clock(c))
-			case len(c.locks) == 1 || l.Find(m.ID) != nil: // the driver has an index of the tickets of a semaphore
+			case len(c.locks) == 1 || l.Find(m.ID) != nil || m.Kind == core.Shown && l == c.locks[0]: // the driver has an index of the tickets of a semaphore
 				l.Hear(m.Message, w.clock(c))
 			}
 		}
@@ -310,7 +310,10 @@ func (w *world) deliver() {
 			continue
 		}
 		to := &w.clients[m.ID.Client]
-		if !to.dead && (m.Kind == core.Called || w.server.Listens.Has(m.ID.Client)) {
+		if m.Kind == core.Shown && w.lockOf(to, m.ID).Find(m.ID) != nil {
+			continue // it changes nothing
+		}
+		if !to.dead && (m.Kind == core.Called || m.Kind == core.Shown || w.server.Listens.Has(m.ID.Client)) {
 			to.heard = append(to.heard, message{Message: m.Message})
 		}
 	}

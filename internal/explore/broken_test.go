@@ -12,16 +12,17 @@ import (
 )
 
 var (
-	faulty  = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | LoseMessage | Slow | Partition}
-	twice   = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow | Partition}
-	tries   = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Try | Cancel}
-	crowd   = Setup{Clients: 2, Users: 2, Passes: 5}
-	lingers = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
-	rare    = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
-	abroad  = Setup{Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Look: 9, Lease: 9, Do: Cancel}
-	passOn  = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Pass}
-	repeats = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat}
-	reads   = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
+	faulty    = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | LoseMessage | Slow | Partition}
+	twice     = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow | Partition}
+	tries     = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Try | Cancel}
+	crowd     = Setup{Clients: 2, Users: 2, Passes: 5}
+	lingers   = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
+	rare      = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
+	abroad    = Setup{Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Look: 9, Lease: 9, Do: Cancel}
+	passOn    = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Pass}
+	repeats   = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat}
+	forgotten = Setup{Clients: 2, Users: 1, Rounds: 1, Lease: 20, Faults: 1, Fault: Repeat}
+	reads     = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
 )
 
 // In deadWaiter a client dies in the queue of a free lock.
@@ -61,6 +62,8 @@ var brokenRules = []struct {
 	{"Remember", core.Remember, "does not know", false, false, tries},
 	{"HalfAClaim", core.HalfAClaim, "fewer than two faults", true, false, but(faulty, func(s *Setup) { s.Steady = true; s.Faults = 2; s.Fault = Break | Slow })},
 	{"GiveBack", core.GiveBack, "does nothing about it", true, false, but(faulty, func(s *Setup) { s.Fault = Endless })},
+	{"KnowsItsOwn", core.KnowsItsOwn, "no owner holds", false, false, forgotten},
+	{"KnowsItsOwn of permits", core.KnowsItsOwn, "no owner holds", false, false, but(forgotten, func(s *Setup) { s.Kind = permit })},
 	{"NewTicket", core.NewTicket, "free for", false, false, faulty},
 	{"LooksAgain", core.LooksAgain, "free for", false, false, but(faulty, func(s *Setup) { s.Fault = Cut; s.Look = 7 })},
 	{"TrySteps", core.TrySteps, "", false, false, Setup{Clients: 2, Users: 1, Do: Try, begin: deadWaiter}},

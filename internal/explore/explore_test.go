@@ -70,6 +70,8 @@ var quick = []Setup{
 	{Name: "readers 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Pass | Cancel},
 	{Name: "readers 2x1, downgrade and Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass},
 	{Name: "2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Do: Nest, Faults: 1, Fault: Repeat},
+	{Name: "2x1, repeats of long leases", Clients: 2, Users: 1, Rounds: 1, Lease: 20, Faults: 1, Fault: Repeat},
+	{Name: "permit 2x1, repeats of long leases", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Lease: 20, Faults: 1, Fault: Repeat},
 	{Name: "1x2, repeats", Clients: 1, Users: 2, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat},
 	{Name: "fair 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Faults: 1, Fault: Repeat},
 	{Name: "fenced 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fenced, Faults: 1, Fault: Repeat},

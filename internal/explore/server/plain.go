@@ -120,4 +120,6 @@ func (r *run) allLingering() (ids []core.ID) {
 	return ids
 }
 
+func (plain) asked(r *run) []Holder { return r.Holders }
+
 func (plain) fair() bool { return true }

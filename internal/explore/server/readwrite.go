@@ -210,4 +210,6 @@ func (readWrite) freed(r *run) { r.tell() }
 
 func (readWrite) lingering(r *run) []core.ID { return r.allLingering() }
 
+func (readWrite) asked(r *run) []Holder { return r.Holders }
+
 func (readWrite) fair() bool { return false }

@@ -168,4 +168,7 @@ func (semaphore) freed(*run) {}
 // lingering returns none: no tenure of a semaphore lingers.
 func (semaphore) lingering(*run) []core.ID { return nil }
 
+// asked returns the permit that ends first: one that its client has forgotten is not renewed.
+func (semaphore) asked(r *run) []Holder { return r.Holders[:min(len(r.Holders), 1)] }
+
 func (semaphore) fair() bool { return false }

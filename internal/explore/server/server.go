@@ -109,6 +109,8 @@ type Kind interface {
 	freed(r *run)
 	// lingering returns the holders that may linger, once for each field.
 	lingering(r *run) []core.ID
+	// asked returns the holders whose clients a look asks.
+	asked(r *run) []Holder
 	// fair reports whether Redisson's fair lock may share the lock.
 	fair() bool
 }
@@ -219,6 +221,15 @@ func (r *run) entered(t core.Ticket) { r.effects.Granted = append(r.effects.Gran
 func (r *run) call() {
 	for _, id := range r.Kind.lingering(r) {
 		r.send(core.Called, id, 0, 0)
+	}
+}
+
+// asks asks the clients of the holders whether they know of their tenures.
+func (r *run) asks() {
+	for _, h := range r.Kind.asked(r) {
+		if !IsForeign(h.ID) && h.Owner != 0 {
+			r.send(core.Shown, h.ID, 0, 0)
+		}
 	}
 }
 

@@ -101,6 +101,9 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		case waits && first == asker:
 			a.Found = core.First
 			r.call()
+			if look != noTicket && !look.Polls {
+				r.asks()
+			}
 		case joined || r.queues(asker):
 			a.Found = core.Waits
 		}

@@ -102,6 +102,10 @@ func (c *Client) hear(n *client.Name, message string) {
 // Told implements [client.Locks]: a message on the client's own channel.
 func (c *Client) Told(m wire.ClientMessage) {
 	id := c.idOf(m.Owner)
+	if m.Verb == wire.Shown {
+		c.shown(id, m)
+		return
+	}
 	l, now := c.enterTenure(m.Text, m.Owner, id)
 	if l == nil {
 		return
@@ -114,6 +118,33 @@ func (c *Client) Told(m wire.ClientMessage) {
 			l.calledBack(now)
 		}
 		l.Hear(core.Message{Kind: core.Called, ID: id}, now)
+	}
+	l.shard.exit(l)
+}
+
+// sorts are the kinds that a message names, by its letter. Kinds that are the same in Redis have one.
+var sorts = map[byte]client.KindID{'p': client.PlainKind, 'r': client.ReadWriteKind, 's': client.SemaphoreKind}
+
+// shown releases a tenure of this client that has a lock, and that no lock of this client knows.
+func (c *Client) shown(id core.ID, m wire.ClientMessage) {
+	kind, ok := sorts[m.Text[0]]
+	if !ok || id.Client != thisClient {
+		return
+	}
+	if l, _ := c.enterTenure(m.Text[1:], m.Owner, id); l != nil {
+		l.shard.exit(l)
+		return
+	}
+	n := c.shared.NewName(kind, m.Text[1:])
+	if n.Err != nil {
+		return
+	}
+	if kind == client.SemaphoreKind {
+		n.Permits = 1 // this client knows of no more
+	}
+	l, now := c.enter(n, ownerIn(m.Owner))
+	if !c.shared.Closed.Load() {
+		l.Hear(core.Message{Kind: core.Shown, ID: id}, now)
 	}
 	l.shard.exit(l)
 }

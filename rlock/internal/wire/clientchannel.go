@@ -32,6 +32,9 @@ const (
 	// Wanted says that another client waits for a tenure that may linger: see
 	// scripts/queue.lua.
 	Wanted Verb = "w"
+	// Shown says that the tenure has a lock that another client waits for. The text is the sort of
+	// the lock and its name: see scripts/queue.lua.
+	Shown Verb = "h"
 	// Asks is a question about the client's holds and waits. The owner names the question and
 	// no tenure: its UUID begins with the id of the client that asks, and is different for
 	// each question.

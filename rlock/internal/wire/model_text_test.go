@@ -163,7 +163,7 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 func byChannel(messages []string) []string {
 	key := func(m string) string {
 		channel, text, _ := strings.Cut(m, " ")
-		if strings.HasPrefix(text, "w ") {
+		if strings.HasPrefix(text, "w ") || strings.HasPrefix(text, "h ") {
 			return m
 		}
 		return channel
@@ -186,6 +186,11 @@ func (k *modelKind) holderText(op core.Op, uuid string, holds func(uuid string) 
 	return uuid
 }
 
+// sort is the letter of the kind in a message.
+func (k *modelKind) sort() string {
+	return map[server.Kind]string{server.Plain: "p", server.ReadWrite: "r", server.Semaphore: "s"}[k.model]
+}
+
 // aForeignOne is the word for a foreign holder: the model does not say which.
 const aForeignOne = "a foreign one"
 
@@ -199,6 +204,8 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.Turns(), prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
 	case core.Called:
 		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
+	case core.Shown:
+		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), k.sort(), modelLock)
 	case core.AtFront:
 		return fmt.Sprintf("%s%s ?%s %s", k.keys.Turns(), prefixText(m.ID.Client), uuidText(m.ID), modelLock)
 	case core.ForeignNews:

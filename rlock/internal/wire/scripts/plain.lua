@@ -5,6 +5,7 @@ local message = '00'  -- what foreign clients are told when the lock is free: a 
 local told = false    -- whether they were
 local ended           -- nothing: see semaphore.lua
 local varies = false  -- see semaphore.lua
+local sort = 'p'      -- of the lock: see queue.lua
 
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not

@@ -54,8 +54,11 @@
 --                                 left, or a grant was refused; of a semaphore: see
 --                                 semaphore.lua
 --
--- The message on "rlock_turn:client:<client>", always by PUBLISH:
+-- The messages on "rlock_turn:client:<client>", always by PUBLISH:
 --
+-- "h <owner> <sort><lock>"        a ticket is the first behind the tenure, and looks: if its client
+--                                 does not know the tenure, it releases it. The sort is p, of a
+--                                 read-write lock r, of a semaphore s
 -- "w <owner> <lock>"              a ticket is the first behind a tenure that may linger: the
 --                                 lowest bit of its UUID's variant says so (9 or b, else 8 or
 --                                 a). A lock that lingers is to be released at once

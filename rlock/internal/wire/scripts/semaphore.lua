@@ -17,6 +17,7 @@ local now            -- nil before the expired owners are taken out
 local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
 local varies = true  -- clients may know of different numbers of permits: see grant.lua
+local sort = 's'     -- of the lock: see queue.lua
 
 local some = redis.call('zrange', lock, '0', '0')[1]
 if some and not isOurs(some) then
