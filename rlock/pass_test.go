@@ -300,3 +300,46 @@ func TestOthersHaveTheirShareBesideClientsThatPassTheLockInEachSection(t *testin
 		})
 	}
 }
+
+// Such a thread sleeps for as long as the lease that it has read, unless it is told.
+func TestAThreadOfRedissonHasALockThatIsLeftToAShorterLeaseInTime(t *testing.T) {
+	for kind, take := range map[string]struct {
+		channel string
+		holds   []string
+		left    func(w *world, p *rlock.Client)
+	}{
+		"passed on": {channel, []string{foreignOwner, "1"}, func(w *world, p *rlock.Client) {
+			hold, err := p.NewLock(key).Acquire(w.ctx)
+			require.NoError(w.t, err)
+			time.Sleep(time.Second)
+			_, err = hold.Pass(w.ctx, 2*time.Second)
+			require.NoError(w.t, err)
+		}},
+		"a write lock, passed on": {rwChannel, []string{"mode", "write", foreignOwner + ":write", "1"}, func(w *world, p *rlock.Client) {
+			hold, err := p.NewReadWriteLock(key).Write().Acquire(w.ctx)
+			require.NoError(w.t, err)
+			time.Sleep(time.Second)
+			_, err = hold.Pass(w.ctx, 2*time.Second)
+			require.NoError(w.t, err)
+		}},
+		"detached": {channel, []string{foreignOwner, "1"}, func(w *world, p *rlock.Client) {
+			outer, err := p.NewLock(key).Acquire(w.ctx, rlock.WithLease(3*time.Second))
+			require.NoError(w.t, err)
+			inner, err := p.NewLock(key).Acquire(outer.Context())
+			require.NoError(w.t, err)
+			time.Sleep(time.Second)
+			require.NoError(w.t, inner.Release(w.ctx))
+			require.NoError(w.t, outer.Detach(w.ctx))
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				v := w.visitor(take.channel, take.holds...)
+				left := start(func() error { take.left(w, w.client().Client); return nil })
+				time.Sleep(time.Second / 2)
+				within(t, 2*time.Second, 3*time.Second, func() { v.lock() })
+				require.NoError(t, <-left)
+			})
+		})
+	}
+}

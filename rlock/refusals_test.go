@@ -2,8 +2,11 @@ package rlock_test
 
 import (
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -195,5 +198,31 @@ func TestARefusedGrantWakesTheTicketBehind(t *testing.T) {
 			assert.ErrorContains(t, <-waits, "token counter")
 		})
 		assert.ErrorContains(t, <-refused, "token counter")
+	})
+}
+
+// A user without the right to Redisson's fair queue: a mirror that counts those that wait names its key, and may come before any
+// step that does.
+func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.answer(func(command string, args ...string) string {
+			if strings.HasPrefix(command, "eval") && slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "redisson_lock_queue:") }) {
+				return "NOPERM this user has no permissions to access one of the keys used as arguments"
+			}
+			return ""
+		})
+		p, me, them := w.client(), w.caller(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(me))
+		waits := start(func() error { return lock.Lock(them) })
+		synctest.Wait()
+		before := w.fields(key)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-waits)
+		synctest.Wait()
+		assert.NotEqual(t, before, w.fields(key))
+		time.Sleep(2 * time.Minute)
+		assert.True(t, lock.IsHeld(them))
+		require.NoError(t, lock.Unlock(them))
 	})
 }

@@ -55,6 +55,7 @@ const (
 	ResumesAgain                    // a resume without an answer is sent again for the same tenure
 	PassReleases                    // a lock that Redis does not confirm to have passed on is released
 	OwnWaiters                      // an owner does not wait for itself
+	TellsShorter                    // a mirror that shortens the lease tells foreign clients
 	WriterGivesWay                  // a writer gives way to readers while foreign readers keep it out
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock
 	Reserves                        // a hand-off needs a token of its own

@@ -53,7 +53,7 @@ type Command struct {
 	// Lease is what an Acquire, a Resume, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
 	Lease Span
 
-	Exact  bool // of a Mirror: the lease becomes no longer than that; else it is only lengthened
+	Exact  bool // of a Mirror: the lease becomes no longer than that, and foreign clients that wait are told; else it is only lengthened
 	Writes int  // of a Mirror: how many levels are not shared
 	Reads  bool // of a Mirror: some levels are shared
 	Asks   bool // of a Mirror and a Resume: how many others wait?

@@ -56,7 +56,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		switch {
 		case opening || wrote && t.shown.writes == 0:
 			t.flight.asks = opens
-		case t.want != Parted && l.asksOthers(t):
+		case t.flight.exact && !c.breaks(TellsShorter), t.want != Parted && l.asksOthers(t):
 			t.flight.asks = asks
 		}
 		t.told = t.shown.owner

@@ -97,6 +97,8 @@ var brokenRules = []struct {
 	{"ListenerLooks", core.ListenerLooks | core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.ForeignRounds = 2 })},
 	{"FrontListens", core.FrontListens, "free for", true, false, abroad},
 	{"HolderFollowed", core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Foreign = []Foreign{Poller}; s.ForeignRounds = 2 })},
+	{"TellsShorter", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = Pass })},
+	{"TellsShorter, detached", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = SetLease | Detach })},
 	{"WriterGivesWay", core.WriterGivesWay, "reader has waited", true, true, but(reads, func(s *Setup) {
 		s.Clients = 1
 		s.Foreign = []Foreign{Reader, Reader}

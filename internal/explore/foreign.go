@@ -49,7 +49,7 @@ type thread struct {
 	ticks  int8 // in which one of ours had the lock while it waits
 	seen   bool // one had in this tick
 
-	until core.Time // of a Queuer that waits: when it tries again by itself
+	until core.Time // of a Subscriber and a Queuer that waits: when the lease ends that it has read, and it tries again by itself
 }
 
 func foreignID(i int) core.ID { return core.ID{Client: server.FirstForeign + uint32(i), N: 1} }
@@ -70,7 +70,7 @@ func (w *world) foreignActions(as []action, quiet *bool) []action {
 			add(doForeignSubscribe, true)
 		case f.state == foreignWaiting && f.kind == Poller && !f.rested:
 			add(doForeignTry, f.tried >= 2)
-		case f.state == foreignWaiting && f.kind != Poller && (f.zeros > 0 || f.kind == Queuer && w.now >= f.until):
+		case f.state == foreignWaiting && f.kind != Poller && (f.zeros > 0 || f.until > 0 && w.now >= f.until):
 			add(doForeignTry, true)
 		case f.state == foreignHolding:
 			add(doForeignRelease, false)
@@ -99,9 +99,12 @@ func (w *world) foreignActs(i int, k kind) {
 			t.Mode = core.Shared
 		}
 		enters := s.ForeignEnters
-		if f.kind == Queuer {
+		switch f.kind {
+		case Queuer:
 			enters = s.FairEnters
-			f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), 6))
+			f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), foreignLease))
+		case Subscriber:
+			f.until = w.now.After(max(s.LeaseLeft(server.Time(w.now)), 1))
 		}
 		switch {
 		case enters(t, foreignLease, server.Time(w.now)):

@@ -154,7 +154,7 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	m, a := &p.cmd, &p.reply
 	t, j := m.Current()
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), flags(p.left, m.Waits()), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), flags(p.left, m.Waits()), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }

@@ -32,6 +32,7 @@ func (plain) mirror(r *run, c *core.Command) core.Reply {
 	}
 	again := r.find(c.ID, c.Owner, false) >= 0
 	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: c.Writes}}, r.endsWith(c, again, r.Ends)
+	r.shortened(c)
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
@@ -60,6 +61,17 @@ func (plain) resume(r *run, c *core.Command) core.Reply {
 	}
 	r.Ends = ends
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
+}
+
+// shortened tells foreign clients that wait of a mirror that may shorten the lease, and asks.
+func (r *run) shortened(c *core.Command) {
+	if !c.Exact || !c.Asks {
+		return
+	}
+	r.tell()
+	if f := &r.Foreign; r.Kind.fair() && len(f.Fair) > 0 {
+		r.effects.Messages = append(r.effects.Messages, Message{Message: core.Message{Kind: core.ForeignNews}, Fair: f.Fair[0]})
+	}
 }
 
 // others returns how many tickets and foreign clients wait, if the command asks: others.lua. Foreign clients that cannot be

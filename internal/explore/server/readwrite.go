@@ -85,6 +85,8 @@ func (readWrite) mirror(r *run, c *core.Command) core.Reply {
 		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: r.endsWith(c, again, r.Holders[i].Ends)})
 	}
 	r.Ends = ends
+	r.wrote = true // all readers are told
+	r.shortened(c)
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 

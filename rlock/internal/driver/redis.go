@@ -90,9 +90,9 @@ func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
 		return
 	}
 	for i, result := range r.DoAll(ctx, commands) {
-		if err := result.Error(); err != nil && wire.Answered(err) && len(parts[i]) > 1 {
+		if err := result.Error(); err != nil && wire.Answered(err) && (len(parts[i]) > 1 || parts[i][0].cmd.Op == core.Mirror && r.WithoutFair(err)) {
 			// One lock may be to blame: a key of another type, a name that the ACL excludes, a proxy that
-			// knows of slots where this client does not.
+			// knows of slots where this client does not. Or a key that a mirror can do without.
 			r.pipeline(ctx, parts[i], 1)
 			continue
 		}

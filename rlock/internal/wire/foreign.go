@@ -113,6 +113,13 @@ func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	return true
 }
 
+// WithoutFair reports whether the error has taught the client that it has no right to the keys of Redisson's fair queue: a
+// mirror that was refused is then to be built without them.
+func (r *Redis) WithoutFair(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
+}
+
 // fairRights returns nil where no step for the lock with that queue has the keys, "" for none.
 func (r *Redis) fairRights(fairQueue string) *fairRights {
 	if fairQueue == "" || r.foreign.fair.none.Load() {

@@ -78,6 +78,7 @@ func (c *comparison) draw() core.Command {
 	case 17, 18:
 		cmd.Op, cmd.Ticket = core.Mirror, c.some()
 		cmd.Writes, cmd.Exact = 1+r.IntN(2), r.IntN(3) == 0
+		cmd.Asks = cmd.Asks || cmd.Exact && r.IntN(2) == 0
 		switch {
 		case c.model == server.ReadWrite:
 			if cmd.Reads = cmd.Mode == core.Shared || r.IntN(2) == 0; cmd.Reads && r.IntN(4) > 0 {
