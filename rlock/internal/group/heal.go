@@ -156,7 +156,7 @@ func (l *healer) heal(k *lacking, server string) {
 	l.done(k, regrant{k.hold, got, server})
 }
 
-// done notes that the part is not waited for any more, and what was granted: no part, or one that is to be confirmed.
+// done notes that the part is not waited for any more. A part that was granted is confirmed next.
 func (l *healer) done(k *lacking, g regrant) {
 	l.mu.Lock()
 	k.asks = false
