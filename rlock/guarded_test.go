@@ -122,6 +122,73 @@ func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
 	})
 }
 
+// What a script returns or raises is no answer of the guard, and no answer by which a server says that it was not executed.
+func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		ran := int64(0)
+		for _, said := range []string{"RLOCK_FENCED", "ERR NOSCRIPT x", "-MOVED 1 127.0.0.1:1", "RLOCK_FENCED the lock has another holder", "NOSCRIPT", "NOSCRIPT No matching script.", "MOVED 1 127.0.0.1:1",
+			"ASK 1 127.0.0.1:1", "TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "REDIRECT 127.0.0.1:1"} {
+			for _, how := range []string{"return redis.error_reply(ARGV[1])", "return {err = ARGV[1]}", "error(ARGV[1], 0)", "error(ARGV[1])", "error({err = ARGV[1]})"} {
+				_, err := hold.Exec(s.ctx, "redis.call('incr', KEYS[1])\n"+how, []string{stock}, []string{said})
+				ran++
+				require.Error(t, err, "%s: %s", said, how)
+				assert.NotErrorIs(t, err, rlock.ErrFenced, "%s: %s", said, how)
+				assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%s: %s", said, how)
+				require.Equal(t, ran, s.number("INCRBY", stock, "0"), "%s: %s", said, how)
+			}
+		}
+		require.NoError(t, context.Cause(hold.Context()))
+		require.NoError(t, hold.Release(s.ctx))
+	})
+}
+
+// Redis may still have a part of what it does not have whole.
+func TestAHoldWhoseGuardedWriteIsRefusedLeavesRedis(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewReadWriteLock(key).Read().Acquire(w.ctx)
+		require.NoError(t, err)
+		for _, k := range w.Keys() {
+			if k != key {
+				w.Del(k) // of its lease
+			}
+		}
+		require.Equal(t, []string{key}, w.Keys())
+		_, err = hold.Exec(w.ctx, "return 1", nil, nil)
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys())
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+	})
+}
+
+// It is the same on one server and in a Cluster.
+func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
+	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		l := s.client().NewLock("lock:{orders:42}")
+		hold := acquired(t, s, l)
+		for name, call := range map[string]func() error{
+			"no commands":           func() error { _, err := hold.Do(s.ctx, nil); return err },
+			"no commands, but keys": func() error { _, err := hold.Do(s.ctx, []string{"orders:42"}); return err },
+			"no keys":               func() error { _, err := hold.Do(s.ctx, nil, []string{"SET", "orders:42", "7"}); return err },
+			"another key": func() error {
+				_, err := hold.Do(s.ctx, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"})
+				return err
+			},
+		} {
+			require.ErrorIs(t, call(), rlock.ErrInvalidConfig, name)
+		}
+		_, err := hold.Do(s.ctx, nil, []string{"publish", "orders", "7"})
+		require.NoError(t, err)
+		_, err = hold.Do(s.ctx, []string{"orders:42"}, []string{"SET", "orders:42", "7"})
+		require.NoError(t, err, "data that exists is guarded by a lock that is named after it")
+		s.do("DEL", "orders:42")
+		require.NoError(t, hold.Release(s.ctx))
+	})
+}
+
 func TestAKeyBesideALockHasTheSlotThatThePrefixGivesTheLock(t *testing.T) {
 	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
 		for _, prefix := range []string{"shop:", "{shop}:"} {
@@ -150,6 +217,7 @@ func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
 		if server.Kind == redistest.KindCluster {
 			require.ErrorIs(t, err, rlock.ErrInvalidName)
 			require.ErrorContains(t, err, l.Key("stock"))
+			require.ErrorContains(t, err, "lock:{stock}")
 		} else {
 			require.NoError(t, err)
 			s.do("DEL", "stock")
@@ -164,7 +232,7 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, key)} {
 		hold, err := l.Acquire(s.ctx)
 		require.NoError(t, err)
-		_, err = hold.Do(s.ctx, nil, []string{"SET", "a", "1"})
+		_, err = hold.Do(s.ctx, []string{"a"}, []string{"SET", "a", "1"})
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorContains(t, err, "no single step sees all parts")
 		require.NoError(t, hold.Release(s.ctx))

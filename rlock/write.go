@@ -3,7 +3,9 @@ package rlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -17,7 +19,9 @@ import (
 // If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold is told of its loss. If
 // no answer comes before ctx ends, or the connection breaks, the error is [ErrUnconfirmed]: the script may have been
 // executed, or may be until Redis no longer has the lock for this hold. An error of the script is returned as it is, and the
-// hold goes on. A script that may run twice in a hold must say so itself; Exec sends it once.
+// hold goes on. Exec has the script executed once at most. Errors by which a server says that it has not executed a script
+// (NOSCRIPT, MOVED, ASK, TRYAGAIN, CLUSTERDOWN, LOADING, REDIRECT) must not be the script's own: they are told as another
+// one, so that nothing sends the script again.
 //
 // A read hold may write: it is guarded by being a reader. A lock over several refuses ([errors.ErrUnsupported]).
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
@@ -30,8 +34,15 @@ const mostWords = 7000
 // Do executes commands in Redis as [Hold.Exec] does a script, one after the other: each is its words, as in
 // []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the first error it stops: the
 // error says which command failed, those before it were executed, and the replies are theirs.
+//
+// Without commands, or with one that has none of the keys among its words, it returns [ErrInvalidConfig], and nothing is
+// written; only PUBLISH, PING, ECHO and TIME need no key. In a Cluster the keys must be in the slot of the lock. For data that
+// exists, as under "orders:42", that takes a lock whose name has the key in braces: "lock:{orders:42}".
 func (h *Hold) Do(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
-	if len(commands) == 1 && len(commands[0]) > 0 && len(commands[0]) <= mostWords {
+	if err := checkCommands(keys, commands); err != nil {
+		return nil, err
+	}
+	if len(commands) == 1 {
 		reply, err := h.held.Write(ctx, "return redis.pcall(unpack(ARGV))", keys, commands[0])
 		if err != nil {
 			return nil, err
@@ -40,9 +51,6 @@ func (h *Hold) Do(ctx context.Context, keys []string, commands ...[]string) ([]r
 	}
 	var args []string
 	for _, words := range commands {
-		if len(words) == 0 || len(words) > mostWords {
-			return nil, fmt.Errorf("rlock: %w: a command has %d words", ErrInvalidConfig, len(words))
-		}
 		args = append(append(args, strconv.Itoa(len(words))), words...)
 	}
 	reply, err := h.held.Write(ctx, wire.Commands, keys, args)
@@ -59,5 +67,26 @@ func (h *Hold) Do(ctx context.Context, keys []string, commands ...[]string) ([]r
 	return replies, err
 }
 
-// Key returns the name of a key beside the lock: in a Cluster it is in the lock's slot, so that [Hold.Do] may write it.
+// keyless are the commands that have no key, and are executed by any node of a Cluster.
+var keyless = []string{"PUBLISH", "PING", "ECHO", "TIME"}
+
+// checkCommands refuses what a Cluster would refuse, wherever it is sent.
+func checkCommands(keys []string, commands [][]string) error {
+	if len(commands) == 0 {
+		return fmt.Errorf("rlock: guarded write: %w: there are no commands", ErrInvalidConfig)
+	}
+	for i, words := range commands {
+		if len(words) == 0 || len(words) > mostWords {
+			return fmt.Errorf("rlock: guarded write: %w: command %d has %d words", ErrInvalidConfig, i+1, len(words))
+		}
+		named := slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(keys, word) })
+		if !named && !slices.Contains(keyless, strings.ToUpper(words[0])) {
+			return fmt.Errorf("rlock: guarded write: %w: command %d, %s, has none of the keys %q: name its keys", ErrInvalidConfig, i+1, words[0], keys)
+		}
+	}
+	return nil
+}
+
+// Key returns the name of a new key beside the lock: in a Cluster it is in the lock's slot, so that [Hold.Do] may write it.
+// For a key that exists the lock takes its name from that: see there.
 func (l *Lock) Key(name string) string { return wire.Beside(l.form().Title(), name) }

@@ -6,7 +6,7 @@ package core
 func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
 	switch {
 	case cmd.Op == Write:
-		l.wrote(cmd.ID, cmd.Mode, a)
+		l.wrote(cmd.ID, cmd.Mode, a, now)
 	case cmd.tenure == nil:
 		l.forced(cmd.ID, a, now)
 	default:

@@ -294,7 +294,7 @@ func TestWhyAHoldEnds(t *testing.T) {
 		{"its lease is renewed", NeverSafe, func(l *Lock) { l.owner.trust.until = 500 }, Unrenewed},
 		{"Redis has not answered", 500, func(l *Lock) { l.owner.fails = 1 }, Unrenewed},
 		{"Redis was not told of the lease", 500, func(l *Lock) { l.owner.unshown() }, Unrenewed},
-		{"Redis does not have it", 500, func(l *Lock) { l.owner.fenced() }, KeyGone},
+		{"Redis does not have it", 500, func(l *Lock) { l.owner.place = Refused }, KeyGone},
 	} {
 		l := held(writes(1, c.until))
 		l.showing(l.owner, at(100))

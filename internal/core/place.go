@@ -21,9 +21,6 @@ func (t *Tenure) unneeded() { t.place = Over }
 // forcedOut notes that this client has taken the tenure out of Redis by force.
 func (t *Tenure) forcedOut() { t.place = Over }
 
-// fenced notes that Redis has refused a guarded write, since it does not have the tenure.
-func (t *Tenure) fenced() { t.place = Refused }
-
 // stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
 func (l *Lock) stranger(id ID) *Tenure {
 	t := l.newTenure(id, Alone)

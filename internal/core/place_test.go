@@ -164,7 +164,7 @@ func TestATenureThatIsFencedMayHaveLeftAMark(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	n := l.owner
 	wrote(l, n.ID, Alone, Reply{Found: Nowhere}, at(50))
-	if op, _ := l.Peek(n, at(50)); n.place != Refused || op != Leave || l.IsHeld() {
+	if op, _ := l.Peek(n, at(50)); n.place != Owner || op != Leave || l.IsHeld() {
 		t.Errorf("place %d, and %d is due", n.place, op)
 	}
 }

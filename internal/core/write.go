@@ -22,10 +22,11 @@ func (l *Lock) guarded(c *Call, now Now) Command {
 }
 
 // wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
-func (l *Lock) wrote(id ID, m Mode, a Reply) {
+// A tenure whose write was refused leaves Redis: a part of it may be there, as of a reader whose lease is gone.
+func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
 	t := l.tenures.find(id)
 	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
-		t.fenced()
+		l.lose(KeyGone, now)
 	}
 }
 

@@ -25,8 +25,12 @@ func TestWhatAGuardedWriteSays(t *testing.T) {
 			l.add(reads(2, NeverSafe))
 		}
 		wrote(l, l.owner.ID, c.mode, c.reply, at(50))
-		if lost := !l.IsHeld(); lost != c.lost {
-			t.Errorf("%s: lost %v", c.name, lost)
+		n := l.owner
+		if n == nil {
+			n = l.tenures.first
+		}
+		if lost := !l.IsHeld(); lost != c.lost || lost && (n.want != Gone || n.place != Owner) {
+			t.Errorf("%s: lost %v; the tenure wants %d at place %d, but it is to leave what Redis has of it", c.name, lost, n.want, n.place)
 		}
 	}
 }

@@ -17,12 +17,13 @@ import (
 type write struct {
 	source     string
 	keys, args []string
+	nonce      string
 	reply      rueidis.RedisMessage
 }
 
 // guarded returns the call of a guarded write. The last keys and arguments are those of the guard.
 func guarded(g *wire.Guard, w *write, keys, args []string) wire.Call {
-	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, keys), Args: slices.Concat(w.args, args)}
+	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, keys), Args: slices.Concat(w.args, args, []string{w.nonce})}
 }
 
 // Write implements [client.Handle].
@@ -37,7 +38,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
 		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: h.lock.mode(), Handle: h, Until: core.Never})
-		w.write = &write{source: source, keys: keys, args: args}
+		w.write = &write{source: source, keys: keys, args: args, nonce: wire.Nonce()}
 		l.Write(&w.Call)
 		l.run(ctx, w, now)
 		l.shard.exit(l)
@@ -72,7 +73,7 @@ func (r *redis) write(ctx context.Context, c *exchange) (a answer) {
 	}
 	a.Found = core.Holds
 	switch a.heard = wire.Answered(a.err); {
-	case wire.Fenced(a.err):
+	case wire.Fenced(a.err, c.write.nonce):
 		a.Found = core.Nowhere
 	case a.heard:
 	default:

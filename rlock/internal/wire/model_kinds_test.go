@@ -109,9 +109,9 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
 	}
 	if c.Op == core.Write {
-		call := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner}}
+		call := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner, wire.Nonce()}}
 		if k.model == server.ReadWrite {
-			call.Keys, call.Args = []string{n.Extra(), n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner}
+			call.Keys, call.Args = []string{n.Extra(), n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner, wire.Nonce()}
 		}
 		return call
 	}

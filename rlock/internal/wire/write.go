@@ -2,7 +2,9 @@ package wire
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -13,6 +15,7 @@ import (
 // each source.
 type Guard struct {
 	prelude string // on one line, so that an error names the line of the source
+	end     string
 
 	mu      sync.Mutex         // protects following
 	scripts map[string]*Script // by source
@@ -33,13 +36,17 @@ var Commands = read("commands")
 const mostSources = 1000
 
 func newGuard(name string) *Guard {
-	g := &Guard{scripts: make(map[string]*Script)}
-	for line := range strings.Lines(read(name)) {
-		if !strings.HasPrefix(line, "--") {
-			g.prelude += strings.TrimSpace(line) + " "
+	return &Guard{scripts: make(map[string]*Script), prelude: oneLine(read(name)), end: oneLine(read("guard_end"))}
+}
+
+// oneLine returns a script without its comments on one line.
+func oneLine(text string) (line string) {
+	for l := range strings.Lines(text) {
+		if !strings.HasPrefix(l, "--") {
+			line += strings.TrimSpace(l) + " "
 		}
 	}
-	return g
+	return line
 }
 
 // Script returns the script of a source. A first line with flags ("#!lua ...") stays the first.
@@ -53,7 +60,7 @@ func (g *Guard) Script(source string) *Script {
 			flags, rest, _ = strings.Cut(source, "\n")
 			flags += "\n"
 		}
-		s = scriptOf(flags + g.prelude + rest)
+		s = scriptOf(flags + g.prelude + rest + "\n" + g.end)
 		if len(g.scripts) >= mostSources {
 			clear(g.scripts)
 		}
@@ -62,10 +69,15 @@ func (g *Guard) Script(source string) *Script {
 	return s
 }
 
-// Fenced reports whether err says that a guarded write was refused, since the lock does not have its tenure.
-func Fenced(err error) bool {
+// Nonce returns the last argument of a guarded write, which its source does not see: so no source can write the guard's
+// answer.
+func Nonce() string { return strconv.FormatUint(rand.Uint64(), 36) }
+
+// Fenced reports whether err says that the guarded write with the nonce was refused, since the lock does not have its
+// tenure.
+func Fenced(err error, nonce string) bool {
 	reply, ok := rueidis.IsRedisErr(err)
-	return ok && strings.HasPrefix(reply.Error(), "RLOCK_FENCED")
+	return ok && reply.Error() == "RLOCK_FENCED "+nonce
 }
 
 // Beside returns the key of that name in the slot of the lock with that key.
@@ -74,6 +86,16 @@ func Beside(key, name string) string {
 		return key + ":" + name
 	}
 	return "{" + key + "}:" + name
+}
+
+// tagOf returns the part of a key that decides its slot.
+func tagOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
 }
 
 // CheckKeys returns why a guarded write may not have the keys, nil if it may: they are none of a lock, and in a Cluster in
@@ -88,7 +110,7 @@ func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 		case own:
 			return fmt.Errorf("%w: the key %q is one of a lock", ErrInvalidName, key)
 		case r.InCluster() && r.slotOf(key) != k.Slot:
-			return fmt.Errorf("%w: the key %q has another slot than the lock: give it the lock's hash tag, as in %q", ErrInvalidName, key, Beside(k.Key, key))
+			return fmt.Errorf("%w: the key %q has another slot than the lock: give it the lock's hash tag, as in %q, or, if it exists, name the lock after it, as in %q", ErrInvalidName, key, Beside(k.Key, key), "lock:{"+tagOf(key)+"}")
 		}
 	}
 	return nil

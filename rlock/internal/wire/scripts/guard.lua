@@ -1,15 +1,17 @@
 -- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or fair lock has the
 -- tenure. That is known by its UUID, since the id after it changes with a hand-off; 0 is that of a lock that was passed on.
 --
--- KEYS[#KEYS]  the lock, which the source does not see
--- ARGV[#ARGV]  owner, "<uuid>:<id>", which the source does not see
+-- KEYS[#KEYS]    the lock, which the source does not see, as the arguments that follow
+-- ARGV[#ARGV]    a number that is made anew for each write
+-- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
 --
--- "RLOCK_FENCED"  an error: the lock does not have the tenure, and the source was not executed
--- else            what the source returns
+-- "RLOCK_FENCED <number>"  an error that no source can write: the lock does not have the tenure, and the source was not
+--                          executed
+-- else                     as guard_end.lua returns it
 --
 -- An error that says nothing about the lock, as of a right that is missing, is returned as it is.
 do
-	local lock, owner = KEYS[#KEYS], ARGV[#ARGV]
+	local lock, owner = KEYS[#KEYS], ARGV[#ARGV - 1]
 	local has = redis.pcall('hexists', lock, owner)
 	local shown = has == 0 and redis.call('hkeys', lock)[1] or ''
 	if string.sub(shown, 1, 37) == string.sub(owner, 1, 37) and string.sub(shown, 38) ~= '0' then
@@ -18,7 +20,8 @@ do
 	if type(has) == 'table' and not string.find(has.err, 'WRONGTYPE') then
 		return has
 	elseif has ~= 1 then
-		return redis.error_reply('RLOCK_FENCED the lock has another holder, or none')
+		return redis.error_reply('RLOCK_FENCED ' .. ARGV[#ARGV])
 	end
-	KEYS[#KEYS], ARGV[#ARGV] = nil, nil
-end;
+	KEYS[#KEYS], ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil, nil
+end
+local done, reply = pcall(function()

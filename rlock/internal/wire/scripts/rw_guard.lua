@@ -3,25 +3,27 @@
 --
 -- KEYS[#KEYS]    the lock, which the source does not see, as those that follow
 -- KEYS[#KEYS-1]  the beginning of the keys of readers' leases: see rw.lua
--- ARGV[#ARGV]    owner, "<uuid>:<id>"
--- ARGV[#ARGV-1]  "x" for the write lock, "s" for the read lock
+-- ARGV[#ARGV]    a number that is made anew for each write
+-- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
+-- ARGV[#ARGV-2]  "x" for the write lock, "s" for the read lock
 --
 -- Replies as guard.lua.
 do
 	local keys, args = #KEYS, #ARGV
-	local lock, tenure, has = KEYS[keys], string.sub(ARGV[args], 1, 37), false
+	local lock, tenure, has = KEYS[keys], string.sub(ARGV[args - 1], 1, 37), false
 	local fields = redis.pcall('hkeys', lock)
 	if fields.err and not string.find(fields.err, 'WRONGTYPE') then
 		return fields
 	end
 	for _, field in ipairs(fields) do
 		if string.sub(field, 1, 37) == tenure and string.sub(field, 38, 38) ~= '0' then
-			has = has or string.sub(field, -6) == ':write' or ARGV[args - 1] == 's'
+			has = has or string.sub(field, -6) == ':write' or ARGV[args - 2] == 's'
 				and redis.call('exists', KEYS[keys - 1] .. ':' .. field .. ':rwlock_timeout:1') == 1
 		end
 	end
 	if not has then
-		return redis.error_reply('RLOCK_FENCED the lock has another holder, or none')
+		return redis.error_reply('RLOCK_FENCED ' .. ARGV[args])
 	end
-	KEYS[keys], KEYS[keys - 1], ARGV[args], ARGV[args - 1] = nil, nil, nil, nil
-end;
+	KEYS[keys], KEYS[keys - 1], ARGV[args], ARGV[args - 1], ARGV[args - 2] = nil, nil, nil, nil, nil
+end
+local done, reply = pcall(function()
