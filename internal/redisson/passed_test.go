@@ -79,3 +79,21 @@ func TestALockThatIsPassedOnIsHeldToRedisson(t *testing.T) {
 		require.NoError(s.t, java.Unlock(lock))
 	})
 }
+
+// A thread that waits has read a lease of 30 s. It is told that the lock is left to a shorter one.
+func TestAThreadHasALockThatIsPassedOnAndNotResumedInTime(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		lock, java := s.fresh(), s.thread("one")
+		hold, err := s.client.NewLock(lock).Acquire(s.ctx)
+		require.NoError(s.t, err)
+		waits := s.start(func() error { return java.Lock(lock, 0) })
+		s.awaitAsleep(java, lock)
+		passed := time.Now()
+		_, err = hold.Pass(s.ctx, 2*time.Second)
+		require.NoError(s.t, err)
+		took := waits.succeeds().Sub(passed)
+		s.t.Logf("after %v", took)
+		assert.Less(s.t, took, 20*time.Second)
+		require.NoError(s.t, java.Unlock(lock))
+	})
+}

@@ -48,11 +48,11 @@ type fakeHome struct {
 	*Home
 	running sync.WaitGroup
 	now     atomic.Int64 // goroutines
-	closed  bool         // it starts nothing
 	done    chan struct{}
 	end     func() // closes done
 
 	mu      sync.Mutex     // protects following
+	closed  bool           // it starts nothing
 	most    int64          // of now
 	process int            // of the server
 	refused error          // what the server answers when it is asked for its process
@@ -82,12 +82,12 @@ func (f *fleet) home(change ...func(*Config)) *fakeHome {
 }
 
 func (h *fakeHome) start(work func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	h.mu.Lock()
 	h.most = max(h.most, h.now.Add(1))
-	h.mu.Unlock()
 	h.running.Go(func() {
 		defer h.now.Add(-1)
 		work()
@@ -112,7 +112,7 @@ func (h *fakeHome) server() (string, error) {
 
 // close returns when all goroutines have ended.
 func (h *fakeHome) close() {
-	h.closed = true
+	h.set(func() { h.closed = true })
 	h.end()
 	h.running.Wait()
 }
