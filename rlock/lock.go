@@ -233,7 +233,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // Token returns the fencing token of the caller's hold, judged without asking Redis: [ErrNotHeld]
 // if the caller holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet,
 // [ErrNoToken] if the lock is not from [Client.NewFencedLock]. With a handle, use [Hold.Token].
-// It is Redisson's lockAndGetToken() returns the same; its getToken() returns the counter, which is
+// Redisson's lockAndGetToken() returns the same; its getToken() returns the counter, which is
 // another owner's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()

@@ -34,6 +34,7 @@ const (
 )
 
 func TestAClientHasThousandsOfNames(t *testing.T) {
+	redistest.Slow(t)
 	for _, tracked := range []int{0, -1} {
 		t.Run(fmt.Sprintf("TrackedKeys %d", tracked), func(t *testing.T) {
 			redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, server *redistest.Server) {

@@ -64,7 +64,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	}
 	if err := ran.Detach(ctx); err != nil {
 		// gocron does not unlock after an error: the watchdog would keep the lock for ever.
-		return nil, errors.Join(err, runs.Release(ctx))
+		return nil, errors.Join(err, runs.Release(ctx), ran.Release(ctx))
 	}
 	return run{runs}, nil
 }
