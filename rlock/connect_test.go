@@ -320,9 +320,9 @@ func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testin
 		"the authority is another":                {&tls.Config{RootCAs: others.Pool(), Certificates: good.Certificates}, "signed by unknown authority"},
 		"the authority is not known":              {&tls.Config{Certificates: good.Certificates}, "signed by unknown authority"},
 		"the server has another name":             {&tls.Config{RootCAs: ours.Pool(), Certificates: good.Certificates, ServerName: "redis.example"}, "redis.example"},
-		"the client has no certificate":           {&tls.Config{RootCAs: ours.Pool()}, "takes the client's certificate"},
+		"the client has no certificate":           {&tls.Config{RootCAs: ours.Pool()}, "is for TLS and takes the client's certificate"},
 		"the client's is of another authority":    {&tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{others.Issue(t)}}, "takes the client's certificate"},
-		"the client does not know that it is TLS": {nil, s.TLSAddr()},
+		"the client does not know that it is TLS": {nil, "without TLS (else set Config.Redis.TLSConfig)"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			client, err := rlock.New(config(refused.tls))

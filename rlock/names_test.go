@@ -102,8 +102,14 @@ func TestANameWithABraceButNoTagIsRefusedInAClusterOnly(t *testing.T) {
 			t.Run(n.what, func(t *testing.T) {
 				if s.Kind == redistest.KindCluster {
 					lock := s.client().NewLock(n.name)
-					assert.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrInvalidName)
+					err := lock.Lock(s.ctx)
+					require.ErrorIs(t, err, rlock.ErrInvalidName)
 					assert.Equal(t, n.name, lock.Name())
+					_, advice, ok := strings.Cut(err.Error(), `as in "`)
+					require.True(t, ok, err)
+					advised := s.client().NewLock(strings.TrimSuffix(advice, `"`))
+					require.NoError(t, advised.Lock(s.ctx), "the name that the error advises")
+					require.NoError(t, advised.Unlock(s.ctx))
 					return
 				}
 				s.works(t, n.name, n.channel)

@@ -175,7 +175,9 @@ func (s *Server) describe(m *miniredis.Miniredis, key string) string {
 }
 
 // hasPassed reports whether an owner stands for a lock that was passed on.
-func hasPassed(owner string) bool { return strings.HasSuffix(strings.TrimSuffix(owner, ":write"), ":0") }
+func hasPassed(owner string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(owner, ":write"), ":0")
+}
 
 // nameOf returns a name for the client to which an owner, or an ID, belongs.
 func (s *Server) nameOf(owner string) string {

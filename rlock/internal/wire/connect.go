@@ -57,12 +57,12 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
 		}
 		// A server that is full may hang up without a word, and so does one that does not like
 		// the client's certificate.
-		certificate := ""
+		tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"
 		if option.TLSConfig != nil {
-			certificate = ", that it takes the client's certificate"
+			tls = ", that this port is for TLS and takes the client's certificate"
 		}
 		return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
-			option.InitAddress, err, certificate)
+			option.InitAddress, err, tls)
 	}
 }
 

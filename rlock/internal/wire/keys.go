@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -130,8 +131,8 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	if r.InCluster() {
 		k.Slot = r.slotOf(key)
 		if k.Slot != r.slotOf(k.Channel()) || k.Slot != r.slotOf(k.Queue()) || l.HasExtra && k.Slot != r.slotOf(k.Extra()) {
-			return k, fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
-				key, ErrInvalidName, strings.Trim(key, "{}"))
+			return k, fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: choose a name without braces, or with a tag in both, as in \"{%s}\"",
+				key, ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(key), "tag"))
 		}
 	}
 	return k, nil

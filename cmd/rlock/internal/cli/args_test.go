@@ -43,7 +43,6 @@ func TestAnErrorAboutArgumentsNamesTheCommandAndSaysWhatToDo(t *testing.T) {
 		"show a b":                    "rlock show: one NAME is expected, not 2",
 		"show --nosuch a":             "rlock show: unknown flag: --nosuch",
 		"unlock --force":              "rlock unlock: NAME is missing",
-		"unlock a":                    "rlock unlock: add --force to release a lock that another process holds",
 		"ls a b":                      "rlock ls: one PATTERN is expected, not 2: quote it",
 		"top a b":                     "rlock top: one PATTERN is expected, not 2: quote it",
 		"top --plain --json":          "rlock top: --plain and --json exclude each other",

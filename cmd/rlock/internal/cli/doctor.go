@@ -10,10 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/doctor"
+	"github.com/go-rlock/rlock/cmd/rlock/internal/guard"
 )
 
 func (a *app) doctor() *cobra.Command {
 	var asJSON bool
+	failOn := doctor.Yellow
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine a server before it is trusted with locks",
@@ -30,9 +32,10 @@ prefix, give that prefix to --prefix.
   red      locks fail, or may be granted twice, without any such event
 
 EXIT CODES
-  0 if all is green, 1 if the worst is yellow, 2 if it is red, if the server cannot be
-  reached, or if the arguments are wrong.`,
+  0 if all is green, 1 if the worst is yellow, 2 if it is red, or if the arguments are wrong;
+  69 if the server cannot be reached. With --fail-on red a yellow finding is 0, too.`,
 		Example: `  rlock doctor --url rediss://locks@redis.example:6380 --prefix orders:
+  rlock doctor --fail-on red && deploy
   rlock doctor --json | jq -r '.findings[] | select(.level == "red").remedy'`,
 		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,7 +49,12 @@ EXIT CODES
 			for i := range findings {
 				findings[i].Found = forShells.Replace(findings[i].Found)
 			}
-			a.code = int(doctor.Worst(findings))
+			switch worst := doctor.Worst(findings); {
+			case doctor.IsUnreachable(findings):
+				a.code = guard.ExitUnavailable
+			case worst >= failOn:
+				a.code = int(worst)
+			}
 			if asJSON {
 				encoder := json.NewEncoder(a.out)
 				encoder.SetIndent("", "  ")
@@ -56,6 +64,7 @@ EXIT CODES
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().TextVar(&failOn, "fail-on", doctor.Yellow, "the `level` from which on the exit code is not 0: yellow or red")
 	return cmd
 }
 

@@ -17,11 +17,12 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 	t.Parallel()
 	needsServer(t)
 	for what, c := range map[string]struct {
-		args []string
-		code int
+		args  []string
+		code  int
+		onRed int // with --fail-on red
 	}{
-		"yellow": {[]string{"--appendonly", "no"}, 1},
-		"red":    {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, 2},
+		"yellow": {[]string{"--appendonly", "no"}, 1, 0},
+		"red":    {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, 2, 2},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -29,6 +30,8 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 			s.addr = redistest.Standalone(t, c.args...).Addr()
 			code, stdout, stderr := s.run("", "doctor", "--json")
 			assert.Equal(t, c.code, code, stderr)
+			code, _, stderr = s.run("", "doctor", "--fail-on", "red")
+			assert.Equal(t, c.onRed, code, stderr)
 			var report struct {
 				Level    string           `json:"level"`
 				Findings []doctor.Finding `json:"findings"`
@@ -45,10 +48,10 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 	}
 }
 
-func TestDoctorOfAMissingServerIsRed(t *testing.T) {
+func TestDoctorOfAMissingServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	code, stdout, _ := s.run("", "doctor", "--addr", "127.0.0.1:1")
-	assert.Equal(t, 2, code)
+	assert.Equal(t, 69, code)
 	assert.Contains(t, stdout, "nothing can be locked")
 }

@@ -189,24 +189,24 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 			code, _, stderr := s.run("", "unlock", lock.Name())
 			assert.Equal(t, 2, code)
 			assert.Contains(t, stderr, "--force")
-			code, stdout, stderr := s.run("y\n", "unlock", "--force", lock.Name())
+			code, stdout, stderr := s.run("y\n", "unlock", lock.Name())
 			assert.Equal(t, 2, code, "a pipe cannot be asked")
-			assert.Contains(t, stderr, "rlock unlock: no terminal to ask on: use --yes\n")
+			assert.Contains(t, stderr, "rlock unlock: no terminal to ask on: use --force\n")
 			assert.Contains(t, stdout, owner, "the holder is shown")
-			silent := s.command("unlock", "--force", lock.Name()) // its input is /dev/null
+			silent := s.command("unlock", lock.Name()) // its input is /dev/null
 			require.Error(t, silent.Run())
 			assert.Equal(t, 2, silent.ProcessState.ExitCode(), "nor can /dev/null")
 			locked, err := lock.IsLocked(s.ctx)
 			require.NoError(t, err)
 			require.True(t, locked)
 
-			code, stdout, _ = s.run("", "unlock", "--force", "--yes", lock.Name())
+			code, stdout, _ = s.run("", "unlock", "--force", lock.Name())
 			assert.Zero(t, code)
 			assert.Contains(t, stdout, "is released")
 			locked, err = lock.IsLocked(s.ctx)
 			require.NoError(t, err)
 			assert.False(t, locked)
-			code, _, stderr = s.run("", "unlock", "--force", "--yes", lock.Name())
+			code, _, stderr = s.run("", "unlock", "--force", lock.Name())
 			assert.Equal(t, 1, code)
 			assert.Contains(t, stderr, "is free")
 		})
@@ -216,7 +216,7 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 func TestTheExitCodeTellsWhyACommandFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"unlock", "--force", "--yes", "a"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"unlock", "--force", "a"}} {
 		code, _, stderr := s.run("", append(args, "--addr", "127.0.0.1:1")...)
 		assert.Equal(t, 69, code, args)
 		assert.Contains(t, stderr, "cannot connect", args)
@@ -254,7 +254,7 @@ func TestAPrefixIsNotTypedAndNotShown(t *testing.T) {
 	assert.Contains(t, stdout, "orders:1")
 	assert.NotContains(t, stdout, "billing:")
 	assert.NotContains(t, stdout, "stock:1")
-	code, stdout, stderr = s.run("", "unlock", "--force", "--yes", "--prefix", "billing:", "orders:1")
+	code, stdout, stderr = s.run("", "unlock", "--force", "--prefix", "billing:", "orders:1")
 	assert.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "is released")
 }

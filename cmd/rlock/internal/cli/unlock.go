@@ -15,12 +15,12 @@ import (
 )
 
 func (a *app) unlock() *cobra.Command {
-	var force, yes bool
+	var force bool
 	cmd := &cobra.Command{
-		Use:   "unlock --force NAME",
+		Use:   "unlock NAME",
 		Short: "Take a lock away from its holder",
 		Long: `unlock releases a lock that another process holds, and grants it to the first client that
-waits. It shows the holder and asks for a confirmation, unless --yes is given.
+waits. It shows the holder and asks for a confirmation, unless --force is given.
 
 The holder is not asked. A client of rlock is told by a message, within about two round trips.
 If the message is lost, and in Redisson, the next renewal tells the holder, up to a third of
@@ -33,18 +33,14 @@ EXIT CODES
 		Args:              oneName,
 		ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !force {
-				return wrongUsage(cmd, "add --force to release a lock that another process holds")
-			}
-			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd, client, args[0], yes) })
+			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd, client, args[0], force) })
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "release it although another process holds it")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	return cmd
 }
 
-func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string, yes bool) error {
+func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string, force bool) error {
 	ctx := cmd.Context()
 	i, err := client.Inspect(ctx, name)
 	if err != nil {
@@ -56,9 +52,9 @@ func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string,
 	if i.HolderCount == 0 {
 		return fault{fmt.Errorf("%s is free", view.Printable(name)), errFailed}
 	}
-	if !yes {
+	if !force {
 		if !isTerminal(a.in) {
-			return wrongUsage(cmd, "no terminal to ask on: use --yes")
+			return wrongUsage(cmd, "no terminal to ask on: use --force")
 		}
 		fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", view.Printable(name))
 		answer, _ := bufio.NewReader(a.in).ReadString('\n')

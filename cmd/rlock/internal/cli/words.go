@@ -16,6 +16,7 @@ var forShells = strings.NewReplacer(
 	"name the primary in Config.Redis.Sentinel.MasterSet", "name the primary with --sentinel",
 	"with Config.Redis.Sentinel.MasterSet the addresses", "with --sentinel the addresses",
 	"the name in Config.Redis.Sentinel.MasterSet", "the name in --sentinel",
+	" (else set Config.Redis.TLSConfig)", " (else use --tls)",
 	", and Config.Redis", ", and --addr",
 	" with Config.Redis.SelectDB", " (--db)",
 	" within Config.Redis.Dialer.Timeout", " in time",

@@ -40,7 +40,7 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 		return unreachable("no primary of the Cluster answers")
 	}
 
-	findings := append([]Finding{{Check: "connection", Found: mode(redis, option)}}, servers(ctx, all)...)
+	findings := append([]Finding{{Check: connection, Found: mode(redis, option)}}, servers(ctx, all)...)
 	if slices.ContainsFunc(all, (*node).loading) {
 		return findings // it answers nothing else
 	}
@@ -52,9 +52,17 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 	return append(append(findings, clock(ctx, all), roundTrip(ctx, all)), holders(ctx, client, all)...)
 }
 
+// connection is the check that is red if the server cannot be reached.
+const connection = "connection"
+
+// IsUnreachable reports whether the server could not be reached, so that little was examined.
+func IsUnreachable(findings []Finding) bool {
+	return len(findings) > 0 && findings[0].Check == connection && findings[0].Level == Red
+}
+
 func unreachable(found string) []Finding {
 	return []Finding{{
-		Check: "connection", Level: Red, Found: found,
+		Check: connection, Level: Red, Found: found,
 		Risk:   "nothing can be locked",
 		Remedy: "check the address, that a server runs there, and the user",
 	}}

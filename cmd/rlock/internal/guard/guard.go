@@ -173,7 +173,7 @@ func (r *run) explain(ctx context.Context, o outcome) int {
 			r.logHolder(ctx, o.client)
 		}
 		return r.Busy
-	case errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrInvalidConfig):
+	case errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrWrongType):
 		r.Log("%v", err)
 		return ExitUsage
 	}
