@@ -95,9 +95,14 @@ func (l *Lock) touch(t *Tenure) {
 	}
 }
 
-// changed schedules a mirror if Redis shows other levels, and a look at their ends.
+// changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of the owner is the same as
+// before: so it is told only of a time that is sooner than the one it knows.
 func (l *Lock) changed(now Now) {
-	if t := l.owner; t.alarm > now.Time && (t.alarm > l.ends(now) || !l.shows(t, now)) {
+	t := l.owner
+	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.shows(t, now) {
+		return
+	}
+	if _, at := t.next(now); at < t.alarm {
 		l.touch(t)
 	}
 }

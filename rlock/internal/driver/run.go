@@ -12,10 +12,10 @@ import (
 // carries that out. It is called with the mutex held, and returns with it, unless the call was served: then another goroutine
 // has told it that it has the lock, and it has not taken the mutex again.
 func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
-	s, limit := l.shard, l.slots(w)
+	s := l.shard
 	var slot *wire.Limit
 	if w.Tenure != nil { // most likely it has a command to send
-		slot, _ = limit.TryEnter()
+		slot, _ = l.slots(w).TryEnter()
 	}
 	for {
 		s.carryOut()
@@ -31,11 +31,10 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 			now = l.send(ctx, w, a.Op, slot, now)
 			slot = nil
 		case core.Queues:
-			if free, ok := limit.TryEnter(); ok {
-				slot = free
-				continue
+			limit, ok := l.slots(w), false
+			if slot, ok = limit.TryEnter(); !ok {
+				now, slot, served = l.park(ctx, w, limit, a.Until, now)
 			}
-			now, slot, served = l.park(ctx, w, limit, a.Until, now)
 		case core.Sleeps:
 			now, _, served = l.park(ctx, w, nil, a.Until, now)
 		}
