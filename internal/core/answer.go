@@ -59,13 +59,27 @@ func (l *Lock) moved(t *Tenure) {
 
 // answered deals with the answer to the tenure's command.
 func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
-	if a.Fault != Answered {
-		t.failed(f, a.Fault, now)
-	} else {
-		t.answered(f, a, now)
+	t.answered(f, a, now)
+	if w := t.call; w != nil && w.purpose == Locks {
+		l.answersTicket(w, t, a, now)
 	}
-	switch w := t.call; {
-	case w == nil, w.purpose != Locks:
+	switch {
+	case f.op != Mirror:
+	case t.want == Parted && t.within == 0:
+		l.passedOn(t, f, a, now)
+		l.mirrored(t, f, a, now)
+	default:
+		l.mirrored(t, f, a, now)
+	}
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+		l.giveWay(now)
+	}
+	l.ticketMoved(t, now)
+}
+
+// answersTicket tells the call for which the ticket stands what the answer says, unless that has the lock.
+func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
+	switch {
 	case a.Fault != Answered:
 		l.unanswered(w, t, a.Fault, now)
 	case a.Unreplicated && t.want == Resumed:
@@ -77,16 +91,6 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	case a.Found != Holds:
 		l.denied(w, t, a, now)
 	}
-	if f.op == Mirror && t.want == Parted && t.within == 0 {
-		l.passedOn(t, f, a, now)
-	}
-	if f.op == Mirror && a.Fault == Answered && a.Found == Holds {
-		l.mirrored(t, f, a, now)
-	}
-	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
-		l.giveWay(now)
-	}
-	l.ticketMoved(t, now)
 }
 
 // passedOn notes the result of the Mirror that passes the lock on. One that Redis does not confirm is released.
@@ -100,7 +104,7 @@ func (l *Lock) passedOn(t *Tenure, f flight, a Reply, now Now) {
 
 // mirrored notes what the answer to a mirror says of the others.
 func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
-	if f.asks == asksNot {
+	if f.asks == asksNot || a.Fault != Answered || a.Found != Holds {
 		return
 	}
 	t.turn.heardOf(a.Others, now)

@@ -167,7 +167,7 @@ func TestWhatIsTended(t *testing.T) {
 // A caller that leaves its command behind is no failure of Redis: neither its release nor the next waiter pauses.
 func TestACommandThatWasLeftBehindIsNoFailure(t *testing.T) {
 	for fault, pauses := range map[Fault]bool{Behind: false, Unknown: true} {
-		l, w := waits()
+		l, w := waiter()
 		next := &Call{Owner: 2, Waits: true, Until: Never}
 		l.line.join(next)
 		l.asks(w, Tried)

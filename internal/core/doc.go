@@ -40,6 +40,25 @@
 // in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not
 // found the tenure is final only if it is settled. The Mirror that passes a tenure on overtakes another one.
 //
+// # The other table
+//
+// The answer to a command decides the place, by one table as well (reply.go). A blank leaves the place as it was:
+//
+//	command \ answer   holds   waits     free      nowhere   left   absent   granted   executed   notRun   unknown   fatal
+//	Acquire            Owner             Refused   Over                                            Over               Over
+//	Resume             Owner             Over      Over
+//	Join               Owner   InQueue   Over      Over                                            Over               Over
+//	Look               Owner   InQueue   Over      Over
+//	Mirror             Owner             Refused   Refused                                                            Over
+//	Leave                                                    Over   Over     Owner                                    Over
+//	Step
+//	Unmark
+//
+// Before the answer to an Acquire, a Resume or a Join the place is Unsure. A tenure that was released and not found is absent
+// only if no command that brings it in may still run: else the answer is as unknown as none. Two answers are decided beside
+// the table: after the last Leave the tenure is over by the clock, and a grant that comes too late to be believed leaves a
+// ticket in the queue, where a Look finds that it has the lock.
+//
 // # The sender of a command
 //
 // The effect [Poll] names the goroutine that has to poll a tenure: that of the waiter for which it stands, or the keeper.

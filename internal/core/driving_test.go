@@ -164,7 +164,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 }
 
 func TestWhatElseADriverMayLookAt(t *testing.T) {
-	l, w := waits()
+	l, w := waiter()
 	second := &Call{Owner: 2}
 	l.line.join(second)
 	var seen []*Call

@@ -45,26 +45,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 			t.flight.lease = c.Lease
 		}
 	case Mirror:
-		wrote := t.shown.writes > 0
-		if t.want == Parted {
-			t.flight.lease, t.flight.exact = t.passing(), true
-		} else {
-			t.flight.lease = l.wanted(now)
-			t.flight.exact = l.shortens(t, t.flight.lease, now)
-			l.showing(t, now)
-		}
-		switch {
-		case opening || wrote && t.shown.writes == 0:
-			t.flight.asks = opens
-		case t.flight.exact && !c.breaks(TellsShorter), t.want != Parted && l.asksOthers(t):
-			t.flight.asks = asks
-		}
-		t.told = t.shown.owner
-		if t.flight.asks != asksNot {
-			t.turn.handed = false
-		}
-		cmd.Writes, cmd.Reads = int(t.shown.writes), t.shown.reads
-		cmd.Exact = t.flight.exact
+		t.mirror(&cmd, opening, now)
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
 	}
@@ -85,6 +66,30 @@ func (t *Tenure) send(op Op, now Now) Command {
 		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}
 	return cmd
+}
+
+// mirror fills in the Mirror that is about to be sent: of the levels, or of a lock that is passed on. opening says that a Mirror
+// which it overtakes takes the write lock away.
+func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
+	l, c, f, wrote := t.lock, t.lock.client, &t.flight, t.shown.writes > 0
+	if t.want == Parted {
+		f.lease, f.exact = t.passing(), true
+	} else {
+		f.lease = l.wanted(now)
+		f.exact = l.shortens(t, f.lease, now)
+		l.showing(t, now)
+	}
+	switch {
+	case opening || wrote && t.shown.writes == 0:
+		f.asks = opens
+	case f.exact && !c.breaks(TellsShorter), t.want != Parted && l.asksOthers(t):
+		f.asks = asks
+	}
+	t.told = t.shown.owner
+	if f.asks != asksNot {
+		t.turn.handed = false
+	}
+	cmd.Writes, cmd.Reads, cmd.Exact = int(t.shown.writes), t.shown.reads, f.exact
 }
 
 // follows reports whether an earlier command about the tenure may still be executed.

@@ -18,7 +18,7 @@ func TestWhatACommandSays(t *testing.T) {
 		{Leave, Gone, InQueue, 5, true, 0},
 		{Resume, Resumed, Unsent, 1, false, 30_000},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		l.Kind.Permits = 3
 		l.abroad.told = true
 		w.Named = ID{2, false, 9}

@@ -126,41 +126,89 @@ var (
 	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write"}
 )
 
-// The picture in doc.go is the table.
-func TestThePictureIsTheTable(t *testing.T) {
+// A picture is a table in doc.go: its first line has the names of the columns.
+type picture struct {
+	columns string
+	rows    []string
+}
+
+// pictureOf returns the table whose first line begins so, with so many rows.
+func pictureOf(t *testing.T, first string, rows int) (p picture) {
+	t.Helper()
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
 	for _, line := range strings.Split(string(text), "\n") {
-		if line = strings.TrimPrefix(line, "//\t"); strings.HasPrefix(line, `want \ place`) || len(lines) > 0 && len(lines) <= len(wantNames) {
-			lines = append(lines, line)
+		switch line = strings.TrimPrefix(line, "//\t"); {
+		case strings.HasPrefix(line, first):
+			p.columns = line
+		case p.columns != "" && len(p.rows) < rows:
+			p.rows = append(p.rows, line)
 		}
 	}
-	if len(lines) != 1+len(wantNames) {
-		t.Fatalf("%d lines of a picture", len(lines))
+	if len(p.rows) != rows {
+		t.Fatalf("a picture %q with %d lines", first, len(p.rows))
 	}
+	return p
+}
+
+// cell returns the text of a row in a column, which ends where the next one begins.
+func (p picture) cell(row int, column, next string) string {
+	line := p.rows[row]
+	from, to := strings.Index(p.columns, column), len(line)
+	if next != "" {
+		to = min(to, strings.Index(p.columns, next))
+	}
+	if from >= to {
+		return ""
+	}
+	return strings.TrimSpace(line[from:to])
+}
+
+// The picture of the commands in doc.go is the table.
+func TestThePictureIsTheTable(t *testing.T) {
+	p := pictureOf(t, `want \ place`, len(wantNames))
 	for w := range table {
-		line := lines[w+1]
-		if !strings.HasPrefix(line, wantNames[w]) {
-			t.Fatalf("%q is not the line of %s", line, wantNames[w])
+		if !strings.HasPrefix(p.rows[w], wantNames[w]) {
+			t.Fatalf("%q is not the line of %s", p.rows[w], wantNames[w])
 		}
-		for p := range table[w] {
-			from, to := strings.Index(lines[0], placeNames[p]), len(line)
-			if p+1 < len(placeNames) {
-				to = strings.Index(lines[0], placeNames[p+1])
-			}
-			shown := ""
-			if from < len(line) {
-				shown = strings.TrimSpace(line[from:min(to, len(line))])
+		for place := range table[w] {
+			next := ""
+			if place+1 < len(placeNames) {
+				next = placeNames[place+1]
 			}
 			var ops []string
-			for _, m := range table[w][p] {
+			for _, m := range table[w][place] {
 				ops = append(ops, opNames[m.op])
 			}
-			if is := strings.Join(ops, ", "); is != shown {
-				t.Errorf("%s and %s: the table has %q, and the picture %q", wantNames[w], placeNames[p], is, shown)
+			if is, shown := strings.Join(ops, ", "), p.cell(w, placeNames[place], next); is != shown {
+				t.Errorf("%s and %s: the table has %q, and the picture %q", wantNames[w], placeNames[place], is, shown)
+			}
+		}
+	}
+}
+
+var verdictNames = [...]string{"holds", "waits", "free", "nowhere", "left", "absent", "granted", "executed", "notRun", "unknown", "fatal"}
+
+// The picture of the answers is their table.
+func TestThePictureOfTheAnswersIsTheirTable(t *testing.T) {
+	p := pictureOf(t, `command \ answer`, int(Unmark))
+	for op := Acquire; op <= Unmark; op++ {
+		row := int(op) - 1
+		if !strings.HasPrefix(p.rows[row], opNames[op]) {
+			t.Fatalf("%q is not the line of %s", p.rows[row], opNames[op])
+		}
+		for v, place := range answers[op] {
+			is, next := "", ""
+			if place != asItWas {
+				is = placeNames[place]
+			}
+			if v+1 < len(verdictNames) {
+				next = verdictNames[v+1]
+			}
+			if shown := p.cell(row, verdictNames[v], next); is != shown {
+				t.Errorf("%s and %s: the table has %q, and the picture %q", opNames[op], verdictNames[v], is, shown)
 			}
 		}
 	}

@@ -359,7 +359,7 @@ func TestAMirrorWithoutAnAnswerIsSentAgainAsItWas(t *testing.T) {
 			if !cmd.Exact || cmd.Lease != 8_000 {
 				t.Errorf("%d: %+v", i, cmd)
 			}
-			n.failed(n.flight, Unknown, at(100))
+			n.answered(n.flight, Reply{Fault: Unknown}, at(100))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Call) { n.call = nil }, false},
 		{"it is passed on", func(_ *Lock, n *Tenure, _ *Call) { n.want, n.within = Parted, 10 }, false},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		l.Kind.Fenced, l.reserve = true, 16
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
@@ -45,7 +45,7 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 		fault, join, left Fault
 		rest              bool
 	}{{Answered, Answered, Answered, false}, {Answered, NotRun, NotRun, true}, {Unknown, Answered, Unknown, true}} {
-		l, w := waits()
+		l, w := waiter()
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
 		cmd := sendFor(t, l, releasing(l, n), at(50), Leave)
@@ -395,7 +395,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		{"a reader", true, Shared, 0, nil, false},
 		{"one that has left", true, Alone, 0, func(n *Tenure) { n.want = Gone }, false},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		second, r := &Call{Owner: 2, Waits: true, Until: Never}, &Call{Owner: 3, Waits: true, Until: Never, Mode: Shared}
 		last := &Call{Owner: 4, Waits: true, Until: Never}
 		l.line.join(second)
@@ -421,7 +421,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 
 // A client that is refused its subscription polls; and one that closes ignores foreign clients.
 func TestWhatAClientHears(t *testing.T) {
-	l, w := waits()
+	l, w := waiter()
 	l.hears, l.patient = asking, Never
 	if l.Listening(false, at(50)); l.hears != refused || w.Tenure == nil || !w.Tenure.polls {
 		t.Errorf("it hears: %d", l.hears)

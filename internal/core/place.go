@@ -28,50 +28,62 @@ func (l *Lock) stranger(id ID) *Tenure {
 	return t
 }
 
-// answered notes what the answer to the flight says.
+// answered notes what the answer to the flight says: its place by the table of answers, and the rest by its verdict.
 func (t *Tenure) answered(f flight, a Reply, now Now) {
-	c, fails := t.lock.client, t.fails
-	t.fails, t.again = 0, 0
-	switch {
-	case f.op == Step:
-		t.step = false
-	case f.op == Unmark:
-		t.marked = false
-	case f.op == Leave && t.news == grant && !c.breaks(LeaveAgain): // it may be granted since, by a command that ran late
-		t.news = noNews
-		t.place = Owner
-	case f.op == Leave && !a.Left && t.mayCome(f, a):
-		t.fails = fails // it is tried again for a lease, and less and less often
-		t.failed(f, Unknown, now)
-	case f.op == Leave:
-		t.place = Over
-	case a.Found == Holds:
-		t.place = Owner
-		t.believe(f, now)
-		if a.Token > 0 {
-			t.tokens.take(a.Token, uint64(t.tokens.reserved))
-		}
-		t.marked = t.marked || f.op != Acquire && f.op != Resume && f.op != Mirror
-		switch f.op {
-		case Look:
-			t.turn.heardOf(1, now) // it was freed for others
-		case Resume:
-			t.turn.heardOf(a.Others, now)
-		}
-		if t.isTicket() && !t.worthHolding(f, now) && !(c.breaks(KeepLate) && f.op != Join) {
-			t.place = InQueue      // a Look finds that it has the lock, for longer
-			if t.want == Resumed { // another Resume does
-				t.place = Unsure
-			}
-			t.look = now.Time
-		}
-	case a.Found == Waits || a.Found == First:
-		t.place = InQueue
+	v := t.verdict(f, a)
+	if p := answers[f.op][v]; p != asItWas {
+		t.place = p
+	}
+	switch v {
+	case notRun, unknown, fatal:
+		t.failed(f, v, a.Fault == Behind, now)
+		return
+	case holds:
+		t.shownBy(f, a, now)
+	case waits:
 		t.found(f, a, now)
-	case f.op == Acquire && a.Holder == (ID{}) && !a.Foreign, f.op == Mirror:
-		t.place = Refused // a step takes the mark of a tenure that is lost, and grants the lock to the next ticket
-	default:
-		t.place = Over
+	case granted:
+		t.news = noNews
+	case executed:
+		t.stepped(f)
+	}
+	t.fails, t.again = 0, 0
+}
+
+// stepped notes that a Step or an Unmark was executed.
+func (t *Tenure) stepped(f flight) {
+	if f.op == Step {
+		t.step = false
+	} else {
+		t.marked = false
+	}
+}
+
+// shownBy notes that Redis shows the tenure in the lock.
+func (t *Tenure) shownBy(f flight, a Reply, now Now) {
+	t.believe(f, now)
+	if a.Token > 0 {
+		t.tokens.take(a.Token, uint64(t.tokens.reserved))
+	}
+	switch f.op {
+	case Look:
+		t.marked = true
+		t.turn.heardOf(1, now) // it was freed for others
+	case Join:
+		t.marked = true
+	case Resume:
+		t.turn.heardOf(a.Others, now)
+	}
+	if t.isTicket() && !t.worthHolding(f, now) && !(t.lock.client.breaks(KeepLate) && f.op != Join) {
+		t.comesLate(now)
+	}
+}
+
+// comesLate notes that the answer that grants the lock comes too late to be believed. It may be true all the same.
+func (t *Tenure) comesLate(now Now) {
+	t.place, t.look = InQueue, now.Time // a Look finds that it has the lock, for longer
+	if t.want == Resumed {              // another Resume does
+		t.place = Unsure
 	}
 }
 
@@ -90,29 +102,20 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 	}
 }
 
-// failed notes that the command has no answer, or was not executed.
-func (t *Tenure) failed(f flight, fault Fault, now Now) {
-	c, behind := t.lock.client, fault == Behind
-	if behind {
-		fault = Unknown
-	}
-	if fault == Unknown && f.op.asksLease() {
+// failed notes that the command has no answer, or was not executed. Its caller has left it behind, or Redis has failed.
+func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
+	c := t.lock.client
+	if v == unknown && f.op.asksLease() {
 		t.late = now.Time.After(c.Lease)
 	}
 	switch {
-	case f.op == Leave && (f.last || fault == Fatal):
+	case f.op == Leave && f.last:
 		t.place = Over
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
-	case f.op == Resume && fault != Unknown: // it is sent again, and one that was sent before may run yet
-	case f.op.enters() && fault != Unknown:
-		t.place = Over
-	case f.op == Join && c.breaks(JoinOnce):
+	case f.op == Join && v == unknown && c.breaks(JoinOnce):
 		t.place = Unsent
-	case f.op.enters():
-	case f.op == Mirror && fault == Fatal:
-		t.place = Over // another key is in its place
-	case f.op == Mirror:
+	case f.op == Mirror && v != fatal:
 		t.unsure()
 	}
 	if behind || t.want == Gone && f.op != Leave {

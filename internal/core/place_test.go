@@ -87,7 +87,7 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		{Leave, Gone, Owner, Fatal, Over, 0, true},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
-		n.failed(f, c.fault, at(200))
+		n.answered(f, Reply{Fault: c.fault}, at(200))
 		if n.place != c.then || n.late != c.late || (n.shown.owner != 0) != c.shown || n.step != (c.op != Step) {
 			t.Errorf("%+v: place %d, late %d, shown %v, step %v", c, n.place, n.late, n.shown, n.step)
 		}

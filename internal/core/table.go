@@ -174,7 +174,7 @@ func (t *Tenure) mirrors(now Now) Time {
 		lease = min(lease, t.trust.lease)
 	}
 	at := t.trust.seen.Time.After(max(lease/3, 1)) // the explorer's leases are few ticks
-	if t.claim { // most sections that began with a claim are over by then
+	if t.claim {                                   // most sections that began with a claim are over by then
 		at = max(at, t.turn.since.After(c.ShortSection))
 	}
 	return max(at, t.again)

@@ -150,7 +150,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.client = &Client{Config: Config{
 			Lease: Span(w.number("lease", 30)), Claim: 8, QueueTime: 60, Margin: 1, LookTime: 8, Slack: 1, Retry: 1, MaxRetry: 8, FirstPoll: 1, LastPoll: 4,
 			Silence: 5, Patience: 3, LeastWait: 2, ReadersTime: 6, ShortSection: 1, HandoffLimit: 2, HandoffTime: 50,
-			Foreign: ForeignConfig{TurnLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
+			Foreign:  ForeignConfig{TurnLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
 			Replicas: w.has("replicas"),
 		}}
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})

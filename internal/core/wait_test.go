@@ -3,7 +3,7 @@ package core
 import "testing"
 
 // waits returns a lock with a waiter that may wait until 100.
-func waits() (*Lock, *Call) {
+func waiter() (*Lock, *Call) {
 	c, _ := driven()
 	l := c.NewLock(Kind{})
 	w := &Call{Owner: 1, Waits: true, Until: 100, alarm: Never}
@@ -91,7 +91,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		{"it is held back", heldBack(deaf), 10, 50},
 		{"it is held back, and its subscription is under way", heldBack(asking), 10, 70},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		c.change(l, w)
 		if due := l.wakes(w, at(c.now)); due != c.due {
 			t.Errorf("%s: at %d", c.name, due)
@@ -127,7 +127,7 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 			isBusy(l)
 		}, 101, TimedOut, false},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		l.line.join(&Call{Owner: 2, Waits: true, Until: Never, rest: Never})
 		c.change(l, w)
 		n := w.Tenure
@@ -169,7 +169,7 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 		{"its time is up", Tried, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
 		{"it does not wait", Tried, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		n := l.asks(w, c.want)
 		c.change(w, n)
 		fails := w.fails
@@ -205,7 +205,7 @@ func TestWhenALockIsBusy(t *testing.T) {
 }
 
 func TestWhichWaitsAreWorthATicket(t *testing.T) {
-	l, w := waits()
+	l, w := waiter()
 	for until, worth := range map[Time]bool{Never: true, 55: true, 54: false, 10: false} {
 		if w.Until = until; l.worthTicket(w, at(50)) != worth {
 			t.Errorf("until %d", until)
@@ -229,7 +229,7 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		{"the client closes", func(l *Lock, _ *Tenure, _ *Call) { l.client.closed = true }, false},
 		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Call) { n.want = Resumed }, false},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		next := &Call{Owner: 2, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(next)
 		n := l.asks(w, Queued)
@@ -285,7 +285,7 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
 		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, Over }, mine(Held), did{Waiting, 0, 0, false}},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
 		n := l.asks(w, Tried)
 		n.place = Over
@@ -329,7 +329,7 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, none, deaf, Waiting},
 		{"another decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, none, deaf, Waiting},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		w.rest = 40
 		c.change(l, w)
 		l.seekFor(w, at(50))
@@ -356,7 +356,7 @@ func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
 		{"it has a ticket", func(l *Lock, w *Call) { w.alarm = 101; l.asks(w, Queued) }, false},
 		{"it has left", func(l *Lock, w *Call) { w.alarm = 101; l.line.leave(w) }, false},
 	} {
-		l, w := waits()
+		l, w := waiter()
 		w.rest, w.asleep = 200, true
 		c.change(l, w)
 		l.client.TakeEffects(at(0))
@@ -369,7 +369,7 @@ func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
 
 func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 	for now, want := range map[Time]hearing{69: asking, 70: refused} {
-		l, w := waits()
+		l, w := waiter()
 		l.hears, l.patient, w.rest = asking, 70, 90
 		l.tick(w, at(now))
 		if l.hears != want {
@@ -380,7 +380,7 @@ func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 
 // Each waiter of a strict lock has a ticket, and another one after its rest.
 func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
-	l, _ := waits()
+	l, _ := waiter()
 	l.Kind.Strict, l.hears = true, listening
 	second := &Call{Owner: 2, Waits: true, Until: Never, rest: 50}
 	l.line.join(second)
@@ -394,7 +394,7 @@ func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 
 // A call that has ended returns, whatever timer was late.
 func TestACallThatHasEndedStaysSo(t *testing.T) {
-	l, w := waits()
+	l, w := waiter()
 	l.leave(w, Cancelled, at(50))
 	l.client.TakeEffects(at(0))
 	if a := l.Next(w, false, at(100)); a.Do != Returns || w.Outcome != Cancelled || len(l.client.TakeEffects(at(0))) > 0 {
@@ -403,7 +403,7 @@ func TestACallThatHasEndedStaysSo(t *testing.T) {
 }
 
 func TestACallThatCallsAgainIsNotOver(t *testing.T) {
-	l, w := waits()
+	l, w := waiter()
 	w.retried, w.attempts, w.rest = true, 1, 150
 	l.tick(w, at(120))
 	if w.Outcome != Waiting || w.Tenure != nil {

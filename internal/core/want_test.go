@@ -10,7 +10,7 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 		retried bool
 		may     bool
 	}{{Tried, 1, false, true}, {Tried, 0, false, false}, {Tried, 1, true, false}, {Queued, 1, false, false}, {Resumed, 1, false, false}} {
-		l, w := waits()
+		l, w := waiter()
 		w.Linger, w.retried = c.linger, c.retried
 		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.Tenure != n || n.call != w {
 			t.Errorf("%+v: %v", c, n.ID.Lingers)
@@ -27,7 +27,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.since != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {
 		t.Errorf("%+v", n)
 	}
-	l, w := waits()
+	l, w := waiter()
 	n = l.asks(w, Queued)
 	if l.give(n, at(50)); w.Tenure != nil || n.call != nil {
 		t.Error("its waiter has it")
@@ -36,7 +36,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 
 // The memory of a call is used again, and a client that has closed resumes nothing.
 func TestACallThatResumesBeginsAnew(t *testing.T) {
-	l, _ := waits()
+	l, _ := waiter()
 	w := &Call{Owner: 2, Until: Never, Named: ID{2, false, 9}, Outcome: Failed, began: 7}
 	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.want != Resumed || w.Tenure.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
