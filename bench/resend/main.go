@@ -1,4 +1,4 @@
-// Command resend loses, doubles and delays each command of each library's lock, one at a time, and reports the consequences:
+// Command resend loses, doubles, repeats and delays each command of each library's lock, one at a time, and reports the consequences:
 // a lock that nothing releases, two holders, or a call that waits for ever.
 //
 //	cd bench && go run ./resend         # two minutes; writes results/resend

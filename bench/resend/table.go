@@ -18,7 +18,8 @@ func table(outcomes []*outcome, lease time.Duration, absent string) string {
 Made by `+"`cd bench && go run ./resend -lease %v`"+`. Each cell is about the first %d commands of the operation, one at a time:
 "–" is no effect, "error" that the caller is told, "left" that the lock has no holder and the next caller waits for so long,
 "two hold" that another is granted the lock and the holder's release is no error, "for ever" that a call has not got the
-lock %v after a lease.
+lock %v after a lease. "doubled" is executed again 50 ms later, "after it" when the section is over, "a lease later" a lease
+after that.
 `, lease, maxCommands, grace)
 	if absent != "" {
 		fmt.Fprintf(&b, "Left out: %s.\n", absent)
@@ -27,7 +28,7 @@ lock %v after a lease.
 	for _, f := range faults {
 		fmt.Fprintf(&b, " %s |", f)
 	}
-	b.WriteString("\n|---|---|---:|---|---|---|---|---|\n")
+	b.WriteString("\n|---|---|---:|" + strings.Repeat("---|", len(faults)) + "\n")
 	for _, library := range names(outcomes) {
 		for _, op := range operations {
 			commands, cells := 0, make([]string, len(faults))

@@ -32,13 +32,15 @@ type fault string
 
 const (
 	none        fault = "no fault"
-	requestLost fault = "request lost" // the connection ends before it is executed
-	replyLost   fault = "reply lost"   // the connection ends after it was executed
-	doubled     fault = "doubled"      // it is executed again, 50 ms later
-	late        fault = "late"         // it is executed 700 ms later. A lock that is free is given 400 ms
+	requestLost fault = "request lost"  // the connection ends before it is executed
+	replyLost   fault = "reply lost"    // the connection ends after it was executed
+	doubled     fault = "doubled"       // it is executed again, 50 ms later
+	afterwards  fault = "after it"      // it is executed again after the section, when the lock is free
+	leaseLater  fault = "a lease later" // the same, a lease after that
+	late        fault = "late"          // it is executed 700 ms later. A lock that is free is given 400 ms
 )
 
-var faults = []fault{none, requestLost, replyLost, doubled, late}
+var faults = []fault{none, requestLost, replyLost, doubled, afterwards, leaseLater, late}
 
 const (
 	delay    = 700 * time.Millisecond
@@ -74,6 +76,7 @@ type trial struct {
 	armed atomic.Bool
 	count int // of commands since; the network's mutex protects it
 	met   atomic.Bool
+	again atomic.Pointer[[]string] // the command that is to be executed again, nil for none
 	a, b  contender.Mutex
 }
 
@@ -94,12 +97,13 @@ func (t *trial) rule(f network.Frame) network.Fate {
 	}
 	t.met.Store(true)
 	switch t.Fault {
-	case doubled:
+	case doubled, afterwards, leaseLater:
 		if !strings.Contains(strings.ToLower(f.Args[0]), "subscribe") {
 			again := slices.Clone(f.Args)
-			time.AfterFunc(50*time.Millisecond, func() {
-				_ = t.raw.Do(context.Background(), t.raw.B().Arbitrary(again...).Build()).Error()
-			})
+			t.again.Store(&again)
+		}
+		if t.Fault == doubled {
+			time.AfterFunc(50*time.Millisecond, t.repeat)
 		}
 		return network.Pass
 	case late:
@@ -124,7 +128,7 @@ func (t *trial) play(ctx context.Context) {
 		return
 	}
 	defer t.raw.Close()
-	limit, cancel := context.WithTimeout(ctx, 2*t.lease+3*grace)
+	limit, cancel := context.WithTimeout(ctx, 3*t.lease+3*grace)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -133,7 +137,7 @@ func (t *trial) play(ctx context.Context) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(2*t.lease + 4*grace): // a library that does not heed a context
+	case <-time.After(3*t.lease + 4*grace): // a library that does not heed a context
 		t.Forever = true
 	}
 	t.Met = t.met.Load() || t.Fault == none
@@ -202,7 +206,21 @@ func (t *trial) steps(ctx context.Context) {
 		time.Sleep(delay) // the command is executed by then
 	}
 	time.Sleep(settled)
+	if t.Fault == leaseLater {
+		time.Sleep(t.lease)
+	}
+	if t.Fault == afterwards || t.Fault == leaseLater {
+		t.arm(false)
+		t.repeat()
+	}
 	t.next(ctx)
+}
+
+// repeat executes the command again that was met, if it was.
+func (t *trial) repeat() {
+	if again := t.again.Load(); again != nil {
+		_ = t.raw.Do(context.Background(), t.raw.B().Arbitrary(*again...).Build()).Error()
+	}
 }
 
 // arm lets the fault meet the next commands, or none.
