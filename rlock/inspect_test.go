@@ -376,3 +376,26 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, i.Foreign)
 }
+
+func TestInspectLeavesOutReadersThatHaveDied(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		dead, living, looks := w.client(), w.client(), w.client()
+		_, err := dead.NewReadWriteLock(key).Read().Acquire(w.ctx)
+		require.NoError(t, err)
+		hold, err := living.NewReadWriteLock(key).Read().Acquire(w.ctx)
+		require.NoError(t, err)
+		state, err := looks.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, 2, state.HolderCount)
+
+		dead.net.Refuse()
+		time.Sleep(time.Minute)
+		state, err = looks.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, 1, state.HolderCount)
+		require.Len(t, state.Holders, 1)
+		assert.True(t, strings.HasPrefix(state.Holders[0].Owner, living.ID()))
+		require.NoError(t, hold.Release(w.ctx))
+		dead.net.Heal()
+	})
+}

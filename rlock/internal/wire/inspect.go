@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (inspect.Lock, e
 	if err != nil {
 		return inspect.Lock{}, err
 	}
+	r.leaveOutTheDead(ctx, &i, keys[1])
 	// In a Cluster with plain pub/sub no node knows all subscribers.
 	if r.Counts() {
 		i.readForeign(replies[asksForeign])
@@ -44,6 +46,37 @@ func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (inspect.Lock, e
 	}
 	return i.Lock, nil
 }
+
+// leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long as other readers keep
+// it, until the next step. If Redis does not tell, they stay.
+func (r *Redis) leaveOutTheDead(ctx context.Context, i *inspection, rw *Keys) {
+	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !h.Shared }) {
+		return // a lone reader's hash ends with its lease
+	}
+	questions := make([]rueidis.Completed, len(i.Holders))
+	for at, h := range i.Holders {
+		leases := make([]string, min(max(h.Count, 1), mostLevels))
+		for level := range leases {
+			leases[level] = fmt.Sprintf("%s:%s:rwlock_timeout:%d", rw.Extra(), h.Owner, level+1)
+		}
+		questions[at] = r.Client.B().Arbitrary("EXISTS").Keys(leases...).Build()
+	}
+	replies, err := r.Survey(ctx, rw.Slot, questions...)
+	if err != nil {
+		return
+	}
+	living := i.Holders[:0]
+	for at, h := range i.Holders {
+		if n, err := replies[at].AsInt64(); err != nil || n > 0 {
+			living = append(living, h)
+		}
+	}
+	i.HolderCount -= len(i.Holders) - len(living)
+	i.Holders = living
+}
+
+// mostLevels is of how many levels of a reader of Redisson the leases are looked at; a reader of rlock has one.
+const mostLevels = 16
 
 // The replies to the questions, by their place.
 const (
