@@ -203,3 +203,23 @@ func TestAWaitIsLoggedWhicheverClientHoldsTheLockMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+func TestTheLogSaysThatALockNeverExpires(t *testing.T) {
+	for ttl, lines := range map[time.Duration]int{0: 1, time.Hour: 0} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.client()
+				w.HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
+				if ttl > 0 {
+					w.SetTTL(key, ttl)
+				}
+				mine := start(func() error { return p.NewLock(key).Lock(w.caller()) })
+				time.Sleep(time.Minute)
+				assert.Equal(t, 1, p.logged("rlock: a call waits for a lock for a long time"))
+				assert.Equal(t, lines, p.logged(`expires="never: `))
+				w.Del(key)
+				require.NoError(t, <-mine)
+			})
+		})
+	}
+}

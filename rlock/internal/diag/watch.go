@@ -125,9 +125,13 @@ func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
 			where = terms.Known(whole.Place).String()
 		}
 	}
-	w.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", v.Name, "kind", v.KindOf(one.Reads),
+	about := []any{"lock", v.Name, "kind", v.KindOf(one.Reads),
 		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "place", terms.Known(one.Place).String(),
-		"holder", holder, "holder_place", where)
+		"holder", holder, "holder_place", where}
+	if one.Endless && v.Tenure == "" {
+		about = append(about, "expires", "never: the key of the lock has no TTL, and ends only by an unlock")
+	}
+	w.Logger.Warn("rlock: a call waits for a lock for a long time", about...)
 }
 
 // hold looks at a level. A hold is reported by its first one.

@@ -157,6 +157,7 @@ const shutTime = 2 * time.Second
 func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.err == nil {
 		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.holder
+		w.endless = a.holder != "" && a.TTL == core.NoTTL
 		return false
 	}
 	now := clock.time(at)

@@ -132,7 +132,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
-			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Stands: w.req.Stands,
+			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Endless: w.endless, Stands: w.req.Stands,
 		})
 	}
 	return true

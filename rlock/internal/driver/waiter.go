@@ -35,10 +35,11 @@ type visit struct {
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant
 
-	holder string    // that Redis named last, "" if it named none
-	err    error     // the last answer's, nil for none
-	since  time.Time // of the first error in a row; zero for none
-	shut   time.Time // since when each attempt was told that the rueidis client is closed
+	holder  string    // that Redis named last, "" if it named none
+	endless bool      // that holder's key has no TTL
+	err     error     // the last answer's, nil for none
+	since   time.Time // of the first error in a row; zero for none
+	shut    time.Time // since when each attempt was told that the rueidis client is closed
 }
 
 // A stage is what the goroutine of a call does.

@@ -53,6 +53,7 @@ type Wait struct {
 	Place     *Place // nil if it is not recorded, and was not found yet
 	Whole     *Whole // that it waits for, nil for none
 	Holder    string // that Redis has named last, "" if it named none
+	Endless   bool   // that holder's key has no TTL
 	Told      bool   // it was logged that it waits for its own goroutine
 	Stands    bool   // it waits for long by design: see Standing
 }
