@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/stretchr/testify/assert"
@@ -141,6 +142,7 @@ func TestAskFailsWhereClientsCannotBeAsked(t *testing.T) {
 
 // Any client may ask as often as it likes.
 func TestAFloodOfQuestionsIsAnsweredTenTimesASecond(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		hold, err := p.NewLock(key).Acquire(w.ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -299,6 +300,7 @@ func ours() (n int) {
 
 // Contexts end before, while and after Close gives up.
 func TestNoGoroutineOutlivesClose(t *testing.T) {
+	redistest.Slow(t)
 	for name, connect := range connections {
 		for when, begin := range map[string]time.Duration{"all the time": 0, "when Close gives up": 3 * time.Second} {
 			t.Run(name+", "+when, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -62,6 +63,7 @@ func (v visitor) tries() time.Duration {
 
 // Turns of pollers are in vain before it comes, since none polls.
 func TestAVisitorHasTheNextTurnWhereverPollersMayBe(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(16 * time.Second)

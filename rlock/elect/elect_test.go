@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -81,6 +82,7 @@ func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 }
 
 func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
+	redistest.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		server.HangAfter(2 * time.Hour)
