@@ -45,9 +45,7 @@ func (l *Lock) ListeningAbroad(now Now) {
 	if l.abroad.hears == asking {
 		l.abroad.hears = listening
 	}
-	if !l.client.breaks(ListenerLooks) {
-		l.doubtTickets(now)
-	}
+	l.doubtTickets(now)
 	l.settle(now)
 }
 
@@ -73,12 +71,12 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 		return d
 	}
 	l.listenAbroad()
-	if a.Turn > 0 && !c.breaks(WindowTold) {
+	if a.Turn > 0 {
 		if d = min(d, a.Turn+c.Slack); a.Turn > c.Foreign.TurnLook {
 			d = min(d, c.jitter(c.Foreign.TurnLook)) // one of those that cannot be counted: Redis learns by a look that it has the lock
 		}
 	}
-	if a.Foreign && !c.breaks(HolderFollowed) {
+	if a.Foreign {
 		d = min(d, l.followHolder(a, now))
 	}
 	return d

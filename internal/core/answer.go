@@ -29,12 +29,7 @@ func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
 // caller returns the call that waits for the answer to the command and does not lock, nil for none: it may have left.
 func (l *Lock) caller(cmd *Command) *Call {
 	c := cmd.call
-	if t := cmd.tenure; t != nil && t.lock == l && l.client.breaks(OwnAnswer) {
-		c = t.call
-	} else if c == nil || c.seq != cmd.callSeq {
-		return nil
-	}
-	if c == nil || c.Outcome != Waiting || c.purpose == Locks {
+	if c == nil || c.seq != cmd.callSeq || c.Outcome != Waiting || c.purpose == Locks {
 		return nil
 	}
 	return c
@@ -95,7 +90,7 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 
 // passedOn notes the result of the Mirror that passes the lock on. One that Redis does not confirm is released.
 func (l *Lock) passedOn(t *Tenure, f flight, a Reply, now Now) {
-	if a.Fault == Answered && a.Found == Holds || l.client.breaks(PassReleases) {
+	if a.Fault == Answered && a.Found == Holds {
 		t.showsFor(f.lease, now)
 	} else {
 		l.give(t, now)
@@ -109,9 +104,9 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	}
 	t.turn.heardOf(a.Others, now)
 	switch {
-	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
+	case t.want == Kept && a.Others > 0:
 		l.give(t, now)
 	case t == l.owner && l.isRead(), t.want == Parted:
-		t.step = t.step || f.asks == opens && a.Others > 0 && !l.client.breaks(Downgrades)
+		t.step = t.step || f.asks == opens && a.Others > 0
 	}
 }

@@ -29,8 +29,6 @@ type Config struct {
 	// Jitter returns a pause between retries and polls that is no longer than the one given, at random, so that clients
 	// that have failed together do not come back together. nil: the pause itself.
 	Jitter func(Span) Span
-
-	Broken Broken // rules that a test breaks
 }
 
 // doublings is how often a pause doubles at most.
@@ -60,9 +58,6 @@ type Client struct {
 	spare  *Tenure  // one that is over, to be used again
 	taken  []Effect // that the driver has taken last: the memory is used again
 }
-
-// breaks reports whether a test breaks the rule: see broken.go.
-func (c *Client) breaks(r Rule) bool { return c.Broken.Rules&r != 0 }
 
 // Closed reports whether the client has closed.
 func (c *Client) Closed() bool { return c.closed }

@@ -41,9 +41,6 @@ func (t *Tenure) send(op Op, now Now) Command {
 		}
 	case Join:
 		t.flight.lease = c.Claim
-		if c.breaks(JoinClaims) {
-			t.flight.lease = c.Lease
-		}
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:
@@ -71,7 +68,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 // mirror fills in the Mirror that is about to be sent: of the levels, or of a lock that is passed on. opening says that a Mirror
 // which it overtakes takes the write lock away.
 func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
-	l, c, f, wrote := t.lock, t.lock.client, &t.flight, t.shown.writes > 0
+	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted {
 		f.lease, f.exact = t.passing(), true
 	} else {
@@ -82,7 +79,7 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	switch {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
-	case f.exact && !c.breaks(TellsShorter), t.want != Parted && l.asksOthers(t):
+	case f.exact, t.want != Parted && l.asksOthers(t):
 		f.asks = asks
 	}
 	t.told = t.shown.owner

@@ -19,7 +19,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	case Granted:
 		l.heardGrant(t, m, now)
 	case AtFront:
-		if t != nil && t.want == Queued && !l.client.breaks(FrontListens) {
+		if t != nil && t.want == Queued {
 			if l.Kind.Permits == 0 { // else another client may know of fewer permits
 				l.listenAbroad()
 			}
@@ -27,11 +27,11 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.touch(t)
 		}
 	case Shown:
-		if t == nil && !l.client.breaks(KnowsItsOwn) {
+		if t == nil {
 			l.heardGrant(t, m, now) // this client has forgotten it: an acquire was executed once more after the release
 		}
 	case Called: // perhaps before the answer that makes the tenure the owner
-		if t != nil && (t == l.owner || !l.client.breaks(EarlyCall)) {
+		if t != nil {
 			l.called(t, now)
 		}
 	case Forced:
@@ -51,15 +51,12 @@ func (l *Lock) Hear(m Message, now Now) {
 // heardGrant deals with the message that a ticket has the lock.
 func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	if t == nil {
-		if l.client.closed || m.ID.Client != l.client.ID || l.client.breaks(GiveBack) {
+		if l.client.closed || m.ID.Client != l.client.ID {
 			return // all that there is leaves
 		}
 		t = l.stranger(m.ID) // no waiter wants it, and the next in the queue must not wait for that
 		l.give(t, now)
 		return
-	}
-	if t.want == Parted && l.client.breaks(KnowsDetached) {
-		l.give(t, now)
 	}
 	if o := l.current(now); o != nil && o != t && t.isTicket() && !(t.mode == Shared && l.isRead()) {
 		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which is asked about both.
@@ -80,9 +77,7 @@ func (l *Lock) Listening(yes bool, now Now) {
 	if yes {
 		l.hears = listening
 	}
-	if !l.client.breaks(LooksAgain) {
-		l.doubtTickets(now)
-	}
+	l.doubtTickets(now)
 	l.seekAll(now)
 	l.settle(now)
 }

@@ -4,7 +4,7 @@ package core
 // for its time, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
 	if l.owner != nil {
-		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.lingersUntil() && !l.client.breaks(LingerEnds) {
+		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.lingersUntil() {
 			l.give(t, now)
 		}
 	}
@@ -26,7 +26,7 @@ func (l *Lock) current(now Now) *Tenure {
 		return nil
 	case t.place != Owner:
 		l.lose(KeyGone, now)
-	case now.Safe >= l.validUntil() && !(t.want == Kept && l.client.breaks(ReuseTrusted)):
+	case now.Safe >= l.validUntil():
 		cause := Unrenewed
 		if l.levels.asked != NeverSafe && t.fails == 0 && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
 			cause = LeaseEnded
@@ -50,9 +50,6 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 		l.taken(t, now)
 	case t.place == Refused || t.isMissing():
 		l.give(t, now)
-		if w != nil && l.client.breaks(NewTicket) {
-			w.rest = Never
-		}
 		if w != nil && w.inLine {
 			l.seekFor(w, now)
 		}
@@ -62,10 +59,6 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 // taken begins a hold with a ticket that has the lock.
 func (l *Lock) taken(t *Tenure, now Now) {
 	w := t.call
-	if now.Safe >= t.trust.until { // with KeepLate broken
-		l.give(t, now)
-		return
-	}
 	way := ByRedis
 	switch t.want {
 	case Queued:
@@ -143,7 +136,7 @@ func (l *Lock) admitOthers(w *Call, now Now) {
 // admitOwner lets in the other calls of an owner that has the lock now: an owner does not wait for itself. Most owners
 // cannot have other calls, so that no hand-off walks the line.
 func (l *Lock) admitOwner(o OwnerID, now Now) {
-	if first := l.line.first; first == nil || first.Owner != o && l.line.repeats[o] == 0 || l.client.breaks(OwnWaiters) {
+	if first := l.line.first; first == nil || first.Owner != o && l.line.repeats[o] == 0 {
 		return
 	}
 	for w := l.line.first; w != nil; {

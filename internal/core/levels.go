@@ -266,9 +266,6 @@ func (t *Tenure) asksExactly() { t.shown = shape{until: NeverSafe - 1} }
 // it: no later lease of the tenure would be trusted for longer.
 func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	c, until := l.client, t.shown.until
-	if c.breaks(Lengthens) {
-		return true
-	}
 	if until == NeverSafe {
 		until = t.trust.seen.Safe.After(c.Lease)
 	}

@@ -58,9 +58,6 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 // AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
 func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
-	if l.owner == nil && l.client.breaks(NoWayBack) {
-		l.wayBack(now)
-	}
 	switch owner := l.owner; {
 	case l.client.closed:
 		w.Outcome = Closed

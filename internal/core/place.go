@@ -74,7 +74,7 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	case Resume:
 		t.turn.heardOf(a.Others, now)
 	}
-	if t.isTicket() && !t.worthHolding(f, now) && !(t.lock.client.breaks(KeepLate) && f.op != Join) {
+	if t.isTicket() && !t.worthHolding(f, now) {
 		t.comesLate(now)
 	}
 }
@@ -89,7 +89,6 @@ func (t *Tenure) comesLate(now Now) {
 
 // found notes that the ticket stands in the queue.
 func (t *Tenure) found(f flight, a Reply, now Now) {
-	c := t.lock.client
 	t.sawInQueue(f)
 	t.looksNext(a, now)
 	was := t.news
@@ -97,7 +96,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 	switch {
 	case was == grant: // a ticket is granted once, so that was after the command found it in the queue
 		t.granted(Message{}, now)
-	case was == doubt && !c.breaks(Remember):
+	case was == doubt:
 		t.look = now.Time
 	}
 }
@@ -113,8 +112,6 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 		t.place = Over
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
-	case f.op == Join && v == unknown && c.breaks(JoinOnce):
-		t.place = Unsent
 	case f.op == Mirror && v != fatal:
 		t.unsure()
 	}
@@ -139,10 +136,8 @@ func (t *Tenure) granted(m Message, now Now) {
 		}
 	case t.want != Queued:
 	case t.underWay():
-		if !t.lock.client.breaks(Remember) {
-			t.news = grant
-			t.tokens.heard(m)
-		}
+		t.news = grant
+		t.tokens.heard(m)
 	case t.place == InQueue:
 		t.tokens.heard(m)
 		if !t.believeGrant(now) {

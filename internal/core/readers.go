@@ -47,7 +47,7 @@ func (l *Lock) isHeldBack(w *Call, now Now) bool {
 func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	t := l.owner
 	switch {
-	case t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || l.client.breaks(HeldBackTicket):
+	case t == nil || w.Mode != Shared || l.line.first != w || !l.isRead():
 		return 0, false
 	case !t.isOpen():
 		return w.began, true
@@ -62,7 +62,7 @@ func (l *Lock) giveWay(now Now) {
 	for w := l.line.first; w != nil; w = w.next {
 		reads = reads || w.Mode == Shared
 	}
-	if !reads || l.client.breaks(WriterGivesWay) {
+	if !reads {
 		return
 	}
 	for w := l.line.first; w.Mode == Alone; w = l.line.first {

@@ -72,7 +72,7 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 // verdictOfLeave returns what the answer to a Leave says.
 func (t *Tenure) verdictOfLeave(f flight, a Reply) verdict {
 	switch {
-	case t.news == grant && !t.lock.client.breaks(LeaveAgain):
+	case t.news == grant:
 		return granted // by a command that ran late
 	case a.Left:
 		return left

@@ -295,21 +295,6 @@ func (cmd *Command) Current() (tenure, joins bool) {
 	return t != nil && t.underWay() && t.flight.seq == cmd.tenureSeq, u != nil && u.underWay() && u.flight.seq == cmd.joinsSeq
 }
 
-// Cells calls yield with each cell of the table.
-func Cells(yield func(w Want, p Place, ops []Op)) {
-	for w := range table {
-		for p := range table[w] {
-			var ops []Op
-			for _, m := range table[w][p] {
-				ops = append(ops, m.op)
-			}
-			if ops != nil {
-				yield(Want(w), Place(p), ops)
-			}
-		}
-	}
-}
-
 // IsSummed reports whether the summary of the levels is that of the levels themselves.
 func (l *Lock) IsSummed() bool {
 	s := sum(l.levels.all)
@@ -320,10 +305,4 @@ func (l *Lock) IsSummed() bool {
 	}
 	s.ends = max(s.ends, l.levels.ends) // a level may be over whose owner goes on
 	return l.levels.summary == s
-}
-
-// Without returns a set without that cell of the table.
-func Without(w Want, p Place) (b Broken) {
-	b.Cut[w] = 1 << p
-	return b
 }

@@ -67,10 +67,10 @@ func init() { // since the times need the table
 // the tenure is gone in the end whichever runs first. And the Mirror that passes the lock on overtakes another one, which
 // changes nothing after it.
 func (t *Tenure) next(now Now) (op Op, at Time) {
-	l, c, at := t.lock, t.lock.client, Never
+	l, at := t.lock, Never
 	sent := t.flight.op // and not answered
 	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
-	if !waits && c.Broken.Cut[t.want]&(1<<t.place) == 0 {
+	if !waits {
 		for _, m := range table[t.want][t.place] {
 			due := Time(0)
 			if m.due != nil {
@@ -106,7 +106,7 @@ func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued ||
 func (t *Tenure) isOver(now Now) bool {
 	switch t.want {
 	case Gone:
-		return t.place == Over || t.place == Unsent || t.lock.client.breaks(LastLeave) && now.Time >= t.ends()
+		return t.place == Over || t.place == Unsent
 	case Parted:
 		return t.within == 0 && !t.underWay() && now.Time >= t.endsItself()
 	}
@@ -138,7 +138,7 @@ func (t *Tenure) ends() Time {
 
 // mayCome reports whether the command that brings the tenure in may run after the Leave that has not found it.
 func (t *Tenure) mayCome(f flight, a Reply) bool {
-	return t.place == Unsure && !a.Settled && f.at.Time < t.late && !t.lock.client.breaks(LeaveAgain)
+	return t.place == Unsure && !a.Settled && f.at.Time < t.late
 }
 
 // looks returns when a ticket is to be looked for.
@@ -148,14 +148,11 @@ func (t *Tenure) looks(Now) Time { return max(t.look, t.again) }
 func (t *Tenure) looksNext(a Reply, now Now) {
 	l, c := t.lock, t.lock.client
 	d := c.LookTime
-	if c.breaks(Looks) {
-		d = Forever
-	}
-	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d && !c.breaks(Looks) { // the holder may be dead, and those before the ticket
+	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, and those before the ticket
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.follow(t, a, now))
-	if t.polls && l.hears != listening && !c.breaks(PollsOften) {
+	if t.polls && l.hears != listening {
 		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polled)))
 		t.polled = min(t.polled+1, doublings)
 	}
@@ -169,15 +166,11 @@ func (t *Tenure) mirrors(now Now) Time {
 	if !l.shows(t, now) {
 		return t.again
 	}
-	lease := t.atMost(c.Lease)
-	if t.claim {
-		lease = min(lease, t.trust.lease)
+	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
+	if t.claim { // most sections that began with a claim are over by the end of a short one
+		return max(seen.After(min(lease, t.trust.lease)/3), t.turn.since.After(c.ShortSection), t.again)
 	}
-	at := t.trust.seen.Time.After(max(lease/3, 1)) // the explorer's leases are few ticks
-	if t.claim {                                   // most sections that began with a claim are over by then
-		at = max(at, t.turn.since.After(c.ShortSection))
-	}
-	return max(at, t.again)
+	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }
 
 // opens returns when a step is to let in others after a downgrade.
@@ -202,7 +195,7 @@ func (t *Tenure) resumes(Now) Time { return t.again }
 
 // unmarks returns when the mark of a detached tenure is to be taken out.
 func (t *Tenure) unmarks(Now) Time {
-	if t.marked && !t.lock.client.breaks(DetachUnmarks) {
+	if t.marked {
 		return t.again
 	}
 	return Never

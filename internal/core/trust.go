@@ -14,18 +14,12 @@ type trust struct {
 
 // trusted returns for how long a lease is believed.
 func (c *Config) trusted(lease Span) Span {
-	if c.Broken.Rules&LoseInTime != 0 {
-		return lease + 1
-	}
 	return lease - lease/100 - c.Margin
 }
 
 // atMost returns the lease, or the shortest one that an exact Mirror asked for. A command that has no answer may run late, and
 // one that was answered may run again: a proxy has sent it twice.
 func (t *Tenure) atMost(lease Span) Span {
-	if t.lock.client.breaks(LeastLease) {
-		return lease
-	}
 	return t.shorter(lease)
 }
 
@@ -54,9 +48,6 @@ func (t *Tenure) shorter(lease Span) Span {
 // believe notes that Redis had the tenure in the lock when the flight's command was executed.
 func (t *Tenure) believe(f flight, now Now) {
 	c, from := t.lock.client, f.at.Safe
-	if c.breaks(OwnSendTime) {
-		from = now.Safe
-	}
 	lease := t.atMost(f.lease)
 	t.trust.until, t.trust.lease = max(t.trust.until, from.After(c.trusted(lease))), lease
 	if f.exact {
@@ -70,9 +61,6 @@ func (t *Tenure) believe(f flight, now Now) {
 func (t *Tenure) believeGrant(now Now) bool {
 	c := t.lock.client
 	lease, from := t.atMost(c.Claim), t.trust.seen.Safe
-	if c.breaks(TrustFromSeen) {
-		from = now.Safe
-	}
 	t.trust.until, t.trust.lease, t.claim = from.After(c.trusted(lease)), lease, true
 	return t.enough(now) && !t.tokens.missing()
 }
@@ -88,9 +76,6 @@ func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = no
 // grant.
 func (t *Tenure) enough(now Now) bool {
 	c := t.lock.client
-	if c.breaks(HalfAClaim) {
-		return now.Safe < t.trust.until
-	}
 	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas
 }
 

@@ -21,11 +21,7 @@ func (t *turn) heardOf(others int, now Now) {
 }
 
 // spent begins a turn without hand-offs. It counts unless no other client waits.
-func (t *turn) spent(c *Client) {
-	if !c.breaks(ResumeSpends) {
-		t.passes = int32(c.HandoffLimit)
-	}
-}
+func (t *turn) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
 
 // vacated goes on after the last level was closed: the next waiter here holds the lock, or the tenure lingers. It reports
 // whether the tenure stays. Only the first waiter is looked at, however long the line is.
@@ -50,9 +46,9 @@ func (l *Lock) vacated(now Now) bool {
 func (l *Lock) mayPass(now Now) bool {
 	t, c := l.owner, l.client
 	switch {
-	case l.Kind.Strict && !c.breaks(StrictOrder), c.closed, !t.worth(now), t.tokens.spent() && !c.breaks(Reserves), !t.isOpen():
+	case l.Kind.Strict, c.closed, !t.worth(now), t.tokens.spent(), !t.isOpen():
 		return false
-	case !t.turn.contested || c.breaks(HandoffLimit):
+	case !t.turn.contested:
 		return true
 	}
 	l.subscribe(now) // the next ticket can join with the release then
@@ -66,14 +62,7 @@ func (l *Lock) mayPass(now Now) bool {
 // asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
 // be built at a moment when no caller waits here, between two hand-offs.
 func (l *Lock) asksOthers(t *Tenure) bool {
-	switch c := l.client; {
-	case t.linger > 0 && t.ID.Lingers && !c.breaks(RenewalAsks):
-		return true
-	case c.breaks(MirrorTells):
-		return false
-	default:
-		return l.line.len > 0 || t.turn.handed || l.isRead()
-	}
+	return t.linger > 0 && t.ID.Lingers || l.line.len > 0 || t.turn.handed || l.isRead()
 }
 
 // A tenure lingers when its last level was closed and no caller waits: the client keeps the key, and the next call here
@@ -85,27 +74,13 @@ func (t *Tenure) lingersUntil() Time { return t.since.After(t.linger) }
 // mayLinger reports whether the tenure may stay though no owner holds the lock.
 func (l *Lock) mayLinger(now Now) bool {
 	t, c := l.owner, l.client
-	return t.linger > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.called || c.breaks(CallKept)) &&
-		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now) && t.isOpen()
+	return t.linger > 0 && t.trust.most <= c.Lease && t.ID.Lingers && !t.called && !t.turn.contested && !c.closed && t.worth(now) && t.isOpen()
 }
 
 // mayReuse reports whether a hold may begin in the owner, which has to linger.
 func (l *Lock) mayReuse(w *Call, now Now) bool {
-	t, c := l.owner, l.client
-	return t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
-		(now.Time < t.lingersUntil() || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
-}
-
-// wayBack makes a tenure linger again whose release is decided, with NoWayBack broken.
-func (l *Lock) wayBack(now Now) {
-	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.want == Gone && t.flight.op == Leave && t.place == Owner && now.Safe < t.trust.until {
-			l.owner = t
-			t.linger = Forever
-			t.stays(now)
-			return
-		}
-	}
+	t := l.owner
+	return t.want == Kept && t.worth(now) && !t.tokens.spent() && now.Time < t.lingersUntil() && (t.mode == w.Mode || t.mode == Alone)
 }
 
 // called deals with the call of another client, which waits for the tenure.
@@ -115,11 +90,7 @@ func (l *Lock) called(t *Tenure, now Now) {
 	}
 	t.called = true
 	t.turn.heardOf(1, now)
-	switch {
-	case t.want == Kept && !l.client.breaks(ReleaseAtCall):
-		l.give(t, now)
-	case t.want == Held && l.client.breaks(UseStays):
-		l.closeAll()
+	if t.want == Kept {
 		l.give(t, now)
 	}
 }

@@ -141,9 +141,6 @@ func (l *Lock) worthTicket(w *Call, now Now) bool {
 
 // busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No waiter asks before.
 func (l *Lock) busy() bool {
-	if l.client.breaks(LeaveFirst) {
-		return false
-	}
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.decides() {
 			return true
@@ -168,12 +165,12 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 		return
 	case t.want != Tried:
 	case w.retried:
-	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone) && !l.client.breaks(TrySteps):
+	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone):
 		w.attempts, w.retried = 1, true // after the step of this tenure, or the release of that one
 		if h != nil {
 			l.hurries(h)
 		}
-	case a.Holder.Lingers && !l.client.breaks(CallAgain):
+	case a.Holder.Lingers:
 		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
 	}
 	if w.Outcome == Waiting && w.Waits {
@@ -197,10 +194,6 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	}
 	if t.want == Tried {
 		w.attempts = 1 // by another tenure
-	}
-	if t.want == Resumed && c.breaks(ResumesAgain) {
-		l.give(t, now)
-		l.asks(w, Resumed)
 	}
 	switch {
 	case f == Fatal:
@@ -245,7 +238,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	switch {
 	case t == nil:
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
-		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
+		!l.Kind.Strict && !l.client.closed:
 		t.call, next.Tenure = next, t
 		t.unsure() // another's
 		l.touch(t)
@@ -258,7 +251,7 @@ func (l *Lock) pass(w *Call, now Now) {
 // to a command of a caller that has left decides: but not for a server that is silent.
 func (l *Lock) answerBy(w *Call) (at Time) {
 	at = w.Until
-	if w.Tenure != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
+	if w.Tenure != nil || w.attempts == 0 || l.line.first != w || l.owner != nil {
 		return at
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {

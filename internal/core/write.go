@@ -46,4 +46,4 @@ func (l *Lock) forced(id ID, a Reply, now Now) {
 func (t *Tenure) leavesBehind() { t.wrote = true }
 
 // isOpen reports whether no guarded write of a former hold may run in the tenure.
-func (t *Tenure) isOpen() bool { return !t.wrote || t.lock.client.breaks(WriteEnds) }
+func (t *Tenure) isOpen() bool { return !t.wrote }

@@ -68,10 +68,6 @@ func TestATenureWithAWriteIsNotOpen(t *testing.T) {
 	if l.close(1); n.isOpen() {
 		t.Error("another hold may begin in it")
 	}
-	n.lock.client.Broken.Rules = WriteEnds
-	if !n.isOpen() {
-		t.Error("the rule is not broken")
-	}
 }
 
 // The answer may come when the tenure is over, and the lock is free.

@@ -27,13 +27,11 @@ type Setup struct {
 	ForeignTicks  int       // in how many ticks ours may have the lock while one waits; 0: any
 
 	Linger core.Span
-	Lease  core.Span // 0: 4
-	Claim  core.Span // 0: 2
-	Look   core.Span // 0: 2
-	Least  core.Span // the shortest wait that is worth a ticket; 0: 1
-	Broken core.Broken
-
-	begin func(*world) // what there is from the beginning; nil for nothing
+	Lease  core.Span    // 0: 4
+	Claim  core.Span    // 0: 2
+	Look   core.Span    // 0: 2
+	Least  core.Span    // the shortest wait that is worth a ticket; 0: 1
+	begin  func(*world) // what there is from the beginning; nil for nothing
 
 	Idle   int  // for how many ticks the lock may be free beside a waiter; 0: 3
 	Steady bool // no single fault may end a hold
@@ -114,8 +112,8 @@ func (s *Setup) config() core.Config {
 		Lease: s.lease(), Claim: s.claim(), QueueTime: s.queueTime(),
 		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
 		LeastWait: or(s.Least, 1), ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
-		Foreign: core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
-		Replicas: s.Fault&Unreplicated != 0, Broken: s.Broken,
+		Foreign:  core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
+		Replicas: s.Fault&Unreplicated != 0,
 	}
 }
 
