@@ -255,14 +255,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 		return
 	}
 	x.work = k
-	owner := cmd.Owner
-	if l.owner != 0 && cmd.Op != core.Mirror {
-		owner = l.owner // also of a tenure that no call knows of
-	}
-	if k.text == "" || k.owner != owner {
-		k.text, k.owner = c.textOf(cmd.ID, owner), owner
-	}
-	x.text, x.after = k.text, k.sent
+	l.names(x)
 	switch cmd.Op {
 	case core.Join:
 		k.queued = true
@@ -270,13 +263,43 @@ func (l *lock) begins(x *exchange, now core.Now) {
 		x.track = k.buildTracked(now)
 	case core.Leave:
 		if cmd.Joins.ID != (core.ID{}) {
-			j := l.shard.workOf(l, l.Find(cmd.Joins.ID))
-			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
-			j.queued = true
-			x.joins = j.text
+			l.joinsNext(x)
 		}
 	}
-	x.first = !cmd.Follows && !k.queued && (cmd.Op == core.Acquire || cmd.Op == core.Write || cmd.Op == core.Leave && x.joins == "")
+	x.first = !k.queued && x.isFirst()
+}
+
+// names gives the command the owner that Redis knows the tenure by, or will know it by.
+func (l *lock) names(x *exchange) {
+	k, cmd := x.work, &x.cmd
+	owner := cmd.Owner
+	if l.owner != 0 && cmd.Op != core.Mirror {
+		owner = l.owner // also of a tenure that no call knows of
+	}
+	if k.text == "" || k.owner != owner {
+		k.text, k.owner = l.shard.client.textOf(cmd.ID, owner), owner
+	}
+	x.text, x.after = k.text, k.sent
+}
+
+// joinsNext gives a Leave the ticket that joins the queue with it.
+func (l *lock) joinsNext(x *exchange) {
+	s, next := l.shard, &x.cmd.Joins
+	k := s.workOf(l, l.Find(next.ID))
+	k.text, k.owner = s.client.textOf(next.ID, next.Owner), next.Owner
+	k.queued = true
+	x.joins = k.text
+}
+
+// isFirst reports whether no earlier command of a tenure that was never told to queue can be in flight: see wire.Order.
+func (x *exchange) isFirst() bool {
+	switch x.cmd.Op {
+	case core.Acquire, core.Write:
+		return !x.cmd.Follows
+	case core.Leave:
+		return !x.cmd.Follows && x.joins == ""
+	}
+	return false
 }
 
 // countRenewal counts a mirror of the keeper, before its answer is dealt with.

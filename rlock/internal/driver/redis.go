@@ -278,6 +278,13 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	case c.cmd.Op != core.Acquire && got.Place == wire.FirstPlace:
 		a.Found = core.First
 	}
+	r.readOthers(c, &got, &a)
+	return a
+}
+
+// readOthers turns what an answer without a grant says of the other clients: the holder, whose turn it is, and a grant that is
+// held back.
+func (r *redis) readOthers(c *exchange, got *wire.Answer, a *answer) {
 	if a.Holder = r.client.idOf(got.Holder); got.Holder != "" {
 		a.Foreign = a.Holder == core.ID{}
 		a.TTL = core.NoTTL
@@ -285,15 +292,15 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 			a.TTL = core.Span(wire.Milliseconds(got.TTL))
 		}
 	}
-	if c.cmd.Op != core.Acquire {
-		if got.Turn >= 0 {
-			a.Turn = max(core.Span(wire.Milliseconds(got.Turn)), 1)
-		}
-		if got.HeldBack >= 0 {
-			a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))
-		}
+	if c.cmd.Op == core.Acquire { // it is told no more
+		return
 	}
-	return a
+	if got.Turn >= 0 {
+		a.Turn = max(core.Span(wire.Milliseconds(got.Turn)), 1)
+	}
+	if got.HeldBack >= 0 {
+		a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))
+	}
 }
 
 // faultOf says what the error means for the command. An acquire takes back what it has written, others

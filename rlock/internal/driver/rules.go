@@ -53,33 +53,44 @@ func checkMutex(s *shard) {
 func (l *lock) checkTenures() (seen int) {
 	for t := range l.Tenures {
 		seen++
-		k, _ := t.Tag.(*work)
-		if k == nil && t.Agent() != nil { // its call has sent nothing for it
-			k = &work{life: life{lock: l, tenure: t}}
-		}
-		if k == nil || k.tenure != t && t.Agent() == nil {
-			panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
-		}
-		if lingers := t.Want() == core.Kept; lingers != k.lingers {
-			panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers))
-		}
+		k := l.checkKnown(t)
 		if t.InFlight() != core.None && !l.shard.client.witness.flies(t) {
 			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.state(t)))
 		}
-		op, at := l.Peek(t, l.shard.at)
-		switch caller := t.Agent(); {
-		case t.InFlight() != core.None && op == core.None:
-		case caller != nil:
-			if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
-				panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
-			}
-		default:
-			if at = l.wakes(k, at); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
-				panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
-			}
-		}
+		l.checkAgent(t, k)
 	}
 	return seen
+}
+
+// checkKnown asserts that the driver knows a tenure as package core does, and returns what it knows.
+func (l *lock) checkKnown(t *core.Tenure) *work {
+	k, _ := t.Tag.(*work)
+	if k == nil && t.Agent() != nil { // its call has sent nothing for it
+		k = &work{life: life{lock: l, tenure: t}}
+	}
+	if k == nil || k.tenure != t && t.Agent() == nil {
+		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
+	}
+	if lingers := t.Want() == core.Kept; lingers != k.lingers {
+		panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers))
+	}
+	return k
+}
+
+// checkAgent asserts that the agent of a tenure wakes in time.
+func (l *lock) checkAgent(t *core.Tenure, k *work) {
+	op, at := l.Peek(t, l.shard.at)
+	switch caller := t.Agent(); {
+	case t.InFlight() != core.None && op == core.None:
+	case caller != nil:
+		if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
+			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
+		}
+	default:
+		if at = l.wakes(k, at); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
+		}
+	}
 }
 
 // checkCalls asserts rule 6 for calls.

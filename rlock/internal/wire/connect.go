@@ -44,26 +44,35 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
 			named, option.ClientName = false, ""
 			continue
 		}
-		f, err := Diagnose(err)
+		f, explained := Diagnose(err)
 		if replied && f == NotNow && time.Since(begin)+pause <= option.Dialer.Timeout {
 			time.Sleep(pause)
 			continue
 		}
 		if replied {
-			if errors.Is(err, ErrNoPermission) {
-				err = cmp.Or(loginOf(o.Redis).refused(message), err)
-			}
-			return nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
+			return nil, refusedBy(o.Redis, message, f, explained)
 		}
-		// A server that is full may hang up without a word, and so does one that does not like
-		// the client's certificate.
-		tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"
-		if option.TLSConfig != nil {
-			tls = ", that this port is for TLS and takes the client's certificate"
-		}
-		return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
-			option.InitAddress, err, tls)
+		return nil, unreachable(o.Redis, explained)
 	}
+}
+
+// refusedBy is the error of connect where the server has answered, and has refused a first command.
+func refusedBy(option rueidis.ClientOption, message string, f Fault, err error) error {
+	if errors.Is(err, ErrNoPermission) {
+		err = cmp.Or(loginOf(option).refused(message), err)
+	}
+	return fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
+}
+
+// unreachable is the error of connect where no server has answered. A server that is full may hang up without a word, and so
+// does one that does not like the client's certificate.
+func unreachable(option rueidis.ClientOption, err error) error {
+	tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"
+	if option.TLSConfig != nil {
+		tls = ", that this port is for TLS and takes the client's certificate"
+	}
+	return fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
+		option.InitAddress, err, tls)
 }
 
 // refusesName reports whether a reply may be about the name of the client. Redis 6 says only
