@@ -489,6 +489,12 @@ var stories = []told{
 		s.wants("b", 50, 0, "")
 		s.fault(6001, 6002, history.Fault{What: "kill -9", Victim: "b"})
 	}},
+	{title: "a call for several locks that waits for another one", tell: func(s *story) {
+		op := history.Op{Method: history.Lock, Lease: time.Second, Kept: true, Parts: 2}
+		s.call("a", 0, 9000, op, history.Result{Outcome: history.Acquired, Count: 1})
+		s.gives("a", 9100, 9101, history.Released)
+		s.wants("b", 50, 9001, history.Refused) // a may have had this one
+	}},
 	{title: "a waiter while the lock is held", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.wants("b", 50, 9000, history.Cancelled)

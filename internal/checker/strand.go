@@ -50,8 +50,8 @@ func (c *check) strand(n *name, takes []*operation, free span) {
 }
 
 // busy returns the times at which an owner may have had the lock in Redis, or a fault lasted,
-// by their begins. To readers it is busy while another owner than a reader has the lock or
-// waits for it.
+// by their begins. A call for several locks may have each of them while it waits. To readers
+// it is busy while another owner than a reader has the lock or waits for it.
 func (c *check) busy(n *name, toReaders bool) []span {
 	var busy []span
 	for _, f := range c.faults {
@@ -64,7 +64,7 @@ func (c *check) busy(n *name, toReaders bool) []span {
 		if toReaders && o.Shared {
 			continue
 		}
-		if toReaders {
+		if toReaders || o.Parts > 1 { // the call may have this part, and wait for another one
 			busy = append(busy, span{o.called, min(o.returned, ended)})
 		}
 		switch {

@@ -90,6 +90,10 @@ type Op struct {
 	// other owner has the lock then. A read hold and a write hold of one owner are two holds,
 	// which may exist at the same time.
 	Shared bool `json:"shared,omitempty"`
+
+	// Parts is how many names the call takes at once, each with an Op of its own; 0 is one. While
+	// it waits for one of them it may have any other.
+	Parts int `json:"parts,omitempty"`
 }
 
 // An Outcome tells how a call ended, as reported to the caller.

@@ -5,6 +5,7 @@
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
 //	go run ./internal/torture -kinds rw,fair          two kinds of lock; all of them otherwise
+//	go run ./internal/torture -names 2000             so many names, and goroutines, in every second process
 //	go run ./internal/torture -losses untracked       Redis does not tell of keys that are gone
 //	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
@@ -73,6 +74,7 @@ type options struct {
 	processes  int
 	workers    int // goroutines of a process
 	locks      int
+	wideNames  int // of a wide process, besides
 	lease      time.Duration
 	linger     time.Duration
 	section    time.Duration
@@ -92,6 +94,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.processes, "processes", 4, "that lock")
 	flags.IntVar(&o.workers, "workers", 6, "goroutines of each process")
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
+	flags.IntVar(&o.wideNames, "names", 1500, "that every second process wants besides, with so many goroutines more: at most 10 000")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
 	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
 	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
@@ -106,6 +109,9 @@ func parse(args []string) (o options, err error) {
 	}
 	if o.processes < 1 || o.workers < 1 || o.locks < 1 {
 		return o, errors.New("torture: -processes, -workers and -locks must be at least 1")
+	}
+	if o.wideNames < 0 || o.wideNames > 10_000 {
+		return o, errors.New("torture: -names must be between 0 and 10 000")
 	}
 	if o.faults, err = fault.Parse(faults); err != nil {
 		return o, err
@@ -143,8 +149,8 @@ func parse(args []string) (o options, err error) {
 
 // args are the arguments that repeat a run with the same plan.
 func (o options) args() []string {
-	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -lease %v -section %v",
-		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease, o.section))
+	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -names %d -lease %v -section %v",
+		o.seed, o.duration, o.processes, o.workers, o.locks, o.wideNames, o.lease, o.section))
 	if o.linger > 0 {
 		args = append(args, "-linger", o.linger.String())
 	}

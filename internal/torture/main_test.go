@@ -27,7 +27,7 @@ func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	t.Chdir(t.TempDir())
 	const out = "out" // relative to the working directory
-	o, err := parse([]string{"-seed", "1", "-duration", "1s", "-topology", "standalone", "-faults", "script-flush,client-kill", "-processes", "2", "-out", out})
+	o, err := parse([]string{"-seed", "1", "-duration", "1s", "-topology", "standalone", "-faults", "script-flush,client-kill", "-processes", "2", "-names", "50", "-out", out})
 	require.NoError(t, err)
 	violations, err := run(t.Context(), o)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
 func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	out := t.TempDir()
-	o, err := parse([]string{"-duration", "1h", "-topology", "standalone", "-faults", "pause-server", "-processes", "1", "-out", out})
+	o, err := parse([]string{"-duration", "1h", "-topology", "standalone", "-faults", "pause-server", "-processes", "1", "-names", "20", "-out", out})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -68,7 +68,7 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
-		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-lease", "3s", "-linger", "1s", "-section", "1s", "-losses", "renewals"},
+		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-names", "0", "-lease", "3s", "-linger", "1s", "-section", "1s", "-losses", "renewals"},
 	} {
 		o, err := parse(args)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"-topology", "ring"}, {"-faults", "earthquake"}, {"-faults", "move-slot", "-topology", "aof"},
-		{"-processes", "0"}, {"-losses", "gossip"}, {"-workers", "0"}, {"-locks", "0"}, {"cluster"},
+		{"-processes", "0"}, {"-losses", "gossip"}, {"-workers", "0"}, {"-locks", "0"}, {"-names", "-1"}, {"-names", "10001"}, {"cluster"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, "%v", args)

@@ -175,6 +175,7 @@ func (a *act) settle(r plan.Round) error {
 		a.report.Calls += s.Calls
 		a.report.Acquired += s.Acquired
 		a.report.Lost += s.Lost
+		a.report.Most = max(a.report.Most, s.Most)
 		if s.Longest.For > a.report.Longest.For {
 			a.report.Longest = s.Longest
 		}

@@ -88,6 +88,14 @@ func (o options) names() []string {
 	return list
 }
 
+// wide returns how many names a process wants besides: every second process is wide.
+func (o options) wide(number int) int {
+	if number%2 == 0 {
+		return o.wideNames
+	}
+	return 0
+}
+
 // say shows progress.
 func say(began time.Time, format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))

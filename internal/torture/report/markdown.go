@@ -94,6 +94,7 @@ func (s *Act) add(a *Act) {
 	s.Calls += a.Calls
 	s.Acquired += a.Acquired
 	s.Lost += a.Lost
+	s.Most = max(s.Most, a.Most)
 	s.Holds += a.Holds
 	s.Overlaps += a.Overlaps
 	s.Undecided += a.Undecided
@@ -137,6 +138,7 @@ func (r *Report) figures(b *strings.Builder) {
 	row("rounds of faults", number(func(a *Act) int64 { return int64(a.Rounds) }))
 	row("calls for a lock", number(func(a *Act) int64 { return a.Calls }))
 	row("acquired", number(func(a *Act) int64 { return a.Acquired }))
+	row("most levels that a client held at once", number(func(a *Act) int64 { return a.Most }))
 	row("losses told", number(func(a *Act) int64 { return a.Lost }))
 	row("workers killed", number(func(a *Act) int64 { return int64(a.Deaths) }))
 	row("two valid holders, not excused", number(func(a *Act) int64 { return int64(a.Overlaps) }))

@@ -44,6 +44,7 @@ type Act struct {
 	Deaths   int              // of workers, on purpose
 
 	Calls, Acquired, Lost int64
+	Most                  int64 // levels that one worker held at once
 	Longest               worker.Wait
 	LatestLoss            time.Duration // after Redis could grant the lock to another owner
 	Cancels               Latency       // during faults

@@ -20,7 +20,7 @@ func example() *report.Report {
 		Seed: 7, Command: "go run ./internal/torture -seed 7", When: time.Unix(0, 0), Took: time.Minute, Complete: true, Machine: "2 CPUs",
 		Acts: []*report.Act{
 			{
-				Topology: "aof", Rounds: 3, Acquired: 10, Longest: worker.Wait{For: time.Second, Who: "a"},
+				Topology: "aof", Rounds: 3, Acquired: 10, Most: 30, Longest: worker.Wait{For: time.Second, Who: "a"},
 				Faults:  map[string]report.Count{"cut": {Injected: 2, Missed: 1}},
 				Excused: map[string][]time.Duration{"FLUSHALL": {30 * time.Millisecond}},
 				Recoveries: []report.Recovery{
@@ -29,7 +29,7 @@ func example() *report.Report {
 				},
 			},
 			{Topology: "cluster", Rounds: 1, Faults: map[string]report.Count{"cut": {Injected: 1}}},
-			{Topology: "aof", Rounds: 4, Acquired: 5, Longest: worker.Wait{For: time.Hour, Who: "b"}, Excused: map[string][]time.Duration{"FLUSHALL": {10 * time.Millisecond, 20 * time.Millisecond}, "DEL": {time.Second}}},
+			{Topology: "aof", Rounds: 4, Acquired: 5, Most: 20, Longest: worker.Wait{For: time.Hour, Who: "b"}, Excused: map[string][]time.Duration{"FLUSHALL": {10 * time.Millisecond, 20 * time.Millisecond}, "DEL": {time.Second}}},
 		},
 	}
 }
@@ -39,6 +39,7 @@ func TestActsOfATopologyAreOneColumn(t *testing.T) {
 	assert.Contains(t, text, "|  | aof | cluster |")
 	assert.Contains(t, text, "| rounds of faults | 7 | 1 |")
 	assert.Contains(t, text, "| acquired | 15 | 0 |")
+	assert.Contains(t, text, "| most levels that a client held at once | 30 | 0 |")
 	assert.Contains(t, text, "| longest wait, faults included | 1h0m0s | 0s |")
 	assert.Contains(t, text, "| cut | 3 | 1 |")
 	assert.Contains(t, text, "    go run ./internal/torture -seed 7\n")

@@ -25,22 +25,20 @@ func (w *worker) cancels() (c Cancels) {
 		mu  sync.Mutex
 		all sync.WaitGroup
 	)
-	for _, h := range w.hands {
-		for range cancelled / len(w.hands) {
-			g := giveUpAfter(w.ctx, h.upTo(cancelAtMost))
-			all.Go(func() {
-				defer g.cancel()
-				if _, err := lock.Acquire(g.ctx); err == nil {
-					return // a lock that is held: the history has it
-				}
-				late, bare, ok := g.returned()
-				mu.Lock()
-				defer mu.Unlock()
-				if ok {
-					c.Calls, c.Bare = append(c.Calls, late), append(c.Bare, bare)
-				}
-			})
-		}
+	for i := range cancelled {
+		g := giveUpAfter(w.ctx, w.hands[i%len(w.hands)].upTo(cancelAtMost))
+		all.Go(func() {
+			defer g.cancel()
+			if _, err := lock.Acquire(g.ctx); err == nil {
+				return // a lock that is held: the history has it
+			}
+			late, bare, ok := g.returned()
+			mu.Lock()
+			defer mu.Unlock()
+			if ok {
+				c.Calls, c.Bare = append(c.Calls, late), append(c.Bare, bare)
+			}
+		})
 	}
 	all.Wait()
 	return c

@@ -15,5 +15,4 @@
 // A call that fails is an outcome and is recorded. A waiter that does not get the lock,
 // though nothing is broken any more, is named in Settled. A goroutine that is left at the end
 // is named in Ended.
-// goroutine that is left at the end is named in Ended.
 package worker

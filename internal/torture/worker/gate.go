@@ -10,6 +10,7 @@ type gate struct {
 	mu      sync.Mutex // protects following
 	free    *sync.Cond
 	shut    bool
+	shuts   chan struct{} // closed when it is shut, and at the end
 	over    bool          // they end
 	resting int           // goroutines at the gate
 	all     int           // all goroutines
@@ -17,7 +18,7 @@ type gate struct {
 }
 
 func newGate(all int) *gate {
-	g := &gate{all: all}
+	g := &gate{all: all, shuts: make(chan struct{})}
 	g.free = sync.NewCond(&g.mu)
 	return g
 }
@@ -38,17 +39,26 @@ func (g *gate) pass() bool {
 	return !g.over
 }
 
+// closing returns a channel that is closed when the gate is shut, and at the end.
+func (g *gate) closing() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shuts
+}
+
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = false
+	if g.shut && !g.over {
+		g.shut, g.shuts = false, make(chan struct{})
+	}
 	g.free.Broadcast()
 }
 
 // close shuts the gate, and reports whether all came to rest within the limit.
 func (g *gate) close(limit time.Duration) bool {
 	g.mu.Lock()
-	g.shut = true
+	g.shutNow()
 	if g.resting == g.all {
 		g.mu.Unlock()
 		return true
@@ -71,5 +81,14 @@ func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.over = true
+	g.shutNow()
 	g.free.Broadcast()
+}
+
+// shutNow shuts the gate; with the mutex.
+func (g *gate) shutNow() {
+	if !g.shut {
+		g.shut = true
+		close(g.shuts)
+	}
 }

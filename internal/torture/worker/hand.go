@@ -14,6 +14,7 @@ import (
 type hand struct {
 	worker *worker
 	number int
+	share  *share
 	random *rand.Rand
 	told   sync.WaitGroup // the goroutines that wait for a loss
 
@@ -32,17 +33,17 @@ type doing struct {
 // work visits locks until the worker ends.
 func (h *hand) work() {
 	for h.worker.gate.pass() {
-		h.visit()
-		h.told.Wait()
+		if h.share.await(h.worker.gate.closing()) {
+			h.visit()
+			h.told.Wait()
+		}
 	}
 }
 
 // visit tries to get a lock once, and uses it if it gets it.
 func (h *hand) visit() {
 	w := h.worker
-	// The first names are the most contended.
-	name := w.Names[min(h.random.IntN(len(w.Names)), h.random.IntN(len(w.Names)))]
-	v := &visit{hand: h, lock: h.choose(name)}
+	v := &visit{hand: h, lock: h.choose(h.share.name(h))}
 	ctx := w.ctx
 	switch h.random.IntN(3) {
 	case 0:

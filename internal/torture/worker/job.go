@@ -15,6 +15,7 @@ type Job struct {
 	Life       int // how often it was killed before
 	Goroutines int
 	Names      []string // of the locks
+	Wide       int      // how many names the worker wants besides, and how many goroutines it has for them
 	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
 	Linger     time.Duration // of the client's locks, 0 for not at all
@@ -36,6 +37,7 @@ type Settled struct {
 	Acquired int64
 	Lost     int64 // losses reported, by Done or by the call that gave the lock back
 	Longest  Wait  // of the calls that acquired
+	Most     int64 // levels that were held at once, since the worker began
 	Cancels  Cancels
 	Hung     []string // calls that are not cancelled and do not return
 }

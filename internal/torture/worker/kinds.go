@@ -32,6 +32,9 @@ func (h *hand) choose(name string) lock {
 	kind := "plain"
 	if len(kinds) > 0 {
 		kind = kinds[h.random.IntN(len(kinds))]
+		if kind == "multi" && !h.in(h.share.seldom) {
+			kind = kinds[h.random.IntN(len(kinds))]
+		}
 	}
 	l := lock{kind: kind, names: []string{name}}
 	switch kind {
@@ -49,12 +52,15 @@ func (h *hand) choose(name string) lock {
 	case red:
 		l.locker = rlock.NewRedLock(h.worker.clients, name)
 	case "multi":
-		// Owners that take three of five, in any order, wait for each other.
-		first := slices.Index(h.worker.Names, name)
+		names, size := h.share.names, few
+		if h.in(20) {
+			size = h.share.parts
+		}
+		first := slices.Index(names, name)
 		var parts []*rlock.Lock
 		l.names = nil
-		for i := range min(3, len(h.worker.Names)) {
-			part := h.worker.Names[(first+i)%len(h.worker.Names)]
+		for i := range min(size, len(names)) {
+			part := names[(first+i)%len(names)]
 			l.names = append(l.names, part)
 			parts = append(parts, client.NewLock(part))
 		}
@@ -107,6 +113,7 @@ func readWrite(name string) string { return name + ":rw" }
 type calls []*history.Call
 
 func (v *visit) begin(op history.Op) (c calls) {
+	op.Parts = len(v.lock.names)
 	for _, op.Name = range v.lock.names {
 		c = append(c, v.worker.recorder.Begin(op))
 	}

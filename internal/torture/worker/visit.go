@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,6 +178,8 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 
 // inside is the critical section.
 func (v *visit) inside(ctx context.Context, l *level, depth int) {
+	v.worker.held.enter()
+	defer v.worker.held.leave()
 	// The levels of a RedLock may have different servers, and are lost one by one: the
 	// checker, which knows one hold of an owner, could not judge them.
 	mayNest := depth < deepest && v.owner != "" && v.lock.kind != red
@@ -209,7 +210,7 @@ func (v *visit) work(l *level) {
 	case v.in(5):
 		lasts = v.upTo(40 * time.Millisecond)
 	default:
-		lasts = v.upTo(cmp.Or(v.worker.Section, 3*time.Millisecond))
+		lasts = v.upTo(v.share.section)
 	}
 	for end := time.Now().Add(lasts); !l.given; {
 		held := false

@@ -46,6 +46,7 @@ type worker struct {
 	cancel context.CancelFunc
 	crew   sync.WaitGroup
 	hands  []*hand
+	held   gauge // levels
 }
 
 // begin starts a worker, which connects in the background: its server may be down.
@@ -58,11 +59,16 @@ func begin(job Job) (*worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
-	w := &worker{Job: job, name: name, recorder: recorder, gate: newGate(job.Goroutines), before: goleak.IgnoreCurrent(), ready: make(chan struct{})}
+	w := &worker{Job: job, name: name, recorder: recorder, gate: newGate(job.Goroutines + job.Wide), before: goleak.IgnoreCurrent(), ready: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	for i := range job.Goroutines {
+	crowded, wide := job.crowded(), job.wide()
+	for i := range job.Goroutines + job.Wide {
+		share := crowded
+		if i >= job.Goroutines {
+			share = wide
+		}
 		seed := uint64(job.Worker)<<32 | uint64(job.Life)<<16 | uint64(i)
-		w.hands = append(w.hands, &hand{worker: w, number: i, random: rand.New(rand.NewPCG(job.Seed, seed))})
+		w.hands = append(w.hands, &hand{worker: w, number: i, share: share, random: rand.New(rand.NewPCG(job.Seed, seed))})
 	}
 	w.crew.Go(func() { w.recorder.Pulse(w.ctx) })
 	w.crew.Go(w.connect)
@@ -125,6 +131,7 @@ func (w *worker) settle() (s Settled) {
 	for _, h := range w.hands {
 		h.tell(&s, !all)
 	}
+	s.Most = w.held.most.Load()
 	return s
 }
 

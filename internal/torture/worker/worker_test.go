@@ -115,6 +115,34 @@ func believes(t *testing.T, kind string) {
 	require.GreaterOrEqual(t, int64(report.Outcomes[history.Acquired]), acquired)
 }
 
+func TestAWideWorkerHoldsManyNamesAtOnce(t *testing.T) {
+	redistest.Slow(t)
+	const names = 200
+	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
+	c := begin(t, worker.Job{
+		Address: s.Address(), Seed: 5, Goroutines: 2, Names: []string{"a"}, Wide: names, Kinds: []string{"plain", "multi"}, Lease: 400 * time.Millisecond, History: path,
+	})
+	for most := int64(0); most < names/4; {
+		c.ask("storm", &worker.Done{})
+		time.Sleep(100 * time.Millisecond)
+		var settled worker.Settled
+		c.ask("settle", &settled)
+		require.Empty(t, settled.Hung)
+		most = settled.Most
+	}
+	var ended worker.Ended
+	c.ask("end", &ended)
+	require.NoError(t, ended.Err())
+	require.NoError(t, <-c.ended)
+
+	events, err := history.ReadFiles(path)
+	require.NoError(t, err)
+	report, err := checker.Check(events, checker.Options{Late: time.Second})
+	require.NoError(t, err)
+	require.Empty(t, report.Violations, "%v", report)
+	require.Greater(t, report.Holds, names/4)
+}
+
 // storm lets the worker work for a while, and returns how many levels it took.
 func (c *talk) storm() int64 {
 	c.t.Helper()
