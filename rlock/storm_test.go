@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,8 @@ type contest struct {
 	seeds     int
 	// lingers makes the locks linger after their last Unlock.
 	lingers bool
+	// names are how many names each client wants besides.
+	names int
 }
 
 type lockers = []func([]*rlock.Client, string) locker
@@ -39,6 +42,7 @@ var contests = []contest{
 	{name: "plain that lingers", seeds: 6, exclusive: lockers{plainLock}, lingers: true},
 	{name: "read and write that linger", seeds: 6, exclusive: lockers{writeLock}, shared: readLock, lingers: true},
 	{name: "plain, fenced and fair that linger", seeds: 4, exclusive: lockers{plainLock, fencedLock, fairLock}, lingers: true},
+	{name: "plain, beside many names", seeds: 2, exclusive: lockers{plainLock}, names: 200},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
@@ -48,6 +52,9 @@ var contests = []contest{
 func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	for _, kind := range contests {
 		t.Run(kind.name, func(t *testing.T) {
+			if kind.names > 0 {
+				redistest.Slow(t)
+			}
 			for seed := range storms(kind.seeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					bubble(t, func(t *testing.T, w *world) {
@@ -210,6 +217,7 @@ func (s *storm) run(seed uint64) {
 			})
 		}
 	}
+	wide := s.widen(seed, &callers, healed)
 	s.faults()
 	close(healed)
 	recovered.Wait()
@@ -218,7 +226,9 @@ func (s *storm) run(seed uint64) {
 	}
 	callers.Wait()
 	s.closed.Wait()
-	s.noSectionOverlapsAWriter()
+	s.holdersWereNotified()
+	s.noSectionOverlapsAWriter(s.sections)
+	wide.noSectionsOverlap()
 	s.noCallerWaitsForAFreeLock()
 	s.nothingIsLeft()
 }
