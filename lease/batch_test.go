@@ -94,7 +94,7 @@ func TestEverythingGoesAtOnceWhenTheNodeIsBack(t *testing.T) {
 		pass(time.Second) // the longest backoff
 		var last time.Time
 		for _, h := range all {
-			require.True(t, h.trust.Until().After(back.Add(25*time.Second)), "it is renewed")
+			require.True(t, h.valid.end().After(back.Add(25*time.Second)), "it is renewed")
 			sends := h.sentTimes()
 			if at := sends[len(sends)-1]; at.After(last) {
 				last = at

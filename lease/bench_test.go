@@ -128,18 +128,6 @@ func BenchmarkNudge(b *testing.B) {
 	}
 }
 
-func BenchmarkTrustValid(b *testing.B) {
-	var trust lease.Trust
-	now := time.Now()
-	trust.Sent(now, time.Hour, 0)
-	trust.Confirmed()
-	for b.Loop() {
-		if !trust.Valid(now) {
-			b.Fatal("it is valid for an hour")
-		}
-	}
-}
-
 // cpu returns the processor time that the process has used.
 func cpu() time.Duration {
 	var usage syscall.Rusage

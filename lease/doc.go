@@ -1,17 +1,6 @@
-// Package lease keeps leases alive: for how long one may be believed ([Trust]), when each
-// is due ([Wheel]), and the batches in which it is sent ([Keeper]). It knows nothing of
-// locks, nor of Redis.
-//
-// # Trust
-//
-// A lease is believed until
-//
-//	the moment before the command was sent + its length - drift
-//
-// by the clock that has run further, the monotonic or the wall clock. So
-// [Trust.Valid] is false before Redis lets the lease go, as long as clock rates
-// differ by less than the drift allows, about 1 %. The caller must ask: a goroutine
-// that does not run cannot be told.
+// Package lease keeps leases alive: when each is due ([Wheel]), the batches in which it is
+// sent ([Keeper]), and how much less than its length it may be believed to last ([Drift]). It
+// knows nothing of locks, nor of Redis.
 //
 // # The keeper
 //

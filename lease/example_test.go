@@ -9,28 +9,6 @@ import (
 	"github.com/go-rlock/rlock/lease"
 )
 
-// The lease counts from before the command was sent, and only once the command is known to
-// have been executed.
-func ExampleTrust() {
-	now := time.Now()
-	const ttl = 30 * time.Second
-	drift := lease.Drift(ttl, 10*time.Millisecond)
-
-	var trust lease.Trust
-	trust.Sent(now, ttl, drift)
-	fmt.Println("sent:", trust.Valid(now))
-
-	trust.Confirmed() // the answer came, perhaps a second later
-	fmt.Println("confirmed:", trust.Valid(now))
-	fmt.Println("until:", trust.Until().Sub(now))
-	fmt.Println("after 30s:", trust.Valid(now.Add(ttl)))
-	// Output:
-	// sent: false
-	// confirmed: true
-	// until: 29.688s
-	// after 30s: false
-}
-
 func ExampleWheel() {
 	type reminder struct {
 		entry lease.Entry
@@ -59,7 +37,7 @@ type session struct {
 	entry  lease.Entry
 
 	mu      sync.Mutex // protects following
-	trust   lease.Trust
+	until   time.Time  // the end of the lease, less its drift
 	renewAt time.Time
 	closed  bool
 }
@@ -72,14 +50,14 @@ func (s *session) Group() uint32       { return 0 } // there is one node
 func (s *session) Due(now time.Time) (send bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !s.trust.Valid(now) {
+	if s.closed || !now.Before(s.until) {
 		return false
 	}
 	if now.Before(s.renewAt) {
 		s.keeper.Schedule(s, s.renewAt)
 		return false
 	}
-	s.keeper.Schedule(s, s.trust.Until())
+	s.keeper.Schedule(s, s.until)
 	return true
 }
 
@@ -90,9 +68,8 @@ func (s *session) renew() {
 	if s.closed { // see Keeper.Stop
 		return
 	}
-	now := time.Now()
-	s.trust.Sent(now, sessionTTL, lease.Drift(sessionTTL, time.Millisecond))
-	s.trust.Confirmed()
+	now := time.Now() // before the command is sent
+	s.until = now.Add(sessionTTL - lease.Drift(sessionTTL, time.Millisecond))
 	s.renewAt = now.Add(sessionTTL / 100)
 	s.keeper.Schedule(s, s.renewAt)
 }

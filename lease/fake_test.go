@@ -22,7 +22,8 @@ type held struct {
 
 	mu       sync.Mutex // protects following
 	node     uint32
-	trust    lease.Trust
+	valid    span // its lease, by the last answer
+	asked    span // its lease, if there is an answer to the last command
 	renewAt  time.Time
 	value    int
 	mirrored int // the value as last sent
@@ -37,8 +38,7 @@ type held struct {
 func newHeld(k *lease.Keeper, node uint32, ttl time.Duration) *held {
 	h := &held{keeper: k, node: node, ttl: ttl}
 	now := time.Now()
-	h.trust.Sent(now, ttl, lease.Drift(ttl, tick))
-	h.trust.Confirmed()
+	h.valid = span{now, ttl - lease.Drift(ttl, tick)}
 	h.renewAt = now.Add(ttl / 3)
 	k.Schedule(h, h.renewAt)
 	return h
@@ -59,12 +59,12 @@ func (h *held) Due(now time.Time) bool {
 	switch {
 	case h.released || !h.lostAt.IsZero():
 		return false
-	case !h.trust.Valid(now):
+	case !h.valid.goesOn(now):
 		h.lostAt = now
 		return false
 	}
 	if h.sendMore || h.value != h.mirrored || !now.Before(h.renewAt) {
-		h.keeper.Schedule(h, h.trust.Until())
+		h.keeper.Schedule(h, h.valid.end())
 		return true
 	}
 	h.keeper.Schedule(h, h.renewAt)
@@ -101,7 +101,7 @@ func (h *held) build() bool {
 	now := time.Now()
 	h.sends = append(h.sends, now)
 	h.mirrored = h.value
-	h.trust.Sent(now, h.ttl, lease.Drift(h.ttl, tick))
+	h.asked = span{now, h.ttl - lease.Drift(h.ttl, tick)}
 	return true
 }
 
@@ -117,7 +117,7 @@ func (h *held) tell(executed bool) {
 		h.mirrored = h.value - 1
 		return
 	}
-	h.trust.Confirmed()
+	h.valid = h.asked
 	h.renewAt = time.Now().Add(h.ttl / 3)
 	h.keeper.Schedule(h, h.renewAt)
 }

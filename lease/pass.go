@@ -60,8 +60,8 @@ func (k *Keeper) gatherLocked() {
 	since := now.Sub(k.epoch)
 
 	// A machine that slept has moved the wall clock on and not the monotonic one,
-	// which the wheel runs by. Trust says which leases are over; the wheel would
-	// only ask them later. Many short sleeps count together.
+	// which the wheel runs by. Their owners know which leases are over; the
+	// wheel would only ask them later. Many short sleeps count together.
 	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
 		k.skew = skew
 		k.wheel.Flush(k.readyLocked)
