@@ -15,7 +15,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
-import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -132,9 +131,9 @@ public final class Driver {
             case "remainTimeToLive":
                 return lock.remainTimeToLive();
             case "lockAndGetToken":
-                return ((RFencedLock) lock).lockAndGetToken();
+                return Fenced.lockAndGetToken(lock);
             case "getToken":
-                return ((RFencedLock) lock).getToken();
+                return Fenced.getToken(lock);
             case "count":
                 return count(lock, c);
             case "contend":
@@ -150,7 +149,7 @@ public final class Driver {
         }
         switch (kind) {
             case "fenced":
-                return redisson.getFencedLock(name);
+                return Fenced.of(redisson, name);
             case "spin":
                 return redisson.getSpinLock(name);
             case "fair":

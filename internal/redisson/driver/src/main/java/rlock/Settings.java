@@ -1,9 +1,11 @@
 package rlock;
 
+import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.List;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
-import org.redisson.config.ShardedSubscriptionMode;
 import org.redisson.config.SubscriptionMode;
 
 /**
@@ -15,14 +17,14 @@ import org.redisson.config.SubscriptionMode;
  * @param sharded   shardedSubscriptionMode: AUTO, ON or OFF
  */
 record Settings(
-        List<String> addresses, List<String> replicas, boolean cluster, long watchdog, ShardedSubscriptionMode sharded) {
+        List<String> addresses, List<String> replicas, boolean cluster, long watchdog, String sharded) {
 
     Config config() {
         Config config = new Config().setLockWatchdogTimeout(watchdog);
         String[] nodes = urls(addresses);
         if (cluster) {
             // Redisson reads from replicas by default, which may not have the last write yet.
-            config.useClusterServers().addNodeAddress(nodes).setShardedSubscriptionMode(sharded).setReadMode(ReadMode.MASTER);
+            shard(config.useClusterServers().addNodeAddress(nodes).setReadMode(ReadMode.MASTER));
         } else if (replicas != null) {
             config.useMasterSlaveServers()
                     .setMasterAddress(nodes[0])
@@ -33,6 +35,24 @@ record Settings(
             config.useSingleServer().setAddress(nodes[0]);
         }
         return config;
+    }
+
+    /** Redisson before 3.28 has no sharded subscriptions, which is the mode OFF. */
+    private void shard(ClusterServersConfig nodes) {
+        try {
+            Method set = Arrays.stream(ClusterServersConfig.class.getMethods())
+                    .filter(method -> method.getName().equals("setShardedSubscriptionMode"))
+                    .findFirst()
+                    .orElse(null);
+            if (set != null) {
+                Class<?> mode = set.getParameterTypes()[0];
+                set.invoke(nodes, mode.getMethod("valueOf", String.class).invoke(null, sharded));
+            } else if (sharded.equals("ON")) {
+                throw new UnsupportedOperationException("this version of Redisson has no sharded subscriptions");
+            }
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static String[] urls(List<String> addresses) {

@@ -7,12 +7,12 @@ import java.io.IOException;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
-import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RScript;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import rlock.Fenced;
 
 /**
  * A worker of the guarded set with one of Redisson's locks. Its job is the JSON in an environment variable, as that of
@@ -113,8 +113,8 @@ public final class Main {
                     return new Held(0, asked::isHeldByCurrentThread, asked::unlock);
                 };
             case "token at the resource":
-                RFencedLock fenced = redisson.getFencedLock(job.name());
-                return () -> new Held(fenced.lockAndGetToken(), () -> true, fenced::unlock);
+                RLock fenced = Fenced.of(redisson, job.name());
+                return () -> new Held(Fenced.lockAndGetToken(fenced), () -> true, fenced::unlock);
             default:
                 throw new IllegalArgumentException("no form " + job.form());
         }
