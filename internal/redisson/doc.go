@@ -11,6 +11,9 @@
 // network the first time; where they are missing the error is [ErrNoJava]. Beside the
 // program lies an archive of its loaded classes, with which a process starts in half the time.
 //
+// The driver compiles with versions back to 3.17.7: fenced locks and shardedSubscriptionMode, which
+// that has not, are called by reflection.
+//
 // A [Process] is one client of Redisson, and so one holder of locks, as an
 // rlock.Client is. In it Redisson knows its callers by their thread: a [Thread]
 // executes what it is told in order, and two threads contend.

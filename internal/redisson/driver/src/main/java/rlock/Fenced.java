@@ -4,10 +4,10 @@ import java.lang.reflect.InvocationTargetException;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** The fenced lock, by reflection: Redisson has it since 3.18, and this is compiled with older versions, too. */
+/** The fenced lock, by reflection: Redisson has it since a later version than 3.17.7, with which this is compiled too. */
 public final class Fenced {
 
-    /** The lock of that name. Redisson before 3.18 has none, which is an UnsupportedOperationException. */
+    /** The lock of that name. An older version has none, which is an UnsupportedOperationException. */
     public static RLock of(RedissonClient redisson, String name) {
         return (RLock) call(RedissonClient.class, redisson, "getFencedLock", name);
     }

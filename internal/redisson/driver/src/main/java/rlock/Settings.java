@@ -37,7 +37,7 @@ record Settings(
         return config;
     }
 
-    /** Redisson before 3.28 has no sharded subscriptions, which is the mode OFF. */
+    /** A version without this setting chooses by itself. */
     private void shard(ClusterServersConfig nodes) {
         try {
             Method set = Arrays.stream(ClusterServersConfig.class.getMethods())
@@ -48,7 +48,7 @@ record Settings(
                 Class<?> mode = set.getParameterTypes()[0];
                 set.invoke(nodes, mode.getMethod("valueOf", String.class).invoke(null, sharded));
             } else if (sharded.equals("ON")) {
-                throw new UnsupportedOperationException("this version of Redisson has no sharded subscriptions");
+                throw new UnsupportedOperationException("this version of Redisson has no shardedSubscriptionMode");
             }
         } catch (ReflectiveOperationException e) {
             throw new IllegalStateException(e);
