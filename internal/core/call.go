@@ -99,14 +99,14 @@ func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
 	l.line.calls++
 }
 
-// Release has the call send the command that ends the tenure which Unlock or Pass has just returned: the first Leave, or the
-// Mirror that passes it on. Without a call the keeper sends it.
+// Release begins a call that sends the command which ends the tenure that Unlock or Pass has just returned: the first Leave,
+// or the Mirror that passes it on. Without a call the keeper sends it.
 func (l *Lock) Release(t *Tenure, c *Call) {
 	l.begins(c, Releases, t)
 	t.call = c
 }
 
-// Tend has the call send the command of the tenure that is due now, beside the keeper, which would pause before.
+// Tend begins a call that sends the command of the tenure which is due now, beside the keeper, which would pause before.
 func (l *Lock) Tend(t *Tenure, c *Call) {
 	l.begins(c, Tends, t)
 	c.Named = t.ID

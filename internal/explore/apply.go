@@ -147,7 +147,7 @@ func (w *world) releases(c *client, i int, t *core.Tenure, passes bool) {
 		return
 	}
 	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Tag: i}
-	u.ends, u.passes = t.ID, passes
+	u.ends, u.passes, u.left = t.ID, passes, false
 	w.calls(c, i, unlocking, call)
 	t.Lock().Release(t, call)
 	w.run(c, i, false)
@@ -291,6 +291,11 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, until: w.now + within, older: w.passed.untilAll()}
 	case p.cmd.Op == core.Resume && p.cmd.Passed == w.passed.id && !w.passed.used:
 		w.passed.used, w.passed.by = true, place{c.id, c.users[0].rounds}
+	}
+	for i := range c.users {
+		if u := &c.users[i]; p.cmd.Op == core.Leave && a.Left && p.cmd.ID == u.ends {
+			u.left = true
+		}
 	}
 	w.joins(c, p)
 	w.granted()

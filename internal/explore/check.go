@@ -126,6 +126,11 @@ func (w *world) checkAgents() {
 		if !c.lives() {
 			continue
 		}
+		for j := range c.users {
+			if u := &c.users[j]; u.call != nil && u.call.Outcome != core.Waiting && u.stage != flies && w.looksAt(c, u.call) > 0 {
+				w.fail("client %d: the wait of user %d is over, and none wakes it", i, j)
+			}
+		}
 		now := w.clock(c)
 		for _, l := range c.locks {
 			for t := range l.Tenures {
@@ -159,7 +164,7 @@ func (w *world) looksAt(c *client, call *core.Call) core.Time {
 	switch {
 	case u.call != call:
 		return core.Never
-	case u.stage != sleeps, slices.Contains(c.nudges, nudge{nil, i}):
+	case u.stage != sleeps && call.Outcome == core.Waiting, slices.Contains(c.nudges, nudge{nil, i}):
 		return 0
 	}
 	return u.timer

@@ -126,7 +126,7 @@ func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 
 func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	u := &c.users[j]
-	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes, u.left), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
 	if w.Do&Pass != 0 {
 		b = append(b, byte(w.server.Counter-u.token))
 	}

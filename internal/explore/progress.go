@@ -62,8 +62,29 @@ func (w *world) beforeTick() {
 			w.fail("client %d: a slot is not given back", i)
 		}
 	}
+	w.checkIdle()
 	w.checkForgotten()
 	w.checkUnused()
+}
+
+// checkIdle fails a lock that nothing is left of, and that its client does not forget.
+func (w *world) checkIdle() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		called := !c.lives()
+		for j := range c.users {
+			called = called || c.users[j].call != nil || c.users[j].write != nil
+		}
+		for _, l := range c.locks {
+			some := called
+			for range l.Tenures {
+				some = true
+			}
+			if !some && !l.Idle() {
+				w.fail("client %d: nothing is left of its lock, and it is not idle", i)
+			}
+		}
+	}
 }
 
 // checkForgotten fails a call that waits without a ticket, and is not in the line either: it would never end.

@@ -130,6 +130,7 @@ type user struct {
 	write       *core.Call // a guarded write that waits for a slot, in a goroutine of its own; nil for none
 	ends        core.ID    // unlocking: the tenure that is released, or passed on...
 	passes      bool       // ...is passed on,
+	left        bool       // ...was found by a Leave, which has no answer yet,
 	token       uint64     // with this token
 	parted      core.ID    // the tenure that it has detached, until its lease ends
 	partedUntil core.Time
