@@ -182,17 +182,33 @@ func (s *Stage) Keys() (map[string]int64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stage: KEYS: %w", err)
 		}
-		for _, name := range names {
-			left, err := s.Do(node, "PTTL", name).AsInt64()
-			if err != nil {
-				return nil, fmt.Errorf("stage: PTTL: %w", err)
-			}
-			if left != -2 {
-				keys[name] = left
-			}
+		if err := s.times(node, names, keys); err != nil {
+			return nil, err
 		}
 	}
 	return keys, nil
+}
+
+// times adds the keys of a node that are still there, with the milliseconds they have left. A
+// round trip a key would take minutes with thousands of them on a busy machine.
+func (s *Stage) times(node int, names []string, keys map[string]int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	admin := s.admins[node]
+	commands := make(rueidis.Commands, len(names))
+	for i, name := range names {
+		commands[i] = admin.B().Pttl().Key(name).Build()
+	}
+	for i, reply := range admin.DoMulti(ctx, commands...) {
+		left, err := reply.AsInt64()
+		if err != nil {
+			return fmt.Errorf("stage: PTTL: %w", err)
+		}
+		if left != -2 {
+			keys[names[i]] = left
+		}
+	}
+	return nil
 }
 
 // IsCounter reports whether a key is that of a counter, which has no end.
