@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	flag.Parse()
-	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // they cost more than an uncontended pair
+	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // with -tags invariants; they cost more than an uncontended pair
 	debug.SetGCPercent(400)                                           // much of the work in virtual time is garbage of miniredis and of its scripts
 	redistest.Main(m, aFailedHandshake)
 }

@@ -50,9 +50,8 @@ func report(b *testing.B, took []float64, n float64) {
 const blockSize = 1000
 
 func benchClient(b testing.TB, config client.Config) *Client {
-	was := checks
-	checks = false
-	b.Cleanup(func() { checks = was })
+	was := CheckRules(false)
+	b.Cleanup(func() { CheckRules(was) })
 	config.Lease, config.HandoffLimit, config.HandoffTime = 30*time.Second, 100, 10*time.Millisecond
 	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	option := redistest.Standalone(b).Options()

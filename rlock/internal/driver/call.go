@@ -14,9 +14,7 @@ import (
 // held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
 	e := c.shared
-	if c.witness != nil {
-		ctx = c.witness.watched(ctx)
-	}
+	ctx = c.witness.watched(ctx)
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
@@ -97,9 +95,7 @@ func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses)
 	for _, e := range earlier.untold {
 		<-e.told
 	}
-	if c.witness != nil {
-		c.shardOf(n).checkTold(n, o, earlier)
-	}
+	c.shardOf(n).checkTold(n, o, earlier)
 }
 
 // refuses returns why the request of a caller that does not hold the lock is refused,

@@ -121,9 +121,7 @@ func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
 // do sends a command. It has one answer, also if the line panics.
 func (r *courier) do(ctx context.Context, x *exchange) {
 	defer func() {
-		if r.client.witness != nil {
-			r.client.witness.carried(&x.cmd)
-		}
+		r.client.witness.carried(&x.cmd)
 		if p := recover(); p != nil {
 			x.answer = panicked(p)
 		}

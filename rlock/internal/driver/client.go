@@ -24,7 +24,7 @@ type Client struct {
 
 	tracked places // of the keys of which Redis tells changes
 
-	witness *witness // nil outside of tests
+	witness *witness // asserts the rules, in tests with the build tag "invariants"
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 

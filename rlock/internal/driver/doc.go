@@ -25,8 +25,8 @@
 // carrier panics. A caller that leaves leaves its command behind: the answer is that there is none,
 // and the tenure's release follows on the same connection.
 //
-// rules.go has the rules that make this safe. Tests assert them each time before a mutex is given back; what no shard can
-// see by itself a witness notes (witness.go), which a client has in tests only.
+// rules.go has the rules that make this safe. Tests with the build tag "invariants" assert them each time before a mutex is
+// given back; what no shard can see by itself a witness notes (witness.go). What ships has neither.
 //
 // Package client has what the locks of a client share: owners, losses, the Observer, the log, the connections.
 package driver

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -340,5 +341,40 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		require.NoError(t, <-waits)
 		require.NoError(t, l.Unlock(t.Context(), req.Owner))
 		f.isClean()
+	})
+}
+
+func TestACommandThatPanicsHasOneAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		l := f.join(nil).lock()
+		panics := 3
+		f.fate = func(uint32, *core.Command) fate {
+			if panics--; panics >= 0 {
+				return panicking
+			}
+			return passes
+		}
+		o, got := takes(t.Context(), l)
+		require.NoError(t, <-got)
+		require.NoError(t, l.Unlock(t.Context(), o))
+		time.Sleep(time.Minute)
+		f.isClean()
+	})
+}
+
+// A goroutine that is delayed on its way to the mutex does not nest in a lease that has ended.
+func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		o := terms.NewOwner()
+		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
+		s := c.shardOf(c.lock().Name)
+		s.lock()
+		got := make(chan int, 1)
+		go func() { got <- c.lock().Depth(o) }()
+		runtime.Gosched()
+		c.clock.ahead.Add(int64(990 * time.Millisecond)) // the machine sleeps meanwhile
+		s.unlock()
+		assert.Zero(t, <-got)
 	})
 }

@@ -245,9 +245,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	switch t := cmd.Tenure(); {
 	case t != nil:
 		k = l.shard.workOf(l, t)
-		if c.witness != nil {
-			c.witness.polled(cmd, x.slot)
-		}
+		c.witness.polled(cmd, x.slot)
 	case cmd.Op == core.Write:
 		k = l.shard.workOf(l, l.Owner())
 	default: // by force

@@ -1,3 +1,5 @@
+//go:build invariants
+
 package driver
 
 import (
@@ -7,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
-// The rules of the driver, which tests assert each time before the mutex is given back: so a
+// The rules of the driver, which tests with the build tag "invariants" assert each time before the mutex is given back: so a
 // wake-up that is lost fails at once in place of hanging. Package core does nothing by itself: a
 // due command has an agent, which polls it, and a later one has a timer.
 //
@@ -25,6 +27,34 @@ import (
 // Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls, rule 3 when a call
 // returns, and rules 4 and 7 when it comes to that.
 
+// asserted is what a shard notes for the rules.
+type asserted struct {
+	left   core.Now // when the mutex was given back before
+	spared int      // exits until rules 1 and 6 are asserted again
+}
+
+// asserted returns what the shard has noted, which its mutex protects.
+func (s *shard) asserted() *asserted {
+	w := s.client.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.shards[s]
+	if a == nil {
+		a = new(asserted)
+		w.shards[s] = a
+	}
+	return a
+}
+
+// leaves notes that the mutex is given back.
+func (s *shard) leaves() {
+	if s.client.witness == nil {
+		return
+	}
+	s.asserted().left = s.client.clock.now()
+	s.client.witness.leaves()
+}
+
 // checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each exit. Of more they are
 // asserted at each n-th, so that an exit does not cost more the more calls wait: a rule that is broken stays broken.
 const checkedAtOnce = 64
@@ -41,7 +71,7 @@ func checkRules(s *shard) (seen int) {
 
 // checkMutex asserts rules 2 and 5.
 func checkMutex(s *shard) {
-	if left := s.left; s.at.Time < left.Time || s.at.Safe < left.Safe {
+	if left := s.asserted().left; s.at.Time < left.Time || s.at.Safe < left.Safe {
 		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
 	}
 	if left := len(s.core.Effects); left > 0 {
@@ -113,6 +143,9 @@ func (l *lock) state(t *core.Tenure) string {
 
 // checkTold asserts rule 3 for a call that is about to return with the lock.
 func (s *shard) checkTold(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+	if s.client.witness == nil {
+		return
+	}
 	s.glance(func() {
 		l := s.find(n.KindID, n.Key, o)
 		for _, e := range s.untold[l] {
@@ -125,16 +158,20 @@ func (s *shard) checkTold(n *client.Name, o core.OwnerID, earlier *earlierLosses
 
 // check asserts the rules. A broken one gives the mutex back, so that the test fails and does not hang.
 func (s *shard) check() {
+	if s.client.witness == nil {
+		return
+	}
 	kept := false
 	defer func() {
 		if !kept {
 			s.unlock()
 		}
 	}()
-	if s.spared--; s.spared > 0 {
+	if a := s.asserted(); a.spared > 1 {
+		a.spared--
 		checkMutex(s)
 	} else {
-		s.spared = checkRules(s) / checkedAtOnce
+		a.spared = checkRules(s) / checkedAtOnce
 	}
 	kept = true
 }

@@ -1,8 +1,9 @@
+//go:build invariants
+
 package driver
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,7 +114,7 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		l, _ := c.enterIfAny(c.lock().Name, 0)
 		every := checkRules(l.shard) / checkedAtOnce
 		require.Greater(t, every, 1)
-		l.shard.spared = 0
+		l.shard.asserted().spared = 0
 		l.shard.exit(l)
 		exits, broken := 0, ""
 		losesALook(l, l.again())
@@ -139,28 +140,6 @@ func TestATenureWithoutATimerIsFound(t *testing.T) {
 		c, _, _, leave := contended(t, f)
 		defer leave()
 		breaks(t, c, "rule 6", func(l *lock, _ core.Now) { l.Owner().Tag.(*work).alarm = 0 })
-	})
-}
-
-func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		told := make(chan struct{}) // the whole is told of the loss only after a while
-		handle, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
-			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second,
-			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
-		})
-		require.NoError(t, err)
-		_, waits := takes(t.Context(), c.lock())
-		time.Sleep(10 * time.Second)
-		assert.Error(t, handle.Err())
-		select {
-		case <-waits:
-			t.Error("the next one has the lock, and the loss is not told")
-		default:
-		}
-		close(told)
-		require.NoError(t, <-waits)
 	})
 }
 
@@ -281,41 +260,6 @@ func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 }
 
 type name int
-
-func TestACommandThatPanicsHasOneAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		l := f.join(nil).lock()
-		panics := 3
-		f.fate = func(uint32, *core.Command) fate {
-			if panics--; panics >= 0 {
-				return panicking
-			}
-			return passes
-		}
-		o, got := takes(t.Context(), l)
-		require.NoError(t, <-got)
-		require.NoError(t, l.Unlock(t.Context(), o))
-		time.Sleep(time.Minute)
-		f.isClean()
-	})
-}
-
-// A goroutine that is delayed on its way to the mutex does not nest in a lease that has ended.
-func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		o := terms.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
-		s := c.shardOf(c.lock().Name)
-		s.lock()
-		got := make(chan int, 1)
-		go func() { got <- c.lock().Depth(o) }()
-		runtime.Gosched()
-		c.clock.ahead.Add(int64(990 * time.Millisecond)) // the machine sleeps meanwhile
-		s.unlock()
-		assert.Zero(t, <-got)
-	})
-}
 
 // A spying context counts how often it is asked.
 type spying struct {

@@ -106,9 +106,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if x.nudges {
 		l.nudged(a, now)
 	}
-	if c.witness != nil && x.cmd.Tenure() != nil {
-		c.witness.answered(&x.cmd)
-	}
+	c.witness.landed(&x.cmd)
 	l.Answer(&x.cmd, a.Reply, now)
 	if hopeless != nil {
 		l.Leave(&hopeless.Call, core.Failed, now)

@@ -1,3 +1,5 @@
+//go:build invariants
+
 package driver
 
 import (
@@ -11,14 +13,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A witness notes, in tests, what no shard can see by itself: which commands have no answer (rule 4), and which
-// goroutine has the mutex of a shard (rule 7). It panics if a rule is broken. A client outside of tests has none: all
-// methods of a nil witness do nothing.
+// A witness notes what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has the mutex of
+// a shard (rule 7). It panics if a rule is broken. It is there with the build tag "invariants" only, which tests have
+// (witness_off.go is in its place without), and only if CheckRules says so: all methods of a nil witness do nothing.
 type witness struct {
 	mu      sync.Mutex             // is taken last; protects following
 	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a place, nil once it is carried
 	placed  map[*wire.Limit]int64  // how many of them have a place
 	inside  map[uint64]mutexes     // the mutexes that a goroutine has
+	shards  map[*shard]*asserted   // what each shard has noted
 }
 
 // mutexes are those that a goroutine has, in the order in which it has taken them.
@@ -39,8 +42,11 @@ func flightOf(cmd *core.Command) flight {
 	return flight{cmd.ID, cmd.Op, cmd.Op == core.Mirror && cmd.Owner == 0}
 }
 
-// CheckRules makes clients that begin from now on assert the rules, or not.
-func CheckRules(on bool) { checks = on }
+// CheckRules makes clients that begin from now on assert the rules, or not, and returns what they did before.
+func CheckRules(on bool) (was bool) {
+	was, checks = checks, on
+	return was
+}
 
 // checks is set by tests.
 var checks bool
@@ -50,7 +56,10 @@ func newWitness(e *client.Client) *witness {
 	if !checks {
 		return nil
 	}
-	w := &witness{flights: make(map[flight]*wire.Limit), placed: make(map[*wire.Limit]int64), inside: make(map[uint64]mutexes)}
+	w := &witness{
+		flights: make(map[flight]*wire.Limit), placed: make(map[*wire.Limit]int64),
+		inside: make(map[uint64]mutexes), shards: make(map[*shard]*asserted),
+	}
 	if e.Observer.On() {
 		observer := *e.Observer.Observer
 		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
@@ -69,7 +78,7 @@ func newWitness(e *client.Client) *witness {
 // polled notes a command that is about to be sent. Its sender has entered the limit, nil for the keeper, whose batches
 // have one of their own.
 func (w *witness) polled(cmd *core.Command, place *wire.Limit) {
-	if cmd.Op == core.None {
+	if w == nil || cmd.Op == core.None {
 		return
 	}
 	w.mu.Lock()
@@ -97,6 +106,9 @@ func flightsOf(cmd *core.Command) []flight {
 
 // carried notes that a command needs no place any more.
 func (w *witness) carried(cmd *core.Command) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := flightOf(cmd); w.flights[f] != nil {
@@ -105,7 +117,13 @@ func (w *witness) carried(cmd *core.Command) {
 	}
 }
 
-// answered notes the answer to a command.
+// landed notes the answer to a command, if it is one of a tenure.
+func (w *witness) landed(cmd *core.Command) {
+	if w != nil && cmd.Tenure() != nil {
+		w.answered(cmd)
+	}
+}
+
 func (w *witness) answered(cmd *core.Command) {
 	w.carried(cmd)
 	w.mu.Lock()
