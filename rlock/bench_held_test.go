@@ -227,3 +227,42 @@ func BenchmarkGuardedSections(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkPassed measures the memory of the client that has passed twenty thousand locks on, for an hour each, which another
+// has resumed and released.
+//
+//	go test -run - -bench Passed -benchtime 1x ./rlock
+func BenchmarkPassed(b *testing.B) {
+	const locks = 20_000
+	option := benchOption(b)
+	for b.Loop() {
+		here, err := rlock.New(rlock.Config{Redis: option})
+		require.NoError(b, err)
+		there, err := rlock.New(rlock.Config{Redis: option})
+		require.NoError(b, err)
+		passOn := func(name string) error {
+			hold, err := here.NewLock(name).Acquire(b.Context())
+			if err != nil {
+				return err
+			}
+			text, err := hold.Pass(b.Context(), time.Hour)
+			if err != nil {
+				return err
+			}
+			if hold, err = there.Resume(b.Context(), text); err != nil {
+				return err
+			}
+			return hold.Release(b.Context())
+		}
+		require.NoError(b, passOn("passed:first"))
+		before := heap()
+		in64(locks, func(i int) {
+			if err := passOn(fmt.Sprint("passed:", i)); err != nil {
+				b.Errorf("Pass: %v", err)
+			}
+		})
+		b.ReportMetric(float64(heap()-before)/locks, "B/pass")
+		require.NoError(b, here.Close())
+		require.NoError(b, there.Close())
+	}
+}

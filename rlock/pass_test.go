@@ -109,6 +109,42 @@ func TestALockThatIsNotResumedIsFreeWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
+// The client that has passed it on forgets it, and says the truth of it: Redis does. Nobody's questions, and no message that is
+// late, make it release the lock that another client may have by now.
+func TestAClientTellsTheTruthOfALockThatItHasPassedOn(t *testing.T) {
+	eachPassable(t, func(t *testing.T, w *world, lock, rival func(*rlock.Client) *rlock.Lock) {
+		here, there, third := w.client(), w.client(), w.client()
+		hold, err := lock(here.Client).Acquire(w.ctx)
+		require.NoError(t, err)
+		text, err := hold.Pass(w.ctx, time.Minute)
+		require.NoError(t, err)
+		section := func(c *rlock.Client) <-chan error {
+			return start(func() error { return rival(c).Do(w.ctx, func(context.Context) error { return nil }) })
+		}
+		waits := []<-chan error{section(third.Client), section(here.Client)}
+		time.Sleep(50 * time.Second)
+		require.True(t, pending(waits[0]) && pending(waits[1]))
+		assert.Empty(t, here.Held())
+		assert.Zero(t, here.Stats().Held)
+		shown, err := here.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		require.Len(t, shown.Holders, 1)
+		assert.True(t, shown.Holders[0].Passed)
+		resumed, err := there.Resume(w.ctx, text)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.True(t, resumed.Valid() && pending(waits[0]) && pending(waits[1]))
+		assert.Empty(t, here.Held())
+		shown, err = here.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		require.Len(t, shown.Holders, 1)
+		assert.False(t, shown.Holders[0].Passed)
+		require.NoError(t, resumed.Release(w.ctx))
+		require.NoError(t, <-waits[0])
+		require.NoError(t, <-waits[1])
+	})
+}
+
 func TestOnlyTheOnlyLevelOfOneLockIsPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()

@@ -53,10 +53,11 @@ type Client struct {
 	Tenure  func() uint64 // returns the number of a new tenure; nil: they are counted
 	Effects []Effect      // that the driver has not taken yet, by TakeEffects
 
-	closed bool
-	last   uint64   // number of a tenure
-	spare  *Tenure  // one that is over, to be used again
-	taken  []Effect // that the driver has taken last: the memory is used again
+	closed   bool
+	last     uint64   // number of a tenure
+	spare    *Tenure  // one that is over, to be used again
+	partings partings // those that Redis may show yet: see parted.go
+	taken    []Effect // that the driver has taken last: the memory is used again
 }
 
 // Closed reports whether the client has closed.

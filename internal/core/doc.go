@@ -90,6 +90,7 @@
 // # Memory
 //
 // A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and an answer to a former
-// life does not fit, by its sequence number. Nested locks and hand-offs allocate nothing, and no event but a new
+// life does not fit, by its sequence number. Of one that Redis shows until its lease ends, since it was detached or passed
+// on, the number is known that long (parted.go). Nested locks and hand-offs allocate nothing, and no event but a new
 // subscription and Close walks the line.
 package core

@@ -27,7 +27,7 @@ func TestWhatADriverAsks(t *testing.T) {
 	if !n.Claimed() || !n.Called() || other.owner.Claimed() || other.owner.Called() {
 		t.Error("claimed or called")
 	}
-	if l.forget(n); has(l, n) {
+	if l.forget(n, Now{}); has(l, n) {
 		t.Error("it is over")
 	}
 }

@@ -68,7 +68,7 @@ func (l *Lock) schedule(e *Effect, now Now) bool {
 	}
 	t.touched = false
 	if t.isOver(now) {
-		l.forget(t)
+		l.forget(t, now)
 		l.settle(now)
 		return false
 	}

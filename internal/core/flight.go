@@ -113,7 +113,7 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 		l.settle(now)
 	}
 	if t.isOver(now) {
-		l.forget(t)
+		l.forget(t, now)
 		l.settle(now)
 		return cmd, Never
 	}

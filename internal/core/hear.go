@@ -54,6 +54,9 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 		if l.client.closed || m.ID.Client != l.client.ID {
 			return // all that there is leaves
 		}
+		if l.client.hasPartedFrom(m.ID, now) {
+			return // it is left to its lease
+		}
 		t = l.stranger(m.ID) // no waiter wants it, and the next in the queue must not wait for that
 		l.give(t, now)
 		return

@@ -22,9 +22,9 @@ type Image struct {
 
 // Copy makes the image a copy of a client and its locks.
 func (y *Image) Copy(c *Client, locks ...*Lock) {
-	effects, taken := y.Client.Effects[:0], y.Client.taken
+	effects, taken, partings := y.Client.Effects[:0], y.Client.taken, y.Client.partings[:0]
 	y.Client = *c
-	y.Client.Effects, y.Client.taken = effects, taken
+	y.Client.Effects, y.Client.taken, y.Client.partings = effects, taken, append(partings, c.partings...)
 	y.nt, y.nc, y.locks = 0, 0, len(locks)
 	for i, l := range locks {
 		y.from[i] = l
@@ -198,6 +198,16 @@ func (c clocks) safe(t SafeTime) byte {
 		return 127
 	}
 	return byte(int8(min(max(t-c.Safe, -12), 100)))
+}
+
+// Append appends what tells the state of the client from others, beside that of its locks.
+func (c *Client) Append(b []byte, now Now, n *Names) []byte {
+	for _, p := range c.partings {
+		if now.Time < p.until {
+			b = append(b, n.ID(ID{Client: c.ID, N: p.n}), clocks{now}.time(p.until))
+		}
+	}
+	return append(b, 0)
 }
 
 // Append appends what tells the state of the lock from others.

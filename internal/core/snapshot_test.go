@@ -18,12 +18,12 @@ var decidesNothing = map[string]string{
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
 	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.inLine": "counted: as its place says", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.flies": "told by its user", "Call.seq": "a command says whether it is current", "Call.prev": "a link", "Call.next": "a link",
-	"Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
+	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
 // full returns a lock in which every condition is on under which a field decides.
 func full() *Lock {
-	c := &Client{Config: Config{ReadersTime: 2}}
+	c := &Client{Config: Config{ReadersTime: 2}, partings: partings{{n: 5, until: 20}}}
 	l := c.NewLock(Kind{})
 	l.hears, l.patient = asking, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
@@ -45,13 +45,15 @@ func full() *Lock {
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
 	state := func(l *Lock) []byte {
-		return l.Append(nil, Now{10, 10}, &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4})
+		n := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4}
+		return l.client.Append(l.Append(nil, Now{10, 10}, n), Now{10, 10}, n)
 	}
 	for _, of := range []func(*Lock) any{
 		func(l *Lock) any { return l },
 		func(l *Lock) any { return l.tenures.first },
 		func(l *Lock) any { return l.line.first },
 		func(l *Lock) any { return &l.levels.all[0] },
+		func(l *Lock) any { return &l.client.partings[0] },
 	} {
 		v := reflect.ValueOf(of(full())).Elem()
 		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
@@ -96,7 +98,7 @@ func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
 	c := &Client{}
 	l := c.NewLock(Kind{})
 	cmd := l.newTenure(ID{N: 1}, Alone).send(Leave, Now{})
-	l.forget(cmd.tenure)
+	l.forget(cmd.tenure, Now{})
 	var first, second Image
 	first.Copy(c, l)
 	first.Command(&cmd)

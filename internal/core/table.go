@@ -102,13 +102,14 @@ func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
 // isTicket reports whether the tenure is to get the lock yet.
 func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued || t.want == Resumed }
 
-// isOver reports whether nothing is left to do for the tenure: Redis does not have it, and this client does not want it.
+// isOver reports whether nothing is left to do for the tenure: Redis does not have it, and this client does not want it, or
+// has left it to its lease, and no command of it is due before that ends.
 func (t *Tenure) isOver(now Now) bool {
 	switch t.want {
 	case Gone:
 		return t.place == Over || t.place == Unsent
 	case Parted:
-		return t.within == 0 && !t.underWay() && now.Time >= t.endsItself()
+		return t.within == 0 && !t.underWay() && (!t.step && !t.marked || now.Time >= t.endsItself())
 	}
 	return false
 }

@@ -68,7 +68,10 @@ func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 
 // forget ends a tenure that is over. It is the only place where memory is given back: what a driver or a command
 // still points to is told apart by its sequence number.
-func (l *Lock) forget(t *Tenure) {
+func (l *Lock) forget(t *Tenure, now Now) {
+	if t.want == Parted {
+		l.client.partsFrom(t, now)
+	}
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t

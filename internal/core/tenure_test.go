@@ -37,7 +37,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 	for _, at := range []int{0, 10, 4} { // the first, the last, and one between
 		n := all[at]
 		all = append(all[:at:at], all[at+1:]...)
-		if l.forget(n); l.Find(n.ID) != nil || n.lock != nil || n.prev != nil || n.behind != nil {
+		if l.forget(n, Now{}); l.Find(n.ID) != nil || n.lock != nil || n.prev != nil || n.behind != nil {
 			t.Fatal("it is there")
 		}
 		check(true)
@@ -45,7 +45,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 	for len(all) > 2 {
 		n := all[0]
 		all = all[1:]
-		l.forget(n)
+		l.forget(n, Now{})
 		check(true)
 	}
 	all = append(all, l.newTenure(ID{1, false, 30}, Alone)) // few by now, in the map of many
@@ -53,7 +53,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 	for len(all) > 0 {
 		n := all[0]
 		all = all[1:]
-		l.forget(n)
+		l.forget(n, Now{})
 		check(len(all) > 0)
 	}
 	all = append(all, l.newTenure(ID{1, false, 20}, Alone))

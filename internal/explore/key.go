@@ -66,6 +66,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 				b = l.Append(b, now, n)
 			}
 		}
+		b = c.core.Append(b, now, n)
 		b = w.appendUsers(b, c, n)
 	}
 	for i := range c.pipe {

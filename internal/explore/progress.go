@@ -19,7 +19,7 @@ func (w *world) beforeTick() {
 		if !c.lives() || c.heeds != h.ID || len(c.pipe)+len(c.back) > 0 {
 			continue
 		}
-		if l := w.lockOf(c, h.ID); l.Find(h.ID) == nil {
+		if l := w.lockOf(c, h.ID); l.Find(h.ID) == nil && !w.isParted(c, h) {
 			w.fail("client %d has heard that ticket %d was granted the lock, and does nothing about it", c.id, h.ID.N)
 		}
 	}
@@ -31,7 +31,7 @@ func (w *world) beforeTick() {
 		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now || w.isOver(h) {
 			continue
 		}
-		known := false
+		known := w.isParted(c, h)
 		for _, l := range c.locks {
 			t := l.Find(h.ID)
 			known = known || t != nil && (t == l.Owner() || t.Want() == core.Gone || t.Want() == core.Parted)
@@ -229,7 +229,7 @@ func (w *world) checkUnheard() {
 			continue
 		}
 		c := &w.clients[h.ID.Client]
-		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() || w.isOver(h) {
+		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() || w.isOver(h) || w.isParted(c, h) {
 			continue
 		}
 		t := w.lockOf(c, h.ID).Find(h.ID)
@@ -309,6 +309,18 @@ func (w *world) isPassed() bool {
 	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
 }
 
+// isParted reports whether the client has left the holder to its lease, and need not know it any more: it is detached, or
+// was passed on, also if Redis has lost that.
+func (w *world) isParted(c *client, h server.Holder) bool {
+	switch {
+	case h.ID == w.passed.id:
+		return w.now < w.passed.until
+	case h.Owner == 0:
+		return w.now < w.passed.untilAll()
+	}
+	return slices.ContainsFunc(c.users, func(u user) bool { return u.parted == h.ID })
+}
+
 // missedBy returns when each waiter has found out, by a look, that a lock which was passed on until then was not resumed:
 // the end of a lease tells none.
 func (w *world) missedBy(until core.Time) core.Time {
@@ -372,7 +384,7 @@ func (w *world) checkLeft() {
 		return !c.dead && !c.off
 	}
 	for _, h := range w.server.Holders {
-		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.isOver(h) && !w.unbounded() {
+		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.isOver(h) && !w.unbounded() && !w.isParted(&w.clients[h.ID.Client], h) {
 			w.fail("all is released, and client %d has the key", h.ID.Client)
 		}
 	}

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,5 +135,54 @@ func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 		h, err := here.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// A client that has passed locks on has nothing more to do with them, whether they are resumed or not: neither a lock nor a
+// tenure stays, nor a goroutine.
+func TestLocksThatWerePassedOnAreForgotten(t *testing.T) {
+	const locks = 1000
+	eachPassableKind(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		named := func(c *Client, i int) *Lock {
+			name := fmt.Sprint("lock-", i)
+			if f.most > 0 {
+				l := NewSemaphore(c, name, f.most)
+				return &l
+			}
+			l := NewLock(c, f.kind, name)
+			return &l
+		}
+		var texts [locks]string
+		goroutines := 0
+		for i := range texts {
+			text, err := holds(t, named(here, i)).Pass(t.Context(), time.Hour)
+			require.NoError(t, err)
+			texts[i] = text
+			if i == 10 {
+				synctest.Wait()
+				goroutines = runtime.NumGoroutine()
+			}
+		}
+		synctest.Wait()
+		assert.InDelta(t, goroutines, runtime.NumGoroutine(), 5)
+		assert.Zero(t, here.Counts().Held)
+		for i := range here.shards {
+			s := &here.shards[i]
+			s.glance(func() {
+				for l := range s.all {
+					t.Errorf("the client still has %q", l.name.Key)
+				}
+			})
+		}
+		for i, text := range texts {
+			pass, err := client.ParsePass(text)
+			require.NoError(t, err)
+			resumed, err := named(there, i).Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
+			require.NoError(t, err)
+			require.NoError(t, resumed.Release(t.Context()))
+		}
+		time.Sleep(2 * time.Hour)
+		f.isClean()
 	})
 }
