@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/survey"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -20,15 +21,15 @@ import (
 // than a lock, and with [ErrNoPermission] without the rights in docs/operations.md. A failure
 // to find out processes, foreign clients or tokens is no error.
 func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error) {
-	var keys [wire.Forms]*wire.Keys
-	for i, id := range [wire.Forms]client.KindID{client.FencedKind, client.ReadWriteKind, client.SemaphoreKind} {
+	var keys [survey.Forms]*wire.Keys
+	for i, id := range [survey.Forms]client.KindID{client.FencedKind, client.ReadWriteKind, client.SemaphoreKind} {
 		n := c.shared.NewName(id, c.inRedis(name))
 		if n.Err != nil && i == 0 {
 			return inspect.Lock{}, n.Err
 		}
 		keys[i] = &n.Keys
 	}
-	found, err := c.shared.Redis.Inspect(ctx, keys)
+	found, err := survey.Inspect(ctx, c.shared.Redis, keys)
 	if err != nil {
 		return inspect.Lock{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
@@ -48,7 +49,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 	}
 	inRedis := literal.Replace(c.prefix) + pattern
 	return func(yield func(string, error) bool) {
-		for name, err := range c.shared.Redis.Locks(ctx, inRedis) {
+		for name, err := range survey.Locks(ctx, c.shared.Redis, inRedis) {
 			if err != nil {
 				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
 			}

@@ -85,7 +85,7 @@ func (r *Redis) askForRedisson() (seen, ok bool) {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
 	ok = true
-	for _, node := range r.nodes() {
+	for _, node := range r.EachNode() {
 		r.sent.n.Add(1)
 		has, err := node.Do(ctx, node.B().ScriptExists().Sha1(redissonScripts...).Build()).AsIntSlice()
 		ok = ok && err == nil

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -248,4 +249,12 @@ func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
 		found = address
 	}
 	return found
+}
+
+// EachNode returns a client for each node of a Cluster, replicas too, else the one of the server.
+func (r *Redis) EachNode() []rueidis.Client {
+	if !r.InCluster() {
+		return []rueidis.Client{r.Client}
+	}
+	return slices.Collect(maps.Values(r.Client.Nodes()))
 }

@@ -15,44 +15,44 @@ import (
 // listTime is how old the list of the connections of a node may be.
 const listTime = time.Second
 
-// processes are those that are connected with one node, by the ids of their clients.
-type processes struct {
+// Processes are those that are connected with one node, by the ids of their clients.
+type Processes struct {
 	readAt time.Time
 	byID   map[string]inspect.Process
-	err    error // why byID is empty
+	Err    error // why byID is empty
 }
 
 // clientLists keeps the processes of each node for a moment, so that many questions in a row cost one
 // CLIENT LIST: it has a line for each connection of the server.
 type clientLists struct {
 	turn   Limit                 // of one place, which protects following
-	byNode map[uint32]*processes // as they were answered last
+	byNode map[uint32]*Processes // as they were answered last
 }
 
 func newClientLists() *clientLists {
-	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*processes)}
+	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
 }
 
-// processes returns the processes that are connected with the node that serves the lock.
-func (r *Redis) processes(ctx context.Context, k *Keys) *processes {
+// Processes returns the processes that are connected with the node that serves the lock.
+func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	place, err := r.clientLists.turn.Enter(ctx, r.ctx.Done())
 	if err != nil {
-		return &processes{err: err}
+		return &Processes{Err: err}
 	}
 	node, lists := r.Nodes.Of(k.Slot), r.clientLists.byNode
 	if known := lists[node]; known != nil && time.Since(known.readAt) < listTime {
 		place.Leave()
 		return known
 	}
-	read, err := inBackground(ctx, r, place, func() *processes {
+	read, err := inBackground(ctx, r, place, func() *Processes {
 		read := r.readClientList(k)
-		if Answered(read.err) {
+		if Answered(read.Err) {
 			lists[node] = read
 		}
 		return read
 	})
 	if err != nil {
-		return &processes{err: err}
+		return &Processes{Err: err}
 	}
 	return read
 }
@@ -66,7 +66,7 @@ func (r *Redis) KnownProcess(owner string) *inspect.Process {
 	}
 	defer place.Leave()
 	for _, list := range r.clientLists.byNode {
-		if p := list.of(owner); p != nil {
+		if p := list.Of(owner); p != nil {
 			return p
 		}
 	}
@@ -75,13 +75,13 @@ func (r *Redis) KnownProcess(owner string) *inspect.Process {
 
 // readClientList reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
 // and renewals must not wait behind it.
-func (r *Redis) readClientList(k *Keys) *processes {
+func (r *Redis) readClientList(k *Keys) *Processes {
 	ctx := r.deadline.context(time.Now())
 	_, result := r.together(ctx,
 		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
-	read := &processes{readAt: time.Now(), byID: make(map[string]inspect.Process), err: err}
+	read := &Processes{readAt: time.Now(), byID: make(map[string]inspect.Process), Err: err}
 	for line := range strings.Lines(list) {
 		if p, id, ok := parseConnection(line); ok {
 			read.byID[id] = p
@@ -105,8 +105,8 @@ func parseConnection(line string) (p inspect.Process, id string, ok bool) {
 	return p, id, ok
 }
 
-// of returns the process that has the client of an owner, nil if it is not known.
-func (p *processes) of(owner string) *inspect.Process {
+// Of returns the process that has the client of an owner, nil if it is not known.
+func (p *Processes) Of(owner string) *inspect.Process {
 	if len(owner) < ClientLen {
 		return nil
 	}

@@ -104,6 +104,9 @@ func (r *Redis) closeClient() {
 	}
 }
 
+// Stopped reports whether Stop was called.
+func (r *Redis) Stopped() bool { return r.ctx.Err() != nil }
+
 // Done is closed once Stop was called.
 func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 

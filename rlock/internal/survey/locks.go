@@ -1,14 +1,14 @@
-package wire
+package survey
 
 import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // scanCount is how many keys a server looks at for one page of Locks.
@@ -16,13 +16,13 @@ const scanCount = 512
 
 // Locks iterates over the names of the locks that are held and match the pattern.
 // An error is the last that it yields, after the names on the other nodes.
-func (r *Redis) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
+func Locks(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var failed error
-		for _, node := range r.nodes() {
-			for name, err := range r.scan(ctx, node, pattern) {
+		for _, node := range r.EachNode() {
+			for name, err := range scan(ctx, r, node, pattern) {
 				if err != nil {
-					failed = errors.Join(failed, ExplainTo(ctx, err))
+					failed = errors.Join(failed, wire.ExplainTo(ctx, err))
 				} else if !yield(name, nil) {
 					return
 				}
@@ -34,16 +34,8 @@ func (r *Redis) Locks(ctx context.Context, pattern string) iter.Seq2[string, err
 	}
 }
 
-// nodes returns a client for each node of a Cluster, replicas too, else the one of the server.
-func (r *Redis) nodes() []rueidis.Client {
-	if !r.InCluster() {
-		return []rueidis.Client{r.Client}
-	}
-	return slices.Collect(maps.Values(r.Client.Nodes()))
-}
-
 // scan iterates over the names on one node. An error is the last that it yields.
-func (r *Redis) scan(ctx context.Context, node rueidis.Client, pattern string) iter.Seq2[string, error] {
+func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.InCluster() {
 			hello, err := r.Hello(ctx, node)
@@ -56,7 +48,7 @@ func (r *Redis) scan(ctx context.Context, node rueidis.Client, pattern string) i
 		}
 		for _, of := range keyTypes {
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
-				names, next, err := r.page(ctx, node, of, pattern, cursor)
+				names, next, err := page(ctx, r, node, of, pattern, cursor)
 				if err != nil {
 					yield("", err)
 					return
@@ -78,23 +70,23 @@ type keyType struct{ name, sample string }
 var keyTypes = [...]keyType{{"hash", "HRANDFIELD"}, {"zset", "ZRANDMEMBER"}}
 
 // page returns the names of locks that the cursor leads to, and the next cursor, 0 for none.
-func (r *Redis) page(ctx context.Context, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
-	if r.ctx.Err() != nil {
-		return nil, 0, ErrClosed
+func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
+	if r.Stopped() {
+		return nil, 0, wire.ErrClosed
 	}
 	within, cancel := r.Within(ctx)
 	defer cancel()
-	page, err := node.Do(within, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	found, err := node.Do(within, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
 	if err == nil {
-		names, err = r.locksAmong(ctx, node, of, page.Elements)
+		names, err = locksAmong(ctx, r, node, of, found.Elements)
 	}
-	return names, page.Cursor, err
+	return names, found.Cursor, err
 }
 
 // locksAmong returns those of the keys that are locks. Two fields tell: a read-write lock has
 // one beside its owners. A key that has gone meanwhile, or that the user may not read, is
 // left out.
-func (r *Redis) locksAmong(ctx context.Context, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
+func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -111,11 +103,11 @@ func (r *Redis) locksAmong(ctx context.Context, node rueidis.Client, of keyType,
 			if areOwners(fields) {
 				names = append(names, keys[i])
 			}
-		case !Answered(err):
+		case !wire.Answered(err):
 			return nil, err
 		default:
 			// A right to the command is missed by every key, one to a key by that key alone.
-			if why := Explain(err); errors.Is(why, ErrUnsupported) || errors.Is(why, ErrNoPermission) && strings.Contains(err.Error(), "command") {
+			if why := wire.Explain(err); errors.Is(why, wire.ErrUnsupported) || errors.Is(why, wire.ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}
 		}
@@ -127,7 +119,7 @@ func (r *Redis) locksAmong(ctx context.Context, node rueidis.Client, of keyType,
 func areOwners(fields []string) bool {
 	owners := 0
 	for _, field := range fields {
-		if IsOwner(field) {
+		if wire.IsOwner(field) {
 			owners++
 		} else if field != "mode" {
 			return false

@@ -1,4 +1,4 @@
-package wire
+package survey
 
 import (
 	"cmp"
@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own; plain,
@@ -27,29 +27,29 @@ type inspection struct{ inspect.Lock }
 
 // Inspect reads the state of the lock whose keys these are, by form: of a plain lock first, with the key of
 // its tokens. It changes nothing.
-func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (inspect.Lock, error) {
+func Inspect(ctx context.Context, r *wire.Redis, keys [Forms]*wire.Keys) (inspect.Lock, error) {
 	i := inspection{inspect.Lock{Foreign: -1}}
-	replies, err := r.Survey(ctx, keys[0].Slot, r.questions(keys)...)
+	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
 	if err == nil {
 		err = i.read(replies, keys)
 	}
 	if err != nil {
 		return inspect.Lock{}, err
 	}
-	r.leaveOutTheDead(ctx, &i, keys[1])
+	i.leaveOutTheDead(ctx, r, keys[1])
 	// In a Cluster with plain pub/sub no node knows all subscribers.
 	if r.Counts() {
 		i.readForeign(replies[asksForeign])
 	}
 	if i.HolderCount+i.Waiting > 0 {
-		i.locate(r.processes(ctx, keys[0]))
+		i.locate(r.Processes(ctx, keys[0]))
 	}
 	return i.Lock, nil
 }
 
 // leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long as other readers keep
 // it, until the next step. If Redis does not tell, they stay.
-func (r *Redis) leaveOutTheDead(ctx context.Context, i *inspection, rw *Keys) {
+func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease
 	}
@@ -94,7 +94,7 @@ const (
 )
 
 // questions are the commands of an inspection.
-func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
+func questions(r *wire.Redis, keys [Forms]*wire.Keys) []rueidis.Completed {
 	plain, rw := keys[0], keys[1]
 	ask := func(key string, words ...string) rueidis.Completed {
 		return r.Arbitrary(key, words...)
@@ -110,7 +110,7 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 		asksSize:    ask(plain.Key, "HLEN"),
 		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
 		asksToken:   ask(plain.Extra(), "GET"),
-		asksNote:    ask(Beside(plain.Key, inspect.NoteKey), "GET"),
+		asksNote:    ask(wire.Beside(plain.Key, inspect.NoteKey), "GET"),
 		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()).Build(),
 		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
@@ -123,16 +123,16 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 }
 
 // read reads the replies, but for the foreign clients.
-func (i *inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) error {
+func (i *inspection) read(replies []rueidis.RedisResult, keys [Forms]*wire.Keys) error {
 	if err := i.readLease(replies[asksLease]); err != nil {
-		return Explain(err)
+		return wire.Explain(err)
 	}
 	if err := i.readHolders(replies); err != nil {
-		return Explain(err)
+		return wire.Explain(err)
 	}
 	for form, k := range keys {
 		if err := i.readQueue(formKinds[form], replies[asksQueues+2*form:]); err != nil {
-			return fmt.Errorf("queue %s: %w", k.Queue(), Explain(err))
+			return fmt.Errorf("queue %s: %w", k.Queue(), wire.Explain(err))
 		}
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
@@ -147,15 +147,15 @@ func (i *inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) erro
 // readHolders reads the owners in a hash, or in the sorted set of a semaphore.
 func (i *inspection) readHolders(replies []rueidis.RedisResult) error {
 	err := i.readHash(replies)
-	if !errors.Is(Explain(err), ErrWrongType) {
+	if !errors.Is(wire.Explain(err), wire.ErrWrongType) {
 		return err
 	}
-	permits, failed := PermitsOf(replies[asksPermits], replies[asksClock])
+	permits, failed := wire.PermitsOf(replies[asksPermits], replies[asksClock])
 	switch {
 	case failed == nil:
 		count, _ := replies[asksCount].AsInt64()
 		return i.readPermits(permits, int(count))
-	case errors.Is(Explain(failed), ErrWrongType):
+	case errors.Is(wire.Explain(failed), wire.ErrWrongType):
 		return err
 	}
 	return failed
@@ -181,22 +181,22 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 	case left == -1:
 		i.Lease = inspect.NoExpiry
 	case left >= 0:
-		i.Lease = Milliseconds(left)
+		i.Lease = wire.Milliseconds(left)
 	}
 	return err
 }
 
 // readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
 // Of count owners those beyond the limit are not known to hold theirs still.
-func (i *inspection) readPermits(permits []Permit, count int) error {
+func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 	i.Kind, i.HolderCount = formKinds[2], len(permits)+max(count-inspect.Limit, 0)
 	i.Lease = 0
 	for _, p := range permits {
-		if !IsOwner(p.Owner) {
-			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
+		if !wire.IsOwner(p.Owner) {
+			return fmt.Errorf("%w: it is a sorted set with the member %q", wire.ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: HasPassed(p.Owner), Foreign: !IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
 	}
 	return nil
 }
@@ -237,13 +237,13 @@ func (i *inspection) readHash(replies []rueidis.RedisResult) error {
 // addHolder reads the owner in a field of the hash.
 func (i *inspection) addHolder(field, value string) error {
 	count, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || !IsOwner(field) {
-		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
+	if err != nil || !wire.IsOwner(field) {
+		return fmt.Errorf("%w: it is a hash with the field %q", wire.ErrWrongType, field)
 	}
 	if len(i.Holders) < inspect.Limit {
 		owner, writes := strings.CutSuffix(field, ":write")
 		reads := i.Kind == inspect.KindReadWrite && !writes
-		i.Holders = append(i.Holders, inspect.Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: HasPassed(owner), Foreign: !IsOurs(field)})
+		i.Holders = append(i.Holders, inspect.Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: wire.HasPassed(owner), Foreign: !wire.IsOurs(field)})
 	}
 	return nil
 }
@@ -279,41 +279,12 @@ func parseMember(member string) (w inspect.Waiter, ok bool) {
 }
 
 // locate fills in the processes of the holders and waiters.
-func (i *inspection) locate(p *processes) {
-	i.Unresolved = Explain(p.err)
+func (i *inspection) locate(p *wire.Processes) {
+	i.Unresolved = wire.Explain(p.Err)
 	for j := range i.Holders {
-		i.Holders[j].Process = p.of(i.Holders[j].Owner)
+		i.Holders[j].Process = p.Of(i.Holders[j].Owner)
 	}
 	for j := range i.Queue {
-		i.Queue[j].Process = p.of(i.Queue[j].Owner)
+		i.Queue[j].Process = p.Of(i.Queue[j].Owner)
 	}
-}
-
-// A Permit is one that is held.
-type Permit struct {
-	Owner string
-	Left  time.Duration
-}
-
-// PermitsOf reads the members of a semaphore's key, with their scores, and the server's time.
-// Owners whose leases are over have no permit.
-func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
-	ends, err := members.AsZScores()
-	if err != nil || len(ends) == 0 {
-		return nil, err
-	}
-	parts, err := clock.AsIntSlice()
-	if err == nil && len(parts) != 2 {
-		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
-	}
-	if err != nil {
-		return nil, err
-	}
-	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
-	for _, end := range ends {
-		if left := Milliseconds(int64(end.Score)) - now; left > 0 {
-			held = append(held, Permit{end.Member, left})
-		}
-	}
-	return held, nil
 }
