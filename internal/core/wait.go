@@ -117,7 +117,7 @@ func (l *Lock) tryFor(w *Call, now Now) {
 	switch {
 	case now.Time >= w.Until && w.attempts == 0:
 		l.leave(w, TimedOut, now)
-	case mayAcquire && w.attempts > 0 && !(w.Waits && l.hears == listening && l.worthTicket(w, now)):
+	case mayAcquire && w.attempts > 0 && !l.prefersTicket(w, now):
 		w.attempts--
 		l.asks(w, Tried)
 	case !w.Waits:
@@ -126,11 +126,22 @@ func (l *Lock) tryFor(w *Call, now Now) {
 		}
 	case !l.worthTicket(w, now): // it waits for the lock here, or until its time is up
 	case mayAcquire || l.Kind.Strict || l.isHeldBack(w, now):
-		l.subscribe(now)
-		if l.hears != asking || now.Time >= l.patient {
-			l.asks(w, Queued)
-		}
+		l.queue(w, now)
 	}
+}
+
+// queue gives the waiter a ticket, once this client hears of grants or has waited for that long enough.
+func (l *Lock) queue(w *Call, now Now) {
+	l.subscribe(now)
+	if l.hears != asking || now.Time >= l.patient {
+		l.asks(w, Queued)
+	}
+}
+
+// prefersTicket reports whether the waiter takes a ticket at once: an Acquire would cost it another command if the lock is not
+// free.
+func (l *Lock) prefersTicket(w *Call, now Now) bool {
+	return w.Waits && l.hears == listening && l.worthTicket(w, now)
 }
 
 // worthTicket reports whether the waiter has the time to wait in the queue: the ticket of a shorter wait would often be
@@ -157,27 +168,34 @@ func (t *Tenure) decides() bool {
 // denied notes that the answer to the waiter's command has not brought the lock.
 func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	w.fails = 0
-	switch h := l.tenures.find(a.Holder); {
+	switch {
 	case w.last && t.place == InQueue:
 		l.leave(w, TimedOut, now)
 	case t.want == Resumed:
 		l.leave(w, NotPassed, now)
 		return
-	case t.want != Tried:
-	case w.retried:
-	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone):
-		w.attempts, w.retried = 1, true // after the step of this tenure, or the release of that one
-		if h != nil {
-			l.hurries(h)
-		}
-	case a.Holder.Lingers:
-		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
+	case t.want == Tried && !w.retried:
+		l.mayRetry(w, a, now)
 	}
 	if w.Outcome == Waiting && w.Waits {
 		l.subscribe(now)
 		if t.place == Refused {
 			t.unneeded()
 		}
+	}
+}
+
+// mayRetry gives a call one more attempt if a command that is due makes way for it: the step of a tenure that was refused a
+// free lock, a release of this client, or that of a holder which was called since it may linger.
+func (l *Lock) mayRetry(w *Call, a Reply, now Now) {
+	switch h := l.tenures.find(a.Holder); {
+	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone):
+		w.attempts, w.retried = 1, true
+		if h != nil {
+			l.hurries(h)
+		}
+	case a.Holder.Lingers:
+		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
 	}
 }
 
