@@ -2,16 +2,17 @@
 // takes no mutex and sends nothing. Events go in, and effects come out. A driver carries the effects out, and package
 // explore runs this code through every order of events.
 //
-//	Lock, Unlock, Cancel, Hear, Listening, Tick, Doubt, Close, ... ──► Lock ──► effects
-//	Poll    ──► the command that is to be sent for a tenure now, and when to ask again
-//	Answer  ◄── what became of it
+//	Lock, Unlock, Hear, Doubt, Close, ... ──► Lock ──► effects
+//	Next, Command   ──► what the goroutine of a call does now, and the command that it sends
+//	Poll            ──► the command that the keeper is to send for a tenure now, and when to ask again
+//	Answer          ◄── the result of a command
 //
 // # Three structs
 //
 // A [Lock] has its owners here (levels.go), its waiters here (wait.go), and its tenures. A
 // [Tenure] is the time during which this client owns the key in Redis: one UUID, a ticket in the
-// queue first if it has to wait, then the owner of the key. A [Waiter] is a call that wants the
-// lock.
+// queue first if it has to wait, then the owner of the key. A [Call] is a caller that waits: for the lock, for a release, for
+// a guarded write.
 //
 // # One table
 //
@@ -37,8 +38,7 @@
 // again.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
-// in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not
-// found the tenure is final only if it is settled. The Mirror that passes a tenure on overtakes another one.
+// in, and the Mirror that passes a tenure on overtakes another one.
 //
 // # The other table
 //
@@ -61,10 +61,17 @@
 //
 // # The sender of a command
 //
-// The effect [Poll] names the goroutine that has to poll a tenure: that of the waiter for which it stands, or the keeper.
-// The call that has ended the last hold polls its tenure itself. When that changes the effect comes anew, so that a caller
-// may leave at any time. Each time has a timer: that of a tenure is what Poll has returned, that of a waiter what Due
-// returns.
+// The agent of a tenure sends its commands: the call for which a ticket stands, the call that releases the tenure, or else the
+// keeper, in batches. A call is a machine (call.go), and its goroutine a shell around it:
+//
+//	Next ──► Sends   ──► Command, carry it, Answer ──► Next
+//	     ──► Queues  ──► wait for a slot           ──► Next, with the slot
+//	     ──► Sleeps  ──► wait for a time or effect ──► Next
+//	     ──► Returns
+//
+// An answer counts for the call and for the tenure that its command was sent for, and for no other. Between two calls of Next
+// anything may happen, and a caller may leave: then its command goes on without it. The effect [Poll] tells an agent that
+// sleeps of a time which is sooner than the one it knows; the time is found once for each tenure that an event has touched.
 //
 // # What it promises
 //
@@ -75,7 +82,7 @@
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
 //     the clock that never runs behind (time.go), from before the command was sent (trust.go).
 //   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go).
-//   - A caller that has left never holds the lock: Cancel gives it back.
+//   - A caller that has left never holds the lock: what it was granted is given back.
 //   - No lock stays idle beside a waiter for longer than a claim, and a tenure that is not wanted any more leaves Redis.
 //   - Others are passed a bounded number of times, and the waiters of a strict lock are served in their order, also after
 //     a stall.

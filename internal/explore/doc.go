@@ -10,15 +10,16 @@
 //   - A user locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
 //   - A client has one pipeline: commands wait to be executed, then their answers wait to be read. Messages come in their
 //     order, on another connection. So each order of execute, read and hear is a state.
-//   - The driver (driver.go) is the rules by which the real one works, as data: which goroutine is to poll which tenure,
-//     and which timer wakes it. With Lazy it takes its time. Rule 1 of the driver is checked in each state: a tenure with
-//     something to send has an agent, and each time has a timer.
+//   - The goroutines of callers (calls.go) run core's calls as the real driver does: what each of them does next, a slot
+//     that it waits for, a command that it leaves behind. Slots may be scarce.
+//   - The keeper and the timers (driver.go) are data: which tenure is to be polled, and when. With Lazy they take their time.
+//     Rule 1 of the driver is checked in each state: a tenure with something to send has an agent, and each time has a timer.
 //   - Time is ticks: a lease is 4, a claim 2. A tick comes only when nothing is under way. Otherwise it is a fault.
 //   - Foreign clients (foreign.go) subscribe, poll, read, write, stand in Redisson's fair queue, or only listen.
 //   - Faults (setup.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, repeated
-//     after their answer, or refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server that stalls; clients
-//     that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock that a stranger
-//     deletes; a failover to an older state.
+//     after their answer, or refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server
+//     that stalls; clients that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock
+//     that a stranger deletes; a failover to an older state.
 //
 // # States
 //
@@ -44,7 +45,11 @@
 // readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
 // within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a hold.
 //
-// Hard states are counted by name (reached.go), and the gate fails if one is never reached.
+// A call whose wait is over is woken, an Unlock does not say that the lock was lost if a Leave has found it, no slot leaks, and
+// a lock of which nothing is left is idle.
+//
+// Hard states are counted by name (reached.go), and the gate fails if one is never reached. Broken rules and mutants are edits
+// of core's text in testdata, with which the explorer is compiled once more (mutants_test.go).
 //
 // What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
 // that died while it waited costs no claim, and that a turn of foreign clients that comes up begins.

@@ -4,8 +4,8 @@
 //
 //	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
 //	                            ▲   shard, mutex        │
-//	   commands, answers        │                       ├─► waiter: a call that sleeps    waiter.go, call.go
-//	   carrier ◄────────────────┤                       ├─► work: what the keeper sends   keep.go
+//	   commands, answers        │                       ├─► waiter: a call that sleeps    run.go, waiter.go
+//	   carrier ◄── exchange ────┤                       ├─► work: what the keeper sends   keep.go
 //	   messages                 │                       ├─► subscription                  listen.go
 //	   carrier ─────────────────┘                       └─► ending: a loss to be told     losses.go
 //
@@ -18,12 +18,12 @@
 //
 // # The sender of a command
 //
-// Package core names the agent of each tenure. A ticket's commands are sent by the goroutine of its
-// waiter, the first release by the call that unlocks, and all others by the keeper, in batches. A
-// command has a place among those in flight before it is polled, so that the command is built when
-// it can be sent; and it has one answer, also when its caller leaves, the client closes, or the
-// carrier panics. A caller that leaves leaves its command behind: the answer is that there is none,
-// and the tenure's release follows on the same connection.
+// Package core names the agent of each tenure: a call, or the keeper. One loop runs every call that waits (run.go): it asks
+// core what to do next, and sends, waits for a slot, sleeps or returns. The keeper sends all other commands, in batches
+// (keep.go). Both make an exchange of a command, which the carrier takes to Redis (carry.go), and one function lands the
+// answer of either, in time or late (land). A command has one answer, also when its caller leaves, the client closes, or the
+// carrier panics. A caller that leaves its command behind is no failure of Redis, and the tenure's release follows on the same
+// connection.
 //
 // rules.go has the rules that make this safe. Tests with the build tag "invariants" assert them each time before a mutex is
 // given back; what no shard can see by itself a witness notes (witness.go). What ships has neither.
