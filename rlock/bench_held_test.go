@@ -193,7 +193,7 @@ func BenchmarkGuardedWrite(b *testing.B) {
 				}
 				for range 50 {
 					guarded = append(guarded, one(func() error {
-						_, err := hold.Do(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+						_, err := hold.Write(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
 						return err
 					}))
 				}
@@ -217,7 +217,7 @@ func BenchmarkGuardedSections(b *testing.B) {
 		for p.Next() {
 			hold, err := lock.Acquire(ctx)
 			if err == nil {
-				_, err = hold.Do(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+				_, err = hold.Write(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
 				err = errors.Join(err, hold.Release(ctx))
 			}
 			if err != nil {

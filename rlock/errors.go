@@ -39,13 +39,13 @@ var (
 	// ErrNotReplicated: fewer replicas than [Config.SyncReplicas] had the grant in time. Nothing
 	// is held. A call that waits tries again until its wait ends.
 	ErrNotReplicated = wire.ErrNotReplicated
-	// ErrFenced: the hold of [Hold.Exec] or [Hold.Do] does not have the lock, and nothing was
+	// ErrFenced: the hold of [Hold.Exec] or [Hold.Write] does not have the lock, and nothing was
 	// written. The error is ErrLost as well, or ErrNotHeld after a release.
 	ErrFenced = terms.ErrFenced
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the
 	// lock held, unless the error is ErrLost as well. The release is retried in the background
 	// until Redis answers or the lease has ended, and others wait until then. Or the answer to a
-	// [Hold.Exec] or [Hold.Do] was lost: it may be executed until Release returns no error.
+	// [Hold.Exec] or [Hold.Write] was lost: it may be executed until Release returns no error.
 	ErrUnconfirmed = terms.ErrUnconfirmed
 	// ErrClosed: the client is closed, or was while the call waited; Close has released the lock.
 	ErrClosed = wire.ErrClosed

@@ -53,10 +53,10 @@ func acquired(t *testing.T, s *site, l *rlock.Lock, options ...rlock.AcquireOpti
 func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
-		replies, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"GET", stock}, nil)
+		replies, err := hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"GET", stock}, nil)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.Empty(t, replies)
-		replies, err = hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"INCRBY", stock, "-2"}, []string{"GET", stock})
+		replies, err = hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"INCRBY", stock, "-2"}, []string{"GET", stock})
 		require.NoError(t, err)
 		require.Len(t, replies, 3)
 		got, err := replies[2].ToString()
@@ -75,7 +75,7 @@ func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
 		assert.True(t, reply.IsNil())
 		require.NoError(t, hold.Release(s.ctx))
 
-		_, err = hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "late"})
+		_, err = hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "late"})
 		require.ErrorIs(t, err, rlock.ErrFenced)
 		require.ErrorIs(t, err, rlock.ErrNotHeld, "it was released")
 		assert.Equal(t, int64(4), s.number("INCRBY", stock, "0"))
@@ -86,7 +86,7 @@ func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
 		require.NoError(t, s.do("DEL", key).Error())
-		_, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"})
+		_, err := hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "7"})
 		require.ErrorIs(t, err, rlock.ErrFenced)
 		require.ErrorIs(t, err, rlock.ErrLost)
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "at once")
@@ -112,7 +112,7 @@ func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
 		assert.Equal(t, "SOLD out", refused.Error())
 		_, err = hold.Exec(s.ctx, "local x = 1\nerror('no')", nil, nil)
 		require.ErrorContains(t, err, "no")
-		replies, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
+		replies, err := hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
 		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
 		require.ErrorContains(t, err, "WRONGTYPE")
 		assert.Len(t, replies, 1)
@@ -170,19 +170,19 @@ func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
 		l := s.client().NewLock("lock:{orders:42}")
 		hold := acquired(t, s, l)
 		for name, call := range map[string]func() error{
-			"no commands":           func() error { _, err := hold.Do(s.ctx, nil); return err },
-			"no commands, but keys": func() error { _, err := hold.Do(s.ctx, []string{"orders:42"}); return err },
-			"no keys":               func() error { _, err := hold.Do(s.ctx, nil, []string{"SET", "orders:42", "7"}); return err },
+			"no commands":           func() error { _, err := hold.Write(s.ctx, nil); return err },
+			"no commands, but keys": func() error { _, err := hold.Write(s.ctx, []string{"orders:42"}); return err },
+			"no keys":               func() error { _, err := hold.Write(s.ctx, nil, []string{"SET", "orders:42", "7"}); return err },
 			"another key": func() error {
-				_, err := hold.Do(s.ctx, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"})
+				_, err := hold.Write(s.ctx, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"})
 				return err
 			},
 		} {
 			require.ErrorIs(t, call(), rlock.ErrInvalidConfig, name)
 		}
-		_, err := hold.Do(s.ctx, nil, []string{"publish", "orders", "7"})
+		_, err := hold.Write(s.ctx, nil, []string{"publish", "orders", "7"})
 		require.NoError(t, err)
-		_, err = hold.Do(s.ctx, []string{"orders:42"}, []string{"SET", "orders:42", "7"})
+		_, err = hold.Write(s.ctx, []string{"orders:42"}, []string{"SET", "orders:42", "7"})
 		require.NoError(t, err, "data that exists is guarded by a lock that is named after it")
 		s.do("DEL", "orders:42")
 		require.NoError(t, hold.Release(s.ctx))
@@ -196,7 +196,7 @@ func TestAKeyBesideALockHasTheSlotThatThePrefixGivesTheLock(t *testing.T) {
 			l := s.client(withPrefix(prefix)).NewLock(key)
 			hold := acquired(t, s, l)
 			stock := l.Key("stock")
-			_, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"})
+			_, err := hold.Write(s.ctx, []string{stock}, []string{"SET", stock, "7"})
 			assert.NoError(t, err, stock)
 			s.do("DEL", stock)
 			require.NoError(t, hold.Release(s.ctx))
@@ -210,10 +210,10 @@ func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
 		l := s.lock()
 		hold := acquired(t, s, l)
 		for _, k := range []string{key, "rlock_queue:{" + key + "}", "redisson_lock_queue:{" + key + "}", ""} {
-			_, err := hold.Do(s.ctx, []string{k}, []string{"SET", k, "7"})
+			_, err := hold.Write(s.ctx, []string{k}, []string{"SET", k, "7"})
 			require.ErrorIs(t, err, rlock.ErrInvalidName, k)
 		}
-		_, err := hold.Do(s.ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+		_, err := hold.Write(s.ctx, []string{"stock"}, []string{"SET", "stock", "7"})
 		if server.Kind == redistest.KindCluster {
 			require.ErrorIs(t, err, rlock.ErrInvalidName)
 			require.ErrorContains(t, err, l.Key("stock"))
@@ -232,7 +232,7 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, key)} {
 		hold, err := l.Acquire(s.ctx)
 		require.NoError(t, err)
-		_, err = hold.Do(s.ctx, []string{"a"}, []string{"SET", "a", "1"})
+		_, err = hold.Write(s.ctx, []string{"a"}, []string{"SET", "a", "1"})
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorContains(t, err, "no single step sees all parts")
 		require.NoError(t, hold.Release(s.ctx))
@@ -253,10 +253,10 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 					}
 					inner, err := l.Acquire(hold.Context())
 					assert.NoError(t, err)
-					_, err = inner.Do(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					_, err = inner.Write(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
 					assert.NoError(t, err)
 					assert.NoError(t, inner.Release(s.ctx))
-					_, err = hold.Do(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					_, err = hold.Write(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
 					assert.NoError(t, err)
 					assert.NoError(t, hold.Release(s.ctx))
 				}
@@ -272,7 +272,7 @@ func TestAHoldThatHasWrittenIsPassedOn(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
 		set := func(h *rlock.Hold, value string) error {
-			_, err := h.Do(s.ctx, []string{stock}, []string{"SET", stock, value})
+			_, err := h.Write(s.ctx, []string{stock}, []string{"SET", stock, value})
 			return err
 		}
 		require.NoError(t, set(hold, "1"))
@@ -303,7 +303,7 @@ func TestAGuardedWriteWithoutAnAnswerEndsItsTenure(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 		defer cancel()
-		_, err = hold.Do(ctx, []string{"stock"}, []string{"INCRBY", "stock", "1"})
+		_, err = hold.Write(ctx, []string{"stock"}, []string{"INCRBY", "stock", "1"})
 		require.ErrorIs(t, err, rlock.ErrUnconfirmed)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		released := start(func() error { return hold.Release(w.ctx) })

@@ -189,7 +189,7 @@ func TestInspectShowsTheNoteOfTheHolder(t *testing.T) {
 		assert.Empty(t, i.Note)
 
 		note := lock.Key(inspect.NoteKey)
-		_, err = hold.Do(w.ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
+		_, err = hold.Write(w.ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
 		require.NoError(t, err)
 		i, err = p.Inspect(w.ctx, key)
 		require.NoError(t, err)

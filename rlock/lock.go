@@ -67,7 +67,7 @@ const (
 //
 // The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name is the same
 // lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42", or
-// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Do]. A key with other data is refused ([ErrWrongType]) and left as it is.
+// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with other data is refused ([ErrWrongType]) and left as it is.
 // It is Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, c.inRedis(name)))

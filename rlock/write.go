@@ -31,14 +31,14 @@ func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (ru
 // mostWords is how many words of a command Lua passes on.
 const mostWords = 7000
 
-// Do executes commands in Redis as [Hold.Exec] does a script, one after the other: each is its words, as in
+// Write executes commands in Redis as [Hold.Exec] does a script, one after the other: each is its words, as in
 // []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the first error it stops: the
 // error says which command failed, those before it were executed, and the replies are theirs.
 //
 // Without commands, or with one that has none of the keys among its words, it returns [ErrInvalidConfig], and nothing is
 // written; only PUBLISH, PING, ECHO and TIME need no key. In a Cluster the keys must be in the slot of the lock. For data that
 // exists, as under "orders:42", that takes a lock whose name has the key in braces: "lock:{orders:42}".
-func (h *Hold) Do(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
+func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
 	if err := checkCommands(keys, commands); err != nil {
 		return nil, err
 	}
@@ -87,6 +87,6 @@ func checkCommands(keys []string, commands [][]string) error {
 	return nil
 }
 
-// Key returns the name of a new key beside the lock: in a Cluster it is in the lock's slot, so that [Hold.Do] may write it.
+// Key returns the name of a new key beside the lock: in a Cluster it is in the lock's slot, so that [Hold.Write] may write it.
 // For a key that exists the lock takes its name from that: see there.
 func (l *Lock) Key(name string) string { return wire.Beside(l.form().Title(), name) }

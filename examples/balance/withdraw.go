@@ -36,7 +36,7 @@ func (a account) withdraw(ctx context.Context, amount int64, confirm func(left i
 	if err := confirm(left); err != nil { // no script can do this
 		return err
 	}
-	_, err = hold.Do(ctx, []string{balance}, []string{"DECRBY", balance, fmt.Sprint(amount)})
+	_, err = hold.Write(ctx, []string{balance}, []string{"DECRBY", balance, fmt.Sprint(amount)})
 	return err // with ErrFenced nothing was written, and hold.Context() has ended
 }
 

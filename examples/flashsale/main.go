@@ -8,7 +8,7 @@
 //	  - script: both steps in one command that Redis runs as a whole.
 //	  - stopped: the lock, while every twentieth buyer stands still between the two steps until its lease is over,
 //	    as a process that the machine has stopped. It then takes one that others have sold.
-//	  - guarded: the same, but the item is taken with Hold.Do: Redis refuses it unless the hold has the lock.
+//	  - guarded: the same, but the item is taken with Hold.Write: Redis refuses it unless the hold has the lock.
 //
 // Look at how many were sold, and at what that took. Where all that matters is
 // in Redis, as here, a script is the better tool (the server in memory is slow at
@@ -79,7 +79,7 @@ func (s shop) stopped(ctx context.Context) (bool, error) {
 // guarded is stopped, and takes the item only while the buyer has the lock.
 func (s shop) guarded(ctx context.Context) (bool, error) {
 	return s.sell(ctx, func(hold *rlock.Hold) error {
-		_, err := hold.Do(ctx, []string{stock}, []string{"DECR", stock})
+		_, err := hold.Write(ctx, []string{stock}, []string{"DECR", stock})
 		return err
 	})
 }

@@ -30,6 +30,6 @@ func (d document) edit(ctx context.Context, change func(string) (string, error),
 	if text, err = change(text); err != nil {
 		return err
 	}
-	_, err = hold.Do(ctx, []string{d.key}, []string{"SET", d.key, text})
+	_, err = hold.Write(ctx, []string{d.key}, []string{"SET", d.key, text})
 	return err // ErrFenced: nothing was written. ErrUnconfirmed: read the document again
 }

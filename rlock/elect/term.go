@@ -113,7 +113,7 @@ func (c *Candidate) announce(ctx context.Context, hold *rlock.Hold, end time.Tim
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	key := c.lock.Key(inspect.NoteKey)
-	_, err := hold.Do(ctx, []string{key}, []string{"SET", key, c.text, "PX", strconv.FormatInt(left, 10)})
+	_, err := hold.Write(ctx, []string{key}, []string{"SET", key, c.text, "PX", strconv.FormatInt(left, 10)})
 	return err
 }
 
@@ -125,5 +125,5 @@ func (c *Candidate) withdraw(ctx context.Context, hold *rlock.Hold) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	key := c.lock.Key(inspect.NoteKey)
-	_, _ = hold.Do(ctx, []string{key}, []string{"DEL", key})
+	_, _ = hold.Write(ctx, []string{key}, []string{"DEL", key})
 }

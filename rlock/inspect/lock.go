@@ -34,7 +34,7 @@ type Lock struct {
 	// read the counter.
 	Token uint64
 
-	// Note is a text about the holder, which it has written by Hold.Do into the key
+	// Note is a text about the holder, which it has written by Hold.Write into the key
 	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the
 	// user may not read the key.
 	Note string
