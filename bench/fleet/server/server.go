@@ -98,13 +98,14 @@ type run struct {
 func (r *run) after(d core.Span) Time { return r.now + Time(d) }
 
 func (r *run) acquire(c *core.Command) core.Reply {
-	if again := r.inside(c.Ticket); !again {
-		if r.Holder != noID || r.queueExists() {
-			r.call()
-			return r.denial()
-		}
-		r.effects.Granted = append(r.effects.Granted, c.Ticket)
+	if r.inside(c.Ticket) { // again: that changes nothing
+		return core.Reply{Found: core.Holds}
 	}
+	if r.Holder != noID || r.queueExists() {
+		r.call()
+		return r.denial()
+	}
+	r.effects.Granted = append(r.effects.Granted, c.Ticket)
 	r.Holder, r.Owner, r.Ends = c.ID, c.Owner, r.after(c.Lease)
 	return core.Reply{Found: core.Holds}
 }
@@ -113,7 +114,11 @@ func (r *run) mirror(c *core.Command) core.Reply {
 	if r.Holder != c.ID {
 		return core.Reply{}
 	}
-	r.Owner, r.Ends = c.Owner, r.after(c.Lease)
+	if r.Owner = c.Owner; c.Exact {
+		r.Ends = r.after(c.Lease)
+	} else {
+		r.Ends = max(r.Ends, r.after(c.Lease))
+	}
 	a := core.Reply{Found: core.Holds}
 	if c.Asks {
 		a.Others = r.Queue.Len()
@@ -186,6 +191,9 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		case waits && first == asker:
 			a.Found = core.First
 			r.call()
+			if look != noTicket && !look.Polls && r.Holder != noID {
+				r.send(core.Shown, r.Holder)
+			}
 		case joined || r.Queue.Has(asker):
 			a.Found = core.Waits
 		}

@@ -18,12 +18,13 @@ const (
 
 // A caller is one goroutine of a client: it pauses, locks, holds, unlocks, again and again.
 type caller struct {
-	core.Waiter
+	core.Call
 	client *client
 	lock   *lock
 	name   uint32
 	gen    uint32 // of its timer
 	state  callerState
+	flies  bool      // its command has no answer
 	began  core.Time // of its Lock
 	token  uint64    // of one that polls
 }
@@ -56,7 +57,7 @@ func (s *Sim) goesOn(w *caller) {
 		s.calls(w)
 	case w.state == waits && s.Polling != nil:
 		s.try(w)
-	case w.state == waits:
+	case w.state == waits || w.state == unlocks:
 		l := w.lock
 		s.run(w)
 		s.carryOut(l)
@@ -86,15 +87,15 @@ func (s *Sim) calls(w *caller) {
 	l := s.lockOf(w.client, w.name)
 	w.lock = l
 	l.callers++
-	w.Waiter = core.Waiter{
+	w.Reuse(&core.Call{
 		Owner: core.OwnerID(w.token + 1), Waits: true, Until: core.Never, Linger: core.Span(s.Linger), CallTime: core.Span(s.Network.OneWay),
 		Tag: w, Info: w,
-	}
+	})
 	if b := s.subs[pair{w.client.id, w.name}]; b != nil && !b.needed && b.heard && s.Linger == 0 && l.Owner() == nil && !l.Subscribes() {
 		b.needed = true // a call takes a ticket at once if others have waited a moment ago
 		l.Listening(true, s.clock())
 	}
-	if l.Lock.Lock(&w.Waiter, s.clock()) != core.Waiting {
+	if l.Lock.Lock(&w.Call, s.clock()) != core.Waiting {
 		s.collect(w)
 	} else {
 		s.run(w)
@@ -102,36 +103,34 @@ func (s *Sim) calls(w *caller) {
 	s.carryOut(l)
 }
 
-// run wakes the goroutine of a waiting caller, which makes its next step.
+// run wakes the goroutine of a waiting caller, which makes its next step. All have a slot at once.
 func (s *Sim) run(w *caller) {
-	if w.state != waits || w.lock == nil {
+	if w.state != waits && w.state != unlocks || w.lock == nil || w.flies {
 		return
 	}
 	l, now := w.lock, s.clock()
-	if w.Outcome == core.Waiting && l.Due(&w.Waiter, now) <= now.Time {
-		l.Tick(&w.Waiter, now)
-	}
-	at := core.Never
-	if t := w.Ticket; t != nil && w.Outcome == core.Waiting {
-		cmd, due := l.Poll(t, now)
-		if cmd.Op != core.None {
-			s.sends(l, &cmd)
-		}
-		at = due
-	}
-	if w.Outcome != core.Waiting {
+	switch a := l.Next(&w.Call, true, now); a.Do {
+	case core.Returns:
 		s.collect(w)
-		return
+	case core.Sends:
+		w.flies = true
+		cmd := l.Command(&w.Call, a.Op, now)
+		s.sends(l, &cmd, w)
+	default:
+		s.at(w, a.Until)
 	}
-	s.at(w, min(at, l.Due(&w.Waiter, now)))
 }
 
-// collect has Lock return.
+// collect has Lock or Unlock return.
 func (s *Sim) collect(w *caller) {
-	if w.Outcome != core.Acquired {
+	switch {
+	case w.Outcome == core.Acquired:
+		s.holds(w)
+	case w.Outcome == core.Done:
+		s.returned(w)
+	default:
 		panic("sim: a call without an end of its own has ended")
 	}
-	s.holds(w)
 }
 
 // holds begins a section.
@@ -201,12 +200,9 @@ func (s *Sim) leaves(w *caller) {
 	case t == nil:
 		s.returned(w)
 	default:
-		workOf(t).releases = w
-		cmd, _ := l.Poll(t, s.clock())
-		if cmd.Op != core.Leave {
-			panic("sim: a release has nothing to send")
-		}
-		s.sends(l, &cmd)
+		w.Reuse(&core.Call{Until: core.Never, Tag: w})
+		l.Release(t, &w.Call)
+		s.run(w)
 	}
 	s.carryOut(l)
 }
@@ -223,9 +219,6 @@ func (s *Sim) counts(w *caller) {
 		w.client.sections++
 	}
 }
-
-// released is the end of an Unlock that has sent a command.
-func (s *Sim) released(w *caller) { s.returned(w) }
 
 // returned is the end of Unlock.
 func (s *Sim) returned(w *caller) {

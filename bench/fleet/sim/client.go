@@ -82,8 +82,8 @@ func (s *Sim) carryOut(l *lock) {
 	}
 	c := l.client.core
 	for {
-		effects := c.TakeEffects()
-		if len(effects) == 0 {
+		effects := c.TakeEffects(s.clock())
+		if len(effects) == 0 && len(c.Effects) == 0 {
 			break
 		}
 		s.took = append(s.took[:0], effects...) // they are valid until the next event
@@ -111,21 +111,14 @@ type nudge struct {
 func (s *Sim) effect(e *core.Effect) {
 	switch e.Kind {
 	case core.Poll:
-		n := nudge{tenure: e.Tenure}
-		if e.Waiter != nil {
-			n = nudge{caller: e.Waiter.Tag.(*caller)}
-		}
-		s.nudges = append(s.nudges, n)
+		s.due(e)
+	case core.Ended:
+		workOf(e.Tenure).gen++
 	case core.Wake:
-		s.nudges = append(s.nudges, nudge{caller: e.Waiter.Tag.(*caller)})
+		s.nudges = append(s.nudges, nudge{caller: e.Call.Tag.(*caller)})
 	case core.Lose:
 		for i := range e.Lost {
 			s.loses(e.Lost[i].Info.(*caller))
-		}
-	case core.Released:
-		if w := e.Tenure.Tag.(*work).releases; w != nil {
-			e.Tenure.Tag.(*work).releases = nil
-			s.released(w)
 		}
 	case core.Subscribe:
 		s.subscribe(e.Lock.Tag.(*lock))
@@ -138,10 +131,26 @@ func (s *Sim) effect(e *core.Effect) {
 	}
 }
 
+// due tells an agent when to poll its call or its tenure: a caller, or the keeper.
+func (s *Sim) due(e *core.Effect) {
+	switch now := e.At <= s.now; {
+	case e.Call != nil && now:
+		s.nudges = append(s.nudges, nudge{caller: e.Call.Tag.(*caller)})
+	case e.Call != nil:
+		s.at(e.Call.Tag.(*caller), e.At)
+	case now:
+		s.nudges = append(s.nudges, nudge{tenure: e.Tenure})
+	default:
+		w := workOf(e.Tenure)
+		if w.gen++; e.At < core.Never {
+			s.plan(e.At, keeps, w.gen, e.Tenure)
+		}
+	}
+}
+
 // A work is a tenure as the keeper knows it.
 type work struct {
-	gen      uint32  // of its timer
-	releases *caller // that waits for its release
+	gen uint32 // of its timer
 }
 
 func workOf(t *core.Tenure) *work {
@@ -167,17 +176,17 @@ func (s *Sim) keep(t *core.Tenure) {
 	w := workOf(t)
 	w.gen++
 	if cmd.Op != core.None {
-		s.sends(l, &cmd)
+		s.sends(l, &cmd, nil)
 	}
 	if at < core.Never {
 		s.plan(at, keeps, w.gen, t)
 	}
 }
 
-// sends sends a command about the lock.
-func (s *Sim) sends(l *lock, cmd *core.Command) {
+// sends sends a command about the lock, of a caller or of the keeper.
+func (s *Sim) sends(l *lock, cmd *core.Command, by *caller) {
 	p := take(&s.spare.packets)
-	*p = packet{client: l.client, lock: l, cmd: *cmd, name: l.name}
+	*p = packet{client: l.client, lock: l, by: by, cmd: *cmd, name: l.name}
 	l.flying++
 	s.send(p)
 }
@@ -187,6 +196,10 @@ func (s *Sim) answer(p *packet) {
 	l := p.lock
 	l.flying--
 	l.Answer(&p.cmd, p.reply, s.clock())
+	if w := p.by; w != nil {
+		w.flies = false
+		s.run(w)
+	}
 	s.spare.packets = append(s.spare.packets, p)
 	s.carryOut(l)
 }

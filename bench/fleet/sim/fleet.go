@@ -128,7 +128,6 @@ func (f *Fleet) config() core.Config {
 		Silence: 250 * ms, Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,
 		HandoffLimit: 16, HandoffTime: 10 * ms,
 		Foreign: core.ForeignConfig{TurnLook: 5 * ms, Look: 100 * ms, SilentLook: 2 * ms, Noise: 20 * ms, SilentNoise: 4 * ms, LongLease: 24 * 3600 * 1000 * ms},
-		Ordered: true,
 	}
 }
 

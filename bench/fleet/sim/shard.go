@@ -31,6 +31,7 @@ type packet struct {
 	client *client
 	lock   *lock   // nil: a command of a caller that polls
 	caller *caller // of that
+	by     *caller // whose call has sent it; nil: the keeper
 	cmd    core.Command
 	reply  core.Reply
 	poll   pollOp

@@ -197,11 +197,11 @@ func TestALostPartIsWaitedForInTheLine(t *testing.T) {
 
 func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
-		servers, l := f.servers(3)
+		servers, _ := f.servers(3)
 		for _, home := range f.homes {
 			home.Longest = longest + time.Second
 		}
-		l = NewRed("red", lockers(servers...), 3)
+		l := NewRed("red", lockers(servers...), 3)
 		h, err := take(l, forever)
 		require.NoError(t, err)
 		synctest.Wait()
