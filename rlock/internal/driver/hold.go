@@ -146,10 +146,12 @@ func (h *hold) ReleaseLater() {
 		_ = h.giveBack()
 		return
 	}
-	l.mayLinger(now)
-	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now) // the keeper releases it
-	l.shard.counts.Closed(was.First)
-	h.released = true
+	if !h.released {
+		l.mayLinger(now)
+		was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now) // the keeper releases it
+		l.shard.counts.Closed(was.First)
+		h.released = true
+	}
 	l.shard.exit(l)
 }
 

@@ -93,13 +93,15 @@ func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 // release releases the parts. It returns nil as soon as so many are confirmed, and else the errors
 // of all. If those of servers that answer are enough, it does not wait for the others. It leaves
 // the rest to the background, also if quit is closed; but if there is much work there already it
-// waits, so that the work stays bounded.
+// waits, so that the work stays bounded. No part is the owner's any more when it returns: the
+// owner would nest in one that guests of the released hold still have.
 func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan struct{}) error {
 	if live, silent := bySilence(o, parts); len(live) >= enough {
 		releaseLater(silent)
 		parts = live
 	}
 	results := make(chan error, len(parts))
+	defer releaseLater(parts) // of those that no goroutine has begun to release
 	for _, m := range parts {
 		h.releases.Add(1)
 		homeOf(m.lock).do(func() {

@@ -39,8 +39,8 @@ type Part interface {
 	SetLease(lease time.Duration)
 	// Release gives the part back, and returns once that is confirmed.
 	Release(ctx context.Context) error
-	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits for the
-	// release.
+	// ReleaseLater is Release that waits for nothing, and changes nothing of a part that is being released. The next
+	// acquire of the lock in this process waits for the release.
 	ReleaseLater()
 }
 
