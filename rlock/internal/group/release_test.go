@@ -25,7 +25,7 @@ func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		assert.Equal(t, 3*time.Second, time.Since(began))
 		for _, s := range servers {
-			assert.Zero(t, s.held(), "the owner would nest in what is left, where guests of the hold have the part")
+			assert.Zero(t, s.held(), "the owner would nest in a level that is about to go, where guests of the hold have the part")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
