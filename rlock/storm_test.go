@@ -54,6 +54,7 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			if kind.names > 0 {
 				redistest.Slow(t)
+				manyCommands(t) // wide_test.go has many names there
 			}
 			for seed := range storms(kind.seeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
