@@ -91,8 +91,7 @@ func newHold(parent context.Context, l *Lock, req *client.Request) *Hold {
 // lock to another client, unless the lock is freed by force or Redis loses it. From Acquire it
 // carries the values of Acquire's context, but not its end: the time to wait for a lock is not
 // the time to hold it. The same lock, locked with it or with a context made from it, nests in
-// this hold, from any goroutine, while the hold is held. Afterwards the context is no other than
-// that of Acquire, also if [context.WithoutCancel] has kept it from ending: see [Lock.Do].
+// this hold, from any goroutine, while the hold is held: see [Lock.Do].
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
 // Valid reports whether the lock is held at this moment, by the clock, without

@@ -65,10 +65,10 @@ const (
 // Redis, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
 // return [ErrInvalidName].
 //
-// The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name is the same
-// lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42", or
-// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with other data is refused ([ErrWrongType]) and left as it is.
-// It is Redisson's getLock(name).
+// The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name
+// is the same lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42", or
+// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with other data
+// is refused ([ErrWrongType]) and left as it is. It is Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, c.inRedis(name)))
 }
@@ -251,8 +251,8 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
 // fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	// The time to wait for a lock is not the time to hold it.
-	return acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
+	// The time to wait for a lock is not the time to hold it. urn acquire(ctx,
+	// context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
@@ -262,10 +262,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // one attempt. [WithLease] takes the lock for a fixed time.
 //
 // Do nests: within fn the caller's goroutine may lock the lock again, and so may every
-// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context
-// counts for it no more than ctx does: work that goes on with it ([context.WithoutCancel]) takes
-// the lock as another caller, for its goroutine or its Hold. A level that was taken with it before
-// stays, keeps others out, and is unlocked with it. docs/guarantees.md has more.
+// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context counts for it no more than ctx does, also in work that goes on with [context.WithoutCancel]: docs/guarantees.md.
 //
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.

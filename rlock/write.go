@@ -16,12 +16,11 @@ import (
 // and one round trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS and ARGV of
 // the script. The keys must not be those of a lock, and in a Cluster they must be in its slot: see [Lock.Key].
 //
-// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold is told of its loss. If
-// no answer comes before ctx ends, or the connection breaks, the error is [ErrUnconfirmed]: the script may have been
-// executed, or may be until Redis no longer has the lock for this hold. An error of the script is returned as it is, and the
-// hold goes on. Exec has the script executed once at most. Errors by which a server says that it has not executed a script
-// (NOSCRIPT, MOVED, ASK, TRYAGAIN, CLUSTERDOWN, LOADING, REDIRECT) must not be the script's own: they are told as another
-// one, so that nothing sends the script again.
+// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold is told of its
+// loss. If no answer comes before ctx ends, or the connection breaks, the error is [ErrUnconfirmed]: the script may
+// have been executed, or may be until Redis no longer has the lock for this hold. An error of the script is
+// returned as it is, and the hold goes on. Exec has the script executed once at most: an error of the script by
+// which a server says that it has not executed one, as NOSCRIPT, is told as another one.
 //
 // A read hold may write: it is guarded by being a reader. A lock over several refuses ([errors.ErrUnsupported]).
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
@@ -35,9 +34,9 @@ const mostWords = 7000
 // []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the first error it stops: the
 // error says which command failed, those before it were executed, and the replies are theirs.
 //
-// Without commands, or with one that has none of the keys among its words, it returns [ErrInvalidConfig], and nothing is
-// written; only PUBLISH, PING, ECHO and TIME need no key. In a Cluster the keys must be in the slot of the lock. For data that
-// exists, as under "orders:42", that takes a lock whose name has the key in braces: "lock:{orders:42}".
+// Without commands, or with one that has none of the keys among its words, it returns [ErrInvalidConfig], and
+// nothing is written; only PUBLISH, PING, ECHO and TIME need no key. In a Cluster the keys must be in the slot of
+// the lock, as "orders:42" is in that of "lock:{orders:42}".
 func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
 	if err := checkCommands(keys, commands); err != nil {
 		return nil, err
