@@ -251,8 +251,8 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
 // fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	// The time to wait for a lock is not the time to hold it. urn acquire(ctx,
-	// context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
+	// The time to wait for a lock is not the time to hold it.
+	return acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
@@ -262,7 +262,9 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // one attempt. [WithLease] takes the lock for a fixed time.
 //
 // Do nests: within fn the caller's goroutine may lock the lock again, and so may every
-// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context counts for it no more than ctx does, also in work that goes on with [context.WithoutCancel]: docs/guarantees.md.
+// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context
+// counts for it no more than ctx does, also in work that goes on with [context.WithoutCancel]:
+// docs/guarantees.md.
 //
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
