@@ -20,7 +20,10 @@ func (c *Config) trusted(lease Span) Span {
 // atMost returns the lease, or the shortest one that an exact Mirror asked for. A command that has no answer may run late, and
 // one that was answered may run again: a proxy has sent it twice.
 func (t *Tenure) atMost(lease Span) Span {
-	return t.shorter(lease)
+	if t.trust.least > 0 {
+		return min(lease, t.trust.least)
+	}
+	return lease
 }
 
 // asksFor notes that the flight's command is about to be sent. Of all commands only an exact Mirror shortens the lease: it may
@@ -30,19 +33,11 @@ func (t *Tenure) asksFor(f flight) {
 	t.trust.most = max(t.trust.most, f.lease)
 	if f.exact {
 		t.trust.until = min(t.trust.until, f.at.Safe.After(c.trusted(f.lease)))
-		t.trust.least = t.shorter(f.lease)
+		t.trust.least = t.atMost(f.lease)
 	}
 	if f.op == Mirror {
 		t.trust.seen, t.claim = f.at, false
 	}
-}
-
-// shorter returns the lease, or the shortest one that an exact Mirror asked for before.
-func (t *Tenure) shorter(lease Span) Span {
-	if t.trust.least > 0 {
-		return min(lease, t.trust.least)
-	}
-	return lease
 }
 
 // believe notes that Redis had the tenure in the lock when the flight's command was executed.
