@@ -101,7 +101,6 @@ func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan s
 		parts = live
 	}
 	results := make(chan error, len(parts))
-	defer releaseLater(parts) // of those that no goroutine has begun to release
 	for _, m := range parts {
 		h.releases.Add(1)
 		homeOf(m.lock).do(func() {
@@ -110,10 +109,17 @@ func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan s
 			results <- err
 		})
 	}
+	pending := len(parts)
+	defer func() {
+		if pending > 0 { // their goroutines may not have begun
+			releaseLater(parts)
+		}
+	}()
 	var failed []error
-	for range parts {
+	for pending > 0 {
 		select {
 		case err := <-results:
+			pending--
 			if err != nil {
 				failed = append(failed, err)
 			} else if enough--; enough <= 0 && !h.isCrowded() {
