@@ -139,7 +139,7 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	if n.Err != nil {
 		return
 	}
-	if kind == client.SemaphoreKind {
+	if kinds[kind].permits {
 		n.Permits = 1 // this client knows of no more
 	}
 	l, now := c.enter(n, ownerIn(m.Owner))

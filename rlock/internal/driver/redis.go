@@ -219,13 +219,13 @@ func (r *redis) milliseconds(d core.Span) string {
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
 }
 
-// mirrorLease is that of a mirror.
+// mirrorLease returns the lease of a mirror as its script takes it.
 func (r *redis) mirrorLease(cmd *core.Command) string {
-	if lease := r.milliseconds(cmd.Lease); !cmd.Exact {
-		return lease
-	} else {
+	lease := r.milliseconds(cmd.Lease)
+	if cmd.Exact {
 		return wire.Exact(lease)
 	}
+	return lease
 }
 
 // readResult reads what Redis said to a command that was sent by itself.
