@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // patience is how long an assertion waits for a command under way. Only an assertion that
@@ -29,9 +30,9 @@ func (s *Server) AssertFree(name string) bool {
 }
 
 // AssertHeld reports an error unless the client holds the lock of that name, as the server
-// sees it; a hold that was passed on ([rlock.Hold.Pass]) does not count until it is resumed. It waits for a Lock that is under way, for five seconds at most, and reports
-// whether the client holds the lock. [rlock.Lock.IsHeld] and [rlock.Hold.Valid] tell of one
-// goroutine or handle.
+// sees it; a hold that was passed on ([rlock.Hold.Pass]) does not count until it is resumed. It
+// waits for a Lock that is under way, for five seconds at most, and reports whether the client
+// holds the lock. [rlock.Lock.IsHeld] and [rlock.Hold.Valid] report on one goroutine or handle.
 func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	s.t.Helper()
 	return s.await(patience, func() string {
@@ -174,10 +175,8 @@ func (s *Server) describe(m *miniredis.Miniredis, key string) string {
 	return fmt.Sprintf("it is %s, for %v unless it is renewed", strings.Join(all, ", and "), m.TTL(key))
 }
 
-// hasPassed reports whether an owner stands for a lock that was passed on.
-func hasPassed(owner string) bool {
-	return strings.HasSuffix(strings.TrimSuffix(owner, ":write"), ":0")
-}
+// hasPassed reports whether a field stands for a lock that was passed on.
+func hasPassed(field string) bool { return wire.HasPassed(strings.TrimSuffix(field, ":write")) }
 
 // nameOf returns a name for the client to which an owner, or an ID, belongs.
 func (s *Server) nameOf(owner string) string {
