@@ -109,8 +109,8 @@ func TestALockThatIsNotResumedIsFreeWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// The client that has passed it on forgets it, and says the truth of it: Redis does. Nobody's questions, and no message that is
-// late, make it release the lock that another client may have by now.
+// A client forgets a lock that it has passed on. Its reports agree with Redis. Neither the question of a waiter nor a late
+// message makes it release the lock, which another client may have by now.
 func TestAClientTellsTheTruthOfALockThatItHasPassedOn(t *testing.T) {
 	eachPassable(t, func(t *testing.T, w *world, lock, rival func(*rlock.Client) *rlock.Lock) {
 		here, there, third := w.client(), w.client(), w.client()

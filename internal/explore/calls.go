@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// The goroutines of callers: each is a shell of a call of package core, as the driver's is (run.go there), and anything may
-// happen while it has not the mutex. So what is explored is what runs.
+// The goroutines of callers. Each is a shell around a call of package core, as in the driver (run.go there). Any event may
+// come while a goroutine is without the mutex.
 
 // A stage is what the goroutine of a call does.
 type stage uint8

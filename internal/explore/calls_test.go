@@ -70,7 +70,7 @@ func TestMutantsOfCalls(t *testing.T) {
 	}
 }
 
-// explored returns what is found in a setup, "" for nothing. A panic is found, too.
+// explored returns the first violation in a setup, or its panic, "" for neither.
 func explored(s Setup, most int) (found string) {
 	defer func() {
 		if r := recover(); r != nil {

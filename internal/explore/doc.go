@@ -45,11 +45,11 @@
 // readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
 // within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a hold.
 //
-// A call whose wait is over is woken, an Unlock does not say that the lock was lost if a Leave has found it, no slot leaks, and
-// a lock of which nothing is left is idle.
+// A call whose wait is over is woken. An Unlock does not report a loss if a Leave has found the tenure, unless the Leave ran
+// twice. No slot leaks. A lock of which nothing is left is idle.
 //
-// Hard states are counted by name (reached.go), and the gate fails if one is never reached. Broken rules and mutants are edits
-// of core's text in testdata, with which the explorer is compiled once more (mutants_test.go).
+// Hard states are counted by name (reached.go), and the gate fails if one is never reached. Broken rules and mutants are
+// edits of core's text in testdata, with which the explorer is compiled once more (mutants_test.go).
 //
 // What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
 // that died while it waited costs no claim, and that a turn of foreign clients that comes up begins.

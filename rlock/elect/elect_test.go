@@ -289,7 +289,7 @@ func TestRunReturnsTheErrorOfAClosedClient(t *testing.T) {
 	})
 }
 
-// Work that goes on after its term is nobody's but its own.
+// Work that goes on after its term counts for no later term.
 func TestWorkThatOutlivesItsTermIsWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)

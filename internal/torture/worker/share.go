@@ -63,7 +63,7 @@ func (s *share) await(closing <-chan struct{}) bool {
 	}
 }
 
-// A gauge counts what is there at once, and remembers the most.
+// A gauge counts things that come and go, and remembers the highest count.
 type gauge struct{ now, most atomic.Int64 }
 
 func (g *gauge) enter() {
