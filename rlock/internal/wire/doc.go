@@ -15,8 +15,9 @@
 //
 // [Diagnose] sorts errors into three faults: Never (the command was not executed, and
 // waiting cures nothing), NotNow (it was not executed, and waiting may cure it), and Unknown
-// (it may have been executed, or may be yet). All scripts may be sent again after an Unknown
-// without changing the outcome.
+// (it may have been executed, or may still be). After an Unknown the same command may be sent
+// again, but for a guarded write. docs/protocol.md says what each command does if it is
+// executed once more, also after its answer.
 //
 // # Concurrency and failure
 //
