@@ -17,13 +17,13 @@ func subscribeAll(b *testing.B, hub *pubsub.Hub, n int) []*waiter {
 		subs[i] = wait(hub, fmt.Sprint("c", i))
 	}
 	for _, s := range subs {
-		awaitMark(b, s)
+		awaitWake(b, s)
 	}
 	return subs
 }
 
 // BenchmarkMessageToMark measures the time from the begin of a PUBLISH, sent over another
-// connection, to the mark. Its allocations must not depend on the number of channels.
+// connection, to the wake. Its allocations must not depend on the number of channels.
 func BenchmarkMessageToMark(b *testing.B) {
 	for _, channels := range []int{1, 10_000} {
 		b.Run(fmt.Sprint("channels=", channels), func(b *testing.B) {

@@ -68,7 +68,7 @@ func TestABusyServerEndsNoProcess(t *testing.T) {
 					needed[i] = wait(hub, names[i])
 				}
 				for _, s := range needed {
-					awaitMark(t, s)
+					awaitWake(t, s)
 				}
 				churn := func(until func() bool) {
 					for i := len(needed); !until(); i++ {
@@ -94,7 +94,7 @@ func TestABusyServerEndsNoProcess(t *testing.T) {
 					require.NoError(t, s.Refused())
 				}
 				s := wait(hub, "afterwards")
-				awaitMark(t, s)
+				awaitWake(t, s)
 				require.NoError(t, s.Refused())
 			})
 		}

@@ -91,7 +91,7 @@ func (ch *channel) confirmLocked(c *conn, counted bool) {
 	ch.next, ch.counted = nil, counted
 	ch.refused, ch.redirects = nil, 0
 	ch.barred, ch.ended = nil, 0
-	ch.markLocked()
+	ch.wakeLocked()
 }
 
 func (ch *channel) unconfirmLocked() {
@@ -118,8 +118,8 @@ func (ch *channel) hearersLocked() (hearers []func(string)) {
 	return hearers
 }
 
-func (ch *channel) markLocked() {
+func (ch *channel) wakeLocked() {
 	for _, s := range ch.subs {
-		s.mark()
+		s.wake()
 	}
 }

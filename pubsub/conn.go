@@ -228,7 +228,7 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 		return
 	}
 	ch.refused = &Refusal{ch.name, err}
-	ch.markLocked()
+	ch.wakeLocked()
 	if ch.plain {
 		h.log.Info("pubsub: the server refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
 		return

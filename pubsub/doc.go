@@ -25,20 +25,20 @@
 //		}
 //	}
 //
-// The first mark comes when the server has confirmed the subscription. A waiter
-// that looks after that mark and sleeps until the next mark or message cannot sleep
+// The first wake comes when the server has confirmed the subscription. A waiter
+// that looks after that wake and sleeps until the next wake or message cannot sleep
 // through a message that was published in between, which is how waiting libraries
 // lose wake-ups (Redisson issue 1763). After a reconnect or a failover the next
-// confirmation is a mark again, since messages were lost meanwhile (Redisson
+// confirmation is a wake again, since messages were lost meanwhile (Redisson
 // resubscribes there and wakes no waiter).
 //
 // # The life of a channel
 //
 //	           Listen        confirmation             last Close              Linger
 //	(none) ------------> asked ---------> confirmed -------------> lingering -------> left
-//	   ^                 |  ^    mark      |  ^   ^                 |   |              | |
+//	   ^                 |  ^    wake      |  ^   ^                 |   |              | |
 //	   |         refusal |  |              |  |   +-----------------+   |              | |
-//	   |            mark |  |              |  |          Listen         |              | |
+//	   |            wake |  |              |  |          Listen         |              | |
 //	   |                 |  +--------------+  +-------------------------+--------------+ |
 //	   |                 v    connection lost, slot moved, failover     |                |
 //	   |              refused                                           |                |
@@ -54,13 +54,13 @@
 // again. A connection on which channels are left is replaced by another, to which
 // those move that are needed: 10 times Linger after a channel was left, or as soon as
 // a thousand more are left than needed. Each of these channels stays confirmed, and is
-// marked. A connection without channels that are needed is closed after Linger.
+// woken. A connection without channels that are needed is closed after Linger.
 //
 // # Failures
 //
 //   - The connection is lost: nothing is confirmed from then on. It is opened
 //     again after 1 ms, later at most every 500 ms, and all channels that have a
-//     Subscription are subscribed again. Each confirmation is a mark. A server that
+//     Subscription are subscribed again. Each confirmation is a wake. A server that
 //     is full (maxclients) is asked every 30 s while no waiter needs a message: see
 //     [Hub.ListenPlain].
 //   - The server is silent: the client's pings find that (see Config.Client), and

@@ -136,71 +136,71 @@ func (w *world) subscribers(channel string) int {
 	return w.PubSubNumSub(channel)[channel]
 }
 
-// A waiter listens to a channel, and is marked by each message as well.
+// A waiter listens to a channel, and is woken by each message as well.
 type waiter struct {
 	*pubsub.Subscription
 	heard chan struct{}
 }
 
-// wait returns a waiter. It is marked at once if there is nothing to wait for.
+// wait returns a waiter. It is woken at once if there is nothing to wait for.
 func wait(hub *pubsub.Hub, channel string) *waiter {
 	w := &waiter{heard: make(chan struct{}, 1)}
-	mark := func(string) {
+	wake := func(string) {
 		select {
 		case w.heard <- struct{}{}:
 		default:
 		}
 	}
-	w.Subscription = hub.Listen(channel, mark)
+	w.Subscription = hub.Listen(channel, wake)
 	if w.Confirmed() || w.Refused() != nil {
-		mark("")
+		wake("")
 	}
 	return w
 }
 
-// A markable is a waiter or a subscription.
-type markable interface{ C() <-chan struct{} }
+// A wakeable is a waiter or a subscription.
+type wakeable interface{ C() <-chan struct{} }
 
-// marks returns where s is marked; heard is nil for one that is not marked by messages.
-func marks(s markable) (confirmed, heard <-chan struct{}) {
+// wakes returns where s is woken; heard is nil for one that is not woken by messages.
+func wakes(s wakeable) (confirmed, heard <-chan struct{}) {
 	if w, ok := s.(*waiter); ok {
 		heard = w.heard
 	}
 	return s.C(), heard
 }
 
-// awaitMark fails the test if no mark comes. The limit ends a hang only. Several marks may
+// awaitWake fails the test if no wake comes. The limit ends a hang only. Several wakes may
 // be one.
-func awaitMark(t testing.TB, s markable) {
+func awaitWake(t testing.TB, s wakeable) {
 	t.Helper()
 	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
-	confirmed, heard := marks(s)
+	confirmed, heard := wakes(s)
 	select {
 	case <-confirmed:
 	case <-heard:
 	case <-timer.C:
-		require.FailNow(t, "no mark")
+		require.FailNow(t, "no wake")
 	}
 	drain(s)
 }
 
-// isMarked takes the mark, if there is one once all goroutines of the bubble wait.
-func isMarked(s markable) bool {
+// isWoken takes the wake, if there is one once all goroutines of the bubble wait.
+func isWoken(s wakeable) bool {
 	synctest.Wait()
 	return drain(s)
 }
 
-// drain takes the mark if there is one.
-func drain(s markable) (marked bool) {
-	confirmed, heard := marks(s)
+// drain takes the wake if there is one.
+func drain(s wakeable) (woken bool) {
+	confirmed, heard := wakes(s)
 	for {
 		select {
 		case <-confirmed:
 		case <-heard:
 		default:
-			return marked
+			return woken
 		}
-		marked = true
+		woken = true
 	}
 }

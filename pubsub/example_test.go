@@ -40,7 +40,7 @@ func Example() {
 		client.Do(ctx, client.B().Publish().Channel("door:changed").Message("").Build())
 	}()
 
-	// A waiter looks after every mark and every message. Both are hints: it has a fallback.
+	// A waiter looks after every wake and every message. Both are hints: it has a fallback.
 	changed := make(chan struct{}, 1)
 	s := hub.Listen("door:changed", func(string) {
 		select {

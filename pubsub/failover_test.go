@@ -78,13 +78,13 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			change.make()
-			awaitMark(t, subs[7])
+			awaitWake(t, subs[7])
 			awaitCounted(t, hub, outside, names)
 			for i, name := range names {
 				drain(subs[i])
 				publish := outside.B().Spublish().Channel(name).Message("0").Build()
 				require.NoError(t, outside.Do(t.Context(), publish).Error())
-				awaitMark(t, subs[i])
+				awaitWake(t, subs[i])
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	assert.LessOrEqual(t, seen, 7*ticks)
 
 	assign(one, oneID)
-	awaitMark(t, s)
+	awaitWake(t, s)
 	require.NoError(t, s.Refused())
 
 	// Subscriptions that end meanwhile leave no further retries.
@@ -166,7 +166,7 @@ func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	for _, name := range channelNames() {
 		s := wait(hub, name)
-		awaitMark(t, s)
+		awaitWake(t, s)
 		eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 	}
 }
@@ -178,10 +178,10 @@ func TestAClusterWithoutShardedChannels(t *testing.T) {
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
 	for _, name := range channelNames() {
 		s := wait(hub, name)
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.NoError(t, s.Refused())
 		do(t, outside, "PUBLISH", name, "0")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		assert.False(t, hub.Confirmed(name), "a node counts its own subscribers only")
 	}
 }
@@ -191,15 +191,15 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 	redis := redistest.Sentinel(t)
 	hub, client := newHub(t, redis.Options(), pubsub.Config{})
 	s := wait(hub, "a")
-	awaitMark(t, s)
+	awaitWake(t, s)
 	again := func(t *testing.T) {
 		t.Helper()
-		awaitMark(t, s)
+		awaitWake(t, s)
 		eventually(t, "the new primary counts it", func() bool {
 			return hub.Confirmed("a") && subscribers(t, client, "NUMSUB", "a") == 1
 		})
 		do(t, client, "PUBLISH", "a", "0")
-		awaitMark(t, s)
+		awaitWake(t, s)
 	}
 	t.Run("when a failover is planned", func(t *testing.T) {
 		old := redis.Primary("a").Client(t)

@@ -18,36 +18,36 @@ import (
 func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
-		awaitMark(t, a)
-		awaitMark(t, b)
+		awaitWake(t, a)
+		awaitWake(t, b)
 		synctest.Wait() // the command is answered: rueidis tries one that is not again for a while
 
 		w.net.Refuse()
 		synctest.Wait()
 		assert.False(t, w.hub.Confirmed("a"))
-		assert.False(t, isMarked(a), "a loss sets no mark: the next confirmation does")
+		assert.False(t, isWoken(a), "a loss is no wake: the next confirmation does")
 
 		time.Sleep(time.Hour)
 		w.net.Heal()
 		back := time.Now()
-		awaitMark(t, a)
-		awaitMark(t, b)
+		awaitWake(t, a)
+		awaitWake(t, b)
 		assert.LessOrEqual(t, time.Since(back), time.Second)
 		assert.True(t, w.hub.Confirmed("a"))
-		assert.False(t, isMarked(a), "one confirmation is one mark")
+		assert.False(t, isWoken(a), "one confirmation is one wake")
 		w.Publish("a", "0")
-		assert.True(t, isMarked(a))
+		assert.True(t, isWoken(a))
 	})
 }
 
 func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		for range 5 {
 			w.net.Cut()
 			begin := time.Now()
-			awaitMark(t, s)
+			awaitWake(t, s)
 			assert.LessOrEqual(t, time.Since(begin), 2*time.Millisecond)
 		}
 	})
@@ -57,16 +57,16 @@ func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b, c := wait(w.hub, "a"), wait(w.hub, "b"), wait(w.hub, "c")
 		for _, s := range []*waiter{a, b, c} {
-			awaitMark(t, s)
+			awaitWake(t, s)
 		}
 		a.Close() // lingers when the connection is lost
 		w.net.Refuse()
 		synctest.Wait()
 		b.Close() // leaves while there is no connection
 		w.net.Heal()
-		awaitMark(t, c)
+		awaitWake(t, c)
 		assert.Equal(t, map[string]int{"a": 0, "b": 0, "c": 1}, w.PubSubNumSub("a", "b", "c"))
-		awaitMark(t, wait(w.hub, "a"))
+		awaitWake(t, wait(w.hub, "a"))
 	})
 }
 
@@ -80,7 +80,7 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 		w.net.Heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.sent("SUBSCRIBE"))
-		awaitMark(t, wait(w.hub, "a"))
+		awaitWake(t, wait(w.hub, "a"))
 	})
 }
 
@@ -89,13 +89,13 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		time.Sleep(time.Hour)
 		begin := time.Now()
 		w.net.Rule(network.Silence)
 		time.Sleep(2 * time.Second)
 		w.net.Rule(nil) // new connections work
-		awaitMark(t, s)
+		awaitWake(t, s)
 		assert.LessOrEqual(t, time.Since(begin), 4*time.Second+10*time.Millisecond)
 		assert.True(t, w.hub.Confirmed("a"))
 	})
@@ -105,10 +105,10 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 // the batch.
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		awaitMark(t, wait(w.hub, "a"))
+		awaitWake(t, wait(w.hub, "a"))
 		w.net.Rule(network.Nth(1, network.Drop, network.Push, "subscribe"))
 		s := wait(w.hub, "b")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		synctest.Wait() // the new connection confirms one after the other
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.True(t, w.hub.Confirmed("b"))
@@ -123,7 +123,7 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 				s := wait(w.hub, "a")
-				awaitMark(t, s)
+				awaitWake(t, s)
 				fail(w)
 				wait(w.hub, "b") // is under way
 				time.Sleep(100 * time.Millisecond)
@@ -140,19 +140,19 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		w.net.Refuse()
 		time.Sleep(time.Minute)
 		w.net.Heal()
-		awaitMark(t, s)
+		awaitWake(t, s)
 		w.answer(func(command string, _ []string) string {
 			if command == "SUBSCRIBE" {
 				return "NOPERM no permission"
 			}
 			return ""
 		})
-		awaitMark(t, wait(w.hub, "b"))
-		awaitMark(t, wait(w.hub, "c"))
+		awaitWake(t, wait(w.hub, "b"))
+		awaitWake(t, wait(w.hub, "c"))
 		w.hub.Close()
 	})
 	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
@@ -167,20 +167,20 @@ func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T)
 	bubble(t, pubsub.Config{Logger: logger}, func(t *testing.T, w *world) {
 		w.full.Store(true)
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.Error(t, s.Refused())
 		also := wait(w.hub, "b")
-		awaitMark(t, also)
+		awaitWake(t, also)
 		require.Error(t, also.Refused())
 		late := wait(w.hub, "a")
-		awaitMark(t, late)
+		awaitWake(t, late)
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
 		assert.False(t, w.hub.Confirmed("a"))
 
 		w.full.Store(false)
 		for _, s := range []*waiter{s, also, late} {
-			awaitMark(t, s)
+			awaitWake(t, s)
 			assert.NoError(t, s.Refused())
 		}
 		assert.True(t, w.hub.Confirmed("a"))
@@ -196,21 +196,21 @@ func TestAFullServerIsLeftAloneUntilTheNextSubscription(t *testing.T) {
 		}
 		w.full.Store(true)
 		plain := w.hub.ListenPlain("aside", func(string) {})
-		awaitMark(t, plain)
+		awaitWake(t, plain)
 		assert.LessOrEqual(t, dialed(func() { time.Sleep(10 * time.Minute) }), int64(40))
 
 		var waits *waiter
 		began := time.Now()
 		assert.Positive(t, dialed(func() {
 			waits = wait(w.hub, "a")
-			awaitMark(t, waits)
+			awaitWake(t, waits)
 		}))
 		assert.Less(t, time.Since(began), 5*time.Second, "a call waits")
 		w.full.Store(false)
-		awaitMark(t, waits)
+		awaitWake(t, waits)
 		assert.True(t, waits.Confirmed())
 
-		awaitMark(t, plain)
+		awaitWake(t, plain)
 		assert.True(t, plain.Confirmed())
 	})
 }
@@ -219,7 +219,7 @@ func TestAPlainChannelIsSubscribedOnceTheServerHasRoom(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.full.Store(true)
 		plain := w.hub.ListenPlain("aside", func(string) {})
-		awaitMark(t, plain)
+		awaitWake(t, plain)
 		time.Sleep(10 * time.Minute)
 		w.full.Store(false)
 		time.Sleep(30 * time.Second)
@@ -233,6 +233,6 @@ func TestAServerThatIsDownIsNoReasonToPoll(t *testing.T) {
 		s := wait(w.hub, "a")
 		time.Sleep(time.Minute)
 		assert.NoError(t, s.Refused())
-		assert.False(t, isMarked(s))
+		assert.False(t, isWoken(s))
 	})
 }

@@ -43,7 +43,7 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 		assert.False(t, also.Confirmed(), "it is not confirmed yet")
 		w.net.SetRoundTrip(0)
 		time.Sleep(time.Second)
-		assert.True(t, isMarked(s), "the confirmations set a mark")
+		assert.True(t, isWoken(s), "the confirmations are a wake")
 		assert.True(t, also.Confirmed())
 		assert.True(t, s.Confirmed())
 
@@ -51,9 +51,9 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 			w.Publish("b", message)
 		}
 		assert.Equal(t, []string{"one", "two", ""}, e.heard())
-		assert.False(t, isMarked(s), "a message that is heard sets no mark")
+		assert.False(t, isWoken(s), "a message that is heard is no wake")
 		w.Publish("a", "three")
-		assert.True(t, isMarked(s))
+		assert.True(t, isWoken(s))
 		assert.Len(t, e.heard(), 3)
 
 		also.Close()
@@ -66,10 +66,10 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		assert.True(t, isMarked(s))
+		assert.True(t, isWoken(s))
 		var e ear
 		also := s.Also("b", e.hear)
-		assert.True(t, isMarked(s))
+		assert.True(t, isWoken(s))
 
 		s.Close() // only the other channel is left to be confirmed
 		w.net.Cut()
@@ -77,7 +77,7 @@ func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, also.Confirmed())
 		w.net.Heal()
-		awaitMark(t, s)
+		awaitWake(t, s)
 		assert.True(t, also.Confirmed())
 		w.Publish("b", "again")
 		assert.Equal(t, []string{"again"}, e.heard())
@@ -88,10 +88,10 @@ func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		wait(w.hub, "b")
 		s := wait(w.hub, "a")
-		assert.True(t, isMarked(s))
+		assert.True(t, isWoken(s))
 		var e ear
 		assert.True(t, s.Also("b", e.hear).Confirmed())
-		assert.False(t, isMarked(s))
+		assert.False(t, isWoken(s))
 		w.Publish("b", "one")
 		assert.Equal(t, []string{"one"}, e.heard())
 	})
@@ -101,7 +101,7 @@ func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 func TestAHearerMayCallTheHub(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		var also *pubsub.Subscription
 		heard := false
 		also = s.Also("b", func(string) {
@@ -126,11 +126,11 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 			hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
 			heard := make(chan string, 10)
 			for _, name := range channelNames() {
-				awaitMark(t, wait(hub, name))
+				awaitWake(t, wait(hub, name))
 				eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 			}
 			s := hub.ListenPlain("aside", func(message string) { heard <- message })
-			awaitMark(t, s)
+			awaitWake(t, s)
 			require.True(t, s.Confirmed())
 			for _, node := range outside.Nodes() {
 				do(t, node, "PUBLISH", "aside", "hello")
@@ -162,7 +162,7 @@ func TestARefusedPlainChannelIsNoWarning(t *testing.T) {
 			return ""
 		})
 		s := w.hub.ListenPlain("aside", func(string) {})
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.Error(t, s.Refused())
 		w.hub.Close()
 	})
@@ -175,10 +175,10 @@ func TestAListenerHearsForAsLongAsTheServerCountsIt(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		var listens, also ear
 		s := w.hub.Listen("a", listens.hear)
-		awaitMark(t, s)
+		awaitWake(t, s)
 		w.hub.Listen("needed", listens.hear)
 		b := s.Also("b", also.hear)
-		awaitMark(t, s)
+		awaitWake(t, s)
 		b.Close()
 		s.Close()
 		for range 6 {
@@ -193,17 +193,17 @@ func TestAListenerHearsForAsLongAsTheServerCountsIt(t *testing.T) {
 	})
 }
 
-// Instead of a mark a waiter may be called.
+// Instead of a wake a waiter may be called.
 func TestAWaiterIsCalledWhenItsSubscriptionIsConfirmed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
 		hub := pubsub.New(pubsub.Config{Client: s.Client(t)})
 		defer hub.Close()
-		marked := make(chan struct{}, 10)
-		sub := hub.ListenMarked("a", func(string) {}, func() { marked <- struct{}{} })
-		<-marked
+		woken := make(chan struct{}, 10)
+		sub := hub.ListenConfirmed("a", func(string) {}, func() { woken <- struct{}{} })
+		<-woken
 		assert.True(t, sub.Confirmed())
 		also := sub.Also("b", func(string) {})
-		<-marked
+		<-woken
 		assert.True(t, also.Confirmed())
 	})
 }

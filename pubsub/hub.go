@@ -11,7 +11,7 @@ import (
 )
 
 // ErrClosed is what [Subscription.Refused] reports once the hub is closed:
-// nothing will be marked any more.
+// no more wakes come.
 var ErrClosed = errors.New("pubsub: hub closed")
 
 // defaultLinger bridges the pauses of a contended channel: one that was needed a
@@ -114,10 +114,10 @@ func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, false, hear, nil)
 }
 
-// ListenMarked is Listen for a waiter that is called in place of receiving marks: marked is called
-// where a mark would be set, with a mutex of the hub held. It must not wait, nor call the hub.
-func (h *Hub) ListenMarked(channel string, hear func(message string), marked func()) *Subscription {
-	return h.listen(channel, false, hear, marked)
+// ListenConfirmed is Listen for a waiter that is called in place of receiving wakes: confirmed is called
+// in place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
+func (h *Hub) ListenConfirmed(channel string, hear func(message string), confirmed func()) *Subscription {
+	return h.listen(channel, false, hear, confirmed)
 }
 
 // ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
@@ -128,15 +128,15 @@ func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscripti
 	return h.listen(channel, true, hear, nil)
 }
 
-func (h *Hub) listen(channel string, plain bool, hear func(message string), marked func()) *Subscription {
-	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear, marked: marked}
+func (h *Hub) listen(channel string, plain bool, hear func(message string), confirmed func()) *Subscription {
+	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear, confirmed: confirmed}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
 	ch.hear = hear
 	if ch.refused != nil {
-		s.mark()
+		s.wake()
 	}
 	return s
 }
@@ -152,7 +152,7 @@ func (h *Hub) Confirmed(channel string) bool {
 	return ch != nil && ch.counted && !ch.leftLocked(time.Now())
 }
 
-// Close ends all subscriptions and connections, and marks and refuses every
+// Close ends all subscriptions and connections, and wakes and refuses every
 // [Subscription] with [ErrClosed]. When it returns no goroutine of the hub is
 // left. It waits for no reply of a server, but it does wait for a connection
 // that is being opened, which the client bounds with its Dialer.Timeout and
@@ -161,7 +161,7 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	for _, ch := range h.channels {
 		ch.refused = ErrClosed
-		ch.markLocked()
+		ch.wakeLocked()
 	}
 	h.channels = nil
 	h.stop()

@@ -21,10 +21,10 @@ func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
 		s := wait(w.hub, "a")
 		defer s.Close()
 		assert.False(t, w.hub.Confirmed("a"), "it is not confirmed yet")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Equal(t, 1, w.subscribers("a"))
-		assert.False(t, isMarked(s), "one confirmation is one mark")
+		assert.False(t, isWoken(s), "one confirmation is one wake")
 		assert.False(t, w.hub.Confirmed("b"))
 		assert.NoError(t, s.Refused())
 	})
@@ -34,12 +34,12 @@ func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a1, a2, b := wait(w.hub, "a"), wait(w.hub, "a"), wait(w.hub, "b")
 		for _, s := range []*waiter{a1, a2, b} {
-			awaitMark(t, s)
+			awaitWake(t, s)
 		}
 		assert.Equal(t, 1, w.Publish("a", "0"), "one subscription at the server for both")
-		assert.True(t, isMarked(a1))
-		assert.True(t, isMarked(a2))
-		assert.False(t, isMarked(b))
+		assert.True(t, isWoken(a1))
+		assert.True(t, isWoken(a2))
+		assert.False(t, isWoken(b))
 		a1.Close()
 		a2.Close()
 	})
@@ -48,13 +48,13 @@ func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 func TestAMarkThatIsNotTakenDelaysNothing(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		idle, busy := wait(w.hub, "a"), wait(w.hub, "a")
-		awaitMark(t, busy)
+		awaitWake(t, busy)
 		for range 1000 {
 			w.Publish("a", "0") // blocks the embedded server if the reader does not drain
-			awaitMark(t, busy)
+			awaitWake(t, busy)
 		}
-		assert.True(t, isMarked(idle))
-		assert.False(t, isMarked(idle), "a thousand messages are one mark")
+		assert.True(t, isWoken(idle))
+		assert.False(t, isWoken(idle), "a thousand messages are one wake")
 	})
 }
 
@@ -65,7 +65,7 @@ func TestAListenerGetsEachMessageAndIsMarkedByConfirmationsOnly(t *testing.T) {
 		s := w.hub.Listen("news", func(message string) { heard = append(heard, message) })
 		require.False(t, s.Confirmed(), "it is not confirmed yet")
 		w.net.SetRoundTrip(0)
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.True(t, s.Confirmed())
 		w.Publish("news", "0")
 		w.Publish("news", "1")
@@ -81,7 +81,7 @@ func TestAListenerGetsEachMessageAndIsMarkedByConfirmationsOnly(t *testing.T) {
 		w.net.Cut()
 		synctest.Wait()
 		require.False(t, s.Confirmed(), "messages may be lost")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.True(t, s.Confirmed(), "confirmed anew")
 		s.Close()
 	})
@@ -92,7 +92,7 @@ func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
 		subs := make([]*waiter, 5)
 		for i := range subs {
 			subs[i] = wait(w.hub, "a")
-			awaitMark(t, subs[i])
+			awaitWake(t, subs[i])
 		}
 		subs[1].Close()
 		subs[1].Close()
@@ -100,7 +100,7 @@ func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.Publish("a", "0")
 		for i, s := range subs {
-			assert.Equal(t, i != 1 && i != 4, isMarked(s), "subscription %d", i)
+			assert.Equal(t, i != 1 && i != 4, isWoken(s), "subscription %d", i)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
 func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		connections := w.CurrentConnectionCount()
 		s.Close()
 		time.Sleep(5*time.Second - 1)
@@ -124,7 +124,7 @@ func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "the connection ends after a while")
 		assert.Zero(t, w.subscribers("a"))
-		awaitMark(t, wait(w.hub, "a"))
+		awaitWake(t, wait(w.hub, "a"))
 	})
 }
 
@@ -132,7 +132,7 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
 		for range 10 {
-			awaitMark(t, s)
+			awaitWake(t, s)
 			s.Close()
 			time.Sleep(900 * time.Millisecond)
 			s = wait(w.hub, "a")
@@ -146,8 +146,8 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 func TestChannelsLingerEachForItself(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: 1100 * time.Millisecond}, func(t *testing.T, w *world) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
-		awaitMark(t, a)
-		awaitMark(t, b)
+		awaitWake(t, a)
+		awaitWake(t, b)
 		a.Close()
 		time.Sleep(500 * time.Millisecond)
 		b.Close()
@@ -164,7 +164,7 @@ func TestANegativeLingerKeepsNothing(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
 		connections := w.CurrentConnectionCount()
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		s.Close()
 		synctest.Wait()
 		assert.Zero(t, w.subscribers("a"))
@@ -175,14 +175,14 @@ func TestANegativeLingerKeepsNothing(t *testing.T) {
 func TestAChannelThatComesBackWhileItIsGivenUpIsSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
 		other := wait(w.hub, "other") // keeps the connection
-		awaitMark(t, other)
+		awaitWake(t, other)
 		for range 200 {
 			s := wait(w.hub, "a")
-			awaitMark(t, s)
+			awaitWake(t, s)
 			s.Close() // wakes the link, which takes another connection during the next Subscribe
 		}
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		synctest.Wait()
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Equal(t, 1, w.subscribers("a"))
@@ -207,9 +207,9 @@ func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 			subs[i] = wait(w.hub, fmt.Sprint("c", i))
 		}
 		close(goOn)
-		awaitMark(t, first)
+		awaitWake(t, first)
 		for i, s := range subs {
-			awaitMark(t, s)
+			awaitWake(t, s)
 			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
 		}
 		synctest.Wait() // the last channel is confirmed before the server reads the command that asks for it again
@@ -233,10 +233,10 @@ func TestAClientOfRESP2Works(t *testing.T) {
 		hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
 		defer hub.Close()
 		a, b := wait(hub, "a"), wait(hub, "b")
-		awaitMark(t, a)
-		awaitMark(t, b)
+		awaitWake(t, a)
+		awaitWake(t, b)
 		w.Publish("a", "0")
-		assert.True(t, isMarked(a))
+		assert.True(t, isWoken(a))
 		a.Close()
 		time.Sleep(time.Minute)
 		assert.Equal(t, map[string]int{"a": 0, "b": 1}, w.PubSubNumSub("a", "b"))
@@ -247,11 +247,11 @@ func TestCloseRefusesTheOpenSubscriptions(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		connections := w.CurrentConnectionCount()
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		w.hub.Close()
 		assert.EqualValues(t, 1, w.open.Load(), "when Close returns, only the commands' connection is open")
 		w.hub.Close()
-		assert.True(t, isMarked(s))
+		assert.True(t, isWoken(s))
 		require.ErrorIs(t, s.Refused(), pubsub.ErrClosed)
 		assert.False(t, w.hub.Confirmed("a"))
 		assert.Zero(t, w.subscribers("a"))
@@ -259,7 +259,7 @@ func TestCloseRefusesTheOpenSubscriptions(t *testing.T) {
 		s.Close()
 
 		late := wait(w.hub, "a")
-		assert.True(t, isMarked(late))
+		assert.True(t, isWoken(late))
 		require.ErrorIs(t, late.Refused(), pubsub.ErrClosed)
 		late.Close()
 	})
@@ -281,7 +281,7 @@ func TestTheHubMayBeUsedConcurrently(t *testing.T) {
 				for j := range 50 {
 					name := fmt.Sprint("c", (i+j)%5)
 					s := wait(w.hub, name)
-					awaitMark(t, s)
+					awaitWake(t, s)
 					w.hub.Confirmed(name)
 					s.Close()
 				}
@@ -304,7 +304,7 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 		})
 		a, secret, b := wait(w.hub, "a"), wait(w.hub, "secret"), wait(w.hub, "b")
 		for _, s := range []*waiter{a, secret, b} {
-			awaitMark(t, s)
+			awaitWake(t, s)
 		}
 		require.NoError(t, a.Refused())
 		require.NoError(t, b.Refused())
@@ -313,7 +313,7 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 		assert.False(t, w.hub.Confirmed("secret"))
 
 		again := wait(w.hub, "secret")
-		assert.True(t, isMarked(again), "known already")
+		assert.True(t, isWoken(again), "known already")
 		require.ErrorContains(t, again.Refused(), "NOPERM")
 
 		permitted = true
@@ -321,7 +321,7 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 		again.Close()
 		time.Sleep(time.Minute)
 		again = wait(w.hub, "secret")
-		awaitMark(t, again)
+		awaitWake(t, again)
 		require.NoError(t, again.Refused())
 		assert.True(t, w.hub.Confirmed("secret"))
 	})
@@ -337,7 +337,7 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 			return ""
 		})
 		s := wait(w.hub, "a")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.NoError(t, s.Refused())
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Less(t, time.Since(begin), 11*time.Second)
@@ -369,9 +369,9 @@ func TestABatchOfWhichAPartIsAnsweredIsSentAgain(t *testing.T) {
 			subs[i] = wait(w.hub, fmt.Sprint("c", i))
 		}
 		close(goOn)
-		awaitMark(t, first)
+		awaitWake(t, first)
 		for i, s := range subs {
-			awaitMark(t, s)
+			awaitWake(t, s)
 			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
 		}
 		assert.False(t, loading)

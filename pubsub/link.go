@@ -281,7 +281,7 @@ func (h *Hub) barLocked(ch *channel, err error) {
 		return
 	}
 	ch.barred = err
-	ch.markLocked()
+	ch.wakeLocked()
 	if ch.plain {
 		return
 	}

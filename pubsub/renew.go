@@ -9,7 +9,7 @@ import (
 // not needed any more. From time to time the link takes another connection: it is opened
 // in the background, subscribes to the channels that are needed, and takes the place of
 // the first one, which is closed. Until then messages come over the first one. Each of
-// the channels is marked then, as after a reconnect, since the two may not be equally
+// the channels is woken then, as after a reconnect, since the two may not be equally
 // far: a message that only one has read yet may be missed, or heard twice.
 
 // keepLeft is how many times Config.Linger a channel that has lingered is kept at most

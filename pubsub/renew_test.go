@@ -36,13 +36,13 @@ var refusals = []string{
 func left(t *testing.T, run func(t *testing.T, w *world, needed *waiter)) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		needed, other := wait(w.hub, "needed"), wait(w.hub, "other")
-		awaitMark(t, needed)
-		awaitMark(t, other)
+		awaitWake(t, needed)
+		awaitWake(t, other)
 		other.Close()
 		time.Sleep(5 * time.Second)
 		assert.False(t, w.hub.Confirmed("other"))
 		assert.Equal(t, map[string]int{"needed": 1, "other": 1}, w.PubSubNumSub("needed", "other"))
-		assert.False(t, isMarked(needed))
+		assert.False(t, isWoken(needed))
 		run(t, w, needed)
 	})
 }
@@ -58,11 +58,11 @@ func TestAChannelThatIsLeftEndsWithItsConnection(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
 		assert.Equal(t, connections, w.CurrentConnectionCount())
-		assert.True(t, isMarked(needed), "a message may have been missed")
-		assert.False(t, isMarked(needed), "one confirmation is one mark")
+		assert.True(t, isWoken(needed), "a message may have been missed")
+		assert.False(t, isWoken(needed), "one confirmation is one wake")
 		assert.True(t, needed.Confirmed())
 		w.Publish("needed", "0")
-		assert.True(t, isMarked(needed))
+		assert.True(t, isWoken(needed))
 
 		before := w.dialed.Load()
 		time.Sleep(time.Hour)
@@ -76,9 +76,9 @@ func TestAChannelThatIsLeftIsThereAtOnceWhenItIsWantedAgain(t *testing.T) {
 		other := wait(w.hub, "other")
 		assert.True(t, other.Confirmed())
 		assert.True(t, w.hub.Confirmed("other"))
-		assert.True(t, isMarked(other))
+		assert.True(t, isWoken(other))
 		w.Publish("other", "0")
-		assert.True(t, isMarked(other))
+		assert.True(t, isWoken(other))
 		time.Sleep(time.Hour)
 		assert.Len(t, w.sent("SUBSCRIBE"), sent)
 		other.Close()
@@ -93,7 +93,7 @@ func TestNoChannelIsUnconfirmedWhileTheConnectionIsRenewed(t *testing.T) {
 		var e ear // two connections may give it a message at a time
 		also := needed.Also("news", e.hear)
 		defer also.Close()
-		awaitMark(t, needed)
+		awaitWake(t, needed)
 		dialed := w.dialed.Load()
 		for i := range 6000 { // a minute
 			time.Sleep(10 * time.Millisecond)
@@ -104,7 +104,7 @@ func TestNoChannelIsUnconfirmedWhileTheConnectionIsRenewed(t *testing.T) {
 		time.Sleep(time.Second)
 		heard := e.heard()
 		assert.Equal(t, dialed+1, w.dialed.Load(), "renewed once")
-		assert.True(t, isMarked(needed), "one may have been missed")
+		assert.True(t, isWoken(needed), "one may have been missed")
 		assert.InDelta(t, 6000, len(heard), 1)
 		assert.InDelta(t, 6000, len(slices.Compact(heard)), 1)
 	})
@@ -121,10 +121,10 @@ func TestAChannelThatComesBackDuringTheRenewalStaysConfirmed(t *testing.T) {
 		w.net.Deliver()
 		time.Sleep(time.Second)
 		assert.True(t, other.Confirmed())
-		assert.True(t, isMarked(other))
+		assert.True(t, isWoken(other))
 		assert.Equal(t, map[string]int{"needed": 1, "other": 1}, w.PubSubNumSub("needed", "other"))
 		w.Publish("other", "0")
-		assert.True(t, isMarked(other))
+		assert.True(t, isWoken(other))
 	})
 }
 
@@ -144,13 +144,13 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 					synctest.Wait()
 					require.True(t, needed.Confirmed())
 					w.Publish("needed", "0")
-					assert.True(t, isMarked(needed))
+					assert.True(t, isWoken(needed))
 
 					w.answer(nil)
 					time.Sleep(2 * keepTime)
 					assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
 					w.Publish("needed", "1")
-					assert.True(t, isMarked(needed))
+					assert.True(t, isWoken(needed))
 				})
 			})
 		}
@@ -161,7 +161,7 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 func TestARenewalThatIsRefusedInPartChangesNothing(t *testing.T) {
 	left(t, func(t *testing.T, w *world, needed *waiter) {
 		also := wait(w.hub, "also")
-		awaitMark(t, also)
+		awaitWake(t, also)
 		refused := false
 		w.answer(func(command string, args []string) string {
 			if command == "SUBSCRIBE" && len(args) == 1 {
@@ -175,9 +175,9 @@ func TestARenewalThatIsRefusedInPartChangesNothing(t *testing.T) {
 		require.True(t, refused)
 		for name, s := range map[string]*waiter{"needed": needed, "also": also} {
 			require.True(t, s.Confirmed())
-			isMarked(s)
+			isWoken(s)
 			w.Publish(name, "0")
-			assert.True(t, isMarked(s))
+			assert.True(t, isWoken(s))
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestAConnectionThatIsLostDuringItsRenewalIsReplaced(t *testing.T) {
 		synctest.Wait()
 		w.net.Rule(nil)
 		w.net.Cut()
-		awaitMark(t, needed)
+		awaitWake(t, needed)
 		time.Sleep(time.Minute)
 		assert.True(t, needed.Confirmed())
 		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
@@ -231,7 +231,7 @@ func manyLeft(t *testing.T, w *world) {
 		subs[i] = wait(w.hub, fmt.Sprint("many:", i))
 	}
 	for _, s := range subs {
-		awaitMark(t, s)
+		awaitWake(t, s)
 		s.Close()
 	}
 	time.Sleep(5*time.Second - 1)
@@ -261,7 +261,7 @@ func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
 			return ""
 		})
 		began := time.Now()
-		awaitMark(t, needed)
+		awaitWake(t, needed)
 		assert.Less(t, time.Since(began), time.Second)
 		assert.True(t, needed.Confirmed())
 		synctest.Wait()
@@ -285,9 +285,9 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 					for _, command := range []string{"SUBSCRIBE", "UNSUBSCRIBE", "PING", ""} {
 						hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
 						needed, other, late := wait(hub, "needed"), wait(hub, "other"), wait(hub, "late")
-						awaitMark(t, needed)
-						awaitMark(t, other)
-						awaitMark(t, late)
+						awaitWake(t, needed)
+						awaitWake(t, other)
+						awaitWake(t, late)
 						w.answer(func(c string, _ []string) string {
 							if command == "" || c == command {
 								return refusal

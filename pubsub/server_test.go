@@ -54,14 +54,14 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
 	s := wait(hub, "a")
-	awaitMark(t, s)
+	awaitWake(t, s)
 	for range 5 {
 		do(t, outside, "CLIENT", "KILL", "TYPE", "pubsub")
-		awaitMark(t, s)
+		awaitWake(t, s)
 		assert.True(t, hub.Confirmed("a"))
 		assert.EqualValues(t, 1, subscribers(t, outside, "NUMSUB", "a"))
 		do(t, outside, "PUBLISH", "a", "0")
-		awaitMark(t, s)
+		awaitWake(t, s)
 	}
 	hub.Close()
 	eventually(t, "a closed hub leaves no subscription", func() bool {
@@ -73,11 +73,11 @@ func TestARestartedServerIsSubscribedAgain(t *testing.T) {
 	redis := redistest.Standalone(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
 	s := wait(hub, "a")
-	awaitMark(t, s)
+	awaitWake(t, s)
 	redis.Stop()
 	eventually(t, "the loss is noticed", func() bool { return !hub.Confirmed("a") })
 	redis.Start()
-	awaitMark(t, s)
+	awaitWake(t, s)
 	assert.True(t, hub.Confirmed("a"))
 	assert.EqualValues(t, 1, subscribers(t, redis.Client(t), "NUMSUB", "a"))
 }
@@ -92,7 +92,7 @@ func TestTenThousandChannelsShareAConnection(t *testing.T) {
 	}
 	for round := range 2 {
 		for i, s := range subs {
-			awaitMark(t, s)
+			awaitWake(t, s)
 			name := fmt.Sprint("c", i)
 			eventually(t, fmt.Sprintf("%s is confirmed in round %d", name, round), func() bool { return hub.Confirmed(name) })
 		}
@@ -125,19 +125,19 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 		open = append(open, wait(hub, fmt.Sprint("open:", i)))
 	}
 	closed := wait(hub, "closed")
-	awaitMark(t, closed)
+	awaitWake(t, closed)
 	require.ErrorContains(t, closed.Refused(), "NOPERM")
 	assert.False(t, hub.Confirmed("closed"))
 	for i, s := range open {
-		awaitMark(t, s)
+		awaitWake(t, s)
 		require.NoError(t, s.Refused())
 		require.True(t, hub.Confirmed(fmt.Sprint("open:", i)))
 	}
 
 	// The server ends the connection of a user that lost a channel.
 	do(t, outside, "ACL", "SETUSER", "limited", "resetchannels", "&open:1")
-	awaitMark(t, open[1])
-	awaitMark(t, open[2])
+	awaitWake(t, open[1])
+	awaitWake(t, open[2])
 	require.NoError(t, open[1].Refused())
 	require.ErrorContains(t, open[2].Refused(), "NOPERM")
 
@@ -147,7 +147,7 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 	eventually(t, "the channel is granted", func() bool {
 		s := wait(hub, "closed")
 		defer s.Close()
-		awaitMark(t, s)
+		awaitWake(t, s)
 		return s.Refused() == nil
 	})
 }
@@ -164,7 +164,7 @@ func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
 		hub, client := newHub(t, opt, pubsub.Config{Sharded: sharded, Linger: time.Nanosecond})
 		for i := range 3 {
 			s := wait(hub, fmt.Sprint("c", i))
-			awaitMark(t, s)
+			awaitWake(t, s)
 			require.ErrorContains(t, s.Refused(), "NOPERM")
 			s.Close()
 		}
@@ -178,12 +178,12 @@ func TestShardedChannelsWorkOnASingleServer(t *testing.T) {
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
 	a, b := wait(hub, "a"), wait(hub, "b")
-	awaitMark(t, a)
-	awaitMark(t, b)
+	awaitWake(t, a)
+	awaitWake(t, b)
 	assert.True(t, hub.Confirmed("a"))
 	assert.EqualValues(t, 1, subscribers(t, outside, "SHARDNUMSUB", "a"))
 	do(t, outside, "SPUBLISH", "a", "0")
-	awaitMark(t, a)
+	awaitWake(t, a)
 	a.Close()
 	eventually(t, "the channel is unsubscribed", func() bool {
 		return subscribers(t, outside, "SHARDNUMSUB", "a") == 0

@@ -14,8 +14,8 @@ type Subscription struct {
 	hub  *Hub
 	c    chan struct{} // capacity 1
 	hear func(message string)
-	// marked is called where a mark is set; nil for a waiter that receives from C. See ListenMarked.
-	marked func()
+	// confirmed is called in place of a wake; nil for a waiter that receives from C. See ListenConfirmed.
+	confirmed func()
 
 	// hub.mu protects the following.
 	ch     *channel
@@ -23,24 +23,24 @@ type Subscription struct {
 	closed bool
 }
 
-// C delivers marks. A mark means "look again" and nothing more: messages may have
+// C delivers wakes. A wake means "look again" and nothing more: messages may have
 // been lost before it, and several may have become one. It is set
 //
 //   - at every confirmation of the subscription: the first, and each one after a
 //     reconnect, a failover, a slot move, or a renewal of the connection. Messages that
-//     were published before the mark may be missed; none after it is, until the next loss;
+//     were published before the wake may be missed; none after it is, until the next loss;
 //   - when the server has refused the channel or the connection (see Refused), or the
 //     hub is closed.
 //
-// There is no mark at once if the channel is confirmed already when Listen is called: look
+// There is no wake at once if the channel is confirmed already when Listen is called: look
 // at [Subscription.Confirmed]. The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
 // Also listens to one more channel on behalf of s: a confirmation or a refusal of that
-// channel sets a mark for s, as one of its own does. After its Close hear is called at most
+// channel sends a wake for s, as one of its own does. After its Close hear is called at most
 // once more. The caller must Close what Also returns, apart from s.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
-	also := &Subscription{hub: s.hub, c: s.c, hear: hear, marked: s.marked}
+	also := &Subscription{hub: s.hub, c: s.c, hear: hear, confirmed: s.confirmed}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	ch := s.hub.channelLocked(channel, false)
@@ -86,10 +86,10 @@ func (s *Subscription) Close() {
 	}
 }
 
-// mark never blocks: one mark in the channel is enough.
-func (s *Subscription) mark() {
-	if s.marked != nil {
-		s.marked()
+// wake never blocks: one wake in the channel is enough.
+func (s *Subscription) wake() {
+	if s.confirmed != nil {
+		s.confirmed()
 	}
 	select {
 	case s.c <- struct{}{}:

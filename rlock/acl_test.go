@@ -70,8 +70,8 @@ func refused(major int) map[string]string {
 		"&redisson_lock__channel:{orders:*": "Unlock",   // the right to publish; a client that may not subscribe polls
 		"~rlock_queue:{orders:*":            "Acquire",
 		"~rlock_foreign:{orders:*":          inTheQueue,
-		"&rlock_turn:{orders:*":             "", // it polls
-		"&rlock_turn:client:*":              "", // a loss is told later
+		"&rlock_grants:{orders:*":           "", // it polls
+		"&rlock_grants:client:*":            "", // a loss is told later
 		"+evalsha":                          "Acquire",
 		"+eval":                             "Acquire", // the server has not seen the scripts
 		"+exists":                           "Acquire",
@@ -265,7 +265,7 @@ func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
 
 // The rights of a ReadWriteLock that replace or extend those of a Lock.
 var readWriteRights = []string{
-	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_foreign:{orders:*", "&rlock_turn:{orders:*", "&rlock_turn:client:*",
+	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_foreign:{orders:*", "&rlock_grants:{orders:*", "&rlock_grants:client:*",
 	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
 	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
 	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",

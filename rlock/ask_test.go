@@ -29,7 +29,7 @@ func asked(t *testing.T, by, of *testClient) inspect.Answer {
 
 func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p, other, asker := w.client(withPlaces), w.client(), w.client()
+		p, other, asker := w.client(withSites), w.client(), w.client()
 		owner := rlock.NewOwner()
 		mine := rlock.WithOwner(w.ctx, owner)
 		require.NoError(t, p.NewLock("held").Lock(mine))
@@ -62,7 +62,7 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 		var lines []line
 		for _, u := range a.Uses {
 			lines = append(lines, line{u.Name, u.Kind, u.Waits, a.At.Sub(u.Since), u.PartOf})
-			assert.Equal(t, u.Waits, strings.HasSuffix(u.Place.Function, ".takenHere"), "%v", u)
+			assert.Equal(t, u.Waits, strings.HasSuffix(u.Site.Function, ".takenHere"), "%v", u)
 			if u.Waits && u.Owner != uint64(owner) {
 				assert.NotZero(t, u.Goroutine)
 			}

@@ -143,7 +143,7 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 		background(func() error { return one[1].NewLock(key).Do(s.ctx, nothing) }),
 	}
 	s.awaitWaiters(1, key)
-	s.awaitListeners(1, s.family(), "rlock_turn:{"+key+"}:"+one[1].ID())
+	s.awaitListeners(1, s.family(), "rlock_grants:{"+key+"}:"+one[1].ID())
 	require.NoError(t, held.Release(s.ctx))
 	require.NoError(t, s.await(waiters[0]))
 	assert.True(t, beside.Valid())

@@ -94,8 +94,8 @@ type Config struct {
 
 	// NoAnswers stops the client from answering the questions of others about its holds and waits
 	// ([Client.Ask], "rlock deadlocks"). By default it answers users of Redis that may use the
-	// channels "rlock_turn:client:*", at most ten times a second, with the names of locks, the
-	// owners, and places in the code if RecordPlaces is set.
+	// channels "rlock_grants:client:*", at most ten times a second, with the names of locks, the
+	// owners, and sites in the code if RecordSites is set.
 	NoAnswers bool
 
 	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
@@ -112,18 +112,18 @@ type Config struct {
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordPlaces is set, its place in the code. The client then looks at all of its holds once
+	// RecordSites is set, its site in the code. The client then looks at all of its holds once
 	// a second. Defaults to 0: never.
 	LongHold time.Duration
 
-	// LongWait is after how long a waiting call is logged, once, while it waits, with its place in
-	// the code and the holder in Redis. The place of a holder in this client needs RecordPlaces.
+	// LongWait is after how long a waiting call is logged, once, while it waits, with its site in
+	// the code and the holder in Redis. The site of a holder in this client needs RecordSites.
 	// Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
-	// RecordPlaces records where in the code each lock is taken, for [Client.Held], the log, and
+	// RecordSites records where in the code each lock is taken, for [Client.Held], the log, and
 	// answers to [Client.Ask]. Each call for a lock then takes some microseconds more.
-	RecordPlaces bool
+	RecordSites bool
 
 	// Observer is told of the events of each lock: for metrics, traces and tests. Defaults
 	// to nil, which costs nothing.
@@ -246,7 +246,7 @@ func (c Config) wire() wire.Options {
 func (c Config) shared(o *terms.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
-		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
+		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }

@@ -75,7 +75,7 @@ func (r *rotation) handOver(a, b *rlock.Client) {
 		return err
 	})
 	r.awaitWaiters(1, key)
-	r.awaitListeners(1, plain, "rlock_turn:{"+key+"}:"+b.ID())
+	r.awaitListeners(1, plain, "rlock_grants:{"+key+"}:"+b.ID())
 	require.NoError(r.t, hold.Release(r.ctx))
 	require.NoError(r.t, r.await(waits))
 }

@@ -46,7 +46,7 @@ func tangle(t *testing.T, ctx context.Context, steps ...[2]*rlock.Lock) <-chan e
 
 func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces)
+		p := w.client(withSites)
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		rw := p.NewReadWriteLock("pair")
@@ -63,7 +63,7 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, 1, p.logged(deadlockSaid))
-		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_place=", "deadlock_test.go"} {
+		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_site=", "deadlock_test.go"} {
 			assert.Equal(t, 1, p.logged(said), "%q is in the one line", said)
 		}
 		assert.Zero(t, p.logged("5.lock"), "no other owner is part of the deadlock")
@@ -96,7 +96,7 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 // Each handle is an owner of its own; the goroutine is common to them.
 func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces)
+		p := w.client(withSites)
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		var results []<-chan error
@@ -222,15 +222,15 @@ func TestAWaitInADeadlockIsLoggedAsALongOneToo(t *testing.T) {
 // Only the goroutine that has locked can unlock, so an Acquire by it waits for itself.
 func TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces)
+		p := w.client(withSites)
 		lock := p.NewFairLock(key)
 		require.NoError(t, lockedHere(w.ctx, lock))
 		_, err := lock.Acquire(w.ctx, rlock.WithWait(10*time.Millisecond))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		synctest.Wait()
 		assert.Equal(t, 1, p.logged(ownSaid))
-		assert.Equal(t, 1, p.logged("TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce"), "the place of the call")
-		assert.Equal(t, 1, p.logged("lockedHere"), "the place of the holder")
+		assert.Equal(t, 1, p.logged("TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce"), "the site of the call")
+		assert.Equal(t, 1, p.logged("lockedHere"), "the site of the holder")
 
 		_, err = lock.Acquire(w.ctx, rlock.WithWait(time.Minute))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)

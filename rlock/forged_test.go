@@ -35,7 +35,7 @@ var forgeries = []forgery{
 // grants publishes that the ticket was granted the lock, with a token.
 func (f forgery) grants(w *world, p *testClient, ticket string) {
 	for _, tokens := range []string{" ", "9000000000000000000 1"} {
-		w.Publish("rlock_turn:{"+key+"}"+f.turns+":"+p.ID(), fmt.Sprintf("+%s %s %s", ticket, tokens, key))
+		w.Publish("rlock_grants:{"+key+"}"+f.turns+":"+p.ID(), fmt.Sprintf("+%s %s %s", ticket, tokens, key))
 	}
 	synctest.Wait()
 }

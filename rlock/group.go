@@ -24,7 +24,7 @@ func homeOf(e *client.Client) *group.Home {
 		Later:    e.Observer.Later,
 		Logger:   e.Config.Logger,
 		LongWait: e.Config.LongWait,
-		Place:    e.Place,
+		Site:     e.Site,
 		Trouble:  e.TellTrouble,
 		Start:    e.Redis.Start,
 		Done:     e.Redis.Done(),

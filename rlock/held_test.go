@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func withPlaces(c *rlock.Config) { c.RecordPlaces = true }
+func withSites(c *rlock.Config) { c.RecordSites = true }
 
 func TestHeldListsTheHoldsOfTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -51,7 +51,7 @@ func TestHeldListsTheHoldsOfTheClient(t *testing.T) {
 		var lines []line
 		for _, h := range held {
 			lines = append(lines, line{h.Name, h.Kind, rlock.Owner(h.Owner), h.Since.Sub(began), h.Depth, h.PartOf})
-			assert.Zero(t, h.Place)
+			assert.Zero(t, h.Site)
 			assert.Greater(t, time.Until(h.ValidUntil), 900*time.Millisecond)
 		}
 		assert.Equal(t, []line{
@@ -95,7 +95,7 @@ func takenHere(ctx context.Context, l *rlock.Lock) (*rlock.Hold, error) { return
 
 func TestHeldShowsWhereALockWasTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces)
+		p := w.client(withSites)
 		several := []*rlock.Lock{
 			p.NewLock("plain"), p.NewReadWriteLock("pair").Read(),
 			rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "red"),
@@ -107,15 +107,15 @@ func TestHeldShowsWhereALockWasTaken(t *testing.T) {
 		held := p.Held()
 		require.Len(t, held, 5)
 		for _, h := range held {
-			assert.True(t, strings.HasSuffix(h.Place.Function, ".takenHere"), "%s: %s", h.Name, h.Place)
-			assert.Regexp(t, `held_test\.go:\d+ .*takenHere$`, h.Place.String())
+			assert.True(t, strings.HasSuffix(h.Site.Function, ".takenHere"), "%s: %s", h.Name, h.Site)
+			assert.Regexp(t, `held_test\.go:\d+ .*takenHere$`, h.Site.String())
 		}
 
 		time.Sleep(time.Second)
 		me := w.caller()
 		require.NoError(t, p.NewLock("done").Do(me, func(context.Context) error {
 			held := p.Held()
-			assert.Contains(t, held[len(held)-1].Place.Function, "TestHeldShowsWhereALockWasTaken")
+			assert.Contains(t, held[len(held)-1].Site.Function, "TestHeldShowsWhereALockWasTaken")
 			return nil
 		}))
 	})

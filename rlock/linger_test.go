@@ -30,7 +30,7 @@ func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *
 // channel.
 func (p *testClient) listens(w *world) {
 	w.t.Helper()
-	channel := "rlock_turn:client:" + p.ID()
+	channel := "rlock_grants:client:" + p.ID()
 	h, err := p.NewLock("first of "+p.ID()).Acquire(w.ctx, rlock.WithLinger(0))
 	require.NoError(w.t, err)
 	w.eventually(func() bool { return w.PubSubNumSub(channel)[channel] == 1 }, "the client is subscribed to its own channel")

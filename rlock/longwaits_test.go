@@ -15,7 +15,7 @@ import (
 
 func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
+		p := w.client(withSites, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
 		const said = "rlock: a lock is held for a long time"
 		lock, me, them := p.NewLock(key), w.caller(), w.caller()
 		require.NoError(t, lock.Lock(me))
@@ -55,7 +55,7 @@ func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 
 func TestALongHoldOfALockOverSeveralIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
+		p := w.client(withSites, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
 		_, err := takenHere(w.ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -69,7 +69,7 @@ func TestALongHoldOfALockOverSeveralIsLoggedOnce(t *testing.T) {
 func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
 	const said = "rlock: a call waits for a lock that its own goroutine holds"
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withPlaces)
+		p := w.client(withSites)
 		lock := p.NewLock(key)
 		hold, err := takenHere(w.ctx, lock)
 		require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const said = "rlock: a call waits for a lock for a long time"
 		long := func(c *rlock.Config) { c.LongWait = 7 * time.Second }
-		p, other := w.client(withPlaces, long), w.client()
+		p, other := w.client(withSites, long), w.client()
 		lock, owner := p.NewLock(key), rlock.NewOwner()
 		them := rlock.WithOwner(w.ctx, owner)
 
@@ -122,7 +122,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, p.logged(said))
 
-		// The place of a holder of the same client is known.
+		// The site of a holder of the same client is known.
 		ok, err := lock.TryLockFor(them, 8*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -141,7 +141,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 	})
 }
 
-func TestBy30SecondsAWaitIsLoggedWithItsPlaceUnlessTheConfigSaysOtherwise(t *testing.T) {
+func TestBy30SecondsAWaitIsLoggedWithItsSiteUnlessTheConfigSaysOtherwise(t *testing.T) {
 	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const said = "rlock: a call waits for a lock for a long time"
@@ -163,7 +163,7 @@ func TestBy30SecondsAWaitIsLoggedWithItsPlaceUnlessTheConfigSaysOtherwise(t *tes
 		for _, c := range []*testClient{p, other} {
 			assert.Equal(t, 1, c.logged(said))
 			assert.Equal(t, 1, c.logged("holder="+p.ID()))
-			assert.Equal(t, 1, c.logged("takenHere"), "the place is known without RecordPlaces")
+			assert.Equal(t, 1, c.logged("takenHere"), "the site is known without RecordSites")
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()

@@ -20,7 +20,7 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 	for _, reply := range []string{
 		"ERR unknown command 'SUBSCRIBE', with args beginning with: ",
 		"NOPERM this user has no permissions to run the 'subscribe' command",
-		"NOPERM this user has no permissions to access the 'rlock_turn:...' channel",
+		"NOPERM this user has no permissions to access the 'rlock_grants:...' channel",
 	} {
 		t.Run(reply, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

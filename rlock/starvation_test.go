@@ -167,7 +167,7 @@ func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
 		require.True(t, pending(reads))
 		require.NoError(t, there.write.Unlock(writer))
 		require.NoError(t, <-reads)
-		require.Contains(t, w.PubSubChannels("*"), "rlock_turn:{orders:42}rw:"+l.ID(), "it stays subscribed")
+		require.Contains(t, w.PubSubChannels("*"), "rlock_grants:{orders:42}rw:"+l.ID(), "it stays subscribed")
 
 		const timeout = "{orders:42}:" + foreignOwner + ":rwlock_timeout:1"
 		w.HSet(key, foreignOwner, "1")

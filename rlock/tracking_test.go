@@ -34,8 +34,8 @@ func (s *site) awaitTracked(n int) {
 	}, hang, time.Millisecond)
 }
 
-// awaitPlaces returns when the client has so many keys tracked.
-func (s *site) awaitPlaces(client *rlock.Client, n int64) {
+// awaitTracking returns when the client has so many keys tracked.
+func (s *site) awaitTracking(client *rlock.Client, n int64) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return client.Stats().Tracked == n }, hang, time.Millisecond)
 }
@@ -76,7 +76,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 		for _, hold := range holds[3:] {
 			s.requireLoss(hold)
 		}
-		s.awaitPlaces(client, 0)
+		s.awaitTracking(client, 0)
 		assert.Zero(t, client.Stats().TrackingRefused)
 	})
 }
@@ -96,19 +96,19 @@ func TestAnEvictionIsToldWithoutARenewal(t *testing.T) {
 
 // A thousand keys are tracked. The loss of another is told by the next mirror, and all are told
 // if all are lost.
-func TestAClientHasPlacesForAThousandTrackedKeys(t *testing.T) {
+func TestAClientTracksAThousandKeys(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	client := s.client(unrenewed)
-	const places = 1000
-	holds := make([]*rlock.Hold, places)
+	const most = 1000
+	holds := make([]*rlock.Hold, most)
 	for i := range holds {
 		var err error
 		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.ctx)
 		require.NoError(t, err)
 	}
-	s.awaitTracked(places)
+	s.awaitTracked(most)
 	last := client.NewLock("one more")
 	hold, err := last.Acquire(s.ctx)
 	require.NoError(t, err)
@@ -125,8 +125,8 @@ func TestAClientHasPlacesForAThousandTrackedKeys(t *testing.T) {
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 	s.admin("FLUSHALL")
 	s.requireLoss(next)
-	s.requireLoss(holds[places-1])
-	s.awaitPlaces(client, 0)
+	s.requireLoss(holds[most-1])
+	s.awaitTracking(client, 0)
 }
 
 // trackAfter is how long a hold lasts before its key is tracked.
@@ -141,7 +141,7 @@ func (s *site) elapse(client *rlock.Client, d time.Duration) {
 	s.requireLoss(hold)
 }
 
-func TestTheNextKeyHasAPlaceThatWasLeft(t *testing.T) {
+func TestTheNextKeyIsTrackedWhenAnotherIsNot(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
@@ -154,7 +154,7 @@ func TestTheNextKeyHasAPlaceThatWasLeft(t *testing.T) {
 		waits, err := second.Acquire(s.ctx)
 		require.NoError(t, err)
 		s.elapse(client, 2*trackAfter)
-		switch i { // the ways in which a place is left
+		switch i { // the ways in which tracking a key ends
 		case 0:
 			require.NoError(t, first.Release(s.ctx))
 		case 1:
@@ -165,14 +165,14 @@ func TestTheNextKeyHasAPlaceThatWasLeft(t *testing.T) {
 			require.NoError(t, err)
 			s.requireLoss(first)
 		}
-		s.awaitPlaces(client, 0)
-		nested, err := second.Acquire(waits.Context()) // the mirror of which looks for a place
+		s.awaitTracking(client, 0)
+		nested, err := second.Acquire(waits.Context()) // the mirror of which tracks the key
 		require.NoError(t, err)
 		s.awaitTracked(1)
 		s.number("DEL", key+"2")
 		s.requireLoss(nested)
 		require.ErrorIs(t, waits.Release(s.ctx), rlock.ErrLost)
-		s.awaitPlaces(client, 0)
+		s.awaitTracking(client, 0)
 	}
 }
 

@@ -183,7 +183,7 @@ func (p *testClient) subscribed() (channels []string) {
 
 // ownChannels begins the names of the channels on which clients are told of their tenures.
 // Each client that has held a lock is subscribed to its own.
-const ownChannels = "rlock_turn:client:"
+const ownChannels = "rlock_grants:client:"
 
 // lockChannels returns the channels of locks that have subscribers.
 func lockChannels(redis *miniredis.Miniredis) []string {

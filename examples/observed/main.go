@@ -83,13 +83,13 @@ func run(addr string) error {
 	var machines []*machine
 	for i := range 4 {
 		client, err := rlock.New(rlock.Config{
-			Redis:        redis,
-			Observer:     observer,
-			Lease:        3 * time.Second,
-			LongHold:     time.Second,
-			LongWait:     800 * time.Millisecond,
-			RecordPlaces: true,
-			Logger:       logger.With("machine", i),
+			Redis:       redis,
+			Observer:    observer,
+			Lease:       3 * time.Second,
+			LongHold:    time.Second,
+			LongWait:    800 * time.Millisecond,
+			RecordSites: true,
+			Logger:      logger.With("machine", i),
 		})
 		if err != nil {
 			return err

@@ -96,7 +96,7 @@ func (a *act) keys() (list []string, err error) {
 // client has a channel of its own besides.
 func (a *act) subscriptions() ([]string, error) {
 	channels, err := a.stage.Channels()
-	channels = slices.DeleteFunc(channels, func(name string) bool { return strings.HasPrefix(name, "rlock_turn:client:") })
+	channels = slices.DeleteFunc(channels, func(name string) bool { return strings.HasPrefix(name, "rlock_grants:client:") })
 	if err != nil || len(channels) == 0 {
 		return nil, err
 	}

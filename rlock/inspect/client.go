@@ -21,20 +21,20 @@ type Held struct {
 	// PartOf is the name of the lock over several that it is held for, "" for none. While
 	// that is still being acquired it is not known.
 	PartOf string
-	// Place is where in the code it was acquired, if Config.RecordPlaces is set.
-	Place Place
+	// Site is where in the code it was acquired, if Config.RecordSites is set.
+	Site Site
 }
 
-// A Place is where in the code a lock was taken. The zero Place is not known.
-type Place struct {
+// A Site is where in the code a lock was taken. The zero Site is not known.
+type Site struct {
 	Function string // with the path of its package
 	File     string
 	Line     int
 }
 
-// String returns "file:line function", and "" for the zero Place.
-func (p Place) String() string {
-	if p == (Place{}) {
+// String returns "file:line function", and "" for the zero Site.
+func (p Site) String() string {
+	if p == (Site{}) {
 		return ""
 	}
 	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
@@ -58,5 +58,5 @@ type Use struct {
 	Waits     bool      // it waits for the lock; else it holds it
 	Since     time.Time // by the clock of its machine
 	PartOf    string    // the name of the lock over several that it is for, "" for none
-	Place     Place     // where in the code, if the client's Config.RecordPlaces is set
+	Site      Site      // where in the code, if the client's Config.RecordSites is set
 }

@@ -47,8 +47,8 @@ func (s *Server) uses() string {
 					who = fmt.Sprintf("goroutine %d", u.Goroutine)
 				}
 				fmt.Fprintf(&text, "client %d, %s, %s %q since %v", m.number, who, does, u.Name, time.Since(u.Since).Round(time.Millisecond))
-				if place := u.Place.String(); place != "" {
-					fmt.Fprintf(&text, ", at %s", place)
+				if site := u.Site.String(); site != "" {
+					fmt.Fprintf(&text, ", at %s", site)
 				}
 				text.WriteByte('\n')
 			}

@@ -93,7 +93,7 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 		Logger:      slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
 		TrackedKeys: -1, // the server would refuse, once for each client
 
-		RecordPlaces: true,
+		RecordSites: true,
 	}
 	config.Redis.DialCtxFn = m.network.Dial
 	for _, change := range changes {

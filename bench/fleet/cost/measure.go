@@ -116,7 +116,7 @@ func (b *bench) subscribe() (stop func()) {
 	for _, client := range []string{client2, client3, client4} {
 		var channels []string
 		for i := range names {
-			channels = append(channels, "rlock_turn:{"+name(i)+"}:"+client)
+			channels = append(channels, "rlock_grants:{"+name(i)+"}:"+client)
 		}
 		confirmed := make(chan struct{}, names)
 		done.Go(func() {

@@ -57,7 +57,7 @@ type Config struct {
 	TrackedKeys     int           // 0: none
 	LongHold        time.Duration // 0: never
 	LongWait        time.Duration // 0: never
-	RecordPlaces    bool
+	RecordSites     bool
 	RedissonPolls   wire.RedissonPolls
 	NoClientChannel bool
 	NoAnswers       bool
@@ -137,9 +137,9 @@ func (c *Client) TenureOver() {
 	}
 }
 
-// Place returns where the call comes from into rlock, nil if places are not recorded.
-func (c *Client) Place() *terms.Place {
-	if !c.Config.RecordPlaces {
+// Site returns where the call comes from into rlock, nil if sites are not recorded.
+func (c *Client) Site() *terms.Site {
+	if !c.Config.RecordSites {
 		return nil
 	}
 	return terms.Here()

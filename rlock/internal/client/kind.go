@@ -43,7 +43,7 @@ const (
 	KindCount
 )
 
-// A KindID is the place of a kind among the kinds.
+// A KindID is the index of a kind among the kinds.
 type KindID uint8
 
 // kinds are what the kinds are called, by users and in Redis. The read lock is a kind of its own to users.
@@ -55,7 +55,7 @@ var kinds = [KindCount]struct {
 	FencedKind:    {terms.KindFenced, wire.Layout{Channel: plainChannel, Fair: true, Extra: "redisson_lock_token:", HasExtra: true}},
 	FairKind:      {terms.KindFair, wire.Layout{Channel: plainChannel, Fair: true}},
 	ReadWriteKind: {terms.KindWrite, wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"}},
-	SemaphoreKind: {terms.KindSemaphore, wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"}},
+	SemaphoreKind: {terms.KindSemaphore, wire.Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"}},
 }
 
 const plainChannel = "redisson_lock__channel:"

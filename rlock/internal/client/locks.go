@@ -15,8 +15,8 @@ type Locks interface {
 	Verify()
 	// Changed says that Redis has told of a change of a tracked key.
 	Changed(key string)
-	// Told says what another client has told this one about a tenure.
-	Told(m wire.ClientMessage)
+	// Heard says what another client has told this one about a tenure.
+	Heard(m wire.ClientMessage)
 	// Close begins the release of all tenures, and ends all calls. Stop ends the rest, once nothing is
 	// to be sent any more.
 	Close()
@@ -93,7 +93,7 @@ func (noDiag) MayLast()                 {}
 // subscription ends with the hub.
 func (c *Client) HearOfTenures() {
 	if !c.Config.NoClientChannel {
-		c.hearing.Do(func() { c.own.Store(c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.told)) })
+		c.hearing.Do(func() { c.own.Store(c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard)) })
 	}
 }
 
@@ -103,16 +103,16 @@ func (c *Client) Hears() bool {
 	return own != nil && own.Confirmed()
 }
 
-// told deals with a message on the client's own channel. An answer is heard by the call that
+// heard deals with a message on the client's own channel. An answer is heard by the call that
 // has asked: see package diag. A message about a tenure may be untrue, and so is a reason to ask
 // Redis or to release the lock, and no proof of a loss. A verb that is not known is of a later version.
-func (c *Client) told(message string) {
+func (c *Client) heard(message string) {
 	m, ok := wire.ParseClientMessage(message)
 	switch {
 	case !ok || c.Closed.Load():
 	case m.Verb == wire.Asks:
 		c.diag.Asked(m)
 	case m.Verb != wire.Answers && strings.HasPrefix(m.Owner, c.ID.Prefix):
-		c.locks.Told(m)
+		c.locks.Heard(m)
 	}
 }

@@ -71,8 +71,8 @@ func (d *Diag) tellDeadlock(cycle deadlock) {
 	now := time.Now()
 	about := func(waits, holds Use) []any {
 		return []any{
-			"lock", waits.Name, "kind", waits.Kind, "owner", terms.Owner{ID: waits.Owner}, "waited", now.Sub(waits.Since).Round(time.Millisecond), "place", waits.Place.String(),
-			"holder", terms.Owner{ID: holds.Owner}, "held", now.Sub(holds.Since).Round(time.Millisecond), "holder_place", holds.Place.String(),
+			"lock", waits.Name, "kind", waits.Kind, "owner", terms.Owner{ID: waits.Owner}, "waited", now.Sub(waits.Since).Round(time.Millisecond), "site", waits.Site.String(),
+			"holder", terms.Owner{ID: holds.Owner}, "held", now.Sub(holds.Since).Round(time.Millisecond), "holder_site", holds.Site.String(),
 		}
 	}
 	if len(cycle) == 2 {

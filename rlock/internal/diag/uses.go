@@ -29,22 +29,22 @@ type Use struct {
 // set. They are in the order of time, and by name and owner where the times are equal, so that the same uses have the
 // same order at every look. They may be of different moments.
 func Uses(s Source, waits bool) []Use {
-	b := &builder{now: time.Now(), places: make(map[terms.Owner]int)}
+	b := &builder{now: time.Now(), indexes: make(map[terms.Owner]int)}
 	s.Look(terms.Look{Holds: true, Waits: waits}, b.add)
 	return inOrder(b.uses)
 }
 
-// inOrder returns the uses in their order. They are large, so their places are sorted.
+// inOrder returns the uses in their order. They are large, so their indexes are sorted.
 func inOrder(uses []Use) []Use {
-	type place struct {
+	type index struct {
 		since int64
 		at    int
 	}
-	places := make([]place, len(uses))
+	indexes := make([]index, len(uses))
 	for i := range uses {
-		places[i] = place{uses[i].Since.UnixNano(), i}
+		indexes[i] = index{uses[i].Since.UnixNano(), i}
 	}
-	slices.SortFunc(places, func(a, b place) int {
+	slices.SortFunc(indexes, func(a, b index) int {
 		if order := cmp.Compare(a.since, b.since); order != 0 {
 			return order
 		}
@@ -52,7 +52,7 @@ func inOrder(uses []Use) []Use {
 		return cmp.Or(cmp.Compare(u.Name, v.Name), cmp.Compare(u.Owner, v.Owner), a.at-b.at)
 	})
 	sorted := make([]Use, len(uses))
-	for i, p := range places {
+	for i, p := range indexes {
 		sorted[i] = uses[p.at]
 	}
 	return sorted
@@ -60,10 +60,10 @@ func inOrder(uses []Use) []Use {
 
 // A builder makes uses of views.
 type builder struct {
-	now    time.Time
-	uses   []Use
-	holds  []hold
-	places map[terms.Owner]int // in holds, of a lock with many owners
+	now     time.Time
+	uses    []Use
+	holds   []hold
+	indexes map[terms.Owner]int // in holds, of a lock with many owners
 }
 
 // A hold is all levels that an owner has of a lock.
@@ -75,7 +75,7 @@ type hold struct {
 
 func (b *builder) add(v *terms.View) {
 	b.holds = b.holds[:0]
-	clear(b.places)
+	clear(b.indexes)
 	for i := range v.Levels {
 		b.level(v, &v.Levels[i])
 	}
@@ -90,7 +90,7 @@ func (b *builder) add(v *terms.View) {
 	}
 	for i := range v.Waits {
 		w := &v.Waits[i]
-		u := Use{Use: inspect.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: terms.Known(w.Place)}}
+		u := Use{Use: inspect.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Site: terms.Known(w.Site)}}
 		partOf(&u, w.Whole)
 		b.uses = append(b.uses, u)
 	}
@@ -107,16 +107,16 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 				return &b.holds[i]
 			}
 		}
-	} else if i, ok := b.places[o]; ok {
+	} else if i, ok := b.indexes[o]; ok {
 		return &b.holds[i]
 	} else {
-		b.places[o] = len(b.holds)
+		b.indexes[o] = len(b.holds)
 	}
 	b.holds = append(b.holds, hold{use: Use{Use: inspect.Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID}}})
 	return &b.holds[len(b.holds)-1]
 }
 
-// level adds a level to the hold of its owner. The place and the time of a hold are those of its first level.
+// level adds a level to the hold of its owner. The site and the time of a hold are those of its first level.
 func (b *builder) level(v *terms.View, l *terms.Level) {
 	h := b.holdOf(v, l.Owner)
 	h.use.Depth++
@@ -130,7 +130,7 @@ func (b *builder) level(v *terms.View, l *terms.Level) {
 		h.use.Kind = v.Kind
 	}
 	if l.First {
-		h.use.Goroutine, h.use.Since, h.use.Place = l.Goroutine, l.Since, terms.Known(l.Place)
+		h.use.Goroutine, h.use.Since, h.use.Site = l.Goroutine, l.Since, terms.Known(l.Site)
 		partOf(&h.use, l.Whole)
 	}
 }
@@ -138,6 +138,6 @@ func (b *builder) level(v *terms.View, l *terms.Level) {
 // partOf names the whole that the use is for, nil for none.
 func partOf(u *Use, w *terms.Whole) {
 	if w != nil {
-		u.PartOf, u.Place = w.Name, terms.Known(w.Place)
+		u.PartOf, u.Site = w.Name, terms.Known(w.Site)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 func TestUsesAreOneForEachOwnerAndEachWait(t *testing.T) {
 	soon := time.Now().Add(time.Minute)
-	place := &terms.Place{Function: "here"}
-	whole := &terms.Whole{Name: "a,b", Place: place}
+	site := &terms.Site{Function: "here"}
+	whole := &terms.Whole{Name: "a,b", Site: site}
 	f := &fake{views: []terms.View{
 		plain("b", 1, 5, 2, 3),
 		{Name: "nested", Kind: terms.KindPlain, ValidUntil: far, Levels: []terms.Level{
@@ -24,7 +24,7 @@ func TestUsesAreOneForEachOwnerAndEachWait(t *testing.T) {
 		{Name: "rw", Kind: terms.KindWrite, ReadKind: terms.KindRead, ValidUntil: far, Levels: []terms.Level{
 			{Owner: owner(1), Reads: true, First: true, Since: at(3)},
 			{Owner: owner(2), Reads: true, First: true, Since: at(4), Until: soon},
-		}, Waits: []terms.Wait{{Owner: owner(5), Since: at(9), Place: place}, {Owner: owner(6), Reads: true, Since: at(9), Whole: whole}}},
+		}, Waits: []terms.Wait{{Owner: owner(5), Since: at(9), Site: site}, {Owner: owner(6), Reads: true, Since: at(9), Whole: whole}}},
 		{Name: "both", Kind: terms.KindWrite, ReadKind: terms.KindRead, ValidUntil: far, Levels: []terms.Level{
 			{Owner: owner(1), First: true, Since: at(6)}, {Owner: owner(1), Reads: true, Since: at(7)},
 		}},
@@ -39,10 +39,10 @@ func TestUsesAreOneForEachOwnerAndEachWait(t *testing.T) {
 	}, text(uses))
 	assert.Equal(t, soon, uses[0].ValidUntil, "its longest level")
 	assert.EqualValues(t, 7, uses[0].Goroutine)
-	assert.Equal(t, *place, uses[0].Place)
+	assert.Equal(t, *site, uses[0].Site)
 	assert.Equal(t, far, uses[1].ValidUntil)
 	assert.Equal(t, soon, uses[2].ValidUntil)
-	assert.Equal(t, *place, uses[8].Place)
+	assert.Equal(t, *site, uses[8].Site)
 	assert.Equal(t, []string{"nested plain 1 x2 for a,b", "rw read 1 x1", "rw read 2 x1", "a plain 3 x1", "b plain 1 x1", "both write 1 x2"}, text(Uses(f, false)))
 }
 

@@ -101,14 +101,14 @@ func (w *watch) isDue(since time.Time, limit time.Duration) bool {
 // wait looks at a call that waits.
 func (w *watch) wait(v *terms.View, one *terms.Wait) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if v.Tenure != "" && !one.Told && w.now.Sub(one.Since) >= deadlockTime && !w.searched.had(key) {
+	if v.Tenure != "" && !one.Logged && w.now.Sub(one.Since) >= deadlockTime && !w.searched.had(key) {
 		w.searched.now[key] = true
 		w.long = true
 	}
 	switch {
 	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole tells of its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.waits.had(key):
-	case one.Place == nil: // its goroutine finds it out
+	case one.Site == nil: // its goroutine finds it out
 		w.next = w.now
 	default:
 		w.waits.now[key] = true
@@ -120,14 +120,14 @@ func (w *watch) wait(v *terms.View, one *terms.Wait) {
 func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
 	holder, where := one.Holder, ""
 	if v.Tenure != "" {
-		holder, where = v.Tenure+v.Holder.Owner.String(), terms.Known(v.Holder.Place).String()
+		holder, where = v.Tenure+v.Holder.Owner.String(), terms.Known(v.Holder.Site).String()
 		if whole := v.Holder.Whole; whole != nil {
-			where = terms.Known(whole.Place).String()
+			where = terms.Known(whole.Site).String()
 		}
 	}
 	about := []any{"lock", v.Name, "kind", v.KindOf(one.Reads),
-		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "place", terms.Known(one.Place).String(),
-		"holder", holder, "holder_place", where}
+		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(one.Site).String(),
+		"holder", holder, "holder_site", where}
 	if one.Endless && v.Tenure == "" {
 		about = append(about, "expires", "never: the key of the lock has no TTL, and ends only by an unlock")
 	}
@@ -141,13 +141,13 @@ func (w *watch) hold(v *terms.View, one *terms.Level) {
 		return
 	}
 	w.holds.now[key] = true
-	name, kind, place := v.Name, key.kind, one.Place
+	name, kind, site := v.Name, key.kind, one.Site
 	if whole := one.Whole; whole != nil {
 		if !whole.TellsLong() { // the first of its parts tells, in its name
 			return
 		}
-		name, kind, place = whole.Name, whole.Kind, whole.Place
+		name, kind, site = whole.Name, whole.Kind, whole.Site
 	}
 	w.Logger.Warn("rlock: a lock is held for a long time", "lock", name, "kind", kind,
-		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "place", terms.Known(place).String())
+		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String())
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // lastingLock returns a lock that is held since now, with a call that waits since now.
-func lastingLock(name string, place *terms.Place) terms.View {
+func lastingLock(name string, site *terms.Site) terms.View {
 	v := plain(name, 1, 0, 2)
-	v.Levels[0].Since, v.Waits[0].Since, v.Waits[0].Place = time.Now(), time.Now(), place
+	v.Levels[0].Since, v.Waits[0].Since, v.Waits[0].Site = time.Now(), time.Now(), site
 	return v
 }
 
@@ -37,7 +37,7 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 			assert.Equal(t, holds, strings.Count(log.String(), longHold))
 			assert.Equal(t, waits, strings.Count(log.String(), longWait))
 		}
-		here := &terms.Place{Function: "here"}
+		here := &terms.Site{Function: "here"}
 		f.set(func() { f.views = []terms.View{lastingLock("a", here)} })
 		d.MayLast()
 		time.Sleep(300 * time.Millisecond)
@@ -67,8 +67,8 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 	})
 }
 
-// The goroutine of a call finds its place out, for a later look.
-func TestALongWaitIsLoggedOnceItsPlaceIsKnown(t *testing.T) {
+// The goroutine of a call finds its site out, for a later look.
+func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 	f := &fake{}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		log := logging(d)
@@ -79,7 +79,7 @@ func TestALongWaitIsLoggedOnceItsPlaceIsKnown(t *testing.T) {
 		synctest.Wait()
 		assert.NotContains(t, log.String(), longWait)
 		assert.True(t, f.located)
-		f.set(func() { f.views[0].Waits[0].Place = &terms.Place{Function: "here"} })
+		f.set(func() { f.views[0].Waits[0].Site = &terms.Site{Function: "here"} })
 		time.Sleep(2 * leastPause)
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), longWait))

@@ -18,7 +18,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
-	place := e.Place()
+	site := e.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that at once. Parts, of which the hold may lack some, leave it to their whole.
 	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
@@ -26,9 +26,9 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}
 	var w core.Call // of a call that is served at once: it needs no memory that lasts
-	l.asks(&w, req, h, place)
+	l.asks(&w, req, h, site)
 	if !l.Nest(&w, now) {
-		l.shard.carryOut() // losses so far are recorded
+		l.shard.applyAll() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
 			return l.giveUp(ctx, req, err)
 		}
@@ -37,7 +37,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 		case core.Acquired:
 		case core.Waiting:
 			waits := c.newCall(&w)
-			waits.req, waits.hold, waits.place = *req, h, place
+			waits.req, waits.hold, waits.site = *req, h, site
 			return l.contend(ctx, waits, now)
 		default:
 			return l.refused(ctx, outcome, req, h)
@@ -51,11 +51,11 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Call, req *client.Request, h *hold, place *terms.Place) {
+func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
-	if place != nil {
-		w.Info = place
+	if site != nil {
+		w.Info = site
 	}
 }
 
@@ -92,10 +92,10 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 
 // returns is called before a call returns with the lock.
 func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
-	for _, e := range earlier.untold {
-		<-e.told
+	for _, e := range earlier.unreported {
+		<-e.reported
 	}
-	c.shardOf(n).checkTold(n, o, earlier)
+	c.shardOf(n).checkReported(n, o, earlier)
 }
 
 // refuses returns why the request of a caller that does not hold the lock is refused,

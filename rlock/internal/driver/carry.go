@@ -23,8 +23,8 @@ type line interface {
 	abandonable() bool
 	// Ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
 	Ends() bool
-	// IsSettled reports whether a command with the mark has been executed by now, or never will be.
-	IsSettled(mark uint64) bool
+	// IsSettled reports whether a command of the generation has been executed by now, or never will be.
+	IsSettled(generation uint64) bool
 	// Deadline is for a command whose caller does not leave.
 	Deadline(now time.Time) context.Context
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
@@ -188,7 +188,7 @@ type until struct {
 	mu    sync.Mutex // protects following
 	ended bool
 	done  chan struct{} // closed by end
-	told  wire.Turn     // that is left by then, the zero Turn for none
+	told  wire.Use      // that is left by then, the zero Use for none
 }
 
 func newUntil() *until {
@@ -241,7 +241,7 @@ func (u *until) Err() error {
 }
 
 // Leaves implements [wire.Leaver].
-func (u *until) Leaves(t wire.Turn) {
+func (u *until) Leaves(t wire.Use) {
 	u.mu.Lock()
 	u.told = t
 	ended := u.ended

@@ -22,7 +22,7 @@ type Client struct {
 	keeper *lease.Keeper
 	post   post
 
-	tracked places // of the keys of which Redis tells changes
+	tracked trackedKeys // of the keys of which Redis tells changes
 
 	witness *witness // asserts the rules, in tests with the build tag "invariants"
 

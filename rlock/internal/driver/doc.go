@@ -7,14 +7,14 @@
 //	   commands, answers        │                       ├─► waiter: a call that sleeps    run.go, waiter.go
 //	   carrier ◄── exchange ────┤                       ├─► work: what the keeper sends   keep.go
 //	   messages                 │                       ├─► subscription                  listen.go
-//	   carrier ─────────────────┘                       └─► ending: a loss to be told     losses.go
+//	   carrier ─────────────────┘                       └─► ending: a loss to report      losses.go
 //
 // # One event
 //
 // A call, an answer, a message, or a time that has come takes the mutex of its shard (enter, again), reads the clocks,
 // tells package core, and leaves by exit. That carries out the effects until there are none: under the mutex it wakes
 // calls that only have to look, schedules the keeper, subscribes, and notes and counts losses; after it the contexts of
-// lost holds end and the losses are told, and then calls are woken that have the lock now.
+// lost holds end and the losses are reported, and then calls are woken that have the lock now.
 //
 // # The sender of a command
 //

@@ -234,8 +234,8 @@ func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
 	})
 }
 
-// More calls than may be in flight wait for a place, and hear of Close there.
-func TestCloseIsHeardByCallsWithoutAPlace(t *testing.T) {
+// More calls than may be in flight wait for a slot, and hear of Close there.
+func TestCloseIsHeardByCallsWithoutASlot(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		f.fate = func(uint32, *core.Command) fate { return held }
@@ -270,7 +270,7 @@ func (f *fake) ops(of ...core.Op) (sent []core.Op) {
 	return sent
 }
 
-// isClean asserts that nothing is left: in Redis, in the clients, and of the places among the commands in flight.
+// isClean asserts that nothing is left: in Redis, in the clients, and of the slots among the commands in flight.
 func (f *fake) isClean() {
 	f.t.Helper()
 	synctest.Wait()
@@ -280,8 +280,8 @@ func (f *fake) isClean() {
 	assert.Empty(f.t, f.server.Holders)
 	assert.Empty(f.t, f.server.Queue)
 	for _, w := range f.clients {
-		assert.Zero(f.t, w.all.Asks.InFlight(), "a place is not given back")
-		assert.Zero(f.t, w.all.Releases.InFlight(), "a place is not given back")
+		assert.Zero(f.t, w.all.Asks.InFlight(), "a slot is not given back")
+		assert.Zero(f.t, w.all.Releases.InFlight(), "a slot is not given back")
 		for s := range w.client.allShards {
 			s.glance(func() {
 				for _, locks := range s.locks {
@@ -327,7 +327,7 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		require.True(t, ok)
 		s := one.shard
 		s.counts.Closed(was.First)
-		s.carryOut()
+		s.applyAll()
 		handsOff := s.after
 		s.after = after{}
 		s.unlock() // as exit does

@@ -34,8 +34,8 @@ func (c *Client) finish(a *after) {
 	}
 }
 
-// carryOut applies the effects of package core until there are none. The mutex is held.
-func (s *shard) carryOut() {
+// applyAll applies the effects of package core until there are none. The mutex is held.
+func (s *shard) applyAll() {
 	for len(s.core.Effects) > 0 {
 		effects := s.core.TakeEffects(s.at)
 		for i := range effects { // which may bring about more
@@ -125,7 +125,7 @@ func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses
 		l.reused = false
 		s.client.shared.HearOfTenures()
 	}
-	return earlierLosses{slices.Clone(s.untold[l]), s.losses}
+	return earlierLosses{slices.Clone(s.unreported[l]), s.losses}
 }
 
 var ways = [...]terms.Way{

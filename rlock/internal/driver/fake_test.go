@@ -133,7 +133,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 }
 
 func (w *fakeWire) traits() traits                         { return traits{patience: w.Patience(), tracks: w.tracks} }
-func (w *fakeWire) IsSettled(mark uint64) bool             { return !w.fake.loose && w.redis.IsSettled(mark) }
+func (w *fakeWire) IsSettled(generation uint64) bool       { return !w.fake.loose && w.redis.IsSettled(generation) }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
@@ -186,7 +186,7 @@ func (w *fakeWire) doAll(ctx context.Context, all []*exchange) {
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 	name, cmd := c.name.Key, c.cmd
-	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Mark: w.Mark()}}
+	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Generation: w.Generation()}}
 	fate := passes
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
@@ -292,7 +292,7 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
 		a.holder = foreignOwner
 	}
 	reply.Holder = w.inward(reply.Holder)
-	a.Reply, a.heard, a.sent = reply, true, wire.Sent{Mark: w.Mark()}
+	a.Reply, a.heard, a.sent = reply, true, wire.Sent{Generation: w.Generation()}
 	return a
 }
 

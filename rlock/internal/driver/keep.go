@@ -29,7 +29,7 @@ type life struct {
 	owner  core.OwnerID // in it
 
 	alarm core.Time   // when the keeper asks about it, 0 for never
-	sent  uint64      // the mark of the command that brings it in: see wire.Sent
+	sent  uint64      // the generation of the command that brings it in: see wire.Sent
 	slot  *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
@@ -138,7 +138,7 @@ func (k *work) Due(time.Time) (send bool) {
 		l.Look(now)
 		l.track(k, now)
 	}
-	s.carryOut()
+	s.applyAll()
 	s.asked = nil
 	if k.tenure != nil {
 		send = s.due(k, now)

@@ -16,7 +16,7 @@ func (l *lock) subscribe() {
 	}
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
-		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.marked(n) })
+		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.confirmed(n) })
 	}
 	if l.kind().permits {
 		l.sub = l.shard.share(n, listen)
@@ -99,8 +99,8 @@ func (c *Client) hear(n *client.Name, message string) {
 	l.shard.exit(l)
 }
 
-// Told implements [client.Locks]: a message on the client's own channel.
-func (c *Client) Told(m wire.ClientMessage) {
+// Heard implements [client.Locks]: a message on the client's own channel.
+func (c *Client) Heard(m wire.ClientMessage) {
 	id := c.idOf(m.Owner)
 	if m.Verb == wire.Shown {
 		c.shown(id, m)
@@ -157,8 +157,8 @@ type post struct {
 	running bool
 }
 
-// marked is called under the mutex of the hub. It waits for nothing.
-func (c *Client) marked(n *client.Name) {
+// confirmed is called under the mutex of the hub. It waits for nothing.
+func (c *Client) confirmed(n *client.Name) {
 	c.witness.enters("the hub")
 	defer c.witness.leaves()
 	c.post.deliver(c, n)

@@ -69,23 +69,23 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: "x", Owner: owner, Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
 		} {
-			c.Told(m)
+			c.Heard(m)
 			assert.Zero(t, asked(), "%+v", m)
 		}
 		for range 1000 {
-			c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 		}
 		assert.Positive(t, asked())
 		require.NoError(t, h.Err(), "Redis still shows the lock")
 		for range 1000 {
-			c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
 		f.mu.Lock()
 		f.server.Holders = nil
 		f.mu.Unlock()
-		c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+		c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 		told := time.Now()
 		<-h.Context().Done()
 		require.ErrorIs(t, h.Err(), terms.ErrLost)

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// An ending is a report about levels that ended by loss or by Close. It is told outside of the
+// An ending is a report about levels that ended by loss or by Close. It is reported outside of the
 // mutex, and before a later call for the lock returns.
 type ending struct {
 	lock     *lock
@@ -23,19 +23,19 @@ type ending struct {
 	why      error // nil: by Close
 	severity slog.Level
 	number   uint64 // among those of the shard
-	told     chan struct{}
+	reported chan struct{}
 }
 
-// earlierLosses are those of a lock that come before a grant: they are told before the call returns.
+// earlierLosses are those of a lock that come before a grant: they are reported before the call returns.
 type earlierLosses struct {
-	untold []*ending
-	last   uint64 // the number of the last one
+	unreported []*ending
+	last       uint64 // the number of the last one
 }
 
 // lost notes that levels have ended.
 func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
 	s.losses++
-	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, number: s.losses, told: make(chan struct{})}
+	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
 	if cause == core.ByClose {
 		for i := range levels {
 			s.counts.Closed(levels[i].First)
@@ -51,10 +51,10 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 			}
 		}
 	}
-	if s.untold == nil {
-		s.untold = make(map[*lock][]*ending)
+	if s.unreported == nil {
+		s.unreported = make(map[*lock][]*ending)
 	}
-	s.untold[l] = append(s.untold[l], e)
+	s.unreported[l] = append(s.unreported[l], e)
 	s.after.endings = append(s.after.endings, e)
 }
 
@@ -126,11 +126,11 @@ func (e *ending) tell() {
 	}
 	e.lock.again()
 	s := e.lock.shard
-	s.untold[e.lock] = slices.DeleteFunc(s.untold[e.lock], func(o *ending) bool { return o == e })
-	if len(s.untold[e.lock]) == 0 {
-		delete(s.untold, e.lock)
+	s.unreported[e.lock] = slices.DeleteFunc(s.unreported[e.lock], func(o *ending) bool { return o == e })
+	if len(s.unreported[e.lock]) == 0 {
+		delete(s.unreported, e.lock)
 	}
-	close(e.told)
+	close(e.reported)
 	s.exit(e.lock)
 }
 
@@ -143,7 +143,7 @@ func (e *ending) causeFor(o terms.Owner) error {
 }
 
 // observe tells the Observer. Of a level that was lost the keeper must not wait for the hook; one that Close
-// has released is told by Close.
+// has released is reported by Close.
 func (e *ending) observe() {
 	c, n := e.lock.shard.client, e.lock.name
 	if !c.shared.Observer.On() {

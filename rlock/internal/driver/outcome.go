@@ -41,7 +41,7 @@ func (l *lock) giveUp(ctx context.Context, req *client.Request, err error) error
 // leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
 func (l *lock) leave(w *waiter) {
 	s := l.shard
-	s.carryOut()
+	s.applyAll()
 	holder := ""
 	if w.hold != nil || w.Outcome == core.Cancelled { // else they are not read
 		holder = l.holderWords(w.holder, &w.req)

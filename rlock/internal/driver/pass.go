@@ -66,17 +66,17 @@ func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
-	place := e.Place()
+	site := e.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	if err := l.refuses(req, now); err != nil {
 		return l.giveUp(ctx, req, err)
 	}
 	var first core.Call
-	l.asks(&first, req, h, place)
+	l.asks(&first, req, h, site)
 	l.asksMore(&first, req, now)
 	first.Named, first.Inherits = c.idOf(pass.Owner), pass.Token
 	w := c.newCall(&first)
-	w.req, w.hold, w.place, w.passed = *req, h, place, pass.Owner
+	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
 	l.Resume(&w.Call, now)
 	return l.wait(ctx, w, now)
 }

@@ -50,10 +50,10 @@ func guardReadWrite(c *exchange) wire.Call {
 	return guarded(wire.ReadWriteGuard, c.write, []string{c.name.Extra(), c.name.Key}, []string{mode, c.text})
 }
 
-// untold reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
+// knownHere reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
 // it holds the lock, and Redis has not confirmed yet that it shows in which modes. To nest, and to unlock the write lock
 // and read on, waits for no command.
-func (l *Lock) untold() (locked, known bool) {
+func (l *Lock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false
 	}

@@ -29,7 +29,7 @@ func (r *redis) traits() traits {
 }
 
 func (r *redis) abandonable() bool           { return r.Connected() && r.Ordered() }
-func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.Turn()) }
+func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.GrantChannel()) }
 func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }
 
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
@@ -125,7 +125,7 @@ func (r *redis) asks(c *exchange) (a wire.Asker) {
 }
 
 // polls reports whether foreign clients that only poll are to count among those that wait.
-func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesTurns(c.name, time.Now()) }
+func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesWindows(c.name, time.Now()) }
 
 // fillIn tells each of part what Redis said to it.
 func (r *redis) fillIn(part []*exchange, result rueidis.RedisResult) {
@@ -273,9 +273,9 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	case got.Granted:
 		a.Found, a.Token, a.Others = core.Holds, got.Counter, got.Others
 		return a
-	case c.cmd.Op != core.Acquire && got.Place == wire.SomePlace:
+	case c.cmd.Op != core.Acquire && got.Position == wire.SomePosition:
 		a.Found = core.Waits
-	case c.cmd.Op != core.Acquire && got.Place == wire.FirstPlace:
+	case c.cmd.Op != core.Acquire && got.Position == wire.FirstPosition:
 		a.Found = core.First
 	}
 	r.readOthers(c, &got, &a)
@@ -322,20 +322,20 @@ func faultOf(op core.Op, err error) core.Fault {
 }
 
 // listen implements carrier.
-func (r *redis) listen(n *client.Name, hear func(string), marked func()) subscription {
-	return &listening{r, n, r.hub.ListenMarked(n.Turn(), hear, marked), nil}
+func (r *redis) listen(n *client.Name, hear func(string), confirmed func()) subscription {
+	return &listening{r, n, r.hub.ListenConfirmed(n.GrantChannel(), hear, confirmed), nil}
 }
 
 // A listening is the subscription of a lock.
 type listening struct {
 	redis  *redis
 	name   *client.Name
-	turns  *pubsub.Subscription
+	grants *pubsub.Subscription
 	others []*pubsub.Subscription // to what foreign clients are told
 }
 
 func (s *listening) state() (confirmed, refused bool) {
-	return s.turns.Confirmed(), s.turns.Refused() != nil
+	return s.grants.Confirmed(), s.grants.Refused() != nil
 }
 
 // abroad subscribes to a second channel, too, which counts those that do: Redis can tell how many foreign
@@ -345,12 +345,12 @@ func (s *listening) abroad(hear func(string)) {
 		return
 	}
 	if s.redis.Counts() {
-		s.others = append(s.others, s.turns.Also(s.name.Ushers(), hear))
+		s.others = append(s.others, s.grants.Also(s.name.Ushers(), hear))
 	}
 	if s.name.FairQueue() != "" {
-		s.others = append(s.others, s.turns.Also(s.name.Channel()+":"+fairPlace, hear))
+		s.others = append(s.others, s.grants.Also(s.name.Channel()+":"+fairPlace, hear))
 	}
-	s.others = append(s.others, s.turns.Also(s.name.Channel(), hear))
+	s.others = append(s.others, s.grants.Also(s.name.Channel(), hear))
 }
 
 // fairPlace is the owner of our place in Redisson's fair queue. It is a part of the protocol: foreign.lua says
@@ -370,7 +370,7 @@ func (s *listening) abroadHeard() bool {
 
 func (s *listening) close() {
 	s.home()
-	s.turns.Close()
+	s.grants.Close()
 }
 
 // Package core knows this client as thisClient, and each other client of rlock as otherClient: it asks of

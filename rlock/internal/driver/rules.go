@@ -16,8 +16,8 @@ import (
 //  1. A tenure with a command that is due is with the keeper, which was nudged, or a call is about to poll it,
 //     or stands between its poll and its answer. A call that sleeps is no agent.
 //  2. Only exit gives the mutex back where something may have changed, and no effect is left then.
-//  3. A call that has the lock does not return before the losses are told that came earlier.
-//  4. The place among the commands in flight comes before the poll, and each command has one answer, also if its
+//  3. A call that has the lock does not return before the earlier losses are reported.
+//  4. The slot among the commands in flight comes before the poll, and each command has one answer, also if its
 //     carrier panics, and when the client closes.
 //  5. The clocks are read after the mutex is taken.
 //  6. Each time has a timer: that of a tenure is the keeper's or its call's, that of a call is its goroutine's.
@@ -141,16 +141,16 @@ func (l *lock) state(t *core.Tenure) string {
 	return fmt.Sprintf("the tenure %d (want %d, place %d, in flight %d, next %d at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
 }
 
-// checkTold asserts rule 3 for a call that is about to return with the lock.
-func (s *shard) checkTold(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+// checkReported asserts rule 3 for a call that is about to return with the lock.
+func (s *shard) checkReported(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
 	if s.client.witness == nil {
 		return
 	}
 	s.glance(func() {
 		l := s.find(n.KindID, n.Key, o)
-		for _, e := range s.untold[l] {
+		for _, e := range s.unreported[l] {
 			if e.number <= earlier.last {
-				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss is not told that came before", n.Key))
+				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss that came before is not reported", n.Key))
 			}
 		}
 	})

@@ -164,20 +164,20 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 	})
 }
 
-func TestACommandWithoutAPlaceIsFound(t *testing.T) {
+func TestACommandWithoutASlotIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c, _, _, leave := contended(t, f)
 		defer leave()
 		limit := &c.wire.Limits(0).Asks
 		cmd := core.Command{Op: core.Look, Ticket: core.Ticket{ID: core.ID{N: 1}}}
 		assert.Contains(t, foundBy(func() { c.witness.polled(&cmd, limit) }), "rule 4")
-		place, ok := limit.TryEnter()
+		slot, ok := limit.TryEnter()
 		require.True(t, ok)
 		c.witness.carried(&cmd)
-		c.witness.placed[limit] = 0
+		c.witness.slotted[limit] = 0
 		assert.Empty(t, foundBy(func() { c.witness.polled(&cmd, limit) }))
 		c.witness.answered(&cmd)
-		place.Leave()
+		slot.Leave()
 	})
 }
 

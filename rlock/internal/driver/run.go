@@ -18,7 +18,7 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 		slot, _ = l.slots(w).TryEnter()
 	}
 	for {
-		s.carryOut()
+		s.applyAll()
 		a := l.Next(&w.Call, slot != nil, now)
 		if slot != nil && a.Do != core.Sends {
 			slot.Leave()
@@ -119,14 +119,14 @@ func (l *lock) land(x *exchange, now core.Now) {
 	c.exchanges.Put(x)
 }
 
-// entered notes the mark of a command that may have brought a tenure in.
+// entered notes the generation of a command that may have brought a tenure in.
 func (l *lock) entered(x *exchange, alive bool) {
 	switch op := x.cmd.Op; {
 	case alive && (op == core.Acquire || op == core.Resume || op == core.Join):
-		x.work.sent = x.answer.sent.Mark
+		x.work.sent = x.answer.sent.Generation
 	case x.joins != "":
 		if t := l.Find(x.cmd.Joins.ID); t != nil {
-			l.shard.workOf(l, t).sent = x.answer.sent.Mark
+			l.shard.workOf(l, t).sent = x.answer.sent.Generation
 		}
 	}
 }

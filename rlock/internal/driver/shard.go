@@ -25,15 +25,15 @@ type shard struct {
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
 	lingering   lingering
 
-	at     core.Now            // when the mutex was taken
-	losses uint64              // how many there were
-	untold map[*lock][]*ending // those of them that are not told yet
-	asked  *work               // that the keeper asks about, and has no need to be told of
-	after  after               // what exit does once it has given the mutex back
+	at         core.Now            // when the mutex was taken
+	losses     uint64              // how many there were
+	unreported map[*lock][]*ending // those of them that are not reported yet
+	asked      *work               // that the keeper asks about, and has no need to be told of
+	after      after               // what exit does once it has given the mutex back
 }
 
 // A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is
-// still to be told, and leaves nothing behind.
+// still to be reported, and leaves nothing behind.
 type lock struct {
 	core.Lock
 	shard *shard // never changed
@@ -186,8 +186,8 @@ func (s *shard) exit(l *lock) {
 	if t := l.Kept(); t != nil {
 		s.lingers(s.workOf(l, t))
 	}
-	s.carryOut()
-	if l.Idle() && len(s.untold[l]) == 0 && s.has(l) {
+	s.applyAll()
+	if l.Idle() && len(s.unreported[l]) == 0 && s.has(l) {
 		if l.sub != nil {
 			l.unsubscribe()
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Between the decision to send a command and the command itself a call may wait for one of the places among those in flight,
+// Between the decision to send a command and the command itself a call may wait for one of the slots among those in flight,
 // without the mutex. Any answer and any message may come meanwhile.
 
-// fill takes all places of the limit, and returns the function that gives them back.
+// fill takes all slots of the limit, and returns the function that gives them back.
 func fill(limit *wire.Limit) (leave func()) {
 	taken := 0
 	for _, ok := limit.TryEnter(); ok; _, ok = limit.TryEnter() {
@@ -41,7 +41,7 @@ func (f *fake) renewals(wait fate) {
 	}
 }
 
-// holdsWhileRenewed returns a hold of which a renewal is under way, with all places of releases taken.
+// holdsWhileRenewed returns a hold of which a renewal is under way, with all slots of releases taken.
 func holdsWhileRenewed(t *testing.T, f *fake) (h client.Handle, leave func()) {
 	c := f.join(nil)
 	f.renewals(late)
@@ -52,7 +52,7 @@ func holdsWhileRenewed(t *testing.T, f *fake) (h client.Handle, leave func()) {
 	return h, fill(&c.wire.Limits(0).Releases)
 }
 
-// The answer to a renewal is none to the release that waits for a place.
+// The answer to a renewal is none to the release that waits for a slot.
 func TestTheAnswerToARenewalDoesNotEndARelease(t *testing.T) {
 	eachPassableKind(t, func(t *testing.T, f *fake) {
 		h, leave := holdsWhileRenewed(t, f)
@@ -125,8 +125,8 @@ func TestALostTenureIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// A call whose time is up while it waits for a place sends nothing.
-func TestACallThatLeavesWhileItWaitsForAPlaceSendsNothing(t *testing.T) {
+// A call whose time is up while it waits for a slot sends nothing.
+func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		leave := fill(&c.wire.Limits(0).Asks)

@@ -109,7 +109,7 @@ func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
 	})
 }
 
-// The commands in flight to the node are as many as there may be. A release has a place of its own.
+// The commands in flight to the node are as many as there may be. A release has a slot of its own.
 func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)

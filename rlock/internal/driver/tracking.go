@@ -22,12 +22,12 @@ const (
 )
 
 // A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
-// not track the key. From due on the key has one of the client's places.
+// not track the key. From due on the key has one of those that the client may track.
 type tracking uint8
 
 const (
 	untracked tracking = iota // no
-	putOff                    // no place was free, or Redis refuses: the next mirror tries again
+	putOff                    // as many keys are tracked as may be, or Redis refuses: the next mirror tries again
 	due                       // not yet: a mirror that tracks the key is about to be sent
 	tracked                   // yes
 	alarmed                   // it has told of one: the next mirror finds out which
@@ -46,13 +46,13 @@ func (k *work) track(t tracking) {
 	k.tracking = t
 }
 
-// places counts the keys of a client that are tracked.
-type places struct {
+// trackedKeys counts the keys of a client that are tracked.
+type trackedKeys struct {
 	all   int64
 	taken atomic.Int64
 }
 
-func (p *places) enter() bool {
+func (p *trackedKeys) enter() bool {
 	if p.taken.Add(1) <= p.all {
 		return true
 	}
@@ -60,14 +60,14 @@ func (p *places) enter() bool {
 	return false
 }
 
-func (p *places) leave() { p.taken.Add(-1) }
+func (p *trackedKeys) leave() { p.taken.Add(-1) }
 
 // Tracked returns how many keys are tracked.
 func (c *Client) Tracked() int64 {
 	if !c.wire.traits().tracks {
 		return 0
 	}
-	return min(c.tracked.taken.Load(), c.tracked.all) // one that finds no place is counted for a moment
+	return min(c.tracked.taken.Load(), c.tracked.all) // one too many is counted for a moment
 }
 
 // trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.

@@ -129,6 +129,6 @@ func TestALostKeyThatIsTrackedIsTold(t *testing.T) {
 		require.ErrorIs(t, context.Cause(h.Context()), terms.ErrLost)
 		require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
 		time.Sleep(time.Second)
-		assert.Zero(t, c.Tracked(), "its place is free")
+		assert.Zero(t, c.Tracked(), "another key may be tracked")
 	})
 }

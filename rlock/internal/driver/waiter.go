@@ -23,14 +23,14 @@ type waiter struct {
 // A visit is the part of a waiter that is new with each call.
 type visit struct {
 	req    client.Request
-	passed string       // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
-	write  *write       // of Write
-	hold   *hold        // the handle to fill in, nil for Lock
-	place  *terms.Place // where it is made, nil if that is not recorded, nor found yet
+	passed string      // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
+	write  *write      // of Write
+	hold   *hold       // the handle to fill in, nil for Lock
+	site   *terms.Site // where it is made, nil if that is not recorded, nor found yet
 
 	waits   bool // it has waited for anything but the answer to an attempt
 	locates bool // it is to find out where it was made
-	told    bool // it was logged that it waits for its own goroutine
+	logged  bool // it was logged that it waits for its own goroutine
 
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant
@@ -49,7 +49,7 @@ const (
 	running  stage = iota // it has the mutex, or is about to take it, and looks for itself
 	flying                // it waits for the answer to its command
 	asleep                // it waits until there may be something to do
-	queueing              // the same, or until there is a place among the commands in flight
+	queueing              // the same, or until there is a slot among the commands in flight
 	waking                // it was woken, and is on its way to the mutex
 	serving               // it has the lock, and a message that says so is on its way
 )
@@ -169,7 +169,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	var slots chan<- struct{}
 	w.stage = asleep
 	if limit != nil {
-		slots, w.stage = limit.Places(), queueing
+		slots, w.stage = limit.Slots(), queueing
 	}
 	l.exitWaiting(ctx, w)
 

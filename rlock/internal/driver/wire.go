@@ -25,9 +25,9 @@ type carrier interface {
 	carryAll(ctx context.Context, all []*exchange)
 
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
-	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
+	// neither does what it calls: hear with each message, and confirmed, under a mutex of its own, when the
 	// subscription was confirmed, refused or lost.
-	listen(n *client.Name, hear func(message string), marked func()) subscription
+	listen(n *client.Name, hear func(message string), confirmed func()) subscription
 	// hears reports whether that channel is subscribed to anyhow.
 	hears(n *client.Name) bool
 
@@ -69,7 +69,7 @@ type exchange struct {
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	nudges bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
 	at     core.Time
-	after  uint64 // of a Leave: the mark of the command that has brought the tenure in, see wire.Sent
+	after  uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
 	until  *until // by which its caller leaves, nil for one that does not
 	write  *write // of a Write
 

@@ -15,11 +15,11 @@ import (
 
 // A witness notes what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has the mutex of
 // a shard (rule 7). It panics if a rule is broken. It is there with the build tag "invariants" only, which tests have
-// (witness_off.go is in its place without), and only if CheckRules says so: all methods of a nil witness do nothing.
+// (witness_off.go takes its place without), and only if CheckRules says so: all methods of a nil witness do nothing.
 type witness struct {
 	mu      sync.Mutex             // is taken last; protects following
-	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a place, nil once it is carried
-	placed  map[*wire.Limit]int64  // how many of them have a place
+	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried
+	slotted map[*wire.Limit]int64  // how many of them have a slot
 	inside  map[uint64]mutexes     // the mutexes that a goroutine has
 	shards  map[*shard]*asserted   // what each shard has noted
 }
@@ -57,7 +57,7 @@ func newWitness(e *client.Client) *witness {
 		return nil
 	}
 	w := &witness{
-		flights: make(map[flight]*wire.Limit), placed: make(map[*wire.Limit]int64),
+		flights: make(map[flight]*wire.Limit), slotted: make(map[*wire.Limit]int64),
 		inside: make(map[uint64]mutexes), shards: make(map[*shard]*asserted),
 	}
 	if e.Observer.On() {
@@ -77,22 +77,22 @@ func newWitness(e *client.Client) *witness {
 
 // polled notes a command that is about to be sent. Its sender has entered the limit, nil for the keeper, whose batches
 // have one of their own.
-func (w *witness) polled(cmd *core.Command, place *wire.Limit) {
+func (w *witness) polled(cmd *core.Command, slot *wire.Limit) {
 	if w == nil || cmd.Op == core.None {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if place != nil {
-		if w.placed[place]++; place.InFlight() < w.placed[place] {
-			panic(fmt.Sprintf("rule 4: a command is polled without a place: %v", flightOf(cmd)))
+	if slot != nil {
+		if w.slotted[slot]++; slot.InFlight() < w.slotted[slot] {
+			panic(fmt.Sprintf("rule 4: a command is polled without a slot: %v", flightOf(cmd)))
 		}
 	}
 	for _, f := range flightsOf(cmd) {
 		if _, ok := w.flights[f]; ok {
 			panic(fmt.Sprintf("rule 4: a command is polled before the last one was answered: %v", f))
 		}
-		w.flights[f], place = place, nil
+		w.flights[f], slot = slot, nil
 	}
 }
 
@@ -104,7 +104,7 @@ func flightsOf(cmd *core.Command) []flight {
 	return []flight{flightOf(cmd), {tenure: cmd.Joins.ID, op: core.Join}}
 }
 
-// carried notes that a command needs no place any more.
+// carried notes that a command needs no slot any more.
 func (w *witness) carried(cmd *core.Command) {
 	if w == nil {
 		return
@@ -112,7 +112,7 @@ func (w *witness) carried(cmd *core.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := flightOf(cmd); w.flights[f] != nil {
-		w.placed[w.flights[f]]--
+		w.slotted[w.flights[f]]--
 		w.flights[f] = nil
 	}
 }

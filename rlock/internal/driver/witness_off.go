@@ -30,6 +30,6 @@ func (*witness) leaves()                                     {}
 func (*witness) outside(string)                              {}
 func (*witness) watched(ctx context.Context) context.Context { return ctx }
 
-func (*shard) check()                                               {}
-func (*shard) checkTold(*client.Name, core.OwnerID, *earlierLosses) {}
-func (*shard) leaves()                                              {}
+func (*shard) check()                                                   {}
+func (*shard) checkReported(*client.Name, core.OwnerID, *earlierLosses) {}
+func (*shard) leaves()                                                  {}

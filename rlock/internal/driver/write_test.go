@@ -123,8 +123,8 @@ func TestALateGuardedWriteDoesNotFindALockThatWasPassedOn(t *testing.T) {
 	})
 }
 
-// Where a command must not be left behind it is carried on, and keeps its place, when its caller has left.
-func TestAGuardedWriteHasItsPlaceUntilItsAnswer(t *testing.T) {
+// Where a command must not be left behind it is carried on, and keeps its slot, when its caller has left.
+func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
 		w := f.clients[0]

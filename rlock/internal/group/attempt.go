@@ -60,7 +60,7 @@ func newAttempt(ctx context.Context, h *Hold) *attempt {
 		decided: make(chan struct{}),
 	}
 	for i, l := range h.of.parts {
-		a.replicas = append(a.replicas, &replica{lock: l, owner: h.owner, place: i})
+		a.replicas = append(a.replicas, &replica{lock: l, owner: h.owner, index: i})
 	}
 	waits, leave := context.WithCancel(a.ctx)
 	a.quit, a.leave = waits.Done(), leave
@@ -219,7 +219,7 @@ func (a *attempt) take(got result) {
 	r := got.from
 	a.asked--
 	r.asking, r.denial, r.held = false, got.err, got.got
-	if a.at != nil && r.place > a.at.place {
+	if a.at != nil && r.index > a.at.index {
 		r.drop()
 	}
 	a.keepOne(r)

@@ -33,8 +33,8 @@ type Config struct {
 	// Later tells a hook of the Observer an event without a caller.
 	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
 	Logger   *slog.Logger
-	LongWait time.Duration       // when a wait is logged; 0: never
-	Place    func() *terms.Place // of the call, nil if places are not recorded
+	LongWait time.Duration      // when a wait is logged; 0: never
+	Site     func() *terms.Site // of the call, nil if sites are not recorded
 	// Trouble logs that all attempts at a lock have failed since then, if that is long ago.
 	Trouble func(lock string, since time.Time, err error)
 	// Start calls work in a goroutine that the client's Close waits for, and reports whether it did.

@@ -115,7 +115,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 	if cause := l.home.Losses.Blocks(l.key(h.owner), time.Now()); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
 	}
-	h.whole.Place = l.home.Place()
+	h.whole.Site = l.home.Site()
 	h.Begin(parent, h.life())
 	defer h.watchWait()()
 	err := h.outlived()

@@ -90,7 +90,7 @@ func (h *Hold) watchWait() (end func()) {
 	}
 	timer := time.AfterFunc(limit, func() {
 		home.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", h.of.name, "kind", h.of.kind,
-			"owner", h.owner, "waited", limit, "place", terms.Known(h.whole.Place).String())
+			"owner", h.owner, "waited", limit, "site", terms.Known(h.whole.Site).String())
 	})
 	return func() { timer.Stop() }
 }

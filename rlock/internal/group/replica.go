@@ -13,7 +13,7 @@ import (
 type replica struct {
 	lock   Locker
 	owner  terms.Owner
-	place  int     // among the parts
+	index  int     // among the parts
 	held   *member // nil if it is not held
 	kept   bool    // by the watchdog, though the lock has a lease
 	asking bool    // the answer is not in

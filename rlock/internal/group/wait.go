@@ -59,7 +59,7 @@ func (a *attempt) firstDenial() *replica {
 // reports whether it has a majority.
 func (a *attempt) wait(ctx context.Context) (won bool) {
 	for _, r := range a.replicas {
-		if a.at == nil || r.place > a.at.place || a.stuck && r != a.at {
+		if a.at == nil || r.index > a.at.index || a.stuck && r != a.at {
 			r.drop()
 		}
 	}

@@ -130,17 +130,17 @@ func (l *Losses) Unlock(key Key, shared bool) error {
 // would otherwise run inside of a section that is protected no longer. When a fixed lease is over
 // the owner has nothing by its own choice, and its Lock is not a nested one.
 func (l *Losses) Blocks(key Key, now time.Time) error {
-	if e := l.look(key); e.refuses(now) {
+	if e := l.read(key); e.refuses(now) {
 		return e.cause
 	}
 	return nil
 }
 
 // Cause returns why the owner has lost what it has not unlocked yet, nil if there is nothing.
-func (l *Losses) Cause(key Key) error { return l.look(key).cause }
+func (l *Losses) Cause(key Key) error { return l.read(key).cause }
 
-// look returns what the owner has lost and not unlocked yet, the zero loss for nothing.
-func (l *Losses) look(key Key) loss {
+// read returns what the owner has lost and not unlocked yet, the zero loss for nothing.
+func (l *Losses) read(key Key) loss {
 	if l.None() {
 		return loss{}
 	}

@@ -78,7 +78,7 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 // mostLevels is of how many levels of a reader of Redisson the leases are looked at; a reader of rlock has one.
 const mostLevels = 16
 
-// The replies to the questions, by their place.
+// The replies to the questions, by their index.
 const (
 	asksLease = iota
 	asksMode

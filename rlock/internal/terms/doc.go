@@ -1,3 +1,3 @@
 // Package terms has what the packages about locks say to each other, and to package rlock: owners, kinds, errors,
-// events, places in the code, and the context of a hold. It knows of no locks and of no Redis.
+// events, sites in the code, and the context of a hold. It knows of no locks and of no Redis.
 package terms

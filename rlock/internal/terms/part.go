@@ -9,9 +9,9 @@ import (
 // A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log and the owner are
 // told of the whole in place of its parts.
 type Whole struct {
-	Name  string
-	Kind  Kind
-	Place *Place // where it was acquired, nil if that is not recorded
+	Name string
+	Kind Kind
+	Site *Site // where it was acquired, nil if that is not recorded
 
 	held atomic.Bool // enough parts are held, and it is neither released nor lost
 	long atomic.Bool // it was told that it is held for a long time

@@ -40,7 +40,7 @@ type Level struct {
 	First     bool      // the owner held nothing before
 	Since     time.Time // when it was acquired
 	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
-	Place     *Place
+	Site      *Site
 	Whole     *Whole // that it is held for, nil for none
 }
 
@@ -50,10 +50,10 @@ type Wait struct {
 	Goroutine uint64 // that has called, 0 if it is not known
 	Reads     bool
 	Since     time.Time
-	Place     *Place // nil if it is not recorded, and was not found yet
+	Site      *Site  // nil if it is not recorded, and was not found yet
 	Whole     *Whole // that it waits for, nil for none
 	Holder    string // that Redis has named last, "" if it named none
 	Endless   bool   // that holder's key has no TTL
-	Told      bool   // it was logged that it waits for its own goroutine
+	Logged    bool   // it was logged that it waits for its own goroutine
 	Stands    bool   // it waits for long by design: see Standing
 }

@@ -77,7 +77,7 @@ func newContention(b *testing.B, clients int) *contention {
 	require.NoError(b, err)
 	var channels []string
 	for _, id := range c.ids { // a client that is not subscribed is dropped
-		channels = append(channels, c.keys.Turns()+id.Prefix)
+		channels = append(channels, c.keys.GrantChannels()+id.Prefix)
 	}
 	listening := make(chan struct{}, clients)
 	ctx := rueidis.WithOnSubscriptionHook(b.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })

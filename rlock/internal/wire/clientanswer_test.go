@@ -17,7 +17,7 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 	id := wire.NewID().Prefix
 	uses := []inspect.Use{
 		{Name: "orders:42", Kind: "plain", Owner: 7, Goroutine: 7, Waits: true, Since: time.UnixMilli(1700000000123)},
-		{Name: "two\nlines \x00", Kind: "read", Owner: 1<<56 + 3, Since: time.UnixMilli(1), PartOf: "a,b", Place: inspect.Place{Function: "main.f", File: "main.go", Line: 7}},
+		{Name: "two\nlines \x00", Kind: "read", Owner: 1<<56 + 3, Since: time.UnixMilli(1), PartOf: "a,b", Site: inspect.Site{Function: "main.f", File: "main.go", Line: 7}},
 		{Name: "no UTF-8: \xff\xfe", Kind: "write", Since: time.UnixMilli(0)},
 	}
 	at := time.UnixMilli(17)

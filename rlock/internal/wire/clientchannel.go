@@ -75,11 +75,11 @@ type (
 		Waits     bool         `json:"waits,omitempty"`     // for the lock; else it is held
 		Since     int64        `json:"since"`               // in ms since 1970 by the client's clock
 		PartOf    string       `json:"part_of,omitempty"`
-		Place     answerPlace  `json:"place,omitzero"`
+		Site      answerSite   `json:"site,omitzero"`
 	}
 
-	// An answerPlace is where in the code a lock was taken.
-	answerPlace struct {
+	// An answerSite is where in the code a lock was taken.
+	answerSite struct {
 		Function string `json:"function"`
 		File     string `json:"file"`
 		Line     int    `json:"line"`
@@ -103,7 +103,7 @@ func EncodeAnswer(client string, at time.Time, uses []inspect.Use) string {
 	for i, u := range uses {
 		use := answerUse{
 			Lock: u.Name, Kind: u.Kind, Owner: u.Owner, Goroutine: u.Goroutine, Waits: u.Waits,
-			Since: u.Since.UnixMilli(), PartOf: u.PartOf, Place: answerPlace(u.Place),
+			Since: u.Since.UnixMilli(), PartOf: u.PartOf, Site: answerSite(u.Site),
 		}
 		if !utf8.ValidString(u.Name) {
 			use.Lock, use.Raw = "", []byte(u.Name)
@@ -152,7 +152,7 @@ func DecodeAnswer(text string) (a inspect.Answer, err error) {
 		}
 		uses = append(uses, inspect.Use{
 			Name: cmp.Or(u.Lock, string(u.Raw)), Kind: u.Kind, Owner: u.Owner, Goroutine: u.Goroutine, Waits: u.Waits,
-			Since: time.UnixMilli(u.Since), PartOf: u.PartOf, Place: inspect.Place(u.Place),
+			Since: time.UnixMilli(u.Since), PartOf: u.PartOf, Site: inspect.Site(u.Site),
 		})
 	}
 	return inspect.Answer{Client: head.Client, At: time.UnixMilli(head.At), Cut: head.Cut, Uses: uses}, nil

@@ -24,9 +24,9 @@ func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
 		for _, suffix := range []string{"", "rw", "sem", ":"} {
 			keys, err := redis.KeysOf(name, wire.Layout{Suffix: suffix}, "")
 			require.NoError(t, err)
-			for _, channel := range []string{keys.Turns() + id, keys.Ushers()} {
+			for _, channel := range []string{keys.GrantChannels() + id, keys.Ushers()} {
 				assert.NotEqual(t, own, channel)
-				assert.Contains(t, strings.TrimPrefix(channel, "rlock_turn:"), "{", "channels of locks have a brace, which %q lacks", name)
+				assert.Contains(t, strings.TrimPrefix(channel, "rlock_grants:"), "{", "channels of locks have a brace, which %q lacks", name)
 			}
 		}
 	}

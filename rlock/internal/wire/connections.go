@@ -135,14 +135,14 @@ func (w *wire) greet(read []byte, err error) error {
 // errUnasked is what a wire says in place of what the server says unasked.
 var errUnasked = errors.New("the server was asked nothing yet")
 
-// Mark is called before a command is sent, and Heard with what it returned when
+// Generation is called before a command is sent, and Heard with what it returned when
 // the command was answered.
-func (r *Redis) Mark() uint64 { return r.conns.closed.Load() + 1 }
+func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard notes that a command was answered that was sent at that mark. It stores only a change, which is rare: all callers
+// heard notes that a command was answered that was sent at that generation. It stores only a change, which is rare: all callers
 // read it all the time.
-func (r *Redis) heard(mark uint64) {
-	if c := r.conns; c.answered.Load() != mark && c.answered.Swap(mark) != 0 {
+func (r *Redis) heard(generation uint64) {
+	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
 		c.change(nil)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An Order is a call that is sent by itself, in the goroutine of its caller. It has a place among the limits of its slot.
+// An Order is a call that is sent by itself, in the goroutine of its caller. It has a slot among the limits of its node.
 type Order struct {
 	Call
 	Slot  uint16
@@ -22,11 +22,11 @@ type Order struct {
 
 // A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
 type Sent struct {
-	Mark uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
-	late *line  // a connection of its own on which it was left behind, nil for none
+	Generation uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
+	late       *line  // a connection of its own on which it was left behind, nil for none
 }
 
-// executed is the mark of a command that has been executed, or never will be. No connection has it.
+// executed is the generation of a command that has been executed, or never will be. No connection has it.
 const executed = math.MaxUint64
 
 // Send makes the call, by a connection of its own if it is the first one and its caller is alone. If ctx ends before the
@@ -37,18 +37,18 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 			return r.direct.do(ctx, l, o.Call)
 		}
 	}
-	mark := r.Mark()
+	generation := r.Generation()
 	result := r.Do(ctx, o.Call)
 	if result.NonRedisError() == nil {
-		r.heard(mark)
+		r.heard(generation)
 	}
-	return result, Sent{Mark: mark}
+	return result, Sent{Generation: generation}
 }
 
-// IsSettled reports whether the command of a Sent with the mark has been executed by now, or never will be, once one is
+// IsSettled reports whether the command of a Sent with the generation has been executed by now, or never will be, once one is
 // answered that was sent later by the pipeline.
-func (r *Redis) IsSettled(mark uint64) bool {
-	return mark == executed || mark != 0 && r.Ordered() && r.Mark() == mark
+func (r *Redis) IsSettled(generation uint64) bool {
+	return generation == executed || generation != 0 && r.Ordered() && r.Generation() == generation
 }
 
 // IsLate reports whether the command was left behind on a connection of its own. No other one comes behind it there, so its
@@ -58,7 +58,7 @@ func (s Sent) IsLate() bool { return s.late != nil }
 // Await waits for the answer, or until ctx ends.
 func (s Sent) Await(ctx context.Context) Sent {
 	if s.late.settled(ctx) {
-		return Sent{Mark: executed}
+		return Sent{Generation: executed}
 	}
 	return Sent{}
 }
@@ -182,21 +182,21 @@ func (d *direct) usable(l *line, now time.Time) bool {
 func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
-		return rueidis.NewErrorResult(err), Sent{Mark: executed}
+		return rueidis.NewErrorResult(err), Sent{Generation: executed}
 	}
 	d.redis.sent.n.Add(1)
-	turn := l.begin()
+	use := l.begin()
 	if leaver, ok := ctx.(Leaver); ok {
-		leaver.Leaves(turn)
+		leaver.Leaves(use)
 	} else if ctx.Done() != nil {
-		defer context.AfterFunc(ctx, turn.Leave)()
+		defer context.AfterFunc(ctx, use.Leave)()
 	}
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
 	result := c.do(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
 	left := l.end(answered)
 	if answered {
-		return result, Sent{Mark: executed}
+		return result, Sent{Generation: executed}
 	}
 	d.line.Store(nil)
 	if !d.redis.background.start(l.redis.Close) {

@@ -351,7 +351,7 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	send := func(ctx context.Context) (err error, settled bool) {
 		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
 		result, sent := redis.Send(ctx, wire.Order{Call: acquire, Slot: keys.Slot, First: true, At: time.Now()})
-		return result.NonRedisError(), redis.IsSettled(sent.Mark)
+		return result.NonRedisError(), redis.IsSettled(sent.Generation)
 	}
 	require.Eventually(t, func() bool { // it is alone for long enough to have a direct connection
 		err, settled := send(t.Context())
@@ -387,7 +387,7 @@ func TestCommandsHaveAnOrderOverOneConnectionOnly(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Ping().Build()).Error())
 		require.Equal(t, c.ordered, redis.Ordered(), "%+v", c)
-		mark := redis.Mark()
+		mark := redis.Generation()
 		require.Equal(t, c.ordered, redis.IsSettled(mark), "%+v", c)
 		redis.Stop()
 		redis.Close()

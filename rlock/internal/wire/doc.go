@@ -7,8 +7,8 @@
 //	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
 //	           │       Send               one by itself, over a connection of its own if nothing else is in flight
 //	           │       Survey             commands that only read, repeated while it helps
-//	           │       Limits, Start      places in rueidis' ring; work whose caller may leave
-//	           │       Mark, Sent         whether a connection has ended since
+//	           │       Limits, Start      slots in rueidis' ring; work whose caller may leave
+//	           │       Generation, Sent   whether a connection has ended since
 //	           └─────► Stop, Close
 //
 // # What an error means

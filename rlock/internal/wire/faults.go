@@ -38,7 +38,7 @@ const (
 	Never
 )
 
-// ErrCrowded is the fault of a command that found no place among those in flight
+// ErrCrowded is the fault of a command that found no slot among those in flight
 // to its node.
 var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 

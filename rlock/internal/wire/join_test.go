@@ -39,14 +39,14 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 			"to a lock that it has":            {ticket, nil, false, wire.Answer{Holder: ticket, Granted: true}},
 			"to one that others wait for":      {ticket, []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
 			"behind one without a client":      {"", []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
-			"as the first":                     {holder, nil, false, wire.Answer{Place: wire.FirstPlace}},
-			"behind another one":               {holder, []string{before}, false, wire.Answer{Place: wire.SomePlace}},
-			"again, as the first":              {holder, []string{ticket}, false, wire.Answer{Place: wire.FirstPlace}},
-			"again, behind another one":        {holder, []string{before, ticket}, false, wire.Answer{Place: wire.SomePlace}},
-			"again, between two":               {holder, []string{before, ticket, behind}, false, wire.Answer{Place: wire.SomePlace}},
-			"behind a turn for guests":         {holder, nil, true, wire.Answer{Place: wire.FirstPlace}},
-			"as the first, and a guest has it": {guest, nil, false, wire.Answer{Holder: guest, Place: wire.FirstPlace}},
-			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Place: wire.SomePlace}},
+			"as the first":                     {holder, nil, false, wire.Answer{Position: wire.FirstPosition}},
+			"behind another one":               {holder, []string{before}, false, wire.Answer{Position: wire.SomePosition}},
+			"again, as the first":              {holder, []string{ticket}, false, wire.Answer{Position: wire.FirstPosition}},
+			"again, behind another one":        {holder, []string{before, ticket}, false, wire.Answer{Position: wire.SomePosition}},
+			"again, between two":               {holder, []string{before, ticket, behind}, false, wire.Answer{Position: wire.SomePosition}},
+			"behind a turn for guests":         {holder, nil, true, wire.Answer{Position: wire.FirstPosition}},
+			"as the first, and a guest has it": {guest, nil, false, wire.Answer{Holder: guest, Position: wire.FirstPosition}},
+			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Position: wire.SomePosition}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")

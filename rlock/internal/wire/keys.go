@@ -44,7 +44,7 @@ const (
 	fairTimesName
 	queueName
 	foreignName
-	turnsName
+	grantsName
 	nameCount
 )
 
@@ -59,17 +59,17 @@ func (k *Keys) Extra() string { return k.name(extraName) }
 func (k *Keys) FairQueue() string { return k.name(fairQueueName) }
 func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
 
-// Queue and Foreign are the keys of the queue and of the turns of foreign clients. They are of our own, as the channels
+// Queue and Foreign are the keys of the queue and of the windows of foreign clients. They are of our own, as the channels
 // that follow: different for any two names, with the lock's hash tag.
 func (k *Keys) Queue() string   { return k.name(queueName) }
 func (k *Keys) Foreign() string { return k.name(foreignName) }
 
-// Turns begins the names of the channels on which clients are told, and Turn is that of the client.
-func (k *Keys) Turns() string { return k.name(turnsName) }
-func (k *Keys) Turn() string  { return k.text[k.ends[turnsName-1]:] }
+// GrantChannels begins the names of the channels on which clients hear of their grants; GrantChannel is that of the client.
+func (k *Keys) GrantChannels() string { return k.name(grantsName) }
+func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
 
 // Ushers is the channel that counts the clients of ours that listen to Channel.
-func (k *Keys) Ushers() string { return k.Turns() + "ushers" }
+func (k *Keys) Ushers() string { return k.GrantChannels() + "ushers" }
 
 // names returns all names, by number.
 func (k *Keys) names() (all [nameCount]string) {
@@ -111,7 +111,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 		channelName: {l.Channel, tagged},
 		queueName:   {"rlock_queue:", tag, l.Suffix},
 		foreignName: {"rlock_foreign:", tag, l.Suffix},
-		turnsName:   {turnPrefix, tag, l.Suffix, ":"},
+		grantsName:  {grantPrefix, tag, l.Suffix, ":"},
 	}
 	if l.HasExtra {
 		words[extraName] = [4]string{l.Extra, tagged}
@@ -138,14 +138,14 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	return k, nil
 }
 
-// turnPrefix begins the names of all channels of our own.
-const turnPrefix = "rlock_turn:"
+// grantPrefix begins the names of all channels of our own.
+const grantPrefix = "rlock_grants:"
 
 // ClientChannel returns the name of the channel on which the client with that id is told of
 // its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
 // may PUBLISH to any channel. No channel of a lock has that name, since the part behind the
 // prefix contains a brace for every lock.
-func ClientChannel(id string) string { return turnPrefix + "client:" + id }
+func ClientChannel(id string) string { return grantPrefix + "client:" + id }
 
 // slotOf asks the command builder, which routes by the same number.
 func (r *Redis) slotOf(key string) uint16 {

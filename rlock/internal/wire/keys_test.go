@@ -16,16 +16,16 @@ var layouts = []wire.Layout{
 	{Channel: "redisson_lock__channel:", Fair: true},
 	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true, Fair: true},
 	{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
-	{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
+	{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
 }
 
 func TestTheKeysOfALock(t *testing.T) {
 	redis := open(t)
 	for _, test := range []struct{ name, channel, queue, foreign, ushers string }{
-		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_foreign:{x}", "rlock_turn:{x}:ushers"},
-		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_foreign:{x}:", "rlock_turn:{x}::ushers"},
-		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_foreign:a{b}c:", "rlock_turn:a{b}c::ushers"},
-		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_foreign:{x}}", "rlock_turn:{x}}:ushers"},
+		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_foreign:{x}", "rlock_grants:{x}:ushers"},
+		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_foreign:{x}:", "rlock_grants:{x}::ushers"},
+		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_foreign:a{b}c:", "rlock_grants:a{b}c::ushers"},
+		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_foreign:{x}}", "rlock_grants:{x}}:ushers"},
 	} {
 		k, err := redis.KeysOf(test.name, layouts[0], "client-")
 		require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestTheKeysOfALock(t *testing.T) {
 		tagged := strings.TrimPrefix(test.channel, "redisson_lock__channel:")
 		assert.Equal(t, "redisson_lock_queue:"+tagged, k.FairQueue())
 		assert.Equal(t, "redisson_lock_timeout:"+tagged, k.FairTimes())
-		assert.Equal(t, k.Turns()+"client-", k.Turn())
+		assert.Equal(t, k.GrantChannels()+"client-", k.GrantChannel())
 		assert.Empty(t, k.Extra())
 	}
 }
@@ -96,7 +96,7 @@ func FuzzNoTwoNamesShareAKey(f *testing.F) {
 				}
 				assert.NotEqual(t, a.Queue(), b.Queue())
 				assert.NotEqual(t, a.Foreign(), b.Foreign())
-				assert.NotEqual(t, a.Turns(), b.Turns())
+				assert.NotEqual(t, a.GrantChannels(), b.GrantChannels())
 			}
 		}
 	})

@@ -92,7 +92,7 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 
 func (c *comparison) listen(client uint32, on bool) {
 	c.note("client %d listens: %v", client, on)
-	c.on.listen(clientName(client), c.keys.Turns()+prefixText(client), on)
+	c.on.listen(clientName(client), c.keys.GrantChannels()+prefixText(client), on)
 	c.server.Listens = c.server.Listens.Without(client)
 	if on {
 		c.server.Listens = c.server.Listens.With(client)

@@ -201,13 +201,13 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		if reserve > 0 {
 			token, n = strconv.FormatUint(m.Token, 10), strconv.FormatUint(reserve, 10)
 		}
-		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.Turns(), prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
+		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
 	case core.Called:
 		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
 	case core.Shown:
 		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), k.sort(), modelLock)
 	case core.AtFront:
-		return fmt.Sprintf("%s%s ?%s %s", k.keys.Turns(), prefixText(m.ID.Client), uuidText(m.ID), modelLock)
+		return fmt.Sprintf("%s%s ?%s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), modelLock)
 	case core.ForeignNews:
 		if m.Fair != (core.ID{}) {
 			return k.keys.Channel() + ":" + uuidText(m.Fair) + " 00"

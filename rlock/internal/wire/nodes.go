@@ -69,7 +69,7 @@ func (n *Nodes) addressOf(slot uint16) string {
 // Of returns the number of the node that serves slot.
 func (n *Nodes) Of(slot uint16) uint32 { return n.picture.Load().bySlot[slot] }
 
-// Limits are those of the commands in flight to one node. Releases have places of
+// Limits are those of the commands in flight to one node. Releases have slots of
 // their own, so that they never wait for asks.
 type Limits struct {
 	Asks     Limit // of acquires, and of commands that only look
@@ -78,7 +78,7 @@ type Limits struct {
 
 // NewLimits returns limits of their own.
 func NewLimits() *Limits {
-	return &Limits{Asks: Limit{places: make(chan struct{}, maxAsks)}, Releases: Limit{places: make(chan struct{}, maxReleases)}}
+	return &Limits{Asks: Limit{slots: make(chan struct{}, maxAsks)}, Releases: Limit{slots: make(chan struct{}, maxReleases)}}
 }
 
 // Limits returns the limits of the commands in flight to the node that serves slot.
@@ -87,9 +87,9 @@ func (r *Redis) Limits(slot uint16) *Limits {
 	return p.limits[p.bySlot[slot]]
 }
 
-// A Limit has as many places as there may be commands in flight.
+// A Limit has as many slots as there may be commands in flight.
 type Limit struct {
-	places   chan struct{}
+	slots    chan struct{}
 	inFlight atomic.Int64
 	// progress is when the node last answered one, or when one was sent while none was in
 	// flight, counted from began. It is set before inFlight counts that one.
@@ -99,10 +99,10 @@ type Limit struct {
 // began is what the times of progress are counted from.
 var began = time.Now()
 
-// Leave gives a place back, when the command has ended.
+// Leave gives a slot back, when the command has ended.
 func (l *Limit) Leave() {
 	l.inFlight.Add(-1)
-	<-l.places
+	<-l.slots
 }
 
 // Heard notes that the node answered.
@@ -119,21 +119,21 @@ func (l *Limit) Silent() time.Duration {
 	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
-// TryEnter takes a place if one is free, and returns the limit, to be left.
+// TryEnter takes a slot if one is free, and returns the limit, to be left.
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
-	case l.places <- struct{}{}:
+	case l.slots <- struct{}{}:
 		return l.Entered(), true
 	default:
 		return nil, false
 	}
 }
 
-// Places is for a caller that waits for a place and for other things: after a send to it the caller
-// has a place, and calls [Limit.Entered].
-func (l *Limit) Places() chan<- struct{} { return l.places }
+// Slots is for a caller that waits for a slot and for other things: after a send to it the caller
+// has a slot, and calls [Limit.Entered].
+func (l *Limit) Slots() chan<- struct{} { return l.slots }
 
-// Entered counts a place that was taken by Places, and returns the limit, to be left.
+// Entered counts a slot that was taken by Slots, and returns the limit, to be left.
 func (l *Limit) Entered() *Limit {
 	if l.inFlight.Load() == 0 {
 		l.Heard()
@@ -142,14 +142,14 @@ func (l *Limit) Entered() *Limit {
 	return l
 }
 
-// Enter waits for a place, and returns the limit, to be left. It fails if ctx ends before, or
+// Enter waits for a slot, and returns the limit, to be left. It fails if ctx ends before, or
 // quit is closed; that waiting may cure.
 func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
 	if p, ok := l.TryEnter(); ok {
 		return p, nil
 	}
 	select {
-	case l.places <- struct{}{}:
+	case l.slots <- struct{}{}:
 		return l.Entered(), nil
 	case <-quit:
 		return nil, ErrCrowded

@@ -25,26 +25,26 @@ type Processes struct {
 // clientLists keeps the processes of each node for a moment, so that many questions in a row cost one
 // CLIENT LIST: it has a line for each connection of the server.
 type clientLists struct {
-	turn   Limit                 // of one place, which protects following
+	lock   Limit                 // of one slot, which protects following
 	byNode map[uint32]*Processes // as they were answered last
 }
 
 func newClientLists() *clientLists {
-	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
+	return &clientLists{lock: Limit{slots: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
 }
 
 // Processes returns the processes that are connected with the node that serves the lock.
 func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
-	place, err := r.clientLists.turn.Enter(ctx, r.ctx.Done())
+	slot, err := r.clientLists.lock.Enter(ctx, r.ctx.Done())
 	if err != nil {
 		return &Processes{Err: err}
 	}
 	node, lists := r.Nodes.Of(k.Slot), r.clientLists.byNode
 	if known := lists[node]; known != nil && time.Since(known.readAt) < listTime {
-		place.Leave()
+		slot.Leave()
 		return known
 	}
-	read, err := inBackground(ctx, r, place, func() *Processes {
+	read, err := inBackground(ctx, r, slot, func() *Processes {
 		read := r.readClientList(k)
 		if Answered(read.Err) {
 			lists[node] = read
@@ -60,11 +60,11 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 // KnownProcess returns the process that has the client of an owner, if one of the last inspections has found it. It asks
 // nothing, waits for nothing, and may be called with a mutex held.
 func (r *Redis) KnownProcess(owner string) *inspect.Process {
-	place, ok := r.clientLists.turn.TryEnter()
+	slot, ok := r.clientLists.lock.TryEnter()
 	if !ok {
 		return nil
 	}
-	defer place.Leave()
+	defer slot.Leave()
 	for _, list := range r.clientLists.byNode {
 		if p := list.Of(owner); p != nil {
 			return p

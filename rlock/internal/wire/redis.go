@@ -41,7 +41,7 @@ type Redis struct {
 	tracking    tracking
 	foreign     foreign
 
-	// ctx ends when the client closes: background work stops, waits for a place end.
+	// ctx ends when the client closes: background work stops, waits for a slot end.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// background has the goroutines of commands whose caller may leave before they end, and
@@ -86,7 +86,7 @@ func Open(o Options, id string) (*Redis, error) {
 	return r, nil
 }
 
-// Stop ends background waits, and every wait for a place.
+// Stop ends background waits, and every wait for a slot.
 func (r *Redis) Stop() { r.cancel() }
 
 // Close gives up the commands in flight, and the connections, and returns when no goroutine

@@ -33,7 +33,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	ctx, cancel := context.WithTimeout(ctx, limit+r.deadline.patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
-	mark := r.Mark()
+	generation := r.Generation()
 	r.sent.n.Add(2) // with the WAIT
 	script, wait := r.together(ctx, c.evalsha(r.Client), r.wait(limit))
 	if c.again(script) {
@@ -41,7 +41,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	}
 	a, err := read(script)
 	if Answered(err) {
-		r.heard(mark)
+		r.heard(generation)
 	}
 	if err != nil || !a.Granted {
 		return a, err
@@ -81,7 +81,7 @@ func (r *Redis) checkWait() error {
 }
 
 // Ordered reports whether Redis gets the client's commands in the order in which
-// they are sent, unless a connection is closed meanwhile, which Mark and Heard tell: on one
+// they are sent, unless a connection is closed meanwhile, which Generation and Heard tell: on one
 // connection, that of the client's own. Of several, if it was told to have them,
 // rueidis chooses one at random in a Cluster.
 func (r *Redis) Ordered() bool {
@@ -89,7 +89,7 @@ func (r *Redis) Ordered() bool {
 }
 
 // together sends two commands as one pipeline on one connection that no other command shares
-// meanwhile. The second must be marked as one that blocks: for these rueidis keeps connections
+// meanwhile. The second must be sent as one that blocks: for these rueidis keeps connections
 // apart. In a Cluster both go to the node that serves the first's slot.
 //
 // A connection of rueidis' Dedicate would do as well, but that unsubscribes when it is given

@@ -142,22 +142,22 @@ func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.Redi
 func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	r.sent.n.Add(int64(len(calls)))
 	results := make([]rueidis.RedisResult, len(calls))
-	places := make([]int, len(calls))
-	for i := range places {
-		places[i] = i
+	indexes := make([]int, len(calls))
+	for i := range indexes {
+		indexes[i] = i
 	}
-	if again := r.sendAt(ctx, calls, places, Call.evalsha, results); len(again) > 0 {
+	if again := r.sendAt(ctx, calls, indexes, Call.evalsha, results); len(again) > 0 {
 		r.sendAt(ctx, calls, again, Call.eval, results)
 	}
 	return results
 }
 
-// sendAt sends the calls at these places in one pipeline, and fills in their results. It returns the
-// places of those that are to be sent again.
-func (r *Redis) sendAt(ctx context.Context, calls []Call, places []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
+// sendAt sends the calls at these indexes in one pipeline, and fills in their results. It returns the
+// indexes of those that must be sent again.
+func (r *Redis) sendAt(ctx context.Context, calls []Call, indexes []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
 	var p pipeline
 	tracks := r.startTracking(&p, calls)
-	for _, i := range places {
+	for _, i := range indexes {
 		called := new(bool)
 		p.add(write(calls[i], r.Client), func(reply rueidis.RedisResult) {
 			results[i] = reply

@@ -71,13 +71,13 @@ func Flag(set bool) string {
 type Answer struct {
 	Left int64 // of a step: whether the member that left was there
 
-	Granted bool
-	Others  int    // of a resume: how many tickets and foreign clients wait
-	Counter uint64 // of the fencing tokens, if granted; 0 for a lock without
-	TTL     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
-	Holder  string // its owner, if not granted; "" for none
-	Turn    int64  // milliseconds that the turn of foreign clients goes on, negative if it is not
-	Place   Place  // in the queue
+	Granted  bool
+	Others   int      // of a resume: how many tickets and foreign clients wait
+	Counter  uint64   // of the fencing tokens, if granted; 0 for a lock without
+	TTL      int64    // of the holder's lease in milliseconds, if not granted; -1 for none
+	Holder   string   // its owner, if not granted; "" for none
+	Turn     int64    // milliseconds that the turn of foreign clients goes on, negative if it is not
+	Position Position // in the queue
 	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
 	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
@@ -85,14 +85,14 @@ type Answer struct {
 	Refused error // the grant does not count, and why: too few replicas have it
 }
 
-// A Place is where a ticket stands in the queue.
-type Place int64
+// A Position is where a ticket stands in the queue.
+type Position int64
 
-// The places, as queue.lua answers them.
+// The positions, as queue.lua answers them.
 const (
-	NoPlace    Place = iota // it is not in the queue
-	SomePlace               // it is
-	FirstPlace              // it is the first
+	NoPosition    Position = iota // it is not in the queue
+	SomePosition                  // it is
+	FirstPosition                 // it is the first
 )
 
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
@@ -148,8 +148,8 @@ func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 		return a, err
 	}
 	if values[4].IsInt64() { // asked first, since ToString would make an error of it, with its text
-		place, err := values[4].AsInt64()
-		a.Place = Place(place)
+		position, err := values[4].AsInt64()
+		a.Position = Position(position)
 		return a, err
 	}
 	token, err := values[4].ToString()

@@ -48,9 +48,9 @@ func TestTheAnswersToAStep(t *testing.T) {
 		fails  bool
 	}{
 		{"{1, -1, '', -2, ''}", 0, wire.Answer{Left: 1, TTL: -1, Turn: -2, HeldBack: -1, Granted: true}, false},
-		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: 9, HeldBack: -1, Place: wire.FirstPlace}, false},
-		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: -1, Place: wire.NoPlace}, false},
-		{"{0, 50, 'them', -2, 1, 900}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: 900, Place: wire.SomePlace}, false},
+		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: 9, HeldBack: -1, Position: wire.FirstPosition}, false},
+		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: -1, Position: wire.NoPosition}, false},
+		{"{0, 50, 'them', -2, 1, 900}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: 900, Position: wire.SomePosition}, false},
 		{"{0, 50, 'them', -2, 1, 'x'}", 0, wire.Answer{}, true},
 		{"{0, -1, '', -2, '12'}", 4, wire.Answer{TTL: -1, Turn: -2, HeldBack: -1, Granted: true, Counter: 12}, false},
 		{"{0, -1, '', -2, '3'}", 4, wire.Answer{}, true}, // fewer tokens than reserved

@@ -14,7 +14,7 @@ import (
 // replies; faults that pass are tried again, for as long as a caller of Unlock would wait.
 //
 // Its commands are arbitrary ones, since rueidis repeats those that it knows to be harmless
-// until their context ends, each time with a place in the ring.
+// until their context ends, each time with a slot in the ring.
 func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Completed) ([]rueidis.RedisResult, error) {
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -64,17 +64,17 @@ func passing(replies []rueidis.RedisResult) error {
 }
 
 // surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps
-// its place until it has ended: rueidis keeps it in its ring for as long.
+// its slot until it has ended: rueidis keeps it in its ring for as long.
 func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
-	place, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
+	limit, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
 	if err != nil {
 		return nil, err
 	}
-	return inBackground(ctx, r, place, func() []rueidis.RedisResult {
+	return inBackground(ctx, r, limit, func() []rueidis.RedisResult {
 		r.sent.n.Add(int64(len(commands)))
 		replies := r.Client.DoMulti(r.deadline.context(time.Now()), commands...)
 		if Answered(replies[0].Error()) {
-			place.Heard()
+			limit.Heard()
 		}
 		return replies
 	})
@@ -108,15 +108,15 @@ func (b *background) close() {
 }
 
 // inBackground returns the result of work, or an error once ctx ends: the work goes on then,
-// and keeps its place until it has ended.
-func inBackground[T any](ctx context.Context, r *Redis, place *Limit, work func() T) (result T, err error) {
+// and keeps its slot until it has ended.
+func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func() T) (result T, err error) {
 	landed := make(chan T, 1)
 	started := r.background.start(func() {
-		defer place.Leave()
+		defer limit.Leave()
 		landed <- work()
 	})
 	if !started {
-		place.Leave()
+		limit.Leave()
 		return result, ErrClosed
 	}
 	select {

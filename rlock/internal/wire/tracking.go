@@ -22,8 +22,8 @@ type tracking struct {
 	// over several connections to a node, of which all but one would be others, and not in RESP2,
 	// which has no messages between the answers.
 	on bool
-	// allowed and refused are the marks of the connections over which tracking was allowed, and
-	// refused, last: see Mark.
+	// allowed and refused are the generations of the connections over which tracking was allowed, and
+	// refused, last: see Generation.
 	allowed, refused atomic.Uint64
 	refusals         atomic.Int64
 }
@@ -53,14 +53,14 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 
 // Tracks reports whether Redis is asked to tell of changed keys: not after it has refused,
 // until a connection has ended.
-func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Mark() }
+func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
 
 // TrackingRefused returns over how many connections tracking was refused.
 func (r *Redis) TrackingRefused() int64 { return r.tracking.refusals.Load() }
 
-// refuse notes that no keys are tracked over the connection of that mark.
-func (t *tracking) refuse(mark uint64) {
-	if t.refused.Swap(mark) != mark {
+// refuse notes that no keys are tracked over the connection of that generation.
+func (t *tracking) refuse(generation uint64) {
+	if t.refused.Swap(generation) != generation {
 		t.refusals.Add(1)
 	}
 }
@@ -71,28 +71,28 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 	if !r.tracking.on || first < 0 || !r.Tracks() {
 		return false
 	}
-	t, b, mark, near := &r.tracking, r.Client.B(), r.Mark(), calls[first].Track[0] // in a Cluster its node is meant
-	if t.allowed.Load() != mark {
+	t, b, generation, near := &r.tracking, r.Client.B(), r.Generation(), calls[first].Track[0] // in a Cluster its node is meant
+	if t.allowed.Load() != generation {
 		p.add(b.Hello().Build().SetSlot(near), func(reply rueidis.RedisResult) {
 			hello, err := reply.AsMap()
 			switch {
 			case err != nil:
-				t.heed(mark, err)
+				t.heed(generation, err)
 			case reports(hello):
-				t.allowed.Store(mark)
+				t.allowed.Store(generation)
 			default:
-				t.refuse(mark)
+				t.refuse(generation)
 			}
 		})
 	}
-	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(near), func(reply rueidis.RedisResult) { t.heed(mark, reply.Error()) })
+	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(near), func(reply rueidis.RedisResult) { t.heed(generation, reply.Error()) })
 	return true
 }
 
 // heed notes the refusal of a command. One that the server cannot execute now is none.
-func (t *tracking) heed(mark uint64, err error) {
+func (t *tracking) heed(generation uint64, err error) {
 	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
-		t.refuse(mark)
+		t.refuse(generation)
 	}
 }
 
@@ -108,10 +108,10 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 // track has the keys tracked of a call that has just been added: reading them, with CACHING set, is what does it. A key
 // that is not there any more after its call is as good as one that Redis tells of.
 func (r *Redis) track(p *pipeline, keys []string, called *bool) {
-	b, mark := r.Client.B(), r.Mark()
+	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
 		if err := Explain(reply.Error()); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
-			r.tracking.refuse(mark)
+			r.tracking.refuse(generation)
 		}
 	})
 	p.add(b.Exists().Key(keys...).Build(), func(reply rueidis.RedisResult) {

@@ -99,12 +99,12 @@ type jsonWait struct {
 	WaiterProcess   string `json:"waiter_process,omitempty"`
 	WaiterGoroutine uint64 `json:"waiter_goroutine,omitempty"`
 	WaiterMS        int64  `json:"waiter_ms,omitempty"`
-	WaiterPlace     string `json:"waiter_place,omitempty"`
+	WaiterSite      string `json:"waiter_site,omitempty"`
 	Holder          string `json:"holder"`
 	HolderProcess   string `json:"holder_process,omitempty"`
 	HolderGoroutine uint64 `json:"holder_goroutine,omitempty"`
 	HolderMS        int64  `json:"holder_ms,omitempty"`
-	HolderPlace     string `json:"holder_place,omitempty"`
+	HolderSite      string `json:"holder_site,omitempty"`
 }
 
 // A jsonClient is the JSON form of a client that did not answer.
@@ -129,8 +129,8 @@ func writeDeadlocksJSON(out io.Writer, cycles []deadlock.Cycle, seen deadlock.Vi
 			w, h := wait.Waiter, wait.Holder
 			waits = append(waits, jsonWait{
 				wait.Lock,
-				w.Owner, view.Process(w.Process), w.Goroutine, w.Age.Milliseconds(), w.Place.String(),
-				h.Owner, view.Process(h.Process), h.Goroutine, h.Age.Milliseconds(), h.Place.String(),
+				w.Owner, view.Process(w.Process), w.Goroutine, w.Age.Milliseconds(), w.Site.String(),
+				h.Owner, view.Process(h.Process), h.Goroutine, h.Age.Milliseconds(), h.Site.String(),
 			})
 		}
 		all.Deadlocks = append(all.Deadlocks, waits)
@@ -168,7 +168,7 @@ func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) 
 	return err
 }
 
-// ages returns the times and places of the wait and the hold, as far as the clients have told them.
+// ages returns the times and sites of the wait and the hold, as far as the clients have told them.
 func ages(w deadlock.Wait) string {
 	var parts []string
 	for _, side := range []struct {
@@ -179,8 +179,8 @@ func ages(w deadlock.Wait) string {
 			continue
 		}
 		part := side.does + " for " + view.Rounded(max(side.Age, 0))
-		if side.Place != (inspect.Place{}) {
-			part += " at " + view.Printable(side.Place.String())
+		if side.Site != (inspect.Site{}) {
+			part += " at " + view.Printable(side.Site.String())
 		}
 		parts = append(parts, part)
 	}

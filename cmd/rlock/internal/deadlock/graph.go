@@ -24,7 +24,7 @@ type Party struct {
 	Goroutine uint64
 	Since     time.Time     // by the clock of its machine
 	Age       time.Duration // since then
-	Place     inspect.Place
+	Site      inspect.Site
 }
 
 // names returns the identities of the party. The numbers of owners and of goroutines do not
@@ -69,7 +69,7 @@ type said struct {
 func (s *said) party(texts []string, process *inspect.Process) Party {
 	p := Party{
 		Owner: s.client + ":" + strconv.FormatUint(s.Owner, 10), Process: process,
-		Goroutine: s.Goroutine, Since: s.Since, Age: s.at.Sub(s.Since), Place: s.Place,
+		Goroutine: s.Goroutine, Since: s.Since, Age: s.at.Sub(s.Since), Site: s.Site,
 	}
 	if at := slices.IndexFunc(texts, s.isBy); at >= 0 {
 		p.Owner = texts[at]

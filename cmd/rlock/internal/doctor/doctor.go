@@ -143,7 +143,7 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node, prefix string) F
 			f.Remedy = "ACL SETUSER <user> +spublish +ssubscribe"
 		}
 		if strings.Contains(err.Error(), "channel") {
-			f.Remedy = "ACL SETUSER <user> &rlock_turn:{" + prefix + "* &rlock_turn:client:* &redisson_lock__channel:{" + prefix + "*"
+			f.Remedy = "ACL SETUSER <user> &rlock_grants:{" + prefix + "* &rlock_grants:client:* &redisson_lock__channel:{" + prefix + "*"
 		}
 	}
 	return f
@@ -153,7 +153,7 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node, prefix string) F
 func hears(ctx context.Context, redis rueidis.Client, sharded bool, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	channel := "rlock_turn:{" + prefix + "rlock-doctor}:" + unique()
+	channel := "rlock_grants:{" + prefix + "rlock-doctor}:" + unique()
 	subscribe, publish := redis.B().Subscribe().Channel(channel).Build(), func() rueidis.Completed { return redis.B().Publish().Channel(channel).Message("0").Build() }
 	if sharded {
 		subscribe = redis.B().Ssubscribe().Channel(channel).Build()

@@ -127,7 +127,7 @@ var patients = map[string]patient{
 				if f.Stage == network.Reply && f.Is("WAIT") {
 					return network.Replace("-ERR unknown command 'wait'\r\n")
 				}
-				if f.Stage == network.Reply && f.Is("EVAL") && strings.HasPrefix(f.Args[len(f.Args)-1], "rlock_turn:client:") {
+				if f.Stage == network.Reply && f.Is("EVAL") && strings.HasPrefix(f.Args[len(f.Args)-1], "rlock_grants:client:") {
 					return network.Replace("-ERR Script attempted to access a non local key in a cluster node\r\n")
 				}
 				return info(f)

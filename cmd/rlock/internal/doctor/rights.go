@@ -72,7 +72,7 @@ func needs(name string, cluster bool) []need {
 			on("set", "SET", rw, "1", "PX", "1000"), on("exists", "EXISTS", "redisson_rwlock:"+tag),
 		}},
 		{"rights of semaphores", Yellow, "NewSemaphore fails", []try{
-			on("zcard", "ZCARD", name), on("exists", "EXISTS", "rlock_turn:semaphore:"+tag),
+			on("zcard", "ZCARD", name), on("exists", "EXISTS", "rlock_grants:semaphore:"+tag),
 		}},
 		{"rights beside Redisson", Yellow, "waiters of Redisson's fair lock and its spin locks wait longer", []try{
 			on("exists", "EXISTS", "redisson_lock_queue:"+tag), on("exists", "EXISTS", "redisson_lock_timeout:"+tag),

@@ -43,7 +43,7 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 		f.Remedy = "docs/services.md has what to do for each service"
 	}
 
-	publish, channel := "publish", "rlock_turn:"+tag+":doctor"
+	publish, channel := "publish", "rlock_grants:"+tag+":doctor"
 	if redis.Mode() == rueidis.ClientModeCluster && n.ask(ctx, "PUBSUB", "SHARDNUMSUB").Error() == nil {
 		publish = "spublish"
 	}
@@ -54,7 +54,7 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 		f.Remedy = "update the server; docs/services.md names the version"
 		return f
 	}
-	said = eval("return redis.call('publish', ARGV[1], '0')", name, "rlock_turn:client:doctor")
+	said = eval("return redis.call('publish', ARGV[1], '0')", name, "rlock_grants:client:doctor")
 	if said != "" && !aboutRights(said) && f.Level < Yellow {
 		f.Level, f.Found = Yellow, "are executed, but may not publish to every channel: "+said
 		f.Risk = "a lock that lingers is given up, and a forced unlock is noticed, at the next renewal only"

@@ -40,8 +40,8 @@ local here = false  -- whether foreign clients may be about, so that the next fi
 -- another for ever. So a ticket that joins an empty queue lets foreign clients go first.
 if not guarded or joined and first == asker then
 	if family ~= 'c' then
-		local ears = turns .. 'ushers'
-		count(channel, ears, turns .. clientOf(first or ''))
+		local ears = grants .. 'ushers'
+		count(channel, ears, grants .. clientOf(first or ''))
 		waits = math.max((listeners[channel] or 0) - (listeners[ears] or 0), 0)
 	end
 	fair = fairQueue and redis.call('exists', fairQueue) == 1

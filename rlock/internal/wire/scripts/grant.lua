@@ -8,7 +8,7 @@ local function listens(member)
 	if family == 'c' or string.sub(member, 1, 1) ~= modeOf(member) then
 		return true
 	end
-	local own = turns .. clientOf(member)
+	local own = grants .. clientOf(member)
 	if not listeners[own] then
 		count(own)
 	end
@@ -25,7 +25,7 @@ local function refuse(member, err)
 	end
 	local next = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '1')[1]
 	if next and next ~= '?' then
-		redis.pcall(publish, turns .. clientOf(next), '?' .. ticketOf(next) .. ' ' .. lock)
+		redis.pcall(publish, grants .. clientOf(next), '?' .. ticketOf(next) .. ' ' .. lock)
 	end
 	return freed and released(err) or err
 end
@@ -43,7 +43,7 @@ local function grant(member)
 	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
 	if not refused and not asks then
 		-- One that polls may hear it by now: its client may have subscribed after it joined.
-		local told = redis.pcall(publish, turns .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
+		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
 		refused = string.sub(member, 1, 1) == modeOf(member) and type(told) == 'table' and told
 	end
 	if not refused then
@@ -84,7 +84,7 @@ if varies and freed and first and first == ahead then
 		local client = clientOf(member)
 		if n < 8 and not told[client] and modeOf(member) == string.sub(member, 1, 1) then
 			told[client], n = true, n + 1
-			redis.pcall(publish, turns .. client, '?' .. ticketOf(member) .. ' ' .. lock)
+			redis.pcall(publish, grants .. client, '?' .. ticketOf(member) .. ' ' .. lock)
 		end
 	end
 end
@@ -124,7 +124,7 @@ if here and behind and (on or isForeign(holder())) then
 		takePlace()
 	end
 	if behind ~= asker and (on and told or freed or gaveUp) then
-		redis.pcall(publish, turns .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
+		redis.pcall(publish, grants .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
 	end
 end
 if behind then
@@ -193,7 +193,7 @@ elseif behind == asker then
 	if not joins and string.sub(asker, 1, 1) == modeOf(asker) then
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
 			if isOurs(owner) and string.sub(owner, 38) ~= '0' then
-				redis.pcall('publish', 'rlock_turn:client:' .. string.sub(owner, 1, 19), 'h ' .. owner .. ' ' .. sort .. lock)
+				redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'h ' .. owner .. ' ' .. sort .. lock)
 			end
 		end
 	end

@@ -3,7 +3,7 @@
 --
 -- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version
 -- 4; another program may have other texts. The lowest bit of the variant, the 20th
--- character, says whether a tenure of rlock may linger. wire/tenure.go says the same.
+-- character, says whether a tenure of rlock may linger. wire/owner.go says the same.
 local ours = '^........%-....%-8...%-[89ab]...%-............:%d'
 local lingering = '^........%-....%-8...%-[9b]...%-............:%d'
 
@@ -25,6 +25,6 @@ end
 -- Calls the client of an owner that may linger: "w <owner> <lock>", see queue.lua.
 local function call(owner, lock)
 	if string.find(owner, lingering) then
-		redis.pcall('publish', 'rlock_turn:client:' .. string.sub(owner, 1, 19), 'w ' .. owner .. ' ' .. lock)
+		redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'w ' .. owner .. ' ' .. lock)
 	end
 end

@@ -45,7 +45,7 @@
 --                     "" or "<token>": it has the lock; r, if foreign readers keep a
 --                     writer out: it holds back readers of ours for r more milliseconds
 --
--- Messages on "rlock_turn:<tag>:<client>":
+-- Messages on "rlock_grants:<tag>:<client>":
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
@@ -54,7 +54,7 @@
 --                                 left, or a grant was refused; of a semaphore: see
 --                                 semaphore.lua
 --
--- The messages on "rlock_turn:client:<client>", always by PUBLISH:
+-- The messages on "rlock_grants:client:<client>", always by PUBLISH:
 --
 -- "h <owner> <sort><lock>"        a ticket is the first behind the tenure, and looks: if its client
 --                                 does not know the tenure, it releases it. The sort is p, of a
@@ -82,7 +82,7 @@ if #ARGV < 5 then
 	leaver = (ARGV[4] or 'x') .. ARGV[2]
 end
 local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
-local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
+local grants = 'rlock_grants:' .. string.sub(queue, 13) .. ':'
 local family, polls, heard = string.sub(ARGV[1], 1, 1), false, false
 if #ARGV[1] > 1 then
 	polls, heard = string.find(ARGV[1], '+', 1, true), string.find(ARGV[1], '!', 1, true)

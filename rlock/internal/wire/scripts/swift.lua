@@ -30,7 +30,7 @@ if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redi
 		and (behind or not string.find(string.sub(first, 21, 21), '[9b]')) then
 		local sharded = ARGV[1] == 's'
 		local publish = sharded and 'spublish' or 'publish'
-		local own = 'rlock_turn:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)
+		local own = 'rlock_grants:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)
 		if ARGV[1] ~= 'c' then
 			counts = redis.pcall('pubsub', sharded and 'shardnumsub' or 'numsub', KEYS[4], own)
 		end

@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// A Place is where in the code a lock was taken. The zero Place is not known.
-type Place = inspect.Place
+// A Site is where in the code a lock was taken. The zero Site is not known.
+type Site = inspect.Site
 
 const (
 	// publicCode and internalCode are how the names of rlock's functions begin.
@@ -18,13 +18,13 @@ const (
 )
 
 // Here returns where the call comes from into rlock, nil in a goroutine that rlock has started.
-func Here() *Place {
+func Here() *Site {
 	var stack [ownDepth]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
 	for {
 		frame, more := frames.Next()
 		if frame.Function != "" && !isOwn(frame.Function) {
-			return &Place{Function: frame.Function, File: frame.File, Line: frame.Line}
+			return &Site{Function: frame.Function, File: frame.File, Line: frame.Line}
 		}
 		if !more {
 			return nil
@@ -36,10 +36,10 @@ func isOwn(function string) bool {
 	return strings.HasPrefix(function, publicCode) || strings.HasPrefix(function, internalCode) || strings.HasPrefix(function, "runtime.")
 }
 
-// Known returns the place as it is shown.
-func Known(p *Place) Place {
+// Known returns the site as it is shown.
+func Known(p *Site) Site {
 	if p == nil {
-		return Place{}
+		return Site{}
 	}
 	return *p
 }

@@ -27,7 +27,7 @@ type questions struct {
 // IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: a writer that
 // reads, too, or one that only reads now. Until Redis has confirmed that no other client can hold the lock otherwise.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	if locked, known := l.untold(); known {
+	if locked, known := l.knownHere(); known {
 		return locked, nil
 	}
 	return kinds[l.Name.KindID].asks.locked(ctx, l)

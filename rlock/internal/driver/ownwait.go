@@ -9,11 +9,11 @@ import (
 
 // locate finds out where the call was made, if that is not recorded. It is called by its own goroutine.
 func (w *waiter) locate() {
-	if w.place == nil {
-		w.place = terms.Here()
+	if w.site == nil {
+		w.site = terms.Here()
 	}
-	if w.place == nil {
-		w.place = new(terms.Place) // which is not known
+	if w.site == nil {
+		w.site = new(terms.Site) // which is not known
 	}
 }
 
@@ -23,7 +23,7 @@ func (w *waiter) locate() {
 // the search for deadlocks, of which w then is no reason. The mutex is held.
 func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
-	if goroutine == 0 || goroutine == w.req.Owner.ID || w.told {
+	if goroutine == 0 || goroutine == w.req.Owner.ID || w.logged {
 		return
 	}
 	levels, c := l.Levels(), l.shard.client
@@ -32,11 +32,11 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 		if o := ownerOf(v); o.Guest || o.ID != goroutine || !l.Holds(v.Owner, now) {
 			continue
 		}
-		w.told = true
+		w.logged = true
 		w.locate()
 		c.shared.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
-			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", terms.Known(w.place).String(),
-			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_place", terms.Known(placeOf(v)).String())
+			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "site", terms.Known(w.site).String(),
+			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_site", terms.Known(siteOf(v)).String())
 		return
 	}
 }

@@ -126,13 +126,13 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		}
 		r.same++
 		one.waits++
-		if w.place == nil && w.Began() <= r.locate && !w.locates {
+		if w.site == nil && w.Began() <= r.locate && !w.locates {
 			w.locates = true
 			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
-			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Endless: w.endless, Stands: w.req.Stands,
+			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Stands: w.req.Stands,
 		})
 	}
 	return true
@@ -162,7 +162,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
 		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
-		Place: placeOf(v), Whole: wholeOf(v),
+		Site: siteOf(v), Whole: wholeOf(v),
 	}
 	if v.Until != core.NeverSafe {
 		l.Until = clock.safe(v.Until)
@@ -181,10 +181,10 @@ func callerOf(v *core.Level) uint64 {
 	return ownerOf(v).Goroutine()
 }
 
-// placeOf returns where the level was taken, nil if that is not recorded.
-func placeOf(v *core.Level) *terms.Place {
-	place, _ := v.Info.(*terms.Place)
-	return place
+// siteOf returns where the level was taken, nil if that is not recorded.
+func siteOf(v *core.Level) *terms.Site {
+	site, _ := v.Info.(*terms.Site)
+	return site
 }
 
 // wholeOf returns what the level is a part of, nil for none.

@@ -7,14 +7,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Foreign clients that only poll cannot be counted. They are left turns where the server knows
+// Foreign clients that only poll cannot be counted. They are left windows where the server knows
 // scripts of Redisson, but only for names that this client wants all the time: where it leaves
 // pauses, pollers come in these.
 const (
 	// spellPause is the longest pause of a name that is wanted all the time: as long as a
-	// turn of pollers.
+	// window of pollers.
 	spellPause = 140 * time.Millisecond
-	// spellTime is for how long a name must have been wanted before pollers are left a turn.
+	// spellTime is for how long a name must have been wanted before pollers are left a window.
 	spellTime = 2 * time.Second
 	// maxSpells is how many names are remembered.
 	maxSpells = 4096
@@ -52,21 +52,21 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	return now.Sub(p.since) >= spellTime
 }
 
-// LeavesTurns reports, of a lock that foreign clients may hold, whether a command of this client, which wants the name, is to leave turns to
-// foreign clients that only poll.
-func (c *Client) LeavesTurns(n *Name, now time.Time) bool {
+// LeavesWindows reports whether a command for n, a lock that foreign clients may hold, must leave windows to those
+// that only poll. It notes that n is wanted.
+func (c *Client) LeavesWindows(n *Name, now time.Time) bool {
 	c.Redis.LookForRedisson(now)
 	return c.Redis.Polls() && c.spells.wanted(n.Key, false, now)
 }
 
-// SeesStep is LeavesTurns for a step.
+// SeesStep is LeavesWindows for a step.
 func (c *Client) SeesStep(n *Name, s wire.Step, now time.Time) bool {
 	if none := (wire.Member{}); s.Leave == none || s.Join != none {
-		return c.LeavesTurns(n, now)
+		return c.LeavesWindows(n, now)
 	}
 	return c.Redis.Polls() && c.spells.wanted(n.Key, true, now)
 }
 
-// SeesAcquire is LeavesTurns for an acquire, which leaves none: it notes one of the name. It is called where foreign clients
+// SeesAcquire is LeavesWindows for an acquire, which leaves none: it notes one of the name. It is called where foreign clients
 // may poll.
 func (c *Client) SeesAcquire(n *Name, now time.Time) { c.spells.wanted(n.Key, false, now) }

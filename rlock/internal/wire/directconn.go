@@ -22,54 +22,54 @@ type line struct {
 	used time.Time // when a command was last sent; protected by direct.busy
 
 	mu       sync.Mutex // protects following
-	turn     uint64     // which command has the line, or none any more
+	use      uint64     // which command has the line, or none any more
 	left     bool       // its caller has left
 	answered bool       // the answer has come, at least its beginning
 }
 
-// A Leaver is a context that takes one turn, which is left when the context ends; also if it has ended. It is
+// A Leaver is a context that takes one use, which is left when the context ends; also if it has ended. It is
 // for a caller that has many commands, since [context.AfterFunc] takes memory each time.
 type Leaver interface {
 	context.Context
-	Leaves(t Turn)
+	Leaves(t Use)
 }
 
-// A Turn is one command's on a direct connection. The zero Turn is none.
-type Turn struct {
+// A Use is one command's on a direct connection. The zero Use is none.
+type Use struct {
 	line   *line
 	number uint64
 }
 
-// Leave ends the wait for the answer, if the turn goes on.
-func (t Turn) Leave() {
+// Leave ends the wait for the answer, if the use goes on.
+func (t Use) Leave() {
 	if l := t.line; l != nil {
 		l.leave(t.number)
 	}
 }
 
-// begin returns the next command's turn.
-func (l *line) begin() Turn {
+// begin returns the next command's use.
+func (l *line) begin() Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn++
+	l.use++
 	l.left, l.answered = false, false
-	return Turn{l, l.turn}
+	return Use{l, l.use}
 }
 
-// end ends the turn, and reports whether the caller has left before the command was answered.
+// end ends the use, and reports whether the caller has left before the command was answered.
 func (l *line) end(answered bool) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn++
+	l.use++
 	l.left = l.left && !answered
 	return l.left
 }
 
-// leave ends the wait for the answer, if that turn goes on.
-func (l *line) leave(turn uint64) {
+// leave ends the wait for the answer, if that use goes on.
+func (l *line) leave(use uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn == l.turn {
+	if use == l.use {
 		l.left = true
 		_ = l.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
