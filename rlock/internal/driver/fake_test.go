@@ -132,8 +132,10 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	return w.client
 }
 
-func (w *fakeWire) traits() traits                         { return traits{patience: w.Patience(), tracks: w.tracks} }
-func (w *fakeWire) IsSettled(generation uint64) bool       { return !w.fake.loose && w.redis.IsSettled(generation) }
+func (w *fakeWire) traits() traits { return traits{patience: w.Patience(), tracks: w.tracks} }
+func (w *fakeWire) IsSettled(generation uint64) bool {
+	return !w.fake.loose && w.redis.IsSettled(generation)
+}
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }

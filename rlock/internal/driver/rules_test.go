@@ -233,7 +233,7 @@ func TestAMutexUnderAnotherIsFound(t *testing.T) {
 		s.glance(func() {
 			assert.Contains(t, foundBy(func() { other.take() }), "rule 7")
 			assert.Contains(t, foundBy(func() { c.finish(&after{}) }), "rule 7")
-			assert.Empty(t, foundBy(func() { c.marked(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
+			assert.Empty(t, foundBy(func() { c.confirmed(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
 		})
 		c.witness.enters("the hub")
 		assert.Contains(t, foundBy(func() { c.subscribed(c.lock().Name) }), "rule 7")
