@@ -58,9 +58,6 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 		"levels": "levels.go", "summary": "levels.go", "writes": "levels.go", "asked": "levels.go", "longest": "levels.go", "ends": "", "wrote": "",
 	}
 	for name, file := range files(t, ".") {
-		if name == "snapshot.go" { // copies all
-			continue
-		}
 		eachWritten(file, func(field string) {
 			if where := home[field]; where != "" && where != name {
 				t.Errorf("%s writes %s, which %s does", name, field, where)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/image"
 )
 
 // The assertions about each state, each grant and each call that returns. Those of check are made after each event.
@@ -24,7 +25,7 @@ func (w *world) check() {
 func (w *world) checkSummaries() {
 	for i := range w.clients {
 		for _, l := range w.clients[i].locks {
-			if !l.IsSummed() {
+			if !image.IsSummed(l) {
 				w.fail("client %d: the summary of its levels is another one", i)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/image"
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
@@ -64,7 +65,7 @@ type place struct{ client, user int }
 // A client is one process: the locks, the driver as data, and its connections.
 type client struct {
 	id     int
-	image  core.Image // the memory of the copy
+	image  image.Image // the memory of the copy
 	core   *core.Client
 	locks  []*core.Lock
 	users  []user
@@ -231,7 +232,7 @@ func (c *client) copyTo(n *client) {
 	n.heard = append(n.heard[:0], c.heard...)
 }
 
-func copied(y *core.Image, to, from []packet) []packet {
+func copied(y *image.Image, to, from []packet) []packet {
 	to = append(to[:0], from...)
 	for i := range to {
 		y.Command(&to[i].cmd)

@@ -1,4 +1,4 @@
-package core
+package image
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/go-rlock/rlock/internal/core"
 )
 
 // decidesNothing are the fields that tell no two states apart, with the reason.
@@ -22,38 +24,44 @@ var decidesNothing = map[string]string{
 }
 
 // full returns a lock in which every condition is on under which a field decides.
-func full() *Lock {
-	c := &Client{Config: Config{ReadersTime: 2}, partings: partings{{n: 5, until: 20}}}
-	l := c.NewLock(Kind{})
+func full() *core.Lock {
+	c := &core.Client{Config: core.Config{ReadersTime: 2}}
+	ofClient(c).partings = []parting{{n: 5, until: 20}}
+	made := c.NewLock(core.Kind{})
+	l := ofLock(made)
 	l.hears, l.patient = asking, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
-	w := &Call{Owner: 1, Mode: Shared, Until: 20, began: 20, rest: 20, alarm: 20}
+	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
+	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, began: 20, rest: 20, alarm: 20, inLine: true}
 	l.line.join(w)
-	t := l.newTenure(ID{N: 1}, Shared)
-	t.want, t.call, t.polls = Kept, w, true
-	t.flight = flight{op: Leave, at: Now{20, 20}, last: true}
-	t.trust = trust{until: 20, seen: Now{20, 20}}
-	t.tokens = tokens{reserved: 3, left: 2, current: 4}
-	t.turn = turn{contested: true, since: 20}
-	t.since, t.again, t.late, t.look, t.alarm = 20, 20, 20, 20, 20
-	w.Tenure, l.owner = t, t
-	l.levels.all = []Level{{Owner: 1, Until: 20}}
-	l.levels.ends = 20
-	return l
+	n := &core.Tenure{ID: core.ID{N: 1}}
+	*ofTenure(n) = tenure{
+		ID: n.ID, lock: made, mode: core.Shared, want: core.Kept, call: w, polls: true,
+		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
+		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
+		tokens: tokens{reserved: 3, left: 2, current: 4},
+		turn:   turn{contested: true, since: 20},
+		since:  20, again: 20, late: 20, look: 20, alarm: 20,
+	}
+	l.tenures.add(n)
+	w.Tenure, l.owner = n, n
+	l.levels.all = []core.Level{{Owner: 1, Until: 20}}
+	l.levels.summary.ends = 20
+	return made
 }
 
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
-	state := func(l *Lock) []byte {
-		n := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4}
-		return l.client.Append(l.Append(nil, Now{10, 10}, n), Now{10, 10}, n)
+	state := func(l *core.Lock) []byte {
+		n, now := &Names{Owners: [8]core.OwnerID{1, 2, 3, 4}, No: 4}, core.Now{Time: 10, Safe: 10}
+		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
 	}
-	for _, of := range []func(*Lock) any{
-		func(l *Lock) any { return l },
-		func(l *Lock) any { return l.tenures.first },
-		func(l *Lock) any { return l.line.first },
-		func(l *Lock) any { return &l.levels.all[0] },
-		func(l *Lock) any { return &l.client.partings[0] },
+	for _, of := range []func(*core.Lock) any{
+		func(l *core.Lock) any { return l },
+		func(l *core.Lock) any { return ofLock(l).tenures.first },
+		func(l *core.Lock) any { return ofLock(l).line.first },
+		func(l *core.Lock) any { return &l.Levels()[0] },
+		func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] },
 	} {
 		v := reflect.ValueOf(of(full())).Elem()
 		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
@@ -84,7 +92,7 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 				t.Errorf("%s tells states apart: %v", path.name, told)
 			}
 			var y Image
-			y.Copy(l.client, l)
+			y.Copy(l.Client(), l)
 			g := reflect.ValueOf(of(&y.Locks[0])).Elem().FieldByIndex(path.index)
 			if fmt.Sprint(f) != fmt.Sprint(g) && !strings.HasPrefix(reason, "follows") {
 				t.Errorf("%s is %v in the copy of %v", path.name, g, f)
@@ -95,18 +103,76 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 
 // A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
 func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
-	c := &Client{}
-	l := c.NewLock(Kind{})
-	cmd := l.newTenure(ID{N: 1}, Alone).send(Leave, Now{})
-	l.forget(cmd.tenure, Now{})
+	c := &core.Client{Config: core.Config{Lease: 9}}
+	l := c.NewLock(core.Kind{})
+	acquires := func(l *core.Lock) core.Command {
+		w := &core.Call{Owner: 1, Until: core.Never}
+		l.Lock(w, core.Now{})
+		return l.Command(w, l.Next(w, true, core.Now{}).Op, core.Now{})
+	}
+	cmd := acquires(l)
+	l.Answer(&cmd, core.Reply{Fault: core.Fatal}, core.Now{})
+	for len(c.TakeEffects(core.Now{})) > 0 {
+	}
 	var first, second Image
 	first.Copy(c, l)
 	first.Command(&cmd)
 	second.Copy(&first.Client, &first.Locks[0])
 	second.Command(&cmd)
-	life := second.Locks[0].newTenure(ID{N: 2}, Alone)
-	if life != cmd.tenure || life.flight.seq != cmd.tenureSeq || second.gone.lock != nil {
-		t.Errorf("the memory is used again: %v, with the number %d after %d", life == cmd.tenure, life.flight.seq, cmd.tenureSeq)
+	was := *ofCommand(&cmd)
+	life := acquires(&second.Locks[0])
+	if is := ofCommand(&life); is.tenure != was.tenure || is.tenureSeq == was.tenureSeq || ofTenure(&second.gone).lock != nil {
+		t.Errorf("the memory is used again: %v, with the number %d after %d", is.tenure == was.tenure, is.tenureSeq, was.tenureSeq)
+	}
+}
+
+// A struct of another layout is told apart.
+func TestAnotherLayoutIsNoMirror(t *testing.T) {
+	type inner struct{ A, B int8 }
+	type of struct {
+		A inner
+		B []inner
+		C int
+	}
+	for _, c := range []struct {
+		mirror any
+		want   string
+	}{
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A, B int8 }
+			C int
+		}{}, ""},
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A int8 }
+			C int
+		}{}, "of.B[].B"},
+		{struct {
+			A struct{ A, X int8 }
+			B []inner
+			C int
+		}{}, "of.A.B"},
+		{struct {
+			A inner
+			B []inner
+			C int32
+		}{}, "of.C, a int"},
+		{struct {
+			A inner
+			B []inner
+			C int
+			D bool
+		}{}, "of, which has no field D"},
+		{struct {
+			A inner
+			C int
+			B []inner
+		}{}, "of.B"},
+	} {
+		if got := difference(reflect.TypeOf(c.mirror), reflect.TypeFor[of](), "of"); got != c.want {
+			t.Errorf("it finds %q, not %q", got, c.want)
+		}
 	}
 }
 
