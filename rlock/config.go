@@ -130,7 +130,7 @@ type Config struct {
 	Observer *Observer
 }
 
-// RedissonPolls says when clients of Redisson that only poll have turns.
+// RedissonPolls says when clients of Redisson that only poll have windows.
 type RedissonPolls int
 
 const (
@@ -138,7 +138,7 @@ const (
 	// a client of which locks are contended for asks once a minute, and every two seconds
 	// while the answer is no (SCRIPT EXISTS).
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
-	// RedissonPollsNever leaves no such turns: pollers may starve beside busy clients.
+	// RedissonPollsNever leaves no such windows: pollers may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
 	// RedissonPollsAlways is for versions of Redisson whose scripts are not known, and other
 	// programs that follow its protocol. No lock lingers then.

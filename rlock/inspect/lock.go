@@ -69,10 +69,10 @@ type Holder struct {
 
 // A Waiter is one place in the queue.
 type Waiter struct {
-	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign turn
+	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign window
 	Shared  bool     // it waits for the read lock
 	Polls   bool     // it is not subscribed, and looks whether it is its turn
-	Foreign bool     // it is a turn that is left to clients of Redisson
+	Foreign bool     // it is a window that is left to clients of Redisson
 	Process *Process // nil if it is not known
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // thief is the UUID of the owners that Steal writes: of a client of rlock that does not exist,
-// since the clients give turns to those of Redisson.
+// since the clients leave windows to those of Redisson.
 const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 
 // Lose removes the lock of that name from the server, as an operator, an eviction or a

@@ -282,7 +282,7 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	return a
 }
 
-// readOthers turns what an answer without a grant says of the other clients: the holder, whose turn it is, and a grant that is
+// readOthers turns what an answer without a grant says of the other clients: the holder, whose window it is, and a grant that is
 // held back.
 func (r *redis) readOthers(c *exchange, got *wire.Answer, a *answer) {
 	if a.Holder = r.client.idOf(got.Holder); got.Holder != "" {
@@ -295,8 +295,8 @@ func (r *redis) readOthers(c *exchange, got *wire.Answer, a *answer) {
 	if c.cmd.Op == core.Acquire { // it is told no more
 		return
 	}
-	if got.Turn >= 0 {
-		a.Turn = max(core.Span(wire.Milliseconds(got.Turn)), 1)
+	if got.Window >= 0 {
+		a.Turn = max(core.Span(wire.Milliseconds(got.Window)), 1)
 	}
 	if got.HeldBack >= 0 {
 		a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))

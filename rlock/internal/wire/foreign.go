@@ -11,7 +11,7 @@ import (
 // Foreign clients are those of Redisson, which know nothing of the queue: see
 // scripts/foreign.lua.
 
-// RedissonPolls says when foreign clients that only poll have turns.
+// RedissonPolls says when foreign clients that only poll have windows.
 type RedissonPolls int
 
 // The values: see the constants of package rlock.

@@ -32,7 +32,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 		for name, test := range map[string]struct {
 			holder string
 			joined []string // the tickets that joined before, in this order
-			turn   bool     // a turn for guests is the last in the queue
+			window bool     // a window for guests is the last in the queue
 			answer wire.Answer
 		}{
 			"to a free lock":                   {"", nil, false, wire.Answer{Holder: ticket, Granted: true}},
@@ -44,7 +44,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 			"again, as the first":              {holder, []string{ticket}, false, wire.Answer{Position: wire.FirstPosition}},
 			"again, behind another one":        {holder, []string{before, ticket}, false, wire.Answer{Position: wire.SomePosition}},
 			"again, between two":               {holder, []string{before, ticket, behind}, false, wire.Answer{Position: wire.SomePosition}},
-			"behind a turn for guests":         {holder, nil, true, wire.Answer{Position: wire.FirstPosition}},
+			"behind a window for guests":       {holder, nil, true, wire.Answer{Position: wire.FirstPosition}},
 			"as the first, and a guest has it": {guest, nil, false, wire.Answer{Holder: guest, Position: wire.FirstPosition}},
 			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Position: wire.SomePosition}},
 		} {
@@ -58,7 +58,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 				for _, ticket := range test.joined {
 					do("ZADD", keys.Queue(), "NX", "1", "x"+ticket)
 				}
-				if test.turn {
+				if test.window {
 					do("ZADD", keys.Queue(), "1", "?")
 				}
 				result := redis.Do(t.Context(), redis.Step(wire.PlainStep, &keys, wire.Step{
@@ -68,12 +68,12 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 				answer, err := wire.ReadStep(result, 0)
 				require.NoError(t, err)
 				assert.Positive(t, answer.TTL, "the rest of the lease")
-				assert.Negative(t, answer.Turn, "there is no turn")
+				assert.Negative(t, answer.Window, "there is no window")
 				if test.answer.Holder == "" {
 					test.answer.Holder = holder
 				}
 				assert.Negative(t, answer.HeldBack, "there is no reader")
-				answer.TTL, answer.Turn, answer.HeldBack = 0, 0, 0
+				answer.TTL, answer.Window, answer.HeldBack = 0, 0, 0
 				assert.Equal(t, test.answer, answer)
 				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue()).Build()).ToInt64()
 				require.NoError(t, err)

@@ -76,7 +76,7 @@ type Answer struct {
 	Counter  uint64   // of the fencing tokens, if granted; 0 for a lock without
 	TTL      int64    // of the holder's lease in milliseconds, if not granted; -1 for none
 	Holder   string   // its owner, if not granted; "" for none
-	Turn     int64    // milliseconds that the turn of foreign clients goes on, negative if it is not
+	Window   int64    // milliseconds that the window of foreign clients goes on, negative if it is not
 	Position Position // in the queue
 	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
 	// a writer that foreign readers keep out; -1 if they are not.
@@ -98,7 +98,7 @@ const (
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
 // for a lock without.
 func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
-	a.Turn = -1
+	a.Window = -1
 	if tokens > 0 {
 		if counter, err := result.ToString(); err == nil {
 			a.Granted = true
@@ -132,7 +132,7 @@ func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Turn} {
+	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Window} {
 		if number != nil && err == nil {
 			*number, err = values[i].AsInt64()
 		}

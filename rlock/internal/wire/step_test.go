@@ -20,9 +20,9 @@ func TestTheAnswersToAnAcquire(t *testing.T) {
 		fails  bool
 	}{
 		{"false", 0, wire.Answer{Granted: true}, false},
-		{"'7'", 3, wire.Answer{Granted: true, Counter: 7, Turn: -1}, false},
-		{"{29000, 'them:1'}", 0, wire.Answer{TTL: 29000, Holder: "them:1", Turn: -1}, false},
-		{"{-1, ''}", 1, wire.Answer{TTL: -1, Turn: -1}, false},
+		{"'7'", 3, wire.Answer{Granted: true, Counter: 7, Window: -1}, false},
+		{"{29000, 'them:1'}", 0, wire.Answer{TTL: 29000, Holder: "them:1", Window: -1}, false},
+		{"{-1, ''}", 1, wire.Answer{TTL: -1, Window: -1}, false},
 		{"'2'", 3, wire.Answer{}, true},   // fewer tokens than reserved
 		{"'x'", 1, wire.Answer{}, true},   // not a number
 		{"false", 1, wire.Answer{}, true}, // granted without a token
@@ -47,12 +47,12 @@ func TestTheAnswersToAStep(t *testing.T) {
 		answer wire.Answer
 		fails  bool
 	}{
-		{"{1, -1, '', -2, ''}", 0, wire.Answer{Left: 1, TTL: -1, Turn: -2, HeldBack: -1, Granted: true}, false},
-		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: 9, HeldBack: -1, Position: wire.FirstPosition}, false},
-		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: -1, Position: wire.NoPosition}, false},
-		{"{0, 50, 'them', -2, 1, 900}", 0, wire.Answer{TTL: 50, Holder: "them", Turn: -2, HeldBack: 900, Position: wire.SomePosition}, false},
+		{"{1, -1, '', -2, ''}", 0, wire.Answer{Left: 1, TTL: -1, Window: -2, HeldBack: -1, Granted: true}, false},
+		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Window: 9, HeldBack: -1, Position: wire.FirstPosition}, false},
+		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Window: -2, HeldBack: -1, Position: wire.NoPosition}, false},
+		{"{0, 50, 'them', -2, 1, 900}", 0, wire.Answer{TTL: 50, Holder: "them", Window: -2, HeldBack: 900, Position: wire.SomePosition}, false},
 		{"{0, 50, 'them', -2, 1, 'x'}", 0, wire.Answer{}, true},
-		{"{0, -1, '', -2, '12'}", 4, wire.Answer{TTL: -1, Turn: -2, HeldBack: -1, Granted: true, Counter: 12}, false},
+		{"{0, -1, '', -2, '12'}", 4, wire.Answer{TTL: -1, Window: -2, HeldBack: -1, Granted: true, Counter: 12}, false},
 		{"{0, -1, '', -2, '3'}", 4, wire.Answer{}, true}, // fewer tokens than reserved
 		{"{0, -1, '', -2}", 0, wire.Answer{}, true},
 		{"{'x', -1, '', -2, 1}", 0, wire.Answer{}, true},

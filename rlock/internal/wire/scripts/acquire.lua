@@ -13,7 +13,7 @@
 --          exact up to 2^53 only)
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
---          turn of foreign clients. If o may linger, its client is called: see queue.lua
+--          window of foreign clients. If o may linger, its client is called: see queue.lua
 --
 -- A hash of anything else than owners is left as it is, and so is a counter that is negative.
 --

@@ -1,16 +1,16 @@
 -- The part of a step, after queue.lua, that counts the foreign clients (Redisson's) and gives them
--- turns. Most locks have no foreign clients: then nothing of the hash is read, and the functions
+-- windows. Most locks have no foreign clients: then nothing of the hash is read, and the functions
 -- are not even defined.
 --
 -- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
---          written. A turn is "?" in the queue. It is on from when "?" stands first and the lock
+--          written. A window is "?" in the queue. It is on from when "?" stands first and the lock
 --          is free: then no client of ours is granted the lock.
---   b, e     when the turn that is on began, and when it ends
+--   b, e     when the window that is on began, and when it ends
 --   u        when it was first seen to be used
 --   p        this "?" is for foreign clients that cannot be counted, since they only poll
 --   n, l     the next "?" for those that are counted is not put in line before n; unused, it is l long
 --   q        the next one for those that only poll is not put in line before q
---   t        when the last turn ended
+--   t        when the last window ended
 --   s        when a foreign holder was last seen
 --   f        when Redisson's fair queue was last seen
 --   w        since when readers of ours are held back
@@ -20,7 +20,7 @@
 --
 -- A key that holds something else is left alone: then it is as if no foreign client was there.
 -- A refusal here must not keep a lock that was freed from those that wait for it.
-local shortest, longest = 10, 140 -- of an unused turn; Redisson's spin lock tries every 128 ms
+local shortest, longest = 10, 140 -- of an unused window; Redisson's spin lock tries every 128 ms
 local memory = 5000               -- of the hash
 local place, patience = 'rlock:0', 3000
 
@@ -55,7 +55,7 @@ if here then
 end
 
 local state, now = {}, 0
-local on = false    -- whether their turn is on
+local on = false    -- whether their window is on
 local ours = false  -- whether our place is in the fair queue
 local begin, due, note, takePlace, leavePlace, callFair
 
@@ -126,7 +126,7 @@ if here then
 		end
 	end
 
-	-- Begins their turn.
+	-- Begins their window.
 	function begin()
 		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
 		redis.call('hdel', foreign, 'u', 'w')
@@ -138,7 +138,7 @@ if here then
 		end
 	end
 
-	-- Reports whether a turn may be put in line: of those that are counted, if there are some, else of
+	-- Reports whether a window may be put in line: of those that are counted, if there are some, else of
 	-- those that only poll. The two do not put off one another.
 	function due()
 		if waits > 0 then
@@ -147,13 +147,13 @@ if here then
 		return polls and now >= (state.q or 0)
 	end
 
-	-- Forgets the turn.
+	-- Forgets the window.
 	local function over()
 		redis.call('hdel', foreign, 'b', 'e', 'u', 'p')
 		state.b, state.u, state.p = nil, nil, nil
 	end
 
-	-- Ends the turn: at its end, or when none of those is left for whom it was. After one in vain the
+	-- Ends the window: at its end, or when none of those is left for whom it was. After one in vain the
 	-- next is 16 times as far away as the lock was idle, and twice as long. One that pollers used
 	-- leaves ours twice that time.
 	local function finish()
@@ -171,10 +171,10 @@ if here then
 		end
 	end
 
-	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each client of ours
+	-- A foreign client has the lock, or has had it. From when that is seen the window lasts as long as each client of ours
 	-- had since the last one, for each process that waits, less a quarter, since the section that begins
 	-- last goes on after it. If all that is over when it is seen, since a section has ended, so is the
-	-- turn. A client has several tickets for a fair lock.
+	-- window. A client has several tickets for a fair lock.
 	if state.b and not state.u and (heard or isForeign(holder())) then
 		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
 		for _, member in ipairs(tickets) do
@@ -192,7 +192,7 @@ if here then
 		note('u', now, 'e', state.e)
 	end
 
-	local had = false -- whether the lock has been left free to them since their turn began
+	local had = false -- whether the lock has been left free to them since their window began
 	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
 		had = not freed and free()
 		local used, polled = state.u, state.p
@@ -211,8 +211,8 @@ if here then
 	on = first == '?' and state.b ~= nil
 
 	if first and first ~= '?' and not had and due() then
-		turn = turn or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
-		if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
+		score = score or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
+		if redis.call('zadd', queue, 'nx', score, '?') == 1 then
 			first, second = front()
 			if waits == 0 then
 				state.p = 1

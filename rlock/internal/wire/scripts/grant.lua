@@ -1,5 +1,5 @@
 -- The end of a step, after queue.lua and foreign.lua: as long as the lock is open to the first
--- ticket in the queue it is granted to it, or foreign clients have a turn.
+-- ticket in the queue it is granted to it, or foreign clients have a window.
 local starved, respite = 2000, 1000 -- see below
 
 -- Reports whether the client of a ticket can be told, which is believed where Redis does
@@ -109,7 +109,7 @@ if here and first and modeOf(first) ~= 's' and open('s') and isForeign(holder())
 	end
 end
 
--- A turn that no ticket waits behind ends by the queue's expiry.
+-- A window that no ticket waits behind ends by the queue's expiry.
 local behind = first
 if first == '?' then
 	behind = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '1')[1]
@@ -117,7 +117,7 @@ if first == '?' then
 		redis.call('zrem', queue, '?')
 	end
 end
--- The first ticket looks when foreign clients release the lock, or their turn is over. It is told
+-- The first ticket looks when foreign clients release the lock, or their window is over. It is told
 -- when that begins, or when the ones before it have left; the asker learns it from the reply.
 if here and behind and (on or isForeign(holder())) then
 	if isForeign(holder()) and (not on or now >= state.e) then

@@ -12,7 +12,7 @@ local sort = 'p'      -- of the lock: see queue.lua
 -- keep a lock from being freed; the error says so.
 local busy = 0 -- how many of the queue and the fair queue of Redisson exist
 if #ARGV[1] > 1 or #ARGV > 4 then
-	busy = 2 -- a turn may be due, or more is asked for
+	busy = 2 -- a window may be due, or more is asked for
 else
 	busy = KEYS[6] and redis.call('exists', KEYS[2], KEYS[5]) or redis.call('exists', KEYS[2])
 end

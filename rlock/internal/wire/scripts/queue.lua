@@ -10,13 +10,13 @@
 -- no other, is told of grants.
 --
 -- Foreign clients are those of Redisson. They know the lock and its channel, and nothing of the
--- queue. "?" in the queue is a turn for them.
+-- queue. "?" in the queue is a window for them.
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
 --          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
 --          the lock out of the queue, until it is released
--- KEYS[3]  the turns of foreign clients, "rlock_foreign:<tag>": see foreign.lua
+-- KEYS[3]  the windows of foreign clients, "rlock_foreign:<tag>": see foreign.lua
 -- KEYS[4]  the channel that foreign clients listen to
 -- KEYS[5]  of a read-write lock: what the readers' keys begin with, see rw.lua
 -- KEYS[5], KEYS[6]  else, if there are so many: the queue of Redisson's fair lock, see foreign.lua
@@ -39,7 +39,7 @@
 --                     the queue, or had not; or what exit returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
 -- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
---                     key has no TTL; -2 and "": it is free); a turn of foreign clients ends
+--                     key has no TTL; -2 and "": it is free); a window of foreign clients ends
 --                     in g milliseconds (negative: there is none); a: the one that joins or is
 --                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket;
 --                     "" or "<token>": it has the lock; r, if foreign readers keep a
@@ -49,7 +49,7 @@
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
--- "?<ticket> <lock>"              look: the ticket is the first, and it is a turn of foreign
+-- "?<ticket> <lock>"              look: the ticket is the first, and it is a window of foreign
 --                                 clients, or one holds the lock and the ones before have
 --                                 left, or a grant was refused; of a semaphore: see
 --                                 semaphore.lua
@@ -161,11 +161,11 @@ if leaver then
 	end
 end
 
--- Join. The place before is left for a turn of foreign clients.
-local turn = joins and tonumber(row[2] or 0) + 1
+-- Join. The score before is left for a window of foreign clients.
+local score = joins and tonumber(row[2] or 0) + 1
 local joined = joins and not inside(ticketOf(asker), modeOf(asker))
 if joined then
-	redis.call('zadd', queue, 'nx', turn + 1, asker)
+	redis.call('zadd', queue, 'nx', score + 1, asker)
 end
 
 -- While a client of ours has the lock alone no grant is possible, and its release will
@@ -174,7 +174,7 @@ local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
 -- That is most of the steps but the releases: the rest would take Redis as long again.
-if guarded and joined and not leaver and not ended and turn > 1 and row[1] ~= '?' and row[1] ~= asker then
+if guarded and joined and not leaver and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
 	return {left, remaining(), holder(), -1, 1}
 end
@@ -223,7 +223,7 @@ if unknown then
 	for _, mark in ipairs(free() and redis.call('zrangebyscore', queue, '0', '0') or {}) do
 		bury(mark)
 	end
-	if guarded and turn == 1 then
+	if guarded and score == 1 then
 		first = asker
 	else
 		first, second = front()

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  its queue, see queue.lua, as the next ones
--- KEYS[3]  the turns of foreign clients
+-- KEYS[3]  the windows of foreign clients
 -- KEYS[4]  the channel that foreign clients listen to
 -- KEYS[5]  of a read lock: the key of the former reader's lease, see rw.lua; else of a lock that
 --          Redisson's fair lock may share: its queue

@@ -15,7 +15,7 @@
 --          the hash for the longest lease among them
 -- {n, o}   refused: owner o holds the lock, in a way that excludes this one, for n more
 --          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
---          or it is the turn of foreign clients; {-2, ""}: it is free. The clients of all holders
+--          or it is the window of foreign clients; {-2, ""}: it is free. The clients of all holders
 --          that may linger are called: see queue.lua
 --
 -- The keys of other readers, which a release or a grant needs, cannot be declared: they are

@@ -34,7 +34,7 @@ if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redi
 		if ARGV[1] ~= 'c' then
 			counts = redis.pcall('pubsub', sharded and 'shardnumsub' or 'numsub', KEYS[4], own)
 		end
-		local turn = swaps and redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2
+		local score = swaps and redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2
 		if counts[2] == 0 and counts[4] > 0 and redis.call('hdel', KEYS[1], ticket) == 1 then
 			left = 1
 			local next, number, token = string.sub(first, 2), ARGV[3] or '', ''
@@ -58,7 +58,7 @@ if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redi
 						end
 						return 1
 					end
-					redis.call('zadd', KEYS[2], 'nx', '0', '!' .. string.sub(next, 1, 36), turn, ARGV[7])
+					redis.call('zadd', KEYS[2], 'nx', '0', '!' .. string.sub(next, 1, 36), score, ARGV[7])
 					redis.call('pexpire', KEYS[2], '60000')
 					return {1, 2000, next, -2, behind and 1 or 2}
 				end
