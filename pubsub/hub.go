@@ -25,7 +25,7 @@ type Config struct {
 	//
 	// A connection that died in silence is found by the client's pings, that is
 	// after at most twice its Dialer.KeepAlive plus ConnWriteTimeout (rueidis
-	// defaults: 12 s). Required.
+	// defaults: 12 s). Without one the channels wait for [Hub.Open].
 	Client rueidis.Client
 
 	// Sharded subscribes with SSUBSCRIBE, for messages sent with SPUBLISH. In a
@@ -51,11 +51,13 @@ type Config struct {
 // [Subscription]s. Its methods may be called concurrently, and from under the
 // caller's own mutex except for Close: none of the others waits for the network.
 type Hub struct {
-	client  rueidis.Client
+	linger time.Duration
+	log    *slog.Logger
+
+	// These are set by Open, with mu, before the first link is made, and never changed.
+	client  rueidis.Client // nil before
 	sharded bool
 	cluster bool
-	linger  time.Duration
-	log     *slog.Logger
 
 	// ctx ends with the hub. Every command runs under it, so that Close waits
 	// for no reply.
@@ -76,11 +78,7 @@ type Hub struct {
 }
 
 // New returns a hub. It does nothing until the first Listen.
-// It panics if cfg.Client is nil.
 func New(cfg Config) *Hub {
-	if cfg.Client == nil {
-		panic("pubsub: Config.Client is nil")
-	}
 	if cfg.Linger == 0 {
 		cfg.Linger = defaultLinger
 	}
@@ -88,9 +86,6 @@ func New(cfg Config) *Hub {
 		cfg.Logger = slog.Default()
 	}
 	h := &Hub{
-		client:   cfg.Client,
-		sharded:  cfg.Sharded,
-		cluster:  cfg.Client.Mode() == rueidis.ClientModeCluster,
 		linger:   max(cfg.Linger, 0),
 		log:      cfg.Logger,
 		channels: make(map[string]*channel),
@@ -98,7 +93,21 @@ func New(cfg Config) *Hub {
 		owners:   make(map[uint16]string),
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
+	if cfg.Client != nil {
+		h.Open(cfg.Client, cfg.Sharded)
+	}
 	return h
+}
+
+// Open gives a hub that was made without them the [Config] fields Client and Sharded, and subscribes to the channels that
+// wait for it. It is called once.
+func (h *Hub) Open(client rueidis.Client, sharded bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.client, h.sharded, h.cluster = client, sharded, client.Mode() == rueidis.ClientModeCluster
+	for _, ch := range h.channels {
+		h.routeLocked(ch, "")
+	}
 }
 
 // Listen subscribes to a channel, and gives each of its messages to hear. It neither

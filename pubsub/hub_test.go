@@ -269,8 +269,29 @@ func TestAHubThatWasNeverUsedCloses(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(_ *testing.T, w *world) { w.hub.Close() })
 }
 
-func TestAHubNeedsAClient(t *testing.T) {
-	assert.PanicsWithValue(t, "pubsub: Config.Client is nil", func() { pubsub.New(pubsub.Config{}) })
+// A subscription may come before there is a client, and end before.
+func TestChannelsWaitForAHubToOpen(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		hub := pubsub.New(pubsub.Config{})
+		defer hub.Close()
+		waits, left := wait(hub, "waits"), wait(hub, "left")
+		left.Close()
+		require.False(t, isWoken(waits))
+		require.False(t, hub.Confirmed("waits"))
+		require.Zero(t, hub.Links())
+
+		hub.Open(w.client, false)
+		awaitWake(t, waits)
+		assert.True(t, waits.Confirmed())
+		assert.True(t, hub.Confirmed("waits"))
+	})
+}
+
+func TestAHubThatWasNeverOpenedCloses(t *testing.T) {
+	hub := pubsub.New(pubsub.Config{})
+	waits := wait(hub, "c")
+	hub.Close()
+	assert.ErrorIs(t, waits.Refused(), pubsub.ErrClosed)
 }
 
 func TestTheHubMayBeUsedConcurrently(t *testing.T) {

@@ -20,6 +20,9 @@ func (h *Hub) routed() bool { return h.sharded && h.cluster }
 // that is the node that owns its slot, as far as known, else any node: it answers
 // with MOVED. A node to avoid is taken only if there is no other. Needs mu.
 func (h *Hub) routeLocked(ch *channel, avoid string) {
+	if h.client == nil { // Open will call it
+		return
+	}
 	addr := ""
 	switch {
 	case !h.routed():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -35,14 +36,15 @@ type Client struct {
 // [ErrUnsupported] for a server without a feature of the config, [ErrNoPermission] if the
 // user may not log in or lacks a right that New needs, and with the connection's error if Redis
 // cannot be reached. It waits up to Config.Redis.Dialer.Timeout, 2 s by default, for a server
-// that is loading its data, busy with a script, or full.
+// that is loading its data, busy with a script, or full. [NewContext] waits for longer, and
+// with [Config].Lazy New does not wait.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	id := wire.NewID()
-	redis, err := wire.Open(config.wire(), id.Prefix)
+	redis, err := config.connect(id)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +60,14 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// connect returns the connections, or those that are yet to be opened.
+func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
+	if c.Lazy {
+		return wire.OpenLater(c.wire()), nil
+	}
+	return wire.Open(c.wire(), id.Prefix)
+}
+
 // open makes the parts of the client.
 func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
 	c.shared = client.New(config, redis, id)
@@ -69,12 +79,32 @@ func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
 		LongHold: config.LongHold, LongWait: config.LongWait,
 	})
 	c.shared.Watch(c.diag)
+	c.shared.Connect()
 }
 
-// NewContext is [New] with a context for the time that it takes to connect. If ctx ends
-// before, NewContext returns ctx's error, and a connection that is made later is closed. The
-// client itself does not end with ctx.
+// NewContext is [New], but goes on trying while Redis cannot be reached, or does not serve clients yet: until ctx
+// ends. Then it returns ctx's error with the last one of Redis, and a connection that is made later is closed.
+// The client itself does not end with ctx.
 func NewContext(ctx context.Context, config Config) (*Client, error) {
+	var last error // of the attempts so far
+	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
+		client, err := newUntil(ctx, config)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil, fmt.Errorf("rlock: connect: %w", wire.TimeUp(ctx, last))
+		case err == nil || !wire.MayOpen(err):
+			return client, err
+		}
+		last = err
+		select {
+		case <-time.After(wire.Jitter(pause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// newUntil is one New. It returns an error as soon as ctx ends.
+func newUntil(ctx context.Context, config Config) (*Client, error) {
 	type result struct {
 		client *Client
 		err    error
@@ -93,7 +123,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 				_ = r.client.Close() // it holds nothing
 			}
 		}()
-		return nil, fmt.Errorf("rlock: connect: %w", wire.Over(ctx))
+		return nil, ctx.Err()
 	}
 }
 

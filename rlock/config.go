@@ -30,6 +30,11 @@ type Config struct {
 	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
+	// Lazy has New return at once, and connect in the background until it succeeds. Until then calls
+	// wait or fail as in an outage, and the Logger says once why. A server that New would refuse
+	// makes them fail with the error that New would return.
+	Lazy bool
+
 	// Prefix is put before each lock's name to make its key in Redis, as "billing:", or "{billing}:"
 	// for locks in one slot of a Cluster: what Redisson's NameMapper does. Methods of the client,
 	// its locks and its Observer take and return names without it; errors, the log and the names of

@@ -81,7 +81,11 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	if config.Observer != nil {
 		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
 	}
-	c.Hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.Config.Logger})
+	hub := pubsub.Config{Logger: c.Config.Logger}
+	if !redis.IsLate() {
+		hub.Client, hub.Sharded = redis.Client, redis.Sharded
+	}
+	c.Hub = pubsub.New(hub)
 	return c
 }
 

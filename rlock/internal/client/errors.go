@@ -97,3 +97,25 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 			"for", now.Sub(since).Round(time.Millisecond), "error", err)
 	}
 }
+
+// Connect connects a client whose Redis was made without a connection, in the background. The log says why that takes
+// longer, once, and once more when the server can be reached but refuses the client; and when it is over.
+func (c *Client) Connect() {
+	var waits, refused bool
+	log := c.Config.Logger
+	c.Redis.Connect(c.ID.Prefix, func(err error) {
+		switch {
+		case err == nil:
+			c.Hub.Open(c.Redis.Client, c.Redis.Sharded)
+			if waits || refused {
+				log.Info("rlock: connected to Redis")
+			}
+		case wire.MayOpen(err) && !waits:
+			waits = true
+			log.Warn("rlock: there is no connection to Redis yet: calls wait or fail as in an outage until there is one", "error", err)
+		case !wire.MayOpen(err) && !refused:
+			refused = true
+			log.Error("rlock: Redis cannot be used: calls fail until it can", "error", err)
+		}
+	})
+}

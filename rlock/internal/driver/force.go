@@ -15,6 +15,9 @@ import (
 // client's tenure. A holder of this client learns it at once; other clients of rlock are told, and ask Redis. A key
 // that holds something else than a lock is left as it is.
 func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
+	if err := l.awaits(caller); err != nil {
+		return false, err
+	}
 	holders, err := kinds[l.Name.KindID].asks.holders(caller, l)
 	if err != nil {
 		return false, err

@@ -30,12 +30,26 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if locked, known := l.knownHere(); known {
 		return locked, nil
 	}
+	if err := l.awaits(ctx); err != nil {
+		return false, err
+	}
 	return kinds[l.Name.KindID].asks.locked(ctx, l)
 }
 
 // TTL asks Redis for how long the lock is held, if no lease is renewed: 0 if it is free, -1 without an end.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	if err := l.awaits(ctx); err != nil {
+		return 0, err
+	}
 	return kinds[l.Name.KindID].asks.ttl(ctx, l)
+}
+
+// awaits waits for the first connection of the client.
+func (l *Lock) awaits(ctx context.Context) error {
+	if err := l.driver.shared.Redis.Await(ctx, &l.Name.Keys); err != nil {
+		return fmt.Errorf("rlock: look at %q: %w", l.Name.Key, wire.Explain(err))
+	}
+	return nil
 }
 
 // fields returns those of the lock's hash, none if the lock is free.

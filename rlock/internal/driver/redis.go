@@ -36,6 +36,9 @@ func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trou
 
 // do sends one command in the goroutine of its caller.
 func (r *redis) do(ctx context.Context, c *exchange) (a answer) {
+	if err := r.Ready(ctx, &c.name.Keys); err != nil {
+		return r.read(c, wire.Answer{}, err)
+	}
 	switch {
 	case c.write != nil:
 		return r.write(ctx, c)
@@ -65,7 +68,24 @@ const together = 32
 
 // doAll sends one pipeline: a call for each command, and one for mirrors of one kind and slot, at most so
 // many.
-func (r *redis) doAll(ctx context.Context, all []*exchange) { r.pipeline(ctx, all, together) }
+func (r *redis) doAll(ctx context.Context, all []*exchange) {
+	if r.IsLate() {
+		all = r.ready(ctx, all)
+	}
+	r.pipeline(ctx, all, together)
+}
+
+// ready returns the commands that can be sent. The others have their answers.
+func (r *redis) ready(ctx context.Context, all []*exchange) (ready []*exchange) {
+	for _, c := range all {
+		if err := r.Ready(ctx, &c.name.Keys); err != nil {
+			c.answer = r.read(c, wire.Answer{}, err)
+		} else {
+			ready = append(ready, c)
+		}
+	}
+	return ready
+}
 
 func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
 	byGroup := func(a, b *exchange) int { return a.group() - b.group() }

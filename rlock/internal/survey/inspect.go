@@ -29,6 +29,9 @@ type inspection struct{ inspect.Lock }
 // its tokens. It changes nothing.
 func Inspect(ctx context.Context, r *wire.Redis, keys [Forms]*wire.Keys) (inspect.Lock, error) {
 	i := inspection{inspect.Lock{Foreign: -1}}
+	if err := r.Await(ctx, keys[0]); err != nil {
+		return inspect.Lock{}, wire.Explain(err)
+	}
 	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
 	if err == nil {
 		err = i.read(replies, keys)

@@ -18,6 +18,10 @@ const scanCount = 512
 // An error is the last that it yields, after the names on the other nodes.
 func Locks(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		if err := r.Await(ctx, nil); err != nil {
+			yield("", wire.Explain(err))
+			return
+		}
 		var failed error
 		for _, node := range r.EachNode() {
 			for name, err := range scan(ctx, r, node, pattern) {

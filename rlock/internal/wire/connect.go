@@ -20,7 +20,7 @@ import (
 // The connections are named after the client with that id. If the server or something
 // before it refuses the name they have none: HELLO with a name needs no right, but CLIENT
 // SETNAME does, by which it is set in RESP2.
-func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
+func connect(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
 	}
@@ -50,9 +50,9 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
 			continue
 		}
 		if replied {
-			return nil, refusedBy(o.Redis, message, f, explained)
+			return nil, &absent{f, refusedBy(o.Redis, message, f, explained)}
 		}
-		return nil, unreachable(o.Redis, explained)
+		return nil, &absent{NotNow, unreachable(o.Redis, explained)}
 	}
 }
 
@@ -61,7 +61,7 @@ func refusedBy(option rueidis.ClientOption, message string, f Fault, err error) 
 	if errors.Is(err, ErrNoPermission) {
 		err = cmp.Or(loginOf(option).refused(message), err)
 	}
-	return fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
+	return fmt.Errorf("cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
 }
 
 // unreachable is the error of connect where no server has answered. A server that is full may hang up without a word, and so
@@ -71,7 +71,7 @@ func unreachable(option rueidis.ClientOption, err error) error {
 	if option.TLSConfig != nil {
 		tls = ", that this port is for TLS and takes the client's certificate"
 	}
-	return fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
+	return fmt.Errorf("cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
 		option.InitAddress, err, tls)
 }
 
@@ -128,7 +128,7 @@ func (r *Redis) checkMode() error {
 	case err != nil:
 		return nil
 	case hello["mode"] == "sentinel":
-		return fmt.Errorf("rlock: %w: the server is a Sentinel, which has no locks: name the primary in Config.Redis.Sentinel.MasterSet", ErrInvalidConfig)
+		return fmt.Errorf("%w: the server is a Sentinel, which has no locks: name the primary in Config.Redis.Sentinel.MasterSet", ErrInvalidConfig)
 	case hello["mode"] != "cluster" || forced:
 		return nil
 	}
@@ -139,7 +139,7 @@ func (r *Redis) checkMode() error {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
 	if err = Explain(r.Client.Do(ctx, look).Error()); err != nil {
-		return fmt.Errorf("rlock: the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
+		return fmt.Errorf("the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
 	}
 	return nil // the client was made for this one node on purpose
 }
@@ -223,6 +223,9 @@ func runID(ctx context.Context, client rueidis.Client) (string, error) {
 // ServerProcess returns the run id of the server: another process of it, or another server after a failover, has
 // another one. It is "" if the server does not say. A Cluster is many servers, and is refused.
 func (r *Redis) ServerProcess() (string, error) {
+	if err := r.Ready(r.ctx, nil); err != nil {
+		return "", err
+	}
 	if r.InCluster() {
 		return "", fmt.Errorf("%w: a Cluster has no run id", ErrUnsupported)
 	}

@@ -155,13 +155,13 @@ func (c *connections) change(keys []string) {
 
 // Ends reports whether a command that is sent now ends by itself, answered or not,
 // in the time that an Unlock has.
-func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
+func (r *Redis) Ends() bool { return r.Connected() && r.conns.prompt }
 
 // Connected reports whether no connection was closed since an answered command was sent. It is
 // false in a Cluster, where a redirected command may meet a node for the first time.
 func (r *Redis) Connected() bool {
 	c := r.conns
-	return c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
+	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
 // OnChange calls changed with tracked keys that another client has changed. It calls it

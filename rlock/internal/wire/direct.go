@@ -116,7 +116,7 @@ type direct struct {
 func newDirect(r *Redis) *direct {
 	o := r.options.Redis
 	chooses := len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect || o.SendToReplicas != nil || o.ReplicaOnly
-	if r.InCluster() || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
+	if r.cluster || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
 		return nil
 	}
 	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: dialOf(o), fresh: time.Second}

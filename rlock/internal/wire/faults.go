@@ -65,6 +65,9 @@ func Diagnose(err error) (Fault, error) {
 	if err == nil {
 		return Never, nil
 	}
+	if a := (*absent)(nil); errors.As(err, &a) {
+		return a.fault, a.err
+	}
 	message, ok := reply(err)
 	if !ok {
 		return diagnoseSilence(err)

@@ -33,7 +33,8 @@ type Keys struct {
 	Key  string // the lock's, and its name
 	text string // the names, one behind the other, and the id of the client
 	ends [nameCount]uint32
-	Slot uint16 // of all of them; 0 outside a Cluster
+	Slot uint16 // of all of them; 0 outside a Cluster, unless it was not known that there is none
+	torn bool   // they are of different slots, so that the lock cannot be in a Cluster
 }
 
 // The names in the text, in their order.
@@ -128,14 +129,20 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	}
 	k.text = string(append(text, client...))
 	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // the caller's may be forgotten
-	if r.InCluster() {
-		k.Slot = r.slotOf(key)
-		if k.Slot != r.slotOf(k.Channel()) || k.Slot != r.slotOf(k.Queue()) || l.HasExtra && k.Slot != r.slotOf(k.Extra()) {
-			return k, fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: choose a name without braces, or with a tag in both, as in \"{%s}\"",
-				key, ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(key), "tag"))
+	if !r.isOpen() || r.cluster {
+		k.Slot = hashSlot(key)
+		k.torn = k.Slot != hashSlot(k.Channel()) || k.Slot != hashSlot(k.Queue()) || l.HasExtra && k.Slot != hashSlot(k.Extra())
+		if k.torn && r.InCluster() {
+			return k, fmt.Errorf("rlock: lock %q: %w", key, k.tornError())
 		}
 	}
 	return k, nil
+}
+
+// tornError is the error for keys that are torn.
+func (k *Keys) tornError() error {
+	return fmt.Errorf("%w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: choose a name without braces, or with a tag in both, as in \"{%s}\"",
+		ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(k.Key), "tag"))
 }
 
 // grantPrefix begins the names of all channels of our own.
@@ -146,12 +153,6 @@ const grantPrefix = "rlock_grants:"
 // may PUBLISH to any channel. No channel of a lock has that name, since the part behind the
 // prefix contains a brace for every lock.
 func ClientChannel(id string) string { return grantPrefix + "client:" + id }
-
-// slotOf asks the command builder, which routes by the same number.
-func (r *Redis) slotOf(key string) uint16 {
-	cmd := r.Client.B().Exists().Key(key).Build()
-	return cmd.Slot()
-}
 
 // Arbitrary is a command about one key that rueidis knows nothing of: see Survey.
 func (r *Redis) Arbitrary(key string, words ...string) rueidis.Completed {

@@ -101,3 +101,12 @@ func FuzzNoTwoNamesShareAKey(f *testing.F) {
 		}
 	})
 }
+
+// These are in the specification of the Cluster, and what CLUSTER KEYSLOT answers.
+func TestTheSlotOfAKey(t *testing.T) {
+	for key, slot := range map[string]uint16{
+		"123456789": 0x31C3, "foo": 12182, "somekey": 11058, "{user1000}.following": 3443, "foo{}{bar}": 8363, "foo{{bar}}zap": 4015, "": 0,
+	} {
+		assert.Equal(t, slot, wire.HashSlot(key), key)
+	}
+}

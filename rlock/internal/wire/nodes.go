@@ -52,11 +52,10 @@ type topology struct {
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
 	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{NewLimits()}, addresses: []string{""}}
-	if r.InCluster() {
+	if r.opening != nil || r.cluster { // else it is known that there is one node
 		first.bySlot = make([]uint32, slots)
 	}
 	n.picture.Store(first)
-	n.Refresh(time.Now(), false)
 	return n
 }
 

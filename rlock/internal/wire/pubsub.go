@@ -23,22 +23,22 @@ const (
 // the others would hear of no grant.
 func (r *Redis) choosePubSub() error {
 	r.Sharded = r.options.PubSub == PubSubSharded
-	if r.Sharded || r.options.PubSub == PubSubAuto && r.InCluster() {
+	if r.Sharded || r.options.PubSub == PubSubAuto && r.cluster {
 		f, err := r.askForSharded()
 		refused := errors.Is(err, ErrNoPermission)
 		switch {
 		case err == nil:
 			r.Sharded = true
 		case r.Sharded && !refused:
-			return fmt.Errorf("rlock: PubSubSharded: %w: it needs Redis 7 or Valkey", err)
+			return fmt.Errorf("PubSubSharded: %w: it needs Redis 7 or Valkey", err)
 		case !r.Sharded && (f != Never || refused):
-			return fmt.Errorf("rlock: cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.PubSub", err)
+			return fmt.Errorf("cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.PubSub", err)
 		}
 	}
 	switch {
 	case r.Sharded:
 		r.family = "s"
-	case r.InCluster():
+	case r.cluster:
 		// A node knows only those subscribers that are connected to itself.
 		r.family = "c"
 	default:

@@ -33,7 +33,8 @@ type Redis struct {
 	options     Options
 	cluster     bool // whether the client is one of a Cluster
 	conns       *connections
-	direct      *direct // nil: a lone caller uses the pipeline as well
+	opening     *opening // nil: it was connected before anything else
+	direct      *direct  // nil: a lone caller uses the pipeline as well
 	clientLists *clientLists
 	family      string // how the scripts publish and count subscribers: see queue.lua
 	deadline    deadline
@@ -59,31 +60,41 @@ type sent struct {
 // Open connects as the options say, and names the connections after the client with that
 // id. It fails as rlock.New does; then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
-	conns := new(connections)
-	if o.tracks() {
-		o.Redis = conns.listen(o.Redis)
-	}
-	client, err := connect(o, id, conns)
-	if err != nil {
-		return nil, err
-	}
-	r := &Redis{Client: client, options: o, cluster: client.Mode() == rueidis.ClientModeCluster, conns: conns, clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	if err = r.checkMode(); err == nil {
-		err = r.choosePubSub()
-	}
-	if err == nil {
-		err = r.checkWait()
-	}
-	if err != nil {
+	r := newRedis(o)
+	if err := r.open(id, r.options); err != nil {
 		r.cancel()
-		r.closeClient()
-		return nil, err
+		return nil, fmt.Errorf("rlock: %w", err)
 	}
-	r.tracking.on = o.tracks()
 	r.Nodes = newNodes(r)
-	r.direct = newDirect(r)
+	r.Nodes.Refresh(time.Now(), false)
 	return r, nil
+}
+
+// newRedis returns a Redis without what the server decides.
+func newRedis(o Options) *Redis {
+	r := &Redis{options: o, conns: new(connections), clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	if r.tracking.on = o.tracks(); r.tracking.on {
+		r.options.Redis = r.conns.listen(o.Redis)
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// open connects, and asks the server for what the client depends on. After an error nothing of it is left.
+func (r *Redis) open(id string, o Options) *absent {
+	client, refused := connect(o, id, r.conns)
+	if refused != nil {
+		return refused
+	}
+	r.Client, r.cluster = client, client.Mode() == rueidis.ClientModeCluster
+	for _, check := range []func() error{r.checkMode, r.choosePubSub, r.checkWait} {
+		if err := check(); err != nil {
+			r.closeClient()
+			return refusal(err)
+		}
+	}
+	r.direct = newDirect(r)
+	return nil
 }
 
 // Stop ends background waits, and every wait for a slot.
@@ -92,8 +103,13 @@ func (r *Redis) Stop() { r.cancel() }
 // Close gives up the commands in flight, and the connections, and returns when no goroutine
 // is left. Stop was called before. A shared client stays open.
 func (r *Redis) Close() {
+	if r.opening != nil {
+		<-r.opening.ended
+	}
 	r.deadline.stop()
-	r.closeClient()
+	if r.isOpen() {
+		r.closeClient()
+	}
 	r.background.close()
 }
 
@@ -176,7 +192,7 @@ func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
 // InCluster reports whether the client is one of a Cluster.
-func (r *Redis) InCluster() bool { return r.cluster }
+func (r *Redis) InCluster() bool { return r.isOpen() && r.cluster }
 
 // SyncReplicas is how many replicas must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
@@ -186,8 +202,8 @@ func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
 func (r *Redis) Where() string {
 	option := r.options.Redis
 	addresses := slices.Clone(option.InitAddress)
-	if r.options.Client != nil {
-		for address := range r.Client.Nodes() {
+	if shared := r.options.Client; shared != nil {
+		for address := range shared.Nodes() {
 			addresses = append(addresses, address)
 		}
 	}
@@ -207,7 +223,7 @@ func (r *Redis) Where() string {
 func (r *Redis) Shares(other *Redis) bool {
 	a, b := r.options.Redis, other.options.Redis
 	switch {
-	case r.Client == other.Client:
+	case r.options.Client != nil && r.options.Client == other.options.Client:
 		return true
 	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
 		return false

@@ -75,7 +75,7 @@ func (r *Redis) checkWait() error {
 	none := r.Client.B().Wait().Numreplicas(0).Timeout(1).Build()
 	err := Explain(r.Client.Do(ctx, none).Error())
 	if errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
-		return fmt.Errorf("rlock: SyncReplicas needs the command WAIT: %w", err)
+		return fmt.Errorf("SyncReplicas needs the command WAIT: %w", err)
 	}
 	return nil
 }

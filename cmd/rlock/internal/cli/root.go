@@ -132,7 +132,7 @@ func (a *app) with(cmd *cobra.Command, use func(client *rlock.Client) error) err
 	if err != nil {
 		return err
 	}
-	client, err := rlock.NewContext(cmd.Context(), config)
+	client, err := address.Connect(cmd.Context(), config)
 	if err != nil {
 		return sorted(err)
 	}

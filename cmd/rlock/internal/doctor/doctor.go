@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/address"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/internal/secret"
 	"github.com/go-rlock/rlock/rlock"
@@ -22,7 +23,7 @@ const pings = 200
 // Examine examines the server of the config. Prefix is the prefix of the user's lock names:
 // the test keys have it, too. A server that cannot be reached is a finding.
 func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
-	client, err := rlock.NewContext(ctx, config)
+	client, err := address.Connect(ctx, config)
 	if err != nil {
 		return unusable(ctx, config.Redis, prefix, err)
 	}

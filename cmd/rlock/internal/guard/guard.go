@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/address"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
@@ -139,7 +140,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 			go r.logHolder(ctx, o.client)
 		}}
 	}
-	if o.client, o.err = rlock.NewContext(ctx, config); o.err != nil {
+	if o.client, o.err = address.Connect(ctx, config); o.err != nil {
 		return o
 	}
 	var options []rlock.AcquireOption

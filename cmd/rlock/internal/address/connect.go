@@ -1,0 +1,33 @@
+package address
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Connect is [rlock.New] that returns as soon as ctx ends. A command does not wait for a server that is not there, as
+// [rlock.NewContext] does: a person does.
+func Connect(ctx context.Context, config rlock.Config) (*rlock.Client, error) {
+	type result struct {
+		client *rlock.Client
+		err    error
+	}
+	made := make(chan result, 1)
+	go func() {
+		client, err := rlock.New(config)
+		made <- result{client, err}
+	}()
+	select {
+	case r := <-made:
+		return r.client, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-made; r.err == nil {
+				_ = r.client.Close() // it holds nothing
+			}
+		}()
+		return nil, fmt.Errorf("rlock: connect: %w", ctx.Err())
+	}
+}
