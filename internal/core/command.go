@@ -51,6 +51,10 @@ type Command struct {
 	Joins  Ticket // of a Leave: the ticket that joins in the same step; the zero Ticket for none
 	Passed ID     // of a Resume: the tenure that has passed the lock on
 
+	// Carries is set in a Leave that carries a guarded write: if the lock has the tenure, the write is executed in the same
+	// step, before the tenure leaves.
+	Carries bool
+
 	// Lease is what an Acquire, a Resume, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
 	Lease Span
 

@@ -45,6 +45,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.mirror(&cmd, opening, now)
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
+		cmd.Carries = t.call != nil && t.call.Carries
 	}
 	if op.enters() {
 		t.entering()

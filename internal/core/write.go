@@ -21,6 +21,22 @@ func (l *Lock) guarded(c *Call, now Now) Command {
 	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.told}, Follows: l.owner.follows(now)}
 }
 
+// UnlockWith is Unlock with a guarded write, which the call of the release carries: see Call.Carries. The first Leave of that
+// call has the write, and no other command: one that is repeated does not find the tenure. The tenure begins no other hold, so
+// that there is a release. It reports false, and changes nothing, unless the level is the only one.
+func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
+	i := -1
+	if l.current(now) != nil && len(l.levels.all) == 1 {
+		i = l.levelOf(o, m, handle)
+	}
+	if i < 0 {
+		l.settle(now)
+		return was, nil, false
+	}
+	l.writes(i)
+	return l.Unlock(o, m, handle, now)
+}
+
 // wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
 // A tenure whose write was refused leaves Redis: a part of it may be there, as of a reader whose lease is gone.
 func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {

@@ -27,6 +27,7 @@ const (
 	doPassOn
 	doResume
 	doSetLease
+	doUnlockWith
 	doWrite
 	doForce
 	doClose
@@ -76,7 +77,7 @@ const (
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
-	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doSetLease: "SetLease", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -249,6 +250,7 @@ func (w *world) usersOf(as []action, i int) []action {
 				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
 					does(SetLease, doSetLease)
 				}
+				does(Carry, doUnlockWith)
 				if !u.wrote {
 					does(Write, doWrite)
 				}

@@ -96,7 +96,9 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if u.reads+u.writes == 0 {
 			u.state = idle
 		}
-		w.releases(c, i, t, false)
+		w.releases(c, i, t)
+	case doUnlockWith:
+		w.unlocksWith(c, i)
 	case doCancel:
 		c.passed, c.seen = 0, false
 		w.leaves(c, i)
@@ -119,7 +121,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 			return // beside other readers
 		}
 		u.reads, u.writes, u.token = 0, 0, v.Token
-		w.releases(c, i, t, true)
+		u.passes = true
+		w.releases(c, i, t)
 	case doResume:
 		if w.Rounds > 0 {
 			u.rounds++
@@ -142,12 +145,12 @@ func (w *world) userActs(c *client, i int, k kind) {
 }
 
 // releases makes a call wait for the release of the tenure that it has ended, or for it to be passed on.
-func (w *world) releases(c *client, i int, t *core.Tenure, passes bool) {
+func (w *world) releases(c *client, i int, t *core.Tenure) {
 	if t == nil {
 		return
 	}
-	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Tag: i}
-	u.ends, u.passes, u.left = t.ID, passes, false
+	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Carries: c.users[i].carries, Tag: i}
+	u.ends = t.ID
 	w.calls(c, i, unlocking, call)
 	t.Lock().Release(t, call)
 	w.run(c, i, false)
@@ -296,6 +299,9 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 		if u := &c.users[i]; p.cmd.Op == core.Leave && a.Left && p.cmd.ID == u.ends {
 			u.left = true
 		}
+	}
+	if w.effects.Wrote {
+		w.carried(p.cmd.ID)
 	}
 	w.joins(c, p)
 	w.granted()

@@ -112,6 +112,7 @@ var brokenRules = []struct {
 	{"OwnWaiters", core.OwnWaiters, "waits for itself", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Same}},
 	{"StrictOrder", core.StrictOrder, "was passed", false, false, but(crowd, func(s *Setup) { s.Kind = fair; s.Rounds = 1 })},
 	{"WriteEnds", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late}},
+	{"WriteEnds with a release that writes", core.WriteEnds, "has no command", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Carry}},
 	{"WriteEnds after the answer", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write, Faults: 1, Fault: Double}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }

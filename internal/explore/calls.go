@@ -77,7 +77,7 @@ func (w *world) leaves(c *client, i int) {
 	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
 	call, flew := u.call, u.stage == flies
 	u.call, u.stage, u.timer = nil, sleeps, core.Never
-	u.passes, u.left, u.ends = false, false, core.ID{}
+	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
 	if call.Outcome == core.Acquired { // it does not know that yet
 		l.Unlock(call.Owner, call.Mode, call.Handle, now)
 	} else {
@@ -158,10 +158,13 @@ func (w *world) released(c *client, u *user, o *core.Call) {
 	if o.Cause == core.KeyGone && u.left && !passes && w.Fault&Double == 0 {
 		w.fail("client %d: an Unlock says that the lock was lost, and a Leave has found it", c.id)
 	}
+	if u.carries {
+		w.checkCarried(c, u, o)
+	}
 	if o.Cause == core.Unconfirmed && w.faults == w.Faults && w.Slots == 0 {
 		w.fail("client %d: a release has no answer, and nothing has failed", c.id)
 	}
-	u.passes, u.left, u.ends = false, false, core.ID{}
+	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
 }
 
 // shows reports whether Redis has the tenure in the lock.

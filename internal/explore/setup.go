@@ -60,6 +60,7 @@ const (
 	SetLease                    // ask for a lease of two ticks
 	Force                       // release the holder by force
 	Write                       // a guarded write in each hold, for whose answer they do not wait
+	Carry                       // an Unlock whose release carries a guarded write
 	Same                        // the users of a client are one owner
 )
 

@@ -132,6 +132,8 @@ type user struct {
 	ends        core.ID    // unlocking: the tenure that is released, or passed on...
 	passes      bool       // ...is passed on,
 	left        bool       // ...was found by a Leave, which has no answer yet,
+	carries     bool       // ...whose Leave carries a guarded write,
+	wroteOut    bool       // ...which was executed,
 	token       uint64     // with this token
 	parted      core.ID    // the tenure that it has detached, until its lease ends
 	partedUntil core.Time

@@ -41,6 +41,53 @@ func (w *world) sendsWrite(c *client, i int, slot bool) {
 	}
 }
 
+// unlocksWith unlocks the user's only level with a guarded write, which the release carries.
+func (w *world) unlocksWith(c *client, i int) {
+	u, mode := &c.users[i], core.Alone
+	if u.writes == 0 {
+		mode = core.Shared
+	}
+	l := c.lockOf(i)
+	_, t, alone := l.UnlockWith(w.ownerOf(i), mode, w.handle(i), w.clock(c))
+	switch {
+	case !alone && len(l.Levels()) > 1:
+		return // beside other readers
+	case t == nil:
+		w.fail("client %d: an Unlock with a guarded write has no command", c.id)
+		return
+	}
+	u.reads, u.writes, u.carries = 0, 0, true
+	w.releases(c, i, t)
+}
+
+// carried notes that the guarded write was executed which the release of that tenure carries. It fails one that is executed a
+// second time while its call waits.
+func (w *world) carried(id core.ID) {
+	for i := range w.clients {
+		for j := range w.clients[i].users {
+			if u := &w.clients[i].users[j]; u.carries && u.ends == id {
+				if u.wroteOut {
+					w.fail("client %d: a release has its guarded write executed twice", i)
+				}
+				u.wroteOut = true
+			}
+		}
+	}
+}
+
+// checkCarried checks what the end of a release says of the guarded write that it carries. One that runs twice may be answered
+// the second time.
+func (w *world) checkCarried(c *client, u *user, o *core.Call) {
+	switch {
+	case o.Cause == core.ByUnlock && !u.wroteOut && !w.wiped:
+		w.fail("client %d: a release is confirmed, and its guarded write was not executed", c.id)
+	case o.Cause == core.KeyGone && u.wroteOut && w.Fault&Double == 0:
+		w.fail("client %d: a release says that the lock was lost, and its guarded write was executed", c.id)
+	case o.Fault == core.NotRun && u.wroteOut:
+		w.fail("client %d: a release says that it was not executed, and its guarded write was", c.id)
+	}
+}
+
 // handle returns the handle of a user's level.
 func (w *world) handle(i int) any {
 	if w.Do&Same == 0 {

@@ -103,6 +103,7 @@ type call struct {
 	Repeats  bool
 	Handle   any
 	Info     any
+	Carries  bool
 	Named    core.ID
 	Inherits uint64
 	Tag      any
@@ -216,13 +217,14 @@ type turn struct {
 type command struct {
 	Op core.Op
 	core.Ticket
-	Joins  core.Ticket
-	Passed core.ID
-	Lease  core.Span
-	Exact  bool
-	Writes int
-	Reads  bool
-	Asks   bool
+	Joins   core.Ticket
+	Passed  core.ID
+	Carries bool
+	Lease   core.Span
+	Exact   bool
+	Writes  int
+	Reads   bool
+	Asks    bool
 
 	Tokens  uint64
 	Permits int

@@ -75,6 +75,7 @@ func (c Clients) Without(client uint32) Clients { return c &^ (1 << client) }
 type Effects struct {
 	Messages []Message
 	Granted  []core.Ticket // the tenures that have entered the lock
+	Wrote    bool          // a Leave has carried a guarded write, which was executed
 }
 
 // A Message is one that a script publishes. One of ForeignNews goes to all that listen to Redisson's channel, any other
@@ -133,6 +134,7 @@ type run struct {
 func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	s.Expire(now)
 	r := run{Server: s, now: now, reserve: c.Tokens, polling: c.Polling, heard: c.Heard, permits: c.Permits, effects: effects}
+	effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds
 	switch c.Op {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)

@@ -50,6 +50,8 @@ type Handle interface {
 	FencingToken() uint64
 	// Write executes the source of a script in Redis if the hold has the lock, in one step.
 	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
+	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the lock.
+	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Detach gives the handle up and leaves the lock to its lease.
 	Detach(ctx context.Context) error
 	// Pass gives the handle up and passes the lock on, to the client that presents the text.

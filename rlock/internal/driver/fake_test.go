@@ -56,6 +56,7 @@ type fake struct {
 	sent    []core.Command
 	texts   []string                 // of the tenures that were released
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
+	wrote   map[core.ID]int          // how often the guarded write of a release was executed
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
 	pubsub  hearing                  // what the server says to subscriptions
 }
@@ -90,7 +91,7 @@ type fakeWire struct {
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
-	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), others: make(map[string]*server.Server)}
+	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), wrote: make(map[core.ID]int), others: make(map[string]*server.Server)}
 	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
@@ -169,6 +170,13 @@ func (w *fakeWire) do(ctx context.Context, c *exchange) answer {
 		w.fake.mu.Unlock()
 	}
 	a := w.fake.run(ctx, w, c)
+	if c.cmd.Carries && a.Fault == core.Answered {
+		w.fake.mu.Lock()
+		if c.write.fate = writeFenced; w.fake.wrote[w.outward(c.cmd.ID)] > 0 {
+			c.write.fate = writeRan
+		}
+		w.fake.mu.Unlock()
+	}
 	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, and a change ends the tracking
 		w.fake.mu.Lock()
 		if w.fake.tracked = nil; c.track {
@@ -272,6 +280,9 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
 	}
 	var effects server.Effects
 	reply := redis.Do(cmd, server.Time(time.Since(f.start)), &effects)
+	if effects.Wrote {
+		f.wrote[cmd.ID]++
+	}
 	var tell []func()
 	for _, m := range effects.Messages {
 		for _, to := range f.clients {

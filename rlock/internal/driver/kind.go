@@ -18,7 +18,7 @@ type kind struct {
 	resume  func(r *redis, c *exchange) wire.Call
 	mirror  func(r *redis, part []*exchange) wire.Call // of locks of one slot
 
-	guard func(c *exchange) wire.Call // of a guarded write
+	guard func(c *exchange) guard // of a guarded write
 	asks  questions
 
 	foreign bool // clients of Redisson may hold the lock

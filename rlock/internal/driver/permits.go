@@ -110,6 +110,6 @@ func (s *share) close() {
 	}
 }
 
-func guardPermits(c *exchange) wire.Call {
-	return guarded(wire.SemaphoreGuard, c.write, []string{c.name.Key}, []string{c.text})
+func guardPermits(c *exchange) guard {
+	return guard{wire.SemaphoreGuard, []string{c.name.Key}, []string{c.text}}
 }

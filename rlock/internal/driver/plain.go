@@ -34,6 +34,6 @@ func mirrorPlain(r *redis, part []*exchange) wire.Call {
 	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
 }
 
-func guardPlain(c *exchange) wire.Call {
-	return guarded(wire.PlainGuard, c.write, []string{c.name.Key}, []string{c.text})
+func guardPlain(c *exchange) guard {
+	return guard{wire.PlainGuard, []string{c.name.Key}, []string{c.text}}
 }

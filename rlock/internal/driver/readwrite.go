@@ -42,12 +42,12 @@ func mirrorReadWrite(r *redis, part []*exchange) wire.Call {
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
 }
 
-func guardReadWrite(c *exchange) wire.Call {
+func guardReadWrite(c *exchange) guard {
 	mode := "x"
 	if c.cmd.Mode == core.Shared {
 		mode = "s"
 	}
-	return guarded(wire.ReadWriteGuard, c.write, []string{c.name.Extra(), c.name.Key}, []string{mode, c.text})
+	return guard{wire.ReadWriteGuard, []string{c.name.Extra(), c.name.Key}, []string{mode, c.text}}
 }
 
 // knownHere reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:

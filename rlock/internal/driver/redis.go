@@ -40,7 +40,9 @@ func (r *redis) do(ctx context.Context, c *exchange) (a answer) {
 		return r.read(c, wire.Answer{}, err)
 	}
 	switch {
-	case c.write != nil:
+	case c.cmd.Carries:
+		return r.carryOut(ctx, c)
+	case c.cmd.Op == core.Write:
 		return r.write(ctx, c)
 	case c.work == nil:
 		return r.force(ctx, c)

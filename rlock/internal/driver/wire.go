@@ -71,7 +71,7 @@ type exchange struct {
 	at     core.Time
 	after  uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
 	until  *until // by which its caller leaves, nil for one that does not
-	write  *write // of a Write
+	write  *write // of a Write, and of a Leave that carries one
 
 	lock    *lock
 	work    *work              // nil of a forced Leave

@@ -19,11 +19,29 @@ type write struct {
 	keys, args []string
 	nonce      string
 	reply      rueidis.RedisMessage
+	fate       writeFate // of one that a release carries
+	err        error     // writeRefused: why
 }
 
-// guarded returns the call of a guarded write. The last keys and arguments are those of the guard.
-func guarded(g *wire.Guard, w *write, keys, args []string) wire.Call {
-	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, keys), Args: slices.Concat(w.args, args, []string{w.nonce})}
+// A writeFate is what the answer to a release says of the guarded write that it carries.
+type writeFate uint8
+
+const (
+	writeUnknown writeFate = iota // it may have been executed, or may be yet
+	writeRan
+	writeFenced  // it was not executed, since the lock does not have the tenure
+	writeRefused // nor, since Redis has refused it
+)
+
+// A guard is what a kind of lock looks at before a guarded write. Its keys and arguments are the last of the script.
+type guard struct {
+	*wire.Guard
+	keys, args []string
+}
+
+// call returns the call of a guarded write.
+func (g *guard) call(w *write) wire.Call {
+	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, g.keys), Args: slices.Concat(w.args, g.args, []string{w.nonce})}
 }
 
 // Write implements [client.Handle].
@@ -61,8 +79,8 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 // write sends a guarded write. The answer of a server decides, also if it is an error: then a source was executed in part,
 // or not at all, and will not be.
 func (r *redis) write(ctx context.Context, c *exchange) (a answer) {
-	command := c.kind.guard(c)
-	result, sent := r.Send(ctx, wire.Order{Call: command, Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	g := c.kind.guard(c)
+	result, sent := r.Send(ctx, wire.Order{Call: g.call(c.write), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
 	if a.sent = sent; sent.IsLate() {
 		sent.GiveUp()
 		a.sent = wire.Sent{}

@@ -230,6 +230,11 @@ func (h *Hold) Write(context.Context, string, []string, []string) (m rueidis.Red
 	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
 }
 
+// ReleaseWith refuses, as Write.
+func (h *Hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
+	return h.Write(ctx, source, keys, args)
+}
+
 // Pass refuses.
 func (h *Hold) Pass(context.Context, time.Duration) (string, error) {
 	return "", fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, terms.ErrPass)

@@ -34,8 +34,14 @@ func (c *comparison) some() core.Ticket {
 	return c.known[c.random.IntN(len(c.known))]
 }
 
-// draw returns a random command.
+// draw returns a random command. Of the releases a third carry a guarded write.
 func (c *comparison) draw() core.Command {
+	cmd := c.drawn()
+	cmd.Carries = cmd.Op == core.Leave && !c.uncounted && (uint64(cmd.ID.Client)+cmd.ID.N)%3 == 0
+	return cmd
+}
+
+func (c *comparison) drawn() core.Command {
 	r := c.random
 	cmd := core.Command{Lease: core.Span([]int{1000, 5000, 30_000}[r.IntN(3)]), Asks: r.IntN(2) == 0}
 	if c.fenced {

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -15,6 +16,7 @@ type modelKind struct {
 	acquire, step, mirror *wire.Script
 	resume, guard         *wire.Script
 	layout                wire.Layout
+	release               *wire.Script // of a release that carries a guarded write
 	fenced                bool
 	uncounted             bool // in a Cluster with plain pub/sub no node knows all subscribers
 
@@ -24,10 +26,10 @@ type modelKind struct {
 }
 
 var (
-	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), layout: withFair(layouts[0])}
-	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), layout: withFair(layouts[1]), fenced: true}
-	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, guard: wire.ReadWriteGuard.Script("return 1"), layout: layouts[2]}
-	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, guard: wire.SemaphoreGuard.Script("return 1"), layout: layouts[3]}
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 1", wire.PlainStep), layout: withFair(layouts[0])}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 1", wire.PlainStep), layout: withFair(layouts[1]), fenced: true}
+	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, guard: wire.ReadWriteGuard.Script("return 1"), release: wire.ReadWriteGuard.Release("return 1", wire.ReadWriteStep), layout: layouts[2]}
+	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, guard: wire.SemaphoreGuard.Script("return 1"), release: wire.SemaphoreGuard.Release("return 1", wire.SemaphoreStep), layout: layouts[3]}
 
 	modelPlainUncounted = modelPlain.inACluster()
 	modelRWUncounted    = modelRW.inACluster()
@@ -108,12 +110,12 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		keys := append([]string{n.Key}, asks.Keys...)
 		return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
 	}
+	write := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner, wire.Nonce()}}
+	if k.model == server.ReadWrite {
+		write.Keys, write.Args = []string{n.Extra(), n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner, wire.Nonce()}
+	}
 	if c.Op == core.Write {
-		call := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner, wire.Nonce()}}
-		if k.model == server.ReadWrite {
-			call.Keys, call.Args = []string{n.Extra(), n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner, wire.Nonce()}
-		}
-		return call
+		return write
 	}
 	step := wire.Step{Lease: lease, Number: number, Polls: c.Polling, Heard: c.Heard}
 	switch c.Op {
@@ -124,5 +126,11 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	case core.Leave:
 		step.Leave, step.Join = member(c.Ticket), member(c.Joins)
 	}
-	return k.redis.Step(k.step, n, step)
+	call := k.redis.Step(k.step, n, step)
+	if !c.Carries {
+		return call
+	}
+	keys, args := call.Split()
+	counts := []string{strconv.Itoa(len(keys)), strconv.Itoa(len(args))}
+	return wire.Call{Script: k.release, Keys: slices.Concat(write.Keys, keys), Args: slices.Concat(write.Args, args, counts)}
 }

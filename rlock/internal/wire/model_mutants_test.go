@@ -18,6 +18,7 @@ func acquirePart(k *modelKind) **wire.Script { return &k.acquire }
 func stepPart(k *modelKind) **wire.Script    { return &k.step }
 func guardPart(k *modelKind) **wire.Script   { return &k.guard }
 func resumePart(k *modelKind) **wire.Script  { return &k.resume }
+func releasePart(k *modelKind) **wire.Script { return &k.release }
 func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
 // farRounds are those with which to begin, of rules that few rounds concern.
@@ -118,6 +119,10 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a guarded write needs the mode of its hold", modelRW, guardPart, "has or string.sub(field, -6) == ':write'", "true"},
 		{"a reader's guarded write needs its lease", modelRW, guardPart, ":rwlock_timeout:1') == 1", ":rwlock_timeout:1') >= 0"},
 		{"a permit's guarded write needs its lease", modelPermit, guardPart, "tonumber(ends) <=", "0 >"},
+		{"so does one that a release carries", modelPlain, releasePart, "elseif has ~= 1 then", "elseif false then"},
+		{"which goes on if that is refused", modelPlain, releasePart, "local stepped, left = pcall(function(KEYS, ARGV)", "local stepped, left = pcall(function(KEYS, ARGV) if refused then return 0 end"},
+		{"and needs the mode of its hold, too", modelRW, releasePart, "has or string.sub(field, -6) == ':write'", "true"},
+		{"and the lease of a permit", modelPermit, releasePart, "tonumber(ends) <=", "0 >"},
 		{"a lock is resumed once", modelPlain, resumePart, "redis.call('hdel', lock, from)", ""},
 		{"a resume that is sent again finds its tenure", modelPlain, resumePart, "and redis.call('hexists', lock, to) == 0", ""},
 		{"a resume takes out the mark of the one that passed the lock on: RESUME_UNMARKS", modelPlain, resumePart,

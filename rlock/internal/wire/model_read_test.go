@@ -41,6 +41,10 @@ var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
 func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot) {
 	left := func(ms int) { n.times = append(n.times, time.Duration(ms)*time.Millisecond) }
 	all, _ := looks[0].([]any)
+	ran := false
+	if all, ok := answer.([]any); ok && cmd.Carries {
+		ran, answer = all[0] == 1, all[2]
+	}
 	n.answer, n.times = c.answer(cmd, answer, func(uuid string) bool {
 		return slices.ContainsFunc(all, func(field any) bool { return strings.HasPrefix(field.(string), uuid+":") })
 	})
@@ -93,6 +97,7 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 		messages = append(messages, idOfOwner.ReplaceAllString(m[0]+" "+m[1], "$1"))
 	}
 	n.words = append(append(n.words, "messages"), byChannel(messages)...)
+	n.words = append(n.words, fmt.Sprintf("carried %v", ran))
 	for _, key := range looks[4].([]any) {
 		if key := key.(string); key != modelLock && key != c.keys.Queue() && key != c.keys.Extra() && key != c.keys.Foreign() && key != c.keys.FairQueue() && key != c.keys.FairTimes() && !strings.HasPrefix(key, c.keys.Extra()+":") {
 			n.words = append(n.words, "unknown key "+key)

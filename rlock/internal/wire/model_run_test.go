@@ -43,7 +43,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	var err error
 	k.keys, err = k.redis.KeysOf(modelLock, k.layout, "")
 	require.NoError(t, err)
-	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard} {
+	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")
 	}
@@ -212,6 +212,9 @@ func commandText(c core.Command) string {
 	}
 	if c.Op == core.Resume {
 		text += ", of " + ownerText(c.Passed, 0)
+	}
+	if c.Carries {
+		text += ", with a guarded write"
 	}
 	if c.Polling {
 		text += ", polling"

@@ -155,6 +155,7 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		messages = append(messages, k.messageText(m, c.Tokens))
 	}
 	n.words = append(append(n.words, "messages"), byChannel(messages)...)
+	n.words = append(n.words, fmt.Sprintf("carried %v", e.Wrote))
 	return n
 }
 

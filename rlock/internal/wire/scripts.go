@@ -101,6 +101,9 @@ func (s *Script) Call(keys int, all ...string) Call {
 	return c
 }
 
+// Split returns the keys and the arguments of the call.
+func (c *Call) Split() (keys, args []string) { return c.split() }
+
 func (c *Call) split() (keys, args []string) {
 	if w := &c.words; w.n > 0 {
 		keys, args = w.all[:w.keys], w.all[w.keys:w.n]

@@ -126,6 +126,33 @@ func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error
 // that reserves so many fencing tokens with a grant, 0 for a lock without.
 func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	values, err := result.ToArray()
+	return readStep(values, err, tokens)
+}
+
+// ReadCarrier reads what Redis says to a release that carries a guarded write: whether that was executed, what its source has
+// returned, and the answer to the step, in which a ticket may join.
+func ReadCarrier(result rueidis.RedisResult, joins bool, tokens uint64) (executed bool, reply rueidis.RedisMessage, a Answer, err error) {
+	parts, err := result.ToArray()
+	if err == nil && len(parts) != 3 {
+		err = fmt.Errorf("a release with a guarded write was answered with %d values, not 3", len(parts))
+	}
+	if err != nil {
+		return false, reply, a, err
+	}
+	done, err := parts[0].AsInt64()
+	switch step := &parts[2]; {
+	case err != nil:
+	case joins:
+		values, failed := step.ToArray()
+		a, err = readStep(values, failed, tokens)
+	default:
+		a.Left, err = step.AsInt64()
+	}
+	return done == 1, parts[1], a, err
+}
+
+// readStep reads the values of a step's answer.
+func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer, _ error) {
 	if err == nil && len(values) < 5 {
 		err = fmt.Errorf("a step was answered with %d values, not 5", len(values))
 	}

@@ -18,6 +18,6 @@ func init() {
 		*s = *scriptOf(strict + s.text)
 	}
 	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
-		g.prelude = strict + g.prelude
+		g.looks = strict + g.looks
 	}
 }

@@ -12,13 +12,18 @@ import (
 )
 
 // A Guard makes guarded writes: scripts of users that look first whether the lock has their tenure. It has one script for
-// each source.
+// each source, and for each with a step.
 type Guard struct {
-	prelude string // on one line, so that an error names the line of the source
-	end     string
+	looks string // the part that refuses, on one line, so that an error names the line of the source
 
-	mu      sync.Mutex         // protects following
-	scripts map[string]*Script // by source
+	mu      sync.Mutex // protects following
+	scripts map[guarded]*Script
+}
+
+// guarded is what a script of a guard is made of: a source, and the step of a release that carries it, nil for none.
+type guarded struct {
+	source string
+	step   *Script
 }
 
 // The guards of the kinds of locks. Each has its KEYS, ARGV and replies on top of its file.
@@ -35,8 +40,17 @@ var Commands = read("commands")
 // as it does that of Redis.
 const mostSources = 1000
 
+// The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and of a release that carries one.
+const writeBegins = "local done, reply = pcall(function() "
+
+var (
+	writeEnds     = oneLine(read("guard_end"))
+	releaseBegins = oneLine(read("release"))
+	releaseEnds   = read("release_end")
+)
+
 func newGuard(name string) *Guard {
-	return &Guard{scripts: make(map[string]*Script), prelude: oneLine(read(name)), end: oneLine(read("guard_end"))}
+	return &Guard{scripts: make(map[guarded]*Script), looks: oneLine(read(name))}
 }
 
 // oneLine returns a script without its comments on one line.
@@ -49,22 +63,33 @@ func oneLine(text string) (line string) {
 	return line
 }
 
-// Script returns the script of a source. A first line with flags ("#!lua ...") stays the first.
+// Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...") stays the first.
 func (g *Guard) Script(source string) *Script {
+	return g.script(guarded{source, nil}, g.looks+writeBegins, writeEnds)
+}
+
+// Release returns the script of a guarded write that a release carries, whose step is this one: see scripts/release.lua.
+func (g *Guard) Release(source string, step *Script) *Script {
+	return g.script(guarded{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
+		"end) end local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
+}
+
+// script returns the script of a source between a beginning, on the line of its first, and an end.
+func (g *Guard) script(of guarded, begin, end string) *Script {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.scripts[source]
+	s := g.scripts[of]
 	if s == nil {
-		flags, rest := "", source
-		if strings.HasPrefix(source, "#!") {
-			flags, rest, _ = strings.Cut(source, "\n")
+		flags, rest := "", of.source
+		if strings.HasPrefix(rest, "#!") {
+			flags, rest, _ = strings.Cut(rest, "\n")
 			flags += "\n"
 		}
-		s = scriptOf(flags + g.prelude + rest + "\n" + g.end)
+		s = scriptOf(flags + begin + rest + "\n" + end)
 		if len(g.scripts) >= mostSources {
 			clear(g.scripts)
 		}
-		g.scripts[source] = s
+		g.scripts[of] = s
 	}
 	return s
 }

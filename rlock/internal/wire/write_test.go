@@ -16,7 +16,7 @@ func TestAGuardAddsNoLine(t *testing.T) {
 		before, _, _ := strings.Cut(g.Script("local x = 1\nreturn x -- no comment").text, "return x -- no comment\nend) ")
 		assert.Equal(t, 1, strings.Count(before, "\n"))
 		assert.True(t, strings.HasPrefix(g.Script("#!lua flags=no-writes\nreturn 1").text, "#!lua flags=no-writes\ndo "))
-		assert.NotContains(t, g.prelude, "--")
+		assert.NotContains(t, g.looks, "--")
 	}
 }
 

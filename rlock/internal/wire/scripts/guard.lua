@@ -24,4 +24,3 @@ do
 	end
 	KEYS[#KEYS], ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil, nil
 end
-local done, reply = pcall(function()

@@ -26,4 +26,3 @@ do
 	end
 	KEYS[keys], KEYS[keys - 1], ARGV[args], ARGV[args - 1], ARGV[args - 2] = nil, nil, nil, nil, nil
 end
-local done, reply = pcall(function()

@@ -1,0 +1,112 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A release that carries a guarded write: one command, whose step takes the tenure out after the source was executed. It is
+// sent once. If it has no answer the keeper goes on with a release of the usual sort, after which the write finds no tenure.
+
+// ReleaseWith implements [client.Handle].
+func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
+	c, n := h.lock.driver, h.lock.Name
+	if err := c.shared.Redis.CheckKeys(&n.Keys, keys); err != nil {
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w", n.Key, err)
+	}
+	l, now := h.enter()
+	if l == nil {
+		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, h.Err())
+		_ = h.Release(ctx) // it is over, and its owner has given it back
+		return reply, err
+	}
+	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
+	if !alone {
+		l.shard.exit(l)
+		return h.writeAndRelease(ctx, source, keys, args)
+	}
+	h.released = true
+	l.shard.counts.Closed(was.First)
+	sent := &write{source: source, keys: keys, args: args, nonce: wire.Nonce()}
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience)), Carries: true})
+	w.write = sent
+	l.Release(t, &w.Call)
+	l.shard.exit(l)
+	h.End(terms.Released(h.title())) // before another can have it
+	err = l.release(w, t.ID, h.owner, l.again())
+	if c.shared.Observer.On() && !h.isPart() {
+		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+	}
+	switch sent.fate {
+	case writeRan:
+		failed := sent.reply.Error()
+		if rueidis.IsRedisNil(failed) {
+			failed = nil
+		}
+		return sent.reply, cmp.Or(err, failed)
+	case writeFenced:
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.LostError(h.owner, client.ErrGone)))
+	case writeRefused:
+		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.err))
+	}
+	return reply, err
+}
+
+// writeAndRelease is for a hold that is not the only level of its lock, whose release has no command.
+func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := h.Write(ctx, source, keys, args)
+	return reply, cmp.Or(err, h.Release(ctx))
+}
+
+// carryOut sends a release that carries a guarded write. A tenure that Redis does not have any more is looked after without it.
+func (r *redis) carryOut(ctx context.Context, c *exchange) (a answer) {
+	w, step := c.write, r.command(c)
+	if c.nudges {
+		w.fate = writeFenced
+		result, sent := r.Send(ctx, wire.Order{Call: step, Slot: c.name.Slot, At: r.client.clock.time(c.at)})
+		a = r.readResult(c, result)
+		a.sent = sent
+		return a
+	}
+	result, sent := r.Send(ctx, wire.Order{Call: r.carrying(c, &step), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	if r.WithoutFair(result.Error()) { // it was refused before it was executed
+		step = r.command(c)
+		result, sent = r.Send(ctx, wire.Order{Call: r.carrying(c, &step), Slot: c.name.Slot, At: r.client.clock.time(c.at)})
+	}
+	ran, reply, got, err := wire.ReadCarrier(result, c.joins != "", c.cmd.Tokens)
+	a = r.read(c, got, err)
+	a.sent = sent
+	switch refusal := reply.Error(); {
+	case ran:
+		w.fate, w.reply = writeRan, reply
+	case result.Error() != nil && a.heard && a.Fault == core.NotRun:
+		w.fate, w.err = writeRefused, result.Error()
+	case refusal == nil: // there is no answer, or none that can be read
+	case wire.Fenced(refusal, w.nonce):
+		w.fate = writeFenced
+	default:
+		w.fate, w.err = writeRefused, refusal
+	}
+	return a
+}
+
+// carrying returns the call of the step with the guarded write.
+func (r *redis) carrying(c *exchange, step *wire.Call) wire.Call {
+	g, w := c.kind.guard(c), c.write
+	keys, args := step.Split()
+	counts := []string{strconv.Itoa(len(keys)), strconv.Itoa(len(args))}
+	return wire.Call{
+		Script: g.Release(w.source, step.Script),
+		Keys:   slices.Concat(w.keys, g.keys, keys), Args: slices.Concat(w.args, g.args, []string{w.nonce}, args, counts),
+	}
+}

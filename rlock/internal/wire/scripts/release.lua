@@ -1,0 +1,19 @@
+-- Comes before the source of a guarded write that a release carries, and release_end.lua behind it: the source and the step
+-- of the release (queue.lua) are one script. On its first line, so that an error names the line of the source, are this, and a
+-- guard (guard.lua, rw_guard.lua, semaphore_guard.lua) as a function, whose result is refused.
+--
+-- KEYS  those of the source, those of the guard, those of the step
+-- ARGV  those of the source, those of the guard, those of the step, how many keys the step has, how many arguments it has
+--
+-- The source sees its own keys and arguments alone.
+local stepKeys, stepArgs = {}, {}
+do
+	local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+	ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
+	for i = keys, 1, -1 do
+		stepKeys[i], KEYS[#KEYS] = KEYS[#KEYS], nil
+	end
+	for i = args, 1, -1 do
+		stepArgs[i], ARGV[#ARGV] = ARGV[#ARGV], nil
+	end
+end
