@@ -14,6 +14,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
@@ -202,7 +203,7 @@ func BenchmarkLinger(b *testing.B) {
 		}
 	}
 	b.Run("one name", func(b *testing.B) {
-		l := client.NewLock(key)
+		l := client.NewLock(testbed.Key)
 		lingering(b, l)
 		before := client.Stats().Commands
 		b.ReportAllocs()
@@ -216,7 +217,7 @@ func BenchmarkLinger(b *testing.B) {
 		var names atomic.Int64
 		b.ReportAllocs()
 		b.RunParallel(func(p *testing.PB) {
-			l := client.NewLock(fmt.Sprint(key, names.Add(1)))
+			l := client.NewLock(fmt.Sprint(testbed.Key, names.Add(1)))
 			for p.Next() {
 				_ = l.Lock(ctx)
 				_ = l.Unlock(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
@@ -95,14 +96,14 @@ func BenchmarkTracking(b *testing.B) {
 	b.Run("short holds", func(b *testing.B) {
 		tracking(b, 0, func(c *rlock.Client) int {
 			for range 5000 {
-				lockAndUnlock(b, c, key, 0)
+				lockAndUnlock(b, c, testbed.Key, 0)
 			}
 			return 5000
 		})
 	})
 	b.Run("holds of 60 ms", func(b *testing.B) {
 		tracking(b, 0, func(c *rlock.Client) int {
-			in64(640, func(i int) { lockAndUnlock(b, c, fmt.Sprint(key, i), 60*time.Millisecond) })
+			in64(640, func(i int) { lockAndUnlock(b, c, fmt.Sprint(testbed.Key, i), 60*time.Millisecond) })
 			return 640
 		})
 	})
@@ -131,7 +132,7 @@ func tracking(b *testing.B, held int, block func(c *rlock.Client) (operations in
 			}
 			c, err := rlock.New(config)
 			require.NoError(b, err)
-			lockAndUnlock(b, c, key, 0)
+			lockAndUnlock(b, c, testbed.Key, 0)
 			ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
 			size := figure(b, outside, "memory", "used_memory")
 			in64(held, func(i int) {

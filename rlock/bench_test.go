@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
@@ -77,7 +78,7 @@ func rawPair(b *testing.B, client rueidis.Client, keys []string) {
 	}
 }
 
-func lockPair(b *testing.B, ctx context.Context, lock locker) {
+func lockPair(b *testing.B, ctx context.Context, lock testbed.Locker) {
 	if err := lock.Lock(ctx); err != nil {
 		b.Errorf("Lock: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
@@ -119,8 +120,8 @@ func BenchmarkUncontended64(b *testing.B) {
 func BenchmarkFencedBesidePlain(b *testing.B) {
 	client := benchClient(b, benchOption(b))
 	plain, fenced := client.NewLock("plain"), client.NewFencedLock("fenced")
-	beside := func(b *testing.B, block func(b *testing.B, lock locker)) {
-		seconds := func(lock locker) float64 {
+	beside := func(b *testing.B, block func(b *testing.B, lock testbed.Locker)) {
+		seconds := func(lock testbed.Locker) float64 {
 			began := time.Now()
 			block(b, lock)
 			return time.Since(began).Seconds()
@@ -137,14 +138,14 @@ func BenchmarkFencedBesidePlain(b *testing.B) {
 		b.ReportMetric(with[n/10]/without[n/10], "x-plain-p10")
 	}
 	b.Run("alone", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock locker) {
+		beside(b, func(b *testing.B, lock testbed.Locker) {
 			for range 100 {
 				lockPair(b, context.Background(), lock)
 			}
 		})
 	})
 	b.Run("crowd", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock locker) {
+		beside(b, func(b *testing.B, lock testbed.Locker) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {

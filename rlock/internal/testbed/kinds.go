@@ -1,0 +1,327 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+)
+
+// A Locker has the methods of a lock that the tests use.
+type Locker interface {
+	Name() string
+	Lock(ctx context.Context) error
+	LockFor(ctx context.Context, lease time.Duration) error
+	TryLock(ctx context.Context) (bool, error)
+	TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error)
+	Unlock(ctx context.Context) error
+	Acquire(ctx context.Context, options ...rlock.AcquireOption) (*rlock.Hold, error)
+	Do(ctx context.Context, fn func(ctx context.Context) error, options ...rlock.AcquireOption) error
+	IsHeld(ctx context.Context) bool
+	HoldCount(ctx context.Context) int
+	Token(ctx context.Context) (uint64, error)
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// A Kind is one kind of lock under test. To test another one, add a row to kinds: every test
+// that begins with eachKind runs over it on servers, and every test that begins with
+// eachVirtualKind in virtual time.
+type Kind struct {
+	Name string
+	// lock returns the lock of that name, in a process that has a client of each server.
+	Lock func(clients []*rlock.Client, name string) Locker
+	// rival returns a lock that excludes the lock under test: by default the lock itself, or
+	// one of another kind. It must be another one where owners share the lock.
+	rival func(clients []*rlock.Client, name string) Locker
+	// lingers is Config.Linger of all clients.
+	Lingers time.Duration
+	// strict locks are granted in the order of all waiters, and never handed off.
+	Strict bool
+	// many says that several owners may hold the lock at once: a process asks Redis for each
+	// of them.
+	Many bool
+	// servers is the number of independent servers; 0 is one.
+	Servers int
+	// where tells on which servers the tests run. The plain lock runs on all, the other kinds
+	// where they differ from it.
+	where []redistest.Kind
+	// keys returns the keys of the lock in Redis; by default its name.
+	Keys func(name string) []string
+	// channel is the channel that waiters for the tests' lock subscribe to, if there is one.
+	channel string
+}
+
+var (
+	EveryServer = []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+	OneOrMany   = []redistest.Kind{redistest.KindEmbedded, redistest.KindCluster}
+	simulated   = []redistest.Kind{redistest.KindEmbedded}
+)
+
+var Kinds = []Kind{
+	{Name: "plain", where: EveryServer, Lock: PlainLock, channel: Channel},
+	{Name: "plain that lingers", where: simulated, Lock: PlainLock, channel: Channel, Lingers: 10 * time.Minute},
+	{Name: "fenced", where: OneOrMany, Lock: FencedLock, channel: Channel},
+	{Name: "fenced beside plain", where: simulated, Lock: FencedLock, rival: PlainLock},
+	{Name: "write", where: OneOrMany, Lock: WriteLock, channel: "redisson_rwlock:{orders:42}"},
+	{Name: "write beside read", where: simulated, Lock: WriteLock, rival: ReadLock},
+	{Name: "read", where: OneOrMany, Lock: ReadLock, rival: WriteLock, channel: "redisson_rwlock:{orders:42}"},
+	{Name: "fair", where: EveryServer, Lock: FairLock, channel: Channel, Strict: true},
+	{Name: "fair beside plain", where: simulated, Lock: FairLock, rival: PlainLock, Strict: true},
+	{Name: "plain beside fair", where: simulated, Lock: PlainLock, rival: FairLock},
+	{Name: "semaphore of one", where: OneOrMany, Lock: SemaphoreOfOne, Strict: true, Many: true},
+	{Name: "multi", where: simulated, Lock: multiLock, Servers: 2},
+	{Name: "multi of two names", where: OneOrMany, Lock: multiLockOfTwo, Keys: func(name string) []string { return []string{name, beside(name)} }},
+	{Name: "multi beside a part", where: simulated, Lock: multiLock, Servers: 2, rival: PlainLock},
+	{Name: "red", where: simulated, Lock: RedLock, Servers: 3},
+}
+
+func PlainLock(clients []*rlock.Client, name string) Locker { return clients[0].NewLock(name) }
+
+func FencedLock(clients []*rlock.Client, name string) Locker {
+	return clients[0].NewFencedLock(name)
+}
+
+func WriteLock(clients []*rlock.Client, name string) Locker {
+	return clients[0].NewReadWriteLock(name).Write()
+}
+
+func ReadLock(clients []*rlock.Client, name string) Locker {
+	return clients[0].NewReadWriteLock(name).Read()
+}
+
+func multiLock(clients []*rlock.Client, name string) Locker {
+	return rlock.NewMultiLock(clients[1].NewLock(name), clients[0].NewLock(name))
+}
+
+func multiLockOfTwo(clients []*rlock.Client, name string) Locker {
+	return rlock.NewMultiLock(clients[0].NewLock(name), clients[0].NewFencedLock(beside(name)))
+}
+
+// beside returns the name of the other part, which is no longer than a name may be.
+func beside(name string) string { return "beside " + name[:min(len(name), 20)] }
+
+func RedLock(clients []*rlock.Client, name string) Locker {
+	return majority{rlock.NewRedLock(clients, name)}
+}
+
+// A majority is a lock over several servers.
+type majority struct{ Locker }
+
+func (k Kind) KeysOf(name string) []string {
+	if k.Keys == nil {
+		return []string{name}
+	}
+	return k.Keys(name)
+}
+
+func FairLock(clients []*rlock.Client, name string) Locker { return clients[0].NewFairLock(name) }
+
+func SemaphoreOfOne(clients []*rlock.Client, name string) Locker {
+	return clients[0].NewSemaphore(name, 1)
+}
+
+// A Trial is a lock of the kind under test, in one process.
+type Trial struct {
+	Locker
+	kind  Kind
+	Rival Locker // see kind
+}
+
+func (k Kind) trial(clients []*rlock.Client, name string) *Trial {
+	l := &Trial{Locker: k.Lock(clients, name), kind: k}
+	l.Rival = l.Locker
+	if k.rival != nil {
+		l.Rival = k.rival(clients, name)
+	}
+	return l
+}
+
+// A Subject is a site where one kind of lock is tested.
+type Subject struct {
+	*Site
+	KindOfLock Kind
+	Sites      []*Site // one for each server; the site is the first
+}
+
+// EachKind runs a test over all kinds and their servers.
+func EachKind(t *testing.T, run func(t *testing.T, s *Subject)) {
+	over(t, Kinds, run)
+}
+
+// EachExclusiveKind is eachKind for the kinds that are their own rivals, for tests in which
+// each owner excludes the others.
+func EachExclusiveKind(t *testing.T, run func(t *testing.T, s *Subject)) {
+	over(t, ownRivals(), run)
+}
+
+func ownRivals() []Kind {
+	return slices.DeleteFunc(slices.Clone(Kinds), func(k Kind) bool { return k.rival != nil })
+}
+
+// besideAnother reports whether the row tests a lock against one of another kind.
+func (k Kind) besideAnother() bool { return k.rival != nil && k.Name != "read" }
+
+func over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Subject)) {
+	for _, k := range kinds {
+		if (testing.Short() || Fewer()) && k.besideAnother() {
+			continue // the tests without the race detector run it
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			if !redistest.Installed() && !redistest.UnderRace {
+				t.Parallel() // each kind has an embedded server of its own
+			}
+			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
+				s := &Subject{Site: At(t, server), KindOfLock: k}
+				s.lingers = k.Lingers
+				s.Sites = append(s.Sites, s.Site)
+				for len(s.Sites) < k.Servers {
+					s.Sites = append(s.Sites, At(t, another(t, server)))
+				}
+				s.LeavesNothing()
+				run(t, s)
+			})
+		})
+	}
+}
+
+// another returns a server like s, independent of it.
+func another(t *testing.T, s *redistest.Server) *redistest.Server {
+	if s.Kind == redistest.KindEmbedded {
+		return redistest.Embedded(t)
+	}
+	return redistest.Standalone(t)
+}
+
+// A Process has the clients of one process: one for each server.
+type Process struct {
+	kind    Kind
+	Clients []*rlock.Client
+}
+
+// NewProcess returns a new one, whose clients are closed when the test ends.
+func (s *Subject) NewProcess(changes ...func(*rlock.Config)) *Process {
+	s.T.Helper()
+	return s.With(func(site *Site) *rlock.Client { return site.NewClient(changes...) })
+}
+
+// With returns a process that has such a client at each site.
+func (s *Subject) With(client func(*Site) *rlock.Client) *Process {
+	p := &Process{kind: s.KindOfLock}
+	for _, site := range s.Sites {
+		p.Clients = append(p.Clients, client(site))
+	}
+	return p
+}
+
+func (p *Process) NewLock(name string) *Trial { return p.kind.trial(p.Clients, name) }
+
+// NewLock returns the lock of a new process.
+func (s *Subject) NewLock(changes ...func(*rlock.Config)) *Trial {
+	s.T.Helper()
+	return s.NewProcess(changes...).NewLock(Key)
+}
+
+// IsFree reports whether another owner, in the lock's own process, gets the rival of the
+// lock.
+func (s *Subject) IsFree(lock *Trial) (free bool) {
+	s.T.Helper()
+	if len(s.Sites) == 1 {
+		return s.Site.IsFree(lock.Rival)
+	}
+	Elsewhere(func() {
+		for s.Ctx.Err() == nil {
+			var err error
+			free, err = Try(s.Ctx, lock.Rival, 50*time.Millisecond, 0)
+			if !assert.NoError(s.T, err) {
+				return
+			}
+			if free {
+				assert.NoError(s.T, lock.Rival.Unlock(s.Ctx))
+				return
+			}
+			locked, err := lock.Rival.IsLocked(s.Ctx)
+			if !assert.NoError(s.T, err) || locked {
+				return
+			}
+			// An answer without a waiter may still be on its way.
+		}
+	})
+	return free
+}
+
+// Try is TryLockFor, repeated while servers are too slow: a process that is suspended for a
+// moment takes most servers of a compound lock for silent, and has too few replicas in time.
+func Try(ctx context.Context, lock Locker, wait, lease time.Duration) (taken bool, err error) {
+	_, several := lock.(majority)
+	if tried, ok := lock.(*Trial); ok {
+		_, several = tried.Locker.(majority)
+	}
+	for {
+		taken, err = lock.TryLockFor(ctx, wait, lease)
+		slow := several || errors.Is(err, rlock.ErrNotReplicated)
+		if err == nil || !slow || ctx.Err() != nil {
+			return taken, err
+		}
+	}
+}
+
+// Count returns how many of these commands the servers execute during run.
+func (s *Subject) Count(run func(), commands ...string) (n int64) {
+	s.T.Helper()
+	for _, site := range s.Sites {
+		inner := run
+		run = func() {
+			calls := site.CountCalls(s.T, inner)
+			for _, command := range commands {
+				n += calls[command]
+			}
+		}
+	}
+	run()
+	return n
+}
+
+// LeavesNothing asserts, once the clients are closed, that no server has a key left. Token
+// counters outlive their locks, so that no token is given twice.
+func (s *Subject) LeavesNothing() {
+	for _, site := range s.Sites {
+		nodes := site.EachNode() // their clients are closed after this cleanup
+		s.T.Cleanup(func() {
+			assert.EventuallyWithT(s.T, func(t *assert.CollectT) {
+				for _, node := range nodes {
+					keys, err := node.Do(s.Ctx, node.B().Keys().Pattern("*").Build()).AsStrSlice()
+					assert.NoError(t, err)
+					assert.Empty(t, slices.DeleteFunc(keys, IsCounter), "keys are left behind")
+				}
+			}, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
+
+// EveryMethod calls all methods that can fail.
+func EveryMethod(ctx context.Context, lock Locker) map[string]error {
+	result := map[string]error{
+		"Lock":    lock.Lock(ctx),
+		"LockFor": lock.LockFor(ctx, time.Minute),
+		"Unlock":  lock.Unlock(ctx),
+		"Do":      lock.Do(ctx, func(context.Context) error { panic("called") }),
+	}
+	_, result["TryLock"] = lock.TryLock(ctx)
+	_, result["TryLockFor"] = lock.TryLockFor(ctx, time.Second, time.Minute)
+	_, result["Acquire"] = lock.Acquire(ctx)
+	_, result["an attempt"] = lock.Acquire(ctx, rlock.WithWait(0))
+	_, result["IsLocked"] = lock.IsLocked(ctx)
+	_, result["TTL"] = lock.TTL(ctx)
+	_, result["ForceUnlock"] = lock.ForceUnlock(ctx)
+	return result
+}

@@ -1,0 +1,107 @@
+package testbed
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+const Queue = "rlock_queue:{orders:42}"
+
+// Strict turns off hand-offs, so that no waiter of the holder's client comes first.
+var Strict = Handoff(-1, 0)
+
+// A Line lists the holders of a fair lock, in order. Protected by the lock.
+type Line struct {
+	*World
+	Order   []int
+	joined  int
+	Waiters sync.WaitGroup
+}
+
+// Join starts a waiter, known by its number, that takes the client's lock for a section and
+// unlocks it. It returns when Redis has the waiter's ticket.
+func (l *Line) Join(p *Client) {
+	who := l.joined
+	l.joined++
+	lock, me := p.NewFairLock(Key), l.Caller()
+	l.Waiters.Go(func() {
+		if !assert.NoError(l.T, lock.Lock(me)) {
+			return
+		}
+		l.Order = append(l.Order, who)
+		time.Sleep(Section)
+		assert.NoError(l.T, lock.Unlock(me))
+	})
+	time.Sleep(50 * time.Millisecond)
+}
+
+// InOrder waits for all and asserts that they held the lock in the order in which they
+// joined.
+func (l *Line) InOrder() {
+	l.T.Helper()
+	l.Waiters.Wait()
+	want := make([]int, l.joined)
+	for i := range want {
+		want[i] = i
+	}
+	assert.Equal(l.T, want, l.Order)
+	assert.Empty(l.T, l.Keys())
+}
+
+// Queued returns the tickets in the queue in Redis, the first one first, without the mark of
+// a granted ticket.
+func (w *World) Queued() (tickets []string) {
+	members, err := w.ZMembers(Queue)
+	if err != nil {
+		return nil
+	}
+	for _, member := range members {
+		if !strings.HasPrefix(member, "!") {
+			tickets = append(tickets, member[1:]) // without its mode
+		}
+	}
+	return tickets
+}
+
+// Waiting starts a wait of the client for the fair lock. It returns the channel of the
+// result, once the ticket is in the queue.
+func (w *World) Waiting(p *Client, me context.Context) <-chan error {
+	w.T.Helper()
+	before := len(w.Queued())
+	result := Start(func() error { return p.NewFairLock(Key).Lock(me) })
+	w.Eventually(func() bool { return len(w.Queued()) > before }, "the ticket is in the queue")
+	return result
+}
+
+// Die ends the client's connections and refuses others.
+func (p *Client) Die() {
+	p.Net.Refuse()
+	p.Net.Cut()
+	synctest.Wait()
+}
+
+// Turns lists the holders of the lock, in order. Protected by the lock.
+type Turns struct {
+	Order []string
+	Wg    sync.WaitGroup
+}
+
+// Join starts a new owner that waits for the lock, has it for a section and unlocks it. It
+// returns when the owner is in the queue.
+func (r *Turns) Join(w *World, p *Client, who string) {
+	lock, me := p.NewLock(Key), w.Caller()
+	r.Wg.Go(func() {
+		if !assert.NoError(w.T, lock.Lock(me)) {
+			return
+		}
+		r.Order = append(r.Order, who)
+		time.Sleep(Section)
+		assert.NoError(w.T, lock.Unlock(me))
+	})
+	synctest.Wait()
+}

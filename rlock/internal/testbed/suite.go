@@ -1,0 +1,207 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/stretchr/testify/assert"
+)
+
+// WithPrefix sets Config.Prefix.
+func WithPrefix(prefix string) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Prefix = prefix }
+}
+
+var seeds = flag.Int("seeds", 300, "with -long, the number of storms of each kind")
+
+// Storms returns how many storms a test runs: usually n, -seeds with -long, a sixth of n under
+// the race detector, and one with -short.
+func Storms(n int) uint64 {
+	switch {
+	case *Long:
+		return uint64(*seeds)
+	case testing.Short():
+		return 1
+	case Fewer():
+		return uint64(max(n/6, 1))
+	default:
+		return uint64(n)
+	}
+}
+
+// Main is the TestMain of each package of tests. It adds the flags of this package, and fails if a goroutine is left.
+func Main(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
+		panic(err)
+	}
+	flag.Parse()
+	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // with -tags invariants; they cost more than an uncontended pair
+	debug.SetGCPercent(400)                                           // much of the work in virtual time is garbage of miniredis and of its scripts
+	redistest.Main(m, AFailedHandshake)
+}
+
+// Long selects the long form of tests, which measures more.
+var Long = flag.Bool("long", false, "run the tests that have a longer form in that form")
+
+// atOnce is the number of parallel tests, unless the flag is given: more than there may be
+// processors, since tests mostly wait for a server to start, a failure to be noticed or a
+// lease to end.
+const atOnce = "6"
+
+// The suite is every test that begins with everywhere: it tests the lock on the embedded
+// server, a single Redis, one behind Sentinel, and a Cluster.
+
+// Hang is the time after which a wait is taken for endless. It measures nothing.
+const Hang = 2 * time.Minute
+
+// Key is the name of the lock in tests that need only one, channel its channel.
+const (
+	Key     = "orders:42"
+	Channel = "redisson_lock__channel:{orders:42}"
+)
+
+// Quiet discards the log.
+var Quiet = slog.New(slog.DiscardHandler)
+
+// A Journal is a log that may be written and read concurrently.
+type Journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *Journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+// Count returns how many lines contain the text.
+func (j *Journal) Count(text string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// Start runs a call in a goroutine of its own and returns the channel of its result.
+func Start(call func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
+	return result
+}
+
+// Pending reports whether a call has no result once every goroutine of the bubble waits.
+func Pending(result <-chan error) bool {
+	synctest.Wait()
+	return len(result) == 0
+}
+
+// Within asserts how long a call took in virtual time.
+func Within(t *testing.T, atLeast, atMost time.Duration, call func()) {
+	t.Helper()
+	begin := time.Now()
+	call()
+	assert.GreaterOrEqual(t, time.Since(begin), atLeast)
+	assert.LessOrEqual(t, time.Since(begin), atMost)
+}
+
+// An owner in several goroutines nests with itself, even while it waits: a grant to one of
+// them admits the others, wherever they are in the queue.
+
+// Soon returns the result of a call, or an error when ten virtual seconds have passed.
+func Soon(result <-chan error) error {
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(10 * time.Second):
+		return errors.New("it waits")
+	}
+}
+
+// Elsewhere runs f in a goroutine of its own, which is another owner than the test's, and
+// returns when f has returned.
+func Elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// Queueing returns a context like ctx, and a channel that is closed when a Lock with this
+// context begins to wait: by then it is in its client's queue.
+func Queueing(ctx context.Context) (context.Context, <-chan struct{}) {
+	q := &queueingContext{Context: ctx, queued: make(chan struct{})}
+	return q, q.queued
+}
+
+type queueingContext struct {
+	context.Context
+	once   sync.Once
+	queued chan struct{}
+}
+
+func (q *queueingContext) Done() <-chan struct{} {
+	q.once.Do(func() { close(q.queued) })
+	return q.Context.Done()
+}
+
+func Nothing(context.Context) error { return nil }
+
+// Sum adds the counts.
+func Sum(counts []int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// Load, in virtual time. Each test repeats its load: the first round may leave memory and
+// goroutines behind, and later rounds must add none. The full load, 10 000 locks and an hour,
+// takes minutes:
+//
+//	go test -v -timeout 30m -run 'TenThousand|ManyLocks|MixedLoad' ./rlock/tests/storms -long
+
+// Thorough returns whole with -long, otherwise usual.
+func Thorough[N any](whole, usual N) N {
+	if *Long {
+		return whole
+	}
+	return usual
+}
+
+// Fewer reports whether tests do less: under the race detector, which makes the embedded server
+// several times slower, unless -everything is given.
+func Fewer() bool { return redistest.UnderRace && !*everything && !*Long }
+
+var everything = flag.Bool("everything", false, "run all tests under the race detector, too")
+
+// ManyCommands skips a test that sends thousands of commands, or lasts an hour of virtual
+// time, under the race detector.
+func ManyCommands(t *testing.T) {
+	t.Helper()
+	if Fewer() {
+		t.Skip("with the race detector: only with -everything")
+	}
+}
+
+// Drift is how much earlier a hold of the default lease ends than the lease in Redis: a
+// hundredth of the lease, 2 ms and a tick of the wheel.
+const Drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond

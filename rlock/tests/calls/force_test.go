@@ -1,0 +1,178 @@
+package calls_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Redisson: testForceUnlock.
+func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		forced, err := lock.ForceUnlock(s.Ctx)
+		require.NoError(t, err)
+		assert.False(t, forced, "no owner holds the lock")
+
+		require.NoError(t, lock.Lock(s.Ctx))
+		require.NoError(t, lock.Lock(s.Ctx))
+		testbed.Elsewhere(func() {
+			forced, err := lock.ForceUnlock(s.Ctx)
+			assert.NoError(t, err)
+			assert.True(t, forced)
+		})
+		locked, err := lock.IsLocked(s.Ctx)
+		require.NoError(t, err)
+		assert.False(t, locked)
+		assert.False(t, lock.IsHeld(s.Ctx), "the holder of the same client knows at once")
+		assert.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrLost, "a nested Lock fails after a loss")
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost, "the loss is reported once for each level")
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
+		require.Eventually(t, func() bool { return s.IsFree(lock) }, testbed.Hang, time.Millisecond, "the other parts are released")
+	})
+}
+
+func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		here, there := w.NewProcess(), w.NewProcess()
+		testbed.Within(t, 0, 10*time.Second+10*time.Millisecond, func() {
+			learnsOfForce(w.Caller(), t, here.NewLock(testbed.Key), there.NewLock(testbed.Key))
+		})
+	})
+}
+
+// On each server all kinds run at the same time: they wait for their renewals.
+func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
+	redistest.Over(t, testbed.EveryServer[1:], func(t *testing.T, server *redistest.Server) {
+		s := &testbed.Subject{Site: testbed.At(t, server)}
+		s.Sites = []*testbed.Site{s.Site}
+		s.LeavesNothing()
+		var all sync.WaitGroup
+		for _, k := range testbed.Kinds {
+			if k.Servers > 1 {
+				continue
+			}
+			s.KindOfLock = k
+			here, there := s.NewProcess(testbed.WithLease(3*time.Second)), s.NewProcess()
+			all.Go(func() {
+				t.Run(k.Name, func(t *testing.T) {
+					learnsOfForce(s.Ctx, t, here.NewLock(k.Name), there.NewLock(k.Name))
+				})
+			})
+		}
+		all.Wait()
+	})
+}
+
+// In learnsOfForce one client takes the lock and another unlocks it by force; it returns when
+// the former holder knows.
+func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial) {
+	hold, err := here.Acquire(ctx)
+	require.NoError(t, err)
+	forced, err := there.ForceUnlock(ctx)
+	require.NoError(t, err)
+	assert.True(t, forced)
+	require.NoError(t, there.Rival.Lock(ctx), "the lock is free")
+	select {
+	case <-hold.Context().Done():
+	case <-ctx.Done():
+		require.FailNow(t, "the holder was not notified")
+	}
+	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
+	assert.True(t, there.Rival.IsHeld(ctx))
+	require.NoError(t, there.Rival.Unlock(ctx), "the next holder's lock is unchanged")
+}
+
+func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		if s.KindOfLock.Lingers > 0 {
+			t.Skip("Unlock does not ask Redis")
+		}
+		here, there := s.NewLock(), s.NewLock()
+		require.NoError(t, here.Lock(s.Ctx))
+		_, err := there.ForceUnlock(s.Ctx)
+		require.NoError(t, err)
+		require.NoError(t, there.Rival.Lock(s.Ctx))
+		assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrLost)
+		assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrNotHeld)
+		assert.True(t, there.Rival.IsHeld(s.Ctx))
+		require.NoError(t, there.Rival.Unlock(s.Ctx), "the next holder's lock is unchanged")
+	})
+}
+
+func TestAHoldIsLostWhenTheLockIsUnlockedByForce(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		hold, err := lock.Acquire(s.Ctx)
+		require.NoError(t, err)
+		forced, err := lock.ForceUnlock(s.Ctx)
+		require.NoError(t, err)
+		assert.True(t, forced)
+		<-hold.Context().Done()
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
+	})
+}
+
+func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient().NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
+		me, other := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		force := func(lock testbed.Locker, want bool) {
+			t.Helper()
+			forced, err := lock.ForceUnlock(s.Ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, forced)
+		}
+		force(here.Read(), false)
+		force(here.Write(), false)
+
+		require.NoError(t, here.Write().Lock(me))
+		require.NoError(t, here.Read().Lock(me))
+		force(there.Read(), false)
+		assert.False(t, s.Available(there.Read()))
+		force(there.Write(), true)
+		assert.True(t, s.Available(there.Write()))
+		_, err := here.Write().ForceUnlock(s.Ctx)
+		require.NoError(t, err)
+
+		client := s.NewClient().NewReadWriteLock(testbed.Key)
+		require.NoError(t, client.Read().Lock(me))
+		hold, err := client.Read().Acquire(s.Ctx)
+		require.NoError(t, err)
+		require.NoError(t, there.Read().Lock(other))
+		force(client.Write(), false)
+		assert.False(t, s.Available(there.Write()))
+		force(client.Read(), true)
+		assert.True(t, s.Available(s.NewClient().NewReadWriteLock(testbed.Key).Write()))
+		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
+	})
+}
+
+func TestForceUnlockFreesAllPermits(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := w.NewClient().NewSemaphore(testbed.Key, 2), w.NewClient().NewSemaphore(testbed.Key, 2)
+		mine, theirs := testbed.Permits(t, w.Ctx, here, 1)[0], testbed.Permits(t, w.Ctx, there, 1)[0]
+		freed, err := here.ForceUnlock(w.Ctx)
+		require.NoError(t, err)
+		assert.True(t, freed)
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(mine.Context()), rlock.ErrLost, "at once")
+		assert.Empty(t, w.Keys())
+		<-theirs.Context().Done()
+		require.ErrorIs(t, theirs.Release(w.Ctx), rlock.ErrLost, "found by the next renewal")
+	})
+}

@@ -1,0 +1,318 @@
+package calls_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Locks that have guarded writes, each with the key that a guarded write is about.
+var guarding = map[string]func(*rlock.Client) *rlock.Lock{
+	"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
+	"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+	"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+	"write":     func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() },
+	"read":      func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() },
+	"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) },
+}
+
+// eachGuarding runs the test for each kind on a server of each sort.
+func eachGuarding(t *testing.T, run func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string)) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		for name, lock := range guarding {
+			t.Run(name, func(t *testing.T) {
+				s := testbed.At(t, server)
+				l := lock(s.NewClient())
+				stock := l.Key("stock")
+				t.Cleanup(func() { s.Do("DEL", stock) })
+				run(t, s, l, stock)
+			})
+		}
+	})
+}
+
+func acquired(t *testing.T, s *testbed.Site, l *rlock.Lock, options ...rlock.AcquireOption) *rlock.Hold {
+	t.Helper()
+	hold, err := l.Acquire(s.Ctx, options...)
+	require.NoError(t, err)
+	return hold
+}
+
+func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"GET", stock}, nil)
+		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		require.Empty(t, replies)
+		replies, err = hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"INCRBY", stock, "-2"}, []string{"GET", stock})
+		require.NoError(t, err)
+		require.Len(t, replies, 3)
+		got, err := replies[2].ToString()
+		require.NoError(t, err)
+		assert.Equal(t, "5", got)
+		reply, err := hold.Exec(s.Ctx, "#!lua\nlocal left = redis.call('incrby', KEYS[1], ARGV[1])\nreturn {left, #KEYS, #ARGV}", []string{stock}, []string{"-1"})
+		if err != nil { // a server of before Redis 7
+			reply, err = hold.Exec(s.Ctx, "local left = redis.call('incrby', KEYS[1], ARGV[1])\nreturn {left, #KEYS, #ARGV}", []string{stock}, []string{"-1"})
+		}
+		require.NoError(t, err)
+		numbers, err := reply.AsIntSlice()
+		require.NoError(t, err)
+		assert.Equal(t, []int64{4, 1, 1}, numbers, "what the script sees")
+		reply, err = hold.Exec(s.Ctx, "return nil", nil, nil)
+		require.NoError(t, err)
+		assert.True(t, reply.IsNil())
+		require.NoError(t, hold.Release(s.Ctx))
+
+		_, err = hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "late"})
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		require.ErrorIs(t, err, rlock.ErrNotHeld, "it was released")
+		assert.Equal(t, int64(4), s.Number("INCRBY", stock, "0"))
+	})
+}
+
+func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		require.NoError(t, s.Do("DEL", testbed.Key).Error())
+		_, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"})
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "at once")
+		assert.Zero(t, s.Number("EXISTS", stock))
+		require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
+
+		hold = acquired(t, s, l) // another program's data is in the place of the lock
+		require.NoError(t, s.Do("DEL", testbed.Key).Error())
+		require.NoError(t, s.Do("SET", testbed.Key, "data").Error())
+		_, err = hold.Exec(s.Ctx, "return redis.call('set', KEYS[1], '7')", []string{stock}, nil)
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		assert.Zero(t, s.Number("EXISTS", stock))
+		require.NoError(t, s.Do("DEL", testbed.Key).Error())
+	})
+}
+
+func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		_, err := hold.Exec(s.Ctx, "local x = 1\nreturn redis.error_reply('SOLD out')", []string{stock}, nil)
+		refused, ok := rueidis.IsRedisErr(err)
+		require.True(t, ok, err)
+		assert.Equal(t, "SOLD out", refused.Error())
+		_, err = hold.Exec(s.Ctx, "local x = 1\nerror('no')", nil, nil)
+		require.ErrorContains(t, err, "no")
+		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
+		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.Len(t, replies, 1)
+		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
+		require.NoError(t, context.Cause(hold.Context()))
+		require.NoError(t, hold.Release(s.Ctx))
+	})
+}
+
+// What a script returns or raises is no answer of the guard, and no answer by which a server says that it was not executed.
+func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		ran := int64(0)
+		for _, said := range []string{"RLOCK_FENCED", "ERR NOSCRIPT x", "-MOVED 1 127.0.0.1:1", "RLOCK_FENCED the lock has another holder", "NOSCRIPT", "NOSCRIPT No matching script.", "MOVED 1 127.0.0.1:1",
+			"ASK 1 127.0.0.1:1", "TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "REDIRECT 127.0.0.1:1"} {
+			for _, how := range []string{"return redis.error_reply(ARGV[1])", "return {err = ARGV[1]}", "error(ARGV[1], 0)", "error(ARGV[1])", "error({err = ARGV[1]})"} {
+				_, err := hold.Exec(s.Ctx, "redis.call('incr', KEYS[1])\n"+how, []string{stock}, []string{said})
+				ran++
+				require.Error(t, err, "%s: %s", said, how)
+				assert.NotErrorIs(t, err, rlock.ErrFenced, "%s: %s", said, how)
+				assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%s: %s", said, how)
+				require.Equal(t, ran, s.Number("INCRBY", stock, "0"), "%s: %s", said, how)
+			}
+		}
+		require.NoError(t, context.Cause(hold.Context()))
+		require.NoError(t, hold.Release(s.Ctx))
+	})
+}
+
+// Redis may still have a part of what it does not have whole.
+func TestAHoldWhoseGuardedWriteIsRefusedLeavesRedis(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		hold, err := p.NewReadWriteLock(testbed.Key).Read().Acquire(w.Ctx)
+		require.NoError(t, err)
+		for _, k := range w.Keys() {
+			if k != testbed.Key {
+				w.Del(k) // of its lease
+			}
+		}
+		require.Equal(t, []string{testbed.Key}, w.Keys())
+		_, err = hold.Exec(w.Ctx, "return 1", nil, nil)
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys())
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+	})
+}
+
+// It is the same on one server and in a Cluster.
+func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		l := s.NewClient().NewLock("lock:{orders:42}")
+		hold := acquired(t, s, l)
+		for name, call := range map[string]func() error{
+			"no commands":           func() error { _, err := hold.Write(s.Ctx, nil); return err },
+			"no commands, but keys": func() error { _, err := hold.Write(s.Ctx, []string{"orders:42"}); return err },
+			"no keys":               func() error { _, err := hold.Write(s.Ctx, nil, []string{"SET", "orders:42", "7"}); return err },
+			"another key": func() error {
+				_, err := hold.Write(s.Ctx, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"})
+				return err
+			},
+		} {
+			require.ErrorIs(t, call(), rlock.ErrInvalidConfig, name)
+		}
+		_, err := hold.Write(s.Ctx, nil, []string{"publish", "orders", "7"})
+		require.NoError(t, err)
+		_, err = hold.Write(s.Ctx, []string{"orders:42"}, []string{"SET", "orders:42", "7"})
+		require.NoError(t, err, "data that exists is guarded by a lock that is named after it")
+		s.Do("DEL", "orders:42")
+		require.NoError(t, hold.Release(s.Ctx))
+	})
+}
+
+func TestAKeyBesideALockHasTheSlotThatThePrefixGivesTheLock(t *testing.T) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		for _, prefix := range []string{"shop:", "{shop}:"} {
+			s := testbed.At(t, server)
+			l := s.NewClient(testbed.WithPrefix(prefix)).NewLock(testbed.Key)
+			hold := acquired(t, s, l)
+			stock := l.Key("stock")
+			_, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"})
+			assert.NoError(t, err, stock)
+			s.Do("DEL", stock)
+			require.NoError(t, hold.Release(s.Ctx))
+		}
+	})
+}
+
+func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		l := s.NewLock()
+		hold := acquired(t, s, l)
+		for _, k := range []string{testbed.Key, "rlock_queue:{" + testbed.Key + "}", "redisson_lock_queue:{" + testbed.Key + "}", ""} {
+			_, err := hold.Write(s.Ctx, []string{k}, []string{"SET", k, "7"})
+			require.ErrorIs(t, err, rlock.ErrInvalidName, k)
+		}
+		_, err := hold.Write(s.Ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+		if server.Kind == redistest.KindCluster {
+			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			require.ErrorContains(t, err, l.Key("stock"))
+			require.ErrorContains(t, err, "lock:{stock}")
+		} else {
+			require.NoError(t, err)
+			s.Do("DEL", "stock")
+		}
+		require.NoError(t, hold.Release(s.Ctx))
+	})
+}
+
+func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
+	s := testbed.At(t, redistest.Embedded(t))
+	c := s.NewClient()
+	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(testbed.Key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, testbed.Key)} {
+		hold, err := l.Acquire(s.Ctx)
+		require.NoError(t, err)
+		_, err = hold.Write(s.Ctx, []string{"a"}, []string{"SET", "a", "1"})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorContains(t, err, "no single step sees all parts")
+		require.NoError(t, hold.Release(s.Ctx))
+	}
+}
+
+// After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write is executed all the same.
+func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
+	redistest.Slow(t)
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for range 20 {
+					hold, err := l.Acquire(s.Ctx)
+					if !assert.NoError(t, err) {
+						return
+					}
+					inner, err := l.Acquire(hold.Context())
+					assert.NoError(t, err)
+					_, err = inner.Write(s.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					assert.NoError(t, err)
+					assert.NoError(t, inner.Release(s.Ctx))
+					_, err = hold.Write(s.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					assert.NoError(t, err)
+					assert.NoError(t, hold.Release(s.Ctx))
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(t, int64(16*20*2), s.Number("INCRBY", stock, "0"))
+	})
+}
+
+// A hold that has written is passed on, and writes no more; the one that resumes it does.
+func TestAHoldThatHasWrittenIsPassedOn(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		set := func(h *rlock.Hold, value string) error {
+			_, err := h.Write(s.Ctx, []string{stock}, []string{"SET", stock, value})
+			return err
+		}
+		require.NoError(t, set(hold, "1"))
+		text, err := hold.Pass(s.Ctx, time.Minute)
+		require.NoError(t, err)
+		require.ErrorIs(t, set(hold, "2"), rlock.ErrFenced)
+		resumed, err := s.NewClient().Resume(s.Ctx, text)
+		require.NoError(t, err)
+		require.NoError(t, set(resumed, "3"))
+		assert.Equal(t, int64(3), s.Number("INCRBY", stock, "0"))
+		require.NoError(t, resumed.Release(s.Ctx))
+	})
+}
+
+// A write whose caller has left is not executed in a later hold: one of this process, to which the lock is not handed off.
+func TestAGuardedWriteWithoutAnAnswerEndsItsTenure(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here := w.NewClient()
+		l, me := here.NewLock(testbed.Key), w.Caller()
+		hold, err := l.Acquire(w.Ctx)
+		require.NoError(t, err)
+		next := testbed.Start(func() error { return l.Lock(me) })
+		here.Net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Request && slices.Contains(f.Args, "INCRBY") {
+				return network.Hold
+			}
+			return network.Pass
+		})
+		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
+		defer cancel()
+		_, err = hold.Write(ctx, []string{"stock"}, []string{"INCRBY", "stock", "1"})
+		require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		released := testbed.Start(func() error { return hold.Release(w.Ctx) })
+		synctest.Wait()
+		assert.Zero(t, l.HoldCount(me), "handed off in the tenure of the write")
+		here.Net.Rule(nil)
+		here.Net.Deliver()
+		require.NoError(t, <-released)
+		require.NoError(t, <-next)
+		require.NoError(t, l.Unlock(me))
+	})
+}

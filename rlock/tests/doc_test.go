@@ -1,0 +1,14 @@
+// Package tests_test has the tests of package rlock, in packages that each take less than a minute. They use what rlock
+// exports. The floors below have tests of their own: the decisions in internal/core, their order in internal/explore, the
+// way to carry them out in rlock/internal/driver. The servers, the clients and the table of kinds are in package testbed.
+//
+//	calls      what every call promises, for every kind of lock
+//	losses     how long a hold is valid, its renewals, and the news of its loss
+//	queue      the order of owners: the queue, turns with foreign clients, locks that linger
+//	kinds      readers and writers, permits, fencing tokens
+//	groups     locks over several locks and servers
+//	servers    connections, rights, refusals, outages, failovers
+//	redisson   the form of what Redisson reads and writes
+//	storms     exclusion and liveness under load and random faults
+//	insight    observers, logs, counters, Inspect, cycles of waits
+package tests_test

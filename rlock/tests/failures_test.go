@@ -1,0 +1,67 @@
+package tests_test
+
+// Twenty-four failures of lock libraries, as reported in issues and post-mortems; below each
+// the tests that fail on a library with that bug, or the limit in docs/guarantees.md.
+//
+//	 1  a pause outlived the lease, and a batch of payments ran twice
+//	      docs/guarantees.md: it cannot stop code that is already running
+//	      TestALostHoldIsInvalidByTheClockAlone, lease.TestALeaseIsOverWhenTheMachineSlept
+//	 2  after a reconnect nothing was renewed any more
+//	      TestTheWatchdogOutlivesEveryReconnect, TestAFailedRenewalIsTriedAgainSoon
+//	 3  a renewal that failed was a line in the log, and the work went on
+//	      TestALossIsReportedBeforeRedisCanGrantTheLockToAnother, TestAKeyThatIsGoneIsALossAtTheNextRenewal
+//	 4  a renewal outlived the unlock
+//	      TestAfterUnlockNothingIsRenewedEver, TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither,
+//	      lease.TestNothingIsRenewedAfterARelease
+//	 5  a lock that was taken right after the last one was freed was not renewed
+//	      TestALockTakenRightAfterAnUnlockIsRenewed, TestAfterALossTheNextLockIsRenewed,
+//	      lease.TestAStoppedRenewableMayBeScheduledAgain
+//	 6  a goroutine or a ticker stayed behind for each lock
+//	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
+//	 7  Unlock ended with the request's context, and the key stayed for minutes
+//	      TestUnlockDoesNotEndWithItsContext, TestAnUnlockWorksWithAContextThatHasEnded
+//	 8  an acquire timed out, and was executed
+//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, TestAGrantToACallerThatLeftIsReleased
+//	 9  the clean-up overtook the acquire that it was to clean up after
+//	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed, TestAnAcquireThatArrivesWithoutItsReleaseIsFreed,
+//	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
+//	10  a command that was sent again counted twice, and the lock was never free
+//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, core.TestWhatACommandWithoutAnAnswerLeaves
+//	11  with Redis down callers went on without a lock
+//	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
+//	12  the message came between the failed attempt and the subscription
+//	      driver.TestATicketPollsWhileItsSubscriptionIsNotConfirmed, explore.TestBrokenRules (LooksAgain)
+//	13  the subscription was half open for hours
+//	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
+//	14  many names exhausted the connections for subscriptions
+//	      TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
+//	15  each unlock was told to every node of a Cluster
+//	      TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig
+//	16  a sharded subscription died with the move of its slot
+//	      TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot, pubsub.TestAClusterIsFollowedWhereItsSlotsGo
+//	17  a failover lost the key, and two had the lock
+//	      docs/guarantees.md: a failover may lose a grant
+//	      TestGrantsLostInAFailover, TestAKeyThatIsGoneIsALossAtTheNextRenewal
+//	18  waiting for replicas made the lock impossible to take, or counted it twice
+//	      TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers, TestWithoutReplicasNoGrantCounts
+//	19  scripts were flushed, and nothing worked again
+//	      TestScriptsThatAreFlushedAllTheTimeAreSentAgain
+//	20  the lock was evicted, or the server was full
+//	      docs/guarantees.md: a wrong server setting loses locks
+//	      TestAKeyThatIsGoneIsALossAtTheNextRenewal, TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked
+//	21  waiters that had died were waited for
+//	      TestADeadWaiterCostsOneClaim
+//	22  goroutines waited for a local holder whose lease was over
+//	      TestALossFreesTheLocalQueue
+//	23  two were one owner, or one was two
+//	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
+//	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
+//	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
+//	24  a slow network lost the lock; two services had different leases in their configs
+//	      TestASlowNetworkLosesNoLock, TestTheHoldersLeaseCountsAndNotTheWaiters
+//
+// Related failures: a lease that was counted from the first of many attempts
+// (TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed), a lease that one call left on a
+// shared object (TestALeaseDoesNotLeakIntoTheNextLock), a wake that let a later waiter
+// through (TestAMessageThatIsNoReleaseIsHarmless), a panic in the section
+// (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).

@@ -1,0 +1,161 @@
+package insight_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What errors tell a person.
+
+func TestARefusalSaysThatAnAnswerIsNotInOnlyIfOneIsOutstanding(t *testing.T) {
+	for name, locks := range map[string]struct {
+		held, wanted func(*rlock.Client) *rlock.Lock
+	}{
+		"plain":     {newPlain, newPlain},
+		"fair":      {newFair, newFair},
+		"write":     {newWrite, newWrite},
+		"read":      {newWrite, newRead},
+		"readers":   {newRead, newWrite},
+		"semaphore": {newPermit, newPermit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				here, there := w.NewClient(), w.NewClient()
+				_, err := locks.held(there.Client).Acquire(w.Ctx)
+				require.NoError(t, err)
+				for _, p := range []*testbed.Client{here, there} {
+					for _, wait := range []time.Duration{0, time.Minute} {
+						_, err = locks.wanted(p.Client).Acquire(w.Ctx, rlock.WithWait(wait))
+						require.ErrorIs(t, err, rlock.ErrNotAcquired)
+						assert.NotContains(t, err.Error(), "answer")
+					}
+				}
+			})
+		})
+	}
+	t.Run("outstanding", func(t *testing.T) {
+		testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+			p := w.NewClient()
+			p.Net.SetRoundTrip(time.Second)
+			first := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
+			assert.True(t, testbed.Pending(first))
+			_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, "or is about to be: an answer is not in yet")
+			require.NoError(t, <-first)
+		})
+	})
+}
+
+func newPlain(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }
+
+func newFair(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) }
+
+func newRead(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }
+
+func newWrite(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
+
+func newPermit(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) }
+
+func TestARefusalNamesAReaderAndTheCallingGoroutine(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient().Client
+		refused := func(lock *rlock.Lock) error {
+			_, err := lock.Acquire(w.Ctx, rlock.WithWait(time.Second))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return err
+		}
+		require.NoError(t, c.NewLock("ours").Do(w.Ctx, func(context.Context) error {
+			assert.ErrorContains(t, refused(c.NewLock("ours")), "held by the calling goroutine: use the context of Do or of the Hold")
+			return nil
+		}))
+		hold, err := newPlain(c).Acquire(w.Ctx)
+		require.NoError(t, err)
+		assert.ErrorContains(t, refused(newPlain(c)), "held by the calling goroutine: use the context of Do or of the Hold")
+		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newPlain(c)), "held by a Hold of this process") })
+		require.NoError(t, hold.Release(w.Ctx))
+
+		reader, err := newRead(c).Acquire(w.Ctx)
+		require.NoError(t, err)
+		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newWrite(c)), "held by a reader, a Hold of this process") })
+		require.NoError(t, reader.Release(w.Ctx))
+	})
+}
+
+func TestARefusalNamesTheProcessOfAnotherClientThatIsKnown(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	here, there := s.NewClient(), s.NewClient()
+	hold, err := newPlain(there).Acquire(s.Ctx)
+	require.NoError(t, err)
+	refused := func() error {
+		_, err := newPlain(here).Acquire(s.Ctx, rlock.WithWait(0))
+		return err
+	}
+	require.ErrorContains(t, refused(), "held by "+there.ID())
+	state, err := here.Inspect(s.Ctx, testbed.Key)
+	require.NoError(t, err)
+	require.ErrorContains(t, refused(), "held by "+state.Holders[0].Process.String()+", owner "+there.ID())
+	require.NoError(t, hold.Release(s.Ctx))
+}
+
+func TestALockOfAnotherKindIsNoOtherData(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient().Client
+		fails := func(lock *rlock.Lock, with string) {
+			t.Helper()
+			for _, wait := range []time.Duration{0, time.Minute} {
+				_, err := lock.Acquire(w.Ctx, rlock.WithWait(wait))
+				require.ErrorIs(t, err, rlock.ErrWrongType)
+				assert.ErrorContains(t, err, with)
+				assert.NotContains(t, err.Error(), "delete")
+				assert.NotContains(t, err.Error(), "WRONGTYPE", "that is for Unwrap")
+				var redis *rueidis.RedisError
+				require.ErrorAs(t, err, &redis)
+				assert.ErrorContains(t, redis, "WRONGTYPE")
+			}
+		}
+		permit, err := newPermit(c).Acquire(w.Ctx)
+		require.NoError(t, err)
+		for _, lock := range []*rlock.Lock{newPlain(c), newWrite(c), newRead(c)} {
+			fails(lock, "it is a semaphore of rlock: one name, one kind")
+		}
+		require.NoError(t, permit.Release(w.Ctx))
+		for _, lock := range []*rlock.Lock{newPlain(c), newWrite(c), newRead(c)} {
+			hold, err := lock.Acquire(w.Ctx)
+			require.NoError(t, err)
+			fails(newPermit(c), "it is a lock, and no semaphore: one name, one kind")
+			require.NoError(t, hold.Release(w.Ctx))
+		}
+		require.NoError(t, w.Set(testbed.Key, "1"))
+		fails(newPlain(c), "it has other data, of the type string")
+	})
+}
+
+func TestAPassThatIsTooShortSaysSo(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		hold, err := w.NewClient().NewLock(testbed.Key).Acquire(w.Ctx)
+		require.NoError(t, err)
+		_, err = hold.Pass(w.Ctx, 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidLease)
+		assert.ErrorContains(t, err, "invalid lease of 0s: a lock is passed on for ")
+		assert.NotContains(t, err.Error(), "watchdog")
+		require.NoError(t, hold.Release(w.Ctx))
+	})
+}
+
+func TestAnOwnerThatIsAGoroutineIsNamedAsOne(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		err := w.NewClient().NewLock(testbed.Key).Unlock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		assert.Regexp(t, `: goroutine \d+: `, err.Error())
+	})
+}

@@ -1,0 +1,377 @@
+package insight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A witness records the calls of an Observer, one line for each, with the name in the hook's
+// context.
+type witness struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+type callerKey struct{}
+
+// as gives the context the name that a witness records.
+func as(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, name)
+}
+
+func (v *witness) write(ctx context.Context, format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if name := ctx.Value(callerKey{}); name != nil {
+		line = fmt.Sprint(name, ": ", line)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lines = append(v.lines, line)
+}
+
+// told returns the lines since the last call.
+func (v *witness) told() []string {
+	synctest.Wait()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lines := v.lines
+	v.lines = nil
+	return lines
+}
+
+func (v *witness) observer() *rlock.Observer {
+	return &rlock.Observer{
+		Opened: func(*rlock.Client) { v.write(context.Background(), "opened") },
+		Waiting: func(ctx context.Context, i rlock.WaitingInfo) {
+			v.write(ctx, "waiting %s %s", i.Kind, i.Name)
+		},
+		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
+			v.write(ctx, "acquired %s %s by %s in %v, contended %t", i.Kind, i.Name, i.AcquiredBy, i.Waited, i.Contended)
+		},
+		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
+			v.write(ctx, "gave up %s %s after %v, contended %t: %s", i.Kind, i.Name, i.Waited, i.Contended, sentinel(i.Err))
+		},
+		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
+		},
+		Lost: func(ctx context.Context, i rlock.LostInfo) {
+			v.write(ctx, "lost %s %s by %s after %v, %s: %s", i.Kind, i.Name, i.AcquiredBy, i.Held.Round(time.Second), i.Reason, sentinel(i.Err))
+		},
+		Closed: func(*rlock.Client) { v.write(context.Background(), "closed") },
+	}
+}
+
+// sentinel names the error that a caller would compare with.
+func sentinel(err error) string {
+	for _, known := range []error{rlock.ErrNotAcquired, rlock.ErrLost, rlock.ErrUnconfirmed, rlock.ErrClosed, rlock.ErrInvalidName,
+		rlock.ErrInvalidLease, rlock.ErrUpgrade, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+func withObserver(o *rlock.Observer) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Observer = o }
+}
+
+func TestAnObserverIsToldHowALockWasAcquiredAndReleased(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p, other := w.NewClient(withObserver(v.observer())), w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		me, them := as(w.Caller(), "me"), as(w.Caller(), "them")
+		require.Equal(t, []string{"opened"}, v.told())
+
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(time.Second)
+		require.NoError(t, lock.Unlock(me))
+		theirs := testbed.Start(func() error { return lock.Lock(them) })
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-theirs)
+		require.NoError(t, lock.Unlock(them))
+		assert.Equal(t, []string{
+			"me: acquired plain orders:42 by redis in 0s, contended false",
+			"me: acquired plain orders:42 by nesting in 0s, contended false",
+			"me: released plain orders:42 by nesting after 1s: <nil>",
+			"them: waiting plain orders:42",
+			"me: released plain orders:42 by redis after 2s: <nil>",
+			"them: acquired plain orders:42 by handoff in 1s, contended true",
+			"them: released plain orders:42 by handoff after 0s: <nil>",
+		}, sorted(v.told(), "me: released plain orders:42 by redis", "them: acquired"))
+
+		elsewhere := w.Caller()
+		require.NoError(t, other.NewLock(testbed.Key).Lock(elsewhere))
+		mine := testbed.Start(func() error { return lock.Lock(me) })
+		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond)
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(elsewhere))
+		require.NoError(t, <-mine)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{
+			"me: waiting plain orders:42",
+			"me: acquired plain orders:42 by queue in 1.5s, contended true",
+			"me: released plain orders:42 by queue after 0s: <nil>",
+			"closed",
+		}, v.told())
+	})
+}
+
+// sorted puts the line that begins with first before the one that begins with second, since
+// two goroutines write them.
+func sorted(lines []string, first, second string) []string {
+	for i := range lines[1:] {
+		if strings.HasPrefix(lines[i], second) && strings.HasPrefix(lines[i+1], first) {
+			lines[i], lines[i+1] = lines[i+1], lines[i]
+		}
+	}
+	return lines
+}
+
+func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()))
+		v.told()
+		pair := p.NewReadWriteLock(testbed.Key)
+		read, write := pair.Read(), pair.Write()
+		a, b, c := as(w.Caller(), "a"), as(w.Caller(), "b"), as(w.Caller(), "c")
+		require.NoError(t, read.Lock(a))
+		require.NoError(t, read.Lock(b))
+		require.NoError(t, read.Lock(b))
+		assert.Equal(t, []string{
+			"a: acquired read orders:42 by redis in 0s, contended false",
+			"b: acquired read orders:42 by joining in 0s, contended false",
+			"b: acquired read orders:42 by nesting in 0s, contended false",
+		}, v.told())
+		require.ErrorIs(t, write.Lock(a), rlock.ErrUpgrade)
+		ok, err := write.TryLockFor(c, time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		assert.Equal(t, []string{
+			"a: gave up write orders:42 after 0s, contended false: a reader cannot become a writer",
+			"c: waiting write orders:42",
+			"c: gave up write orders:42 after 1s, contended true: lock is held by another owner",
+		}, v.told())
+		require.NoError(t, read.Unlock(a))
+		require.NoError(t, read.Unlock(b))
+		require.NoError(t, read.Unlock(b))
+		assert.Equal(t, []string{
+			"a: released read orders:42 by redis after 1s: <nil>",
+			"b: released read orders:42 by nesting after 1s: <nil>",
+			"b: released read orders:42 by joining after 1s: <nil>",
+		}, v.told())
+	})
+}
+
+func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()))
+		v.told()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(w.Caller()))
+		v.told()
+		me := w.Caller()
+		ended, end := context.WithCancel(me)
+		end()
+		soon, cancel := context.WithTimeout(me, 3*time.Second)
+		defer cancel()
+
+		_, err := lock.TryLock(me)
+		require.NoError(t, err)
+		_, err = lock.Acquire(me, rlock.WithWait(0))
+		require.Error(t, err)
+		require.Error(t, lock.Lock(ended))
+		require.Error(t, lock.Lock(soon))
+		require.Error(t, lock.LockFor(me, time.Nanosecond))
+		require.Error(t, p.NewLock("").Lock(me))
+		waiting := testbed.Start(func() error { return lock.Lock(me) })
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		require.Error(t, <-waiting)
+		require.Error(t, lock.Lock(me))
+		told := v.told()
+		assert.Equal(t, []string{
+			"gave up plain orders:42 after 0s, contended false: lock is held by another owner",
+			"gave up plain orders:42 after 0s, contended false: lock is held by another owner",
+			"gave up plain orders:42 after 0s, contended false: context canceled",
+			"waiting plain orders:42",
+			"gave up plain orders:42 after 3s, contended true: context deadline exceeded",
+			"gave up plain orders:42 after 0s, contended false: invalid lease",
+			"gave up plain  after 0s, contended false: invalid lock name",
+			"waiting plain orders:42",
+		}, told[:8])
+		assert.Contains(t, told[8:], "gave up plain orders:42 after 0s, contended true: client is closed")
+		assert.Contains(t, told[8:], "gave up plain orders:42 after 0s, contended false: client is closed")
+	})
+}
+
+func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()), testbed.WithLease(3*time.Second))
+		lock := p.NewLock(testbed.Key)
+		lose := func(how func(), take func(ctx context.Context) error) []string {
+			me := as(w.Caller(), "me")
+			require.NoError(t, take(me))
+			v.told()
+			how()
+			w.Eventually(func() bool { return !lock.IsHeld(me) }, "the lock is lost")
+			told := v.told()
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			assert.Empty(t, v.told(), "Unlock reports the loss, and no release")
+			return told
+		}
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 1s, key_gone: lock was lost"},
+			lose(func() { w.Del(testbed.Key) }, lock.Lock))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 2s, lease_ended: lock was lost"},
+			lose(func() {}, func(ctx context.Context) error { return lock.LockFor(ctx, 2*time.Second) }))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 0s, forced: lock was lost"},
+			lose(func() { _, err := lock.ForceUnlock(w.Ctx); require.NoError(t, err) }, lock.Lock))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 3s, unrenewed: lock was lost"},
+			lose(func() { w.AnswerScripts("ERR no") }, lock.Lock))
+		w.AnswerScripts("")
+		time.Sleep(time.Minute)
+
+		// A handle keeps the values of its context, and nested levels are one loss.
+		ctx := as(w.Caller(), "me")
+		_, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		_, err = lock.Acquire(ctx)
+		require.NoError(t, err)
+		v.told()
+		w.Del(testbed.Key)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 1s, key_gone: lock was lost"}, v.told())
+	})
+}
+
+// observed returns a client with a lock that the owner "me" holds, and the witness of all that
+// comes after.
+func observed(w *testbed.World) (p *testbed.Client, lock *rlock.Lock, me context.Context, v *witness) {
+	v = new(witness)
+	p = w.NewClient(withObserver(v.observer()))
+	lock, me = p.NewLock(testbed.Key), as(w.Caller(), "me")
+	require.NoError(w.T, lock.Lock(me))
+	v.told()
+	return p, lock, me, v
+}
+
+func TestAnUnlockThatFindsItsLockGoneTellsTheObserverOfALoss(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		_, lock, me, v := observed(w)
+		w.Del(testbed.Key)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 0s, key_gone: lock was lost"}, v.told())
+	})
+}
+
+func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, lock, me, v := observed(w)
+		time.Sleep(time.Second)
+		p.Net.Refuse()
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
+		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: not confirmed by Redis"}, v.told())
+	})
+}
+
+func TestAnObserverIsToldOfReleasesByClose(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()))
+		ctx := as(w.Ctx, "me")
+		h, err := p.NewFencedLock(testbed.Key).Acquire(ctx)
+		require.NoError(t, err)
+		v.told()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{"me: released fenced orders:42 by redis after 2s: client is closed", "closed"}, v.told())
+		require.ErrorIs(t, h.Release(ctx), rlock.ErrClosed)
+		assert.Empty(t, v.told())
+	})
+}
+
+func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var mu sync.Mutex
+		var batches []rlock.RenewedInfo
+		p := w.NewClient(testbed.WithLease(3*time.Second), withObserver(&rlock.Observer{Renewed: func(i rlock.RenewedInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			batches = append(batches, i)
+		}}))
+		take := func() []rlock.RenewedInfo {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			taken := batches
+			batches = nil
+			return taken
+		}
+		me := w.Caller()
+		for i := range 40 {
+			require.NoError(t, p.NewLock(fmt.Sprint(i)).Lock(me))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		renewals := take()
+		require.Len(t, renewals, 1)
+		assert.Equal(t, 40, renewals[0].Locks)
+		assert.Zero(t, renewals[0].Failed)
+		require.NoError(t, renewals[0].Err)
+		assert.Same(t, p.Client, renewals[0].Client)
+		assert.Equal(t, 40, renewals[0].Kept)
+		assert.InDelta(t, 2, renewals[0].Margin.Seconds(), 0.1)
+		assert.Equal(t, 3*time.Second, renewals[0].Lease)
+		w.Del("7")
+		time.Sleep(time.Second)
+		renewals = take()
+		require.Len(t, renewals, 1)
+		assert.Equal(t, 40, renewals[0].Locks)
+		assert.Equal(t, 1, renewals[0].Failed)
+		w.AnswerScripts("ERR no script today")
+		time.Sleep(time.Second)
+		renewals = take()
+		require.NotEmpty(t, renewals)
+		assert.Equal(t, 39, renewals[0].Failed)
+		require.ErrorContains(t, renewals[0].Err, "no script today")
+		w.AnswerScripts("")
+	})
+}
+
+func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		o := v.observer()
+		var detached bool
+		released := o.Released
+		o.Released = func(ctx context.Context, i rlock.ReleasedInfo) {
+			detached = i.Detached
+			released(ctx, i)
+		}
+		h, err := w.NewClient(withObserver(o)).NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		v.told()
+		time.Sleep(time.Second)
+		require.NoError(t, h.Detach(as(w.Ctx, "me")))
+		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: <nil>"}, v.told())
+		assert.True(t, detached)
+	})
+}

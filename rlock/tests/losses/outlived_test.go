@@ -1,0 +1,449 @@
+package losses_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A context of a hold is worth something while the hold is held. Work that goes on after it, with
+// context.WithoutCancel, is without the hold.
+
+// holdings are the ways to come by a context of a hold: each calls use within the hold.
+var holdings = map[string]func(ctx context.Context, lock testbed.Locker, use func(context.Context)) error{
+	"Do": func(ctx context.Context, lock testbed.Locker, use func(context.Context)) error {
+		return lock.Do(ctx, func(ctx context.Context) error { use(ctx); return nil })
+	},
+	"Context": func(ctx context.Context, lock testbed.Locker, use func(context.Context)) error {
+		h, err := lock.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		use(h.Context())
+		return h.Release(ctx)
+	},
+	"With": func(ctx context.Context, lock testbed.Locker, use func(context.Context)) error {
+		h, err := lock.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		use(h.With(ctx))
+		return h.Release(ctx)
+	},
+	"a nested hold": func(ctx context.Context, lock testbed.Locker, use func(context.Context)) error {
+		return lock.Do(ctx, func(ctx context.Context) error {
+			h, err := lock.Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			use(h.Context())
+			return h.Release(ctx)
+		})
+	},
+}
+
+// eachHolding runs a test for each kind and each way to come by a context.
+func eachHolding(t *testing.T, run func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(use func(context.Context)))) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		p := w.NewProcess()
+		for name, holding := range holdings {
+			lock := p.NewLock(testbed.Key)
+			run(t, w, lock, func(use func(context.Context)) {
+				require.NoError(t, holding(w.Ctx, lock, use), name)
+			})
+			w.Drain()
+			assert.Empty(t, p.Clients[0].Held(), name)
+		}
+	})
+}
+
+// job holds the lock in a goroutine of its own until the returned function is called.
+func job(t *testing.T, ctx context.Context, lock testbed.Locker) (end func()) {
+	t.Helper()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	done := testbed.Start(func() error {
+		return lock.Do(ctx, func(context.Context) error { close(entered); <-leave; return nil })
+	})
+	select {
+	case <-entered:
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the job waits")
+	}
+	return func() {
+		close(leave)
+		require.NoError(t, testbed.Soon(done))
+	}
+}
+
+// assertExcluded asserts that no call with ctx gets the lock now, neither in the test's goroutine nor in another one.
+func assertExcluded(t *testing.T, ctx context.Context, lock testbed.Locker) {
+	t.Helper()
+	inside := func(context.Context) error { t.Error("two are inside"); return nil }
+	tries := func() {
+		assert.ErrorIs(t, lock.Do(ctx, inside, rlock.WithWait(0)), rlock.ErrNotAcquired)
+		h, err := lock.Acquire(ctx, rlock.WithWait(0))
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Nil(t, h)
+		taken, err := lock.TryLock(ctx)
+		assert.NoError(t, err)
+		assert.False(t, taken)
+		assert.False(t, lock.IsHeld(ctx))
+	}
+	tries()
+	testbed.Elsewhere(tries)
+}
+
+func TestJobsWithTheContextOfAHoldThatIsOverExcludeEachOther(t *testing.T) {
+	eachHolding(t, func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(func(context.Context))) {
+		var background context.Context
+		hold(func(ctx context.Context) { background = context.WithoutCancel(ctx) })
+		end := job(t, background, lock)
+		assertExcluded(t, background, lock.Rival)
+		assertExcluded(t, w.Ctx, lock.Rival)
+		next := testbed.Start(func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
+		require.True(t, testbed.Pending(next))
+		end()
+		require.NoError(t, testbed.Soon(next))
+	})
+}
+
+func TestAJobThatIsInsideWhenItsHoldEndsKeepsOthersOut(t *testing.T) {
+	eachHolding(t, func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(func(context.Context))) {
+		var background context.Context
+		var end func()
+		hold(func(ctx context.Context) {
+			background = context.WithoutCancel(ctx)
+			end = job(t, background, lock)
+			testbed.Elsewhere(func() { assert.True(t, lock.IsHeld(background)) })
+		})
+		if lock.Rival == lock.Locker { // a reader joins
+			assertExcluded(t, background, lock)
+			assertExcluded(t, w.Ctx, lock)
+		}
+		assertExcluded(t, w.Caller(), lock.Rival)
+		next := testbed.Start(func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
+		require.True(t, testbed.Pending(next))
+		end()
+		require.NoError(t, testbed.Soon(next))
+	})
+}
+
+// It nests by the context of its own hold.
+func TestAJobThatIsInsideWhenItsHoldEndsStillNests(t *testing.T) {
+	eachHolding(t, func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(func(context.Context))) {
+		over, done := make(chan struct{}), make(chan error, 1)
+		hold(func(ctx context.Context) {
+			background := context.WithoutCancel(ctx)
+			entered := make(chan struct{})
+			go func() {
+				done <- lock.Do(background, func(ctx context.Context) error {
+					close(entered)
+					<-over
+					if err := lock.Do(ctx, func(context.Context) error { return nil }); err != nil {
+						return err
+					}
+					return <-testbed.Start(func() error { return lock.Do(ctx, func(context.Context) error { return nil }) })
+				})
+			}()
+			<-entered
+		})
+		close(over)
+		require.NoError(t, testbed.Soon(done))
+	})
+}
+
+func TestWhatIsLockedWithAContextIsUnlockedWithItAlsoAfterItsHold(t *testing.T) {
+	eachHolding(t, func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(func(context.Context))) {
+		var background context.Context
+		hold(func(ctx context.Context) {
+			background = context.WithoutCancel(ctx)
+			testbed.Elsewhere(func() { assert.NoError(t, lock.Lock(background)) })
+		})
+		assertExcluded(t, w.Caller(), lock.Rival)
+		require.ErrorIs(t, lock.Unlock(w.Caller()), rlock.ErrNotHeld)
+		err := lock.Unlock(w.Ctx)
+		require.ErrorIs(t, err, rlock.ErrNotHeld, "it is not the goroutine's")
+		if w.Kind.Name == "plain" {
+			assert.ErrorContains(t, err, "by a call with the context of ")
+		}
+		testbed.Elsewhere(func() { assert.NoError(t, lock.Unlock(background)) })
+		require.ErrorIs(t, lock.Unlock(background), rlock.ErrNotHeld)
+
+		testbed.Elsewhere(func() {
+			assert.NoError(t, lock.Lock(background))
+			assert.True(t, lock.IsHeld(w.Ctx), "it is the goroutine's, as without the context")
+			assert.NoError(t, lock.Unlock(w.Ctx))
+			assert.NoError(t, lock.Lock(w.Ctx))
+			assert.NoError(t, lock.Unlock(background))
+		})
+	})
+}
+
+// The hold in which it began ends before it.
+func TestAHoldThatOutlivesItsOuterOneIsNotTheGoroutines(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		lock := w.NewProcess().NewLock(testbed.Key)
+		var h *rlock.Hold
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) (err error) {
+			h, err = lock.Acquire(ctx)
+			return err
+		}))
+		assert.True(t, h.Valid())
+		assertExcluded(t, w.Caller(), lock.Rival)
+		if lock.Rival == lock.Locker {
+			assertExcluded(t, w.Ctx, lock)
+		}
+		nests := func() {
+			assert.True(t, lock.IsHeld(h.Context()))
+			assert.NoError(t, lock.Do(h.Context(), func(context.Context) error { return nil }, rlock.WithWait(0)))
+		}
+		nests()
+		testbed.Elsewhere(nests)
+		require.NoError(t, h.Release(w.Ctx))
+		require.NoError(t, lock.Do(w.Ctx, func(context.Context) error { return nil }))
+	})
+}
+
+// An owner is the caller's own choice, and is no hold's.
+func TestAnOwnerInTheContextOutlivesAHold(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Do(me, func(ctx context.Context) error { me = context.WithoutCancel(ctx); return nil }))
+		end := job(t, me, lock)
+		require.NoError(t, lock.Do(me, func(context.Context) error { return nil }))
+		assertExcluded(t, w.Caller(), lock.Rival)
+		end()
+	})
+}
+
+func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
+	for name, end := range map[string]func(w *testbed.World, p *testbed.Client, h *rlock.Hold){
+		"passed on": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
+			pass, err := h.Pass(w.Ctx, time.Minute)
+			require.NoError(w.T, err)
+			resumed, err := p.Resume(w.Ctx, pass)
+			require.NoError(w.T, err)
+			require.NoError(w.T, resumed.Release(w.Ctx))
+		},
+		"detached": func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
+			require.NoError(w.T, h.Detach(w.Ctx))
+			time.Sleep(time.Minute)
+		},
+		"lost": func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
+			w.Del(testbed.Key)
+			<-h.Context().Done()
+		},
+		"freed by force": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
+			_, err := p.NewLock(testbed.Key).ForceUnlock(w.Ctx)
+			require.NoError(w.T, err)
+			<-h.Context().Done()
+		},
+		"its lease has ended": func(*testbed.World, *testbed.Client, *rlock.Hold) { time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := w.NewClient()
+				lock := p.NewLock(testbed.Key)
+				h, err := lock.Acquire(w.Ctx, rlock.WithLease(time.Minute))
+				require.NoError(t, err)
+				background := context.WithoutCancel(h.Context())
+				end(w, p, h)
+				leave := job(t, background, lock)
+				assertExcluded(t, background, lock)
+				assertExcluded(t, w.Ctx, lock)
+				leave()
+			})
+		})
+	}
+}
+
+func TestASemaphoreAdmitsNoMoreJobsThanItHasPermits(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		two := w.NewClient().NewSemaphore(testbed.Key, 2)
+		var background context.Context
+		var inside func()
+		require.NoError(t, two.Do(w.Ctx, func(ctx context.Context) error {
+			background = context.WithoutCancel(ctx)
+			inside = job(t, background, two)
+			return nil
+		}))
+		second := job(t, background, two)
+		assertExcluded(t, background, two)
+		inside()
+		third := job(t, background, two)
+		assertExcluded(t, w.Ctx, two)
+		second()
+		third()
+	})
+}
+
+func TestJobsAfterAFencedHoldHaveTokensOfTheirOwn(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewFencedLock(testbed.Key)
+		var background context.Context
+		var last uint64
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) (err error) {
+			background = context.WithoutCancel(ctx)
+			last, err = lock.Token(ctx)
+			return err
+		}))
+		for range 3 {
+			require.NoError(t, testbed.Soon(testbed.Start(func() error {
+				h, err := lock.Acquire(background)
+				if err != nil {
+					return err
+				}
+				token, err := h.Token()
+				assert.NoError(t, err)
+				assert.Greater(t, token, last)
+				last = token
+				return h.Release(w.Ctx)
+			})))
+		}
+		_, err := lock.Token(background)
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+	})
+}
+
+// The holds of a part and of the whole are told apart from those of other parts.
+func TestThePartsOfAWholeThatIsOverAreFree(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		a, b := p.NewLock("a"), p.NewLock("b")
+		both := rlock.NewMultiLock(a, b)
+		for _, c := range []struct{ held, wanted, rival *rlock.Lock }{{both, a, a}, {both, a, both}, {both, both, b}, {a, both, both}, {a, both, a}} {
+			var background context.Context
+			var inside func()
+			require.NoError(t, c.held.Do(w.Ctx, func(ctx context.Context) error {
+				background = context.WithoutCancel(ctx)
+				inside = job(t, background, c.wanted)
+				return nil
+			}))
+			assertExcluded(t, background, c.rival)
+			assertExcluded(t, w.Ctx, c.rival)
+			inside()
+			end := job(t, background, c.wanted)
+			assertExcluded(t, background, c.rival)
+			assertExcluded(t, w.Ctx, c.rival)
+			end()
+		}
+	})
+}
+
+// A job waits for a part as the owner of a hold of another part, and that ends meanwhile.
+func TestAWaitForAPartDoesNotOutliveTheHoldOfAnother(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, them := w.NewClient(), w.Caller()
+		a, b := p.NewLock("a"), p.NewLock("b")
+		both := rlock.NewMultiLock(a, b)
+		require.NoError(t, b.Lock(them))
+		var inside atomic.Int32
+		var jobs []<-chan error
+		require.NoError(t, a.Do(w.Ctx, func(ctx context.Context) error {
+			background := context.WithoutCancel(ctx)
+			for range 3 {
+				jobs = append(jobs, testbed.Start(func() error {
+					return both.Do(background, func(context.Context) error {
+						assert.EqualValues(t, 1, inside.Add(1))
+						time.Sleep(time.Second)
+						inside.Add(-1)
+						return nil
+					})
+				}))
+				require.True(t, testbed.Pending(jobs[len(jobs)-1]))
+			}
+			return nil
+		}))
+		require.NoError(t, b.Unlock(them))
+		for _, done := range jobs {
+			require.NoError(t, testbed.Soon(done))
+		}
+		synctest.Wait()
+		assert.Empty(t, p.Held())
+	})
+}
+
+// The rest of a wait goes on, and does not begin anew.
+func TestACallThatBeginsAgainWaitsForNoLonger(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, them := w.NewClient(), w.Caller()
+		a, b := p.NewLock("a"), p.NewLock("b")
+		require.NoError(t, b.Lock(them))
+		var waits <-chan error
+		began := time.Now()
+		require.NoError(t, a.Do(w.Ctx, func(ctx context.Context) error {
+			background := context.WithoutCancel(ctx)
+			waits = testbed.Start(func() error {
+				return rlock.NewMultiLock(a, b).Do(background, func(context.Context) error { return nil }, rlock.WithWait(8*time.Second))
+			})
+			time.Sleep(3 * time.Second)
+			return nil
+		}))
+		next := testbed.Start(func() error { return a.Lock(them) })
+		require.True(t, testbed.Pending(next))
+		require.NoError(t, b.Unlock(them))
+		require.NoError(t, testbed.Soon(next), "the call has given it back")
+		require.ErrorIs(t, testbed.Soon(waits), rlock.ErrNotAcquired)
+		assert.InDelta(t, 8, time.Since(began).Seconds(), 1)
+		require.NoError(t, a.Unlock(them))
+	})
+}
+
+// A call that begins while the hold ends is inside by that hold, or alone.
+func TestACallThatBeginsWhileItsHoldEndsIsInsideByItOrAlone(t *testing.T) {
+	redistest.Slow(t)
+	testbed.EachExclusiveVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		p := w.NewProcess()
+		lock := p.NewLock(testbed.Key)
+		for range testbed.Rounds(w.Times(100)) {
+			var over, late atomic.Bool
+			var inside atomic.Int32
+			jobs := make([]<-chan error, 4)
+			enter := func(context.Context) error {
+				alone := inside.Add(1) == 1
+				if late.Load() {
+					assert.True(t, alone, "one that has come after the end of the hold")
+				}
+				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				inside.Add(-1)
+				return nil
+			}
+			require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
+				background := context.WithoutCancel(ctx)
+				for i := range jobs {
+					jobs[i] = testbed.Start(func() error {
+						time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+						began := over.Load()
+						return lock.Do(background, func(ctx context.Context) error {
+							if began {
+								late.Store(true)
+							}
+							return enter(ctx)
+						})
+					})
+				}
+				time.Sleep(2 * time.Millisecond)
+				return nil
+			}))
+			over.Store(true)
+			require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
+				late.Store(true)
+				return enter(ctx)
+			}), "the next request of the goroutine")
+			for _, done := range jobs {
+				require.NoError(t, testbed.Soon(done))
+			}
+		}
+	})
+}

@@ -1,0 +1,318 @@
+package losses_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// unrenewed has a lease that is so long that no renewal finds a loss during a test.
+func unrenewed(c *rlock.Config) { c.Lease = 24 * time.Hour }
+
+// awaitTracked returns when the servers track n keys.
+func awaitTracked(s *testbed.Site, n int) {
+	s.T.Helper()
+	require.Eventually(s.T, func() bool {
+		sum := 0
+		for _, node := range s.EachNode() {
+			info, err := node.Do(s.Ctx, node.B().Info().Section("stats").Build()).ToString()
+			_, rest, found := strings.Cut(info, "tracking_total_keys:")
+			keys, digits := 0, strings.SplitN(rest, "\r", 2)[0]
+			if _, scanned := fmt.Sscan(digits, &keys); err != nil || !found || scanned != nil {
+				return false
+			}
+			sum += keys
+		}
+		return sum == n
+	}, testbed.Hang, time.Millisecond)
+}
+
+// awaitTracking returns when the client has so many keys tracked.
+func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
+	s.T.Helper()
+	require.Eventually(s.T, func() bool { return client.Stats().Tracked == n }, testbed.Hang, time.Millisecond)
+}
+
+// requireLoss returns when the hold is lost.
+func requireLoss(s *testbed.Site, hold *rlock.Hold) {
+	s.T.Helper()
+	require.NoError(s.T, s.Await(testbed.Start(func() error { <-hold.Context().Done(); return nil })))
+	require.ErrorIs(s.T, context.Cause(hold.Context()), rlock.ErrLost)
+	require.ErrorIs(s.T, hold.Release(s.Ctx), rlock.ErrLost)
+}
+
+// The promise of docs/guarantees.md, by default: no renewal comes during the test.
+func TestALossIsToldWithoutARenewal(t *testing.T) {
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		client := s.NewClient(unrenewed)
+		var holds []*rlock.Hold // in several slots of a Cluster
+		for i := range 8 {
+			hold, err := client.NewLock(fmt.Sprint(testbed.Key, i)).Acquire(s.Ctx)
+			require.NoError(t, err)
+			holds = append(holds, hold)
+		}
+		awaitTracked(s, len(holds))
+		assert.EqualValues(t, len(holds), client.Stats().Tracked)
+		s.Number("DEL", testbed.Key+"0")
+		requireLoss(s, holds[0])
+		require.NoError(t, s.Do("SET", testbed.Key+"1", "something else").Error())
+		requireLoss(s, holds[1])
+		for _, hold := range holds[2:] {
+			require.NoError(t, context.Cause(hold.Context()))
+		}
+		require.NoError(t, holds[2].Release(s.Ctx))
+		for _, node := range s.EachNode() {
+			_ = node.Do(s.Ctx, node.B().Flushall().Build()).Error() // a replica refuses
+		}
+		for _, hold := range holds[3:] {
+			requireLoss(s, hold)
+		}
+		awaitTracking(s, client, 0)
+		assert.Zero(t, client.Stats().TrackingRefused)
+	})
+}
+
+func TestAnEvictionIsToldWithoutARenewal(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t, "--maxmemory-policy", "allkeys-random"))
+	hold, err := s.NewClient(unrenewed).NewLock(testbed.Key).Acquire(s.Ctx)
+	require.NoError(t, err)
+	awaitTracked(s, 1)
+	s.Admin("CONFIG", "SET", "maxmemory", "1")
+	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
+	requireLoss(s, hold)
+	s.Admin("CONFIG", "SET", "maxmemory", "0")
+}
+
+// A thousand keys are tracked. The loss of another is told by the next mirror, and all are told
+// if all are lost.
+func TestAClientTracksAThousandKeys(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	client := s.NewClient(unrenewed)
+	const most = 1000
+	holds := make([]*rlock.Hold, most)
+	for i := range holds {
+		var err error
+		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.Ctx)
+		require.NoError(t, err)
+	}
+	awaitTracked(s, most)
+	last := client.NewLock("one more")
+	hold, err := last.Acquire(s.Ctx)
+	require.NoError(t, err)
+	next, err := client.NewLock("yet another").Acquire(s.Ctx)
+	require.NoError(t, err)
+	elapse(s, client, 2*trackAfter)
+	s.Number("DEL", "one more")
+	s.Number("DEL", "lock 0")
+	requireLoss(s, holds[0])
+	require.NoError(t, context.Cause(hold.Context()), "no notice came before that")
+	nested, err := last.Acquire(hold.Context())
+	require.NoError(t, err)
+	requireLoss(s, nested)
+	require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
+	s.Admin("FLUSHALL")
+	requireLoss(s, next)
+	requireLoss(s, holds[most-1])
+	awaitTracking(s, client, 0)
+}
+
+// trackAfter is how long a hold lasts before its key is tracked.
+const trackAfter = 50 * time.Millisecond
+
+// elapse returns when so much time has passed, and the client has noticed it: a lock with a lease
+// of that time was lost.
+func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
+	s.T.Helper()
+	hold, err := client.NewLock(testbed.Key+":for a while").Acquire(s.Ctx, rlock.WithLease(d))
+	require.NoError(s.T, err)
+	requireLoss(s, hold)
+}
+
+func TestTheNextKeyIsTrackedWhenAnotherIsNot(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	client := s.NewClient(unrenewed, func(c *rlock.Config) { c.TrackedKeys = 1 })
+	for i := range 3 {
+		first, err := client.NewLock(testbed.Key).Acquire(s.Ctx)
+		require.NoError(t, err)
+		awaitTracked(s, 1)
+		second := client.NewLock(testbed.Key + "2")
+		waits, err := second.Acquire(s.Ctx)
+		require.NoError(t, err)
+		elapse(s, client, 2*trackAfter)
+		switch i { // the ways in which tracking a key ends
+		case 0:
+			require.NoError(t, first.Release(s.Ctx))
+		case 1:
+			s.Number("DEL", testbed.Key)
+			requireLoss(s, first)
+		case 2:
+			_, err := client.NewLock(testbed.Key).ForceUnlock(s.Ctx)
+			require.NoError(t, err)
+			requireLoss(s, first)
+		}
+		awaitTracking(s, client, 0)
+		nested, err := second.Acquire(waits.Context()) // the mirror of which tracks the key
+		require.NoError(t, err)
+		awaitTracked(s, 1)
+		s.Number("DEL", testbed.Key+"2")
+		requireLoss(s, nested)
+		require.ErrorIs(t, waits.Release(s.Ctx), rlock.ErrLost)
+		awaitTracking(s, client, 0)
+	}
+}
+
+func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	kinds := map[string]func(c *rlock.Client) *rlock.Lock{
+		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
+		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+		"write":  func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() },
+	}
+	for what, change := range map[string][]string{
+		"deleted":     {"DEL", testbed.Key},
+		"unlinked":    {"UNLINK", testbed.Key},
+		"overwritten": {"SET", testbed.Key, "something else"},
+		"renamed":     {"RENAME", testbed.Key, "another"},
+		"flushed":     {"FLUSHALL", "ASYNC"},
+	} {
+		for kind, newLock := range kinds {
+			t.Run(kind+"/"+what, func(t *testing.T) {
+				lock := newLock(s.NewClient(unrenewed))
+				hold, err := lock.Acquire(s.Ctx)
+				require.NoError(t, err)
+				awaitTracked(s, 1)
+				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
+				requireLoss(s, hold)
+				require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
+				awaitTracked(s, 0)
+			})
+		}
+	}
+}
+
+// Each mirror changes the key, which ends its tracking.
+func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	lock := s.NewClient(unrenewed).NewLock(testbed.Key)
+	hold, err := lock.Acquire(s.Ctx)
+	require.NoError(t, err)
+	awaitTracked(s, 1)
+	for range 5 {
+		require.NoError(t, s.Do("SCRIPT", "FLUSH").Error()) // the next script is sent twice
+		nested, err := lock.Acquire(hold.Context())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { n, _ := s.Do("HVALS", testbed.Key).AsStrSlice(); return n[0] == "2" }, testbed.Hang, time.Millisecond)
+		awaitTracked(s, 1)
+		require.NoError(t, nested.Release(s.Ctx))
+		require.Eventually(t, func() bool { n, _ := s.Do("HVALS", testbed.Key).AsStrSlice(); return n[0] == "1" }, testbed.Hang, time.Millisecond)
+		awaitTracked(s, 1)
+	}
+	require.NoError(t, s.Do("DEL", testbed.Key).Error())
+	requireLoss(s, hold)
+}
+
+func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	client := s.NewClient(unrenewed)
+	const n = 1000
+	holds := make([]*rlock.Hold, n)
+	for i := range holds {
+		var err error
+		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.Ctx)
+		require.NoError(t, err)
+	}
+	awaitTracked(s, n)
+	calls := s.CountCalls(t, func() {
+		require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
+		for _, hold := range holds {
+			require.NoError(t, s.Await(testbed.Start(func() error { <-hold.Context().Done(); return nil })))
+		}
+	})
+	assert.Less(t, calls["evalsha"], int64(n+n/4), "a step for each lock that is lost, and few calls that ask")
+}
+
+// Waiters and other readers of a held lock send the holder no message: they do not change its
+// key.
+func TestTheHolderDoesNotAskRedisForItsWaiters(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	holder, other := s.NewClient(unrenewed), s.NewClient(unrenewed)
+	hold, err := holder.NewLock(testbed.Key).Acquire(s.Ctx)
+	require.NoError(t, err)
+	awaitTracked(s, 1)
+	waits, queued := testbed.Queueing(s.Ctx)
+	waiter := testbed.Start(func() error { return other.NewLock(testbed.Key).Do(waits, testbed.Nothing) })
+	<-queued
+	free, err := other.NewLock(testbed.Key).TryLock(s.Ctx)
+	require.NoError(t, err)
+	require.False(t, free)
+	awaitTracked(s, 1)
+	require.NoError(t, context.Cause(hold.Context()))
+	require.NoError(t, hold.Release(s.Ctx))
+	require.NoError(t, s.Await(waiter))
+}
+
+// Another client may change the key and restore it. The holder asks, and goes on. It is told of the next change as well.
+func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	hold, err := s.NewClient(unrenewed).NewLock(testbed.Key).Acquire(s.Ctx)
+	require.NoError(t, err)
+	awaitTracked(s, 1)
+	calls := s.CountCalls(t, func() {
+		require.NoError(t, s.Do("PEXPIRE", testbed.Key, "60000").Error())
+		require.Eventually(t, func() bool { n, _ := s.Do("PTTL", testbed.Key).AsInt64(); return n > 60_000 }, testbed.Hang, time.Millisecond, "the mirror sets the lease")
+	})
+	require.EqualValues(t, 1, calls["evalsha"])
+	require.NoError(t, context.Cause(hold.Context()))
+	awaitTracked(s, 1) // a second later
+	s.Number("DEL", testbed.Key)
+	requireLoss(s, hold)
+}
+
+// The embedded server refuses tracking, but it sees whether the client asks for it.
+func TestAHoldThatBeganWhileTheLockLingeredIsTracked(t *testing.T) {
+	for name, warm := range map[string]bool{"the first hold": false, "a hold of a lock that lingered": true} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := w.NewLingerer(time.Hour, unrenewed, byDefault)
+				lock := p.NewLock(testbed.Key)
+				if warm {
+					w.Use(lock) // and it lingers
+					time.Sleep(time.Second)
+				}
+				require.Zero(t, p.Asked("TRACKING"))
+				me := w.Caller()
+				require.NoError(t, lock.Lock(me))
+				time.Sleep(time.Minute)
+				assert.Equal(t, 1, p.Asked("TRACKING"), "the key of a lock that is held for a minute is to be tracked")
+				require.NoError(t, lock.Unlock(me))
+			})
+		})
+	}
+}

@@ -1,0 +1,11 @@
+// Package queue_test is about the order of owners: the queue in Redis and the line inside a process, turns with clients
+// that are not ours, and locks that linger.
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }

@@ -1,0 +1,242 @@
+package redisson_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Other programs may have changed the key, or publish on the channel: Redisson's other locks
+// of the same name, other versions of it, operators with redis-cli.
+
+func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
+	const uuid = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11"
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		lock := s.NewLock()
+		for what, fields := range map[string][]string{
+			"a thread":                  {uuid + ":7", "1"},
+			"a thread three deep":       {uuid + ":7", "3"},
+			"a transaction":             {uuid + ":7:c0ffee", "1"},
+			"a write lock":              {"mode", "write", uuid + ":7:write", "2"},
+			"two readers":               {"mode", "read", uuid + ":7", "1", uuid + ":8", "1"},
+			"a UUID with our goroutine": {uuid + ":" + testbed.GoroutineID(), "1"},
+		} {
+			s.Number("HSET", testbed.Key, fields...)
+			s.Number("PEXPIRE", testbed.Key, fmt.Sprint(time.Hour.Milliseconds()))
+			before, err := s.Do("HGETALL", testbed.Key).AsStrMap()
+			require.NoError(t, err)
+
+			taken, err := lock.TryLock(s.Ctx)
+			require.NoError(t, err, what)
+			assert.False(t, taken, what)
+			assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld, what)
+			assert.Zero(t, lock.HoldCount(s.Ctx), what)
+			locked, err := lock.IsLocked(s.Ctx)
+			require.NoError(t, err)
+			assert.True(t, locked, what)
+
+			after, err := s.Do("HGETALL", testbed.Key).AsStrMap()
+			require.NoError(t, err)
+			assert.Equal(t, before, after, what)
+			assert.Greater(t, s.Number("PTTL", testbed.Key), (time.Hour - testbed.Hang).Milliseconds(), what)
+			s.Number("DEL", testbed.Key)
+		}
+	})
+}
+
+// The name of a lock is a key, which may belong to another program.
+func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		client := s.NewClient()
+		rw := client.NewReadWriteLock(testbed.Key)
+		locks := map[string]*rlock.Lock{
+			"plain": client.NewLock(testbed.Key), "fenced": client.NewFencedLock(testbed.Key), "fair": client.NewFairLock(testbed.Key),
+			"read": rw.Read(), "write": rw.Write(), "semaphore": client.NewSemaphore(testbed.Key, 3),
+		}
+		for what, data := range map[string]struct{ write, read []string }{
+			"a string":                          {[]string{"SET", "precious"}, []string{"GET"}},
+			"a list":                            {[]string{"RPUSH", "precious"}, []string{"LRANGE", "0", "-1"}},
+			"a hash":                            {[]string{"HSET", "status", "new"}, []string{"HGETALL"}},
+			"a hash with a mode":                {[]string{"HSET", "mode", "read", "retries", "5"}, []string{"HGETALL"}},
+			"a hash with another mode":          {[]string{"HSET", "retries", "5", "mode", "write"}, []string{"HGETALL"}},
+			"a hash of a mode alone":            {[]string{"HSET", "mode", "read"}, []string{"HGETALL"}},
+			"a sorted set, by the past":         {[]string{"ZADD", "10", "alice", "20", "bob"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
+			"a sorted set, by the time to come": {[]string{"ZADD", "9999999999999", "alice"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
+		} {
+			require.NoError(t, s.Do(data.write[0], testbed.Key, data.write[1:]...).Error())
+			read := func() any {
+				reply, err := s.Do(data.read[0], testbed.Key, data.read[1:]...).ToAny()
+				require.NoError(t, err)
+				return reply
+			}
+			before := read()
+			for kind, lock := range locks {
+				require.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrWrongType, "%s, %s", what, kind)
+				_, err := lock.TryLock(s.Ctx)
+				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
+				_, err = lock.ForceUnlock(s.Ctx)
+				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
+				require.Equal(t, before, read(), "%s, %s", what, kind)
+				require.EqualValues(t, -1, s.Number("PTTL", testbed.Key), "%s, %s", what, kind)
+			}
+			s.Number("DEL", testbed.Key)
+		}
+		require.NoError(t, client.Close(), "nothing of the locks is to be released")
+	})
+}
+
+// A hash may say that a reader has the lock a hundred million times. A release does not look as
+// many keys up.
+func TestAReaderThatReadsTooOftenBlocksNoServer(t *testing.T) {
+	const java = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		lock := s.NewClient().NewReadWriteLock(testbed.Key).Read()
+		s.Number("HSET", testbed.Key, "mode", "read", java, "100000000")
+		s.Number("PEXPIRE", testbed.Key, "3600000")
+		require.NoError(t, lock.Lock(s.Ctx))
+		calls := server.CountCalls(t, func() { require.NoError(t, lock.Unlock(s.Ctx)) })
+		assert.Less(t, calls["pttl"]+calls["del"], int64(1100))
+		assert.EqualValues(t, 1, s.Number("HEXISTS", testbed.Key, java), "it goes on reading")
+		assert.Positive(t, s.Number("PTTL", testbed.Key))
+		s.Number("DEL", testbed.Key)
+	})
+}
+
+// Redisson waits for such a key without bound.
+func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		waiter := testbed.Start(func() error { return lock.Lock(me) })
+		require.True(t, testbed.Pending(waiter))
+		time.Sleep(time.Minute)
+		w.Del(testbed.Key)
+		// Clients of Redisson that cannot be counted may have a turn first.
+		testbed.Within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-waiter) })
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// Redisson's write lock publishes a 1, and Java waiters fail on a message that is not a
+// number.
+func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.SetTTL(testbed.Key, time.Hour)
+		waiter := testbed.Start(func() error { return lock.Lock(me) })
+		require.True(t, testbed.Pending(waiter))
+		for _, message := range []string{"1", "0", "-7", "", "no number"} {
+			w.Publish(testbed.Channel, message)
+			require.True(t, testbed.Pending(waiter))
+		}
+		w.Del(testbed.Key)
+		w.Publish(testbed.Channel, "0")
+		testbed.Within(t, 0, 0, func() { require.NoError(t, <-waiter) })
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// Redisson's AUTO mode asks with SHARDNUMSUB. The answer is that of Redis 6.
+func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	old := network.All(network.Replace("-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n"), network.Reply, "PUBSUB")
+	option := s.Options()
+	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		n := network.New(func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
+		n.Rule(old)
+		t.Cleanup(n.Close)
+		return n.Dial(ctx, addr, dialer, nil)
+	}
+	oldServer := func(c *rlock.Config) { c.Redis = option }
+	s.Wakes(s.NewClient(oldServer), s.NewClient(oldServer), testbed.Plain)
+	_, err := rlock.New(rlock.Config{Redis: option, PubSub: rlock.PubSubSharded})
+	assert.ErrorIs(t, err, rlock.ErrUnsupported)
+}
+
+// In Redisson the UUID stands for a process, and another thread of it may hold the lock by
+// now.
+func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *testing.T) {
+	const process, mine = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11", "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11"
+	holds := map[string]func(owner string) []string{
+		"":      func(owner string) []string { return []string{owner, "3"} },
+		"read":  func(owner string) []string { return []string{"mode", "read", owner, "2"} },
+		"write": func(owner string) []string { return []string{"mode", "write", owner + ":write", "1", owner, "1"} },
+	}
+	for name, test := range map[string]struct {
+		lock func(c *rlock.Client) testbed.Locker
+		mode string
+	}{
+		"plain": {func(c *rlock.Client) testbed.Locker { return c.NewLock(testbed.Key) }, ""},
+		"fair":  {func(c *rlock.Client) testbed.Locker { return c.NewFairLock(testbed.Key) }, ""},
+		"read":  {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Read() }, "read"},
+		"write": {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Write() }, "write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := w.NewClient()
+				lock := test.lock(p.Client)
+				set := func(owner string) {
+					w.Del(testbed.Key)
+					w.HSet(testbed.Key, holds[test.mode](owner)...)
+					w.SetTTL(testbed.Key, time.Hour)
+				}
+				force := func(then string) bool {
+					p.Net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
+					freed := false
+					result := testbed.Start(func() (err error) { freed, err = lock.ForceUnlock(w.Ctx); return err })
+					require.True(t, testbed.Pending(result))
+					set(then)
+					p.Net.Heal()
+					require.NoError(t, <-result)
+					return freed
+				}
+				set(process + ":7") // the server learns the script
+				freed, err := lock.ForceUnlock(w.Ctx)
+				require.NoError(t, err)
+				require.True(t, freed)
+				require.Empty(t, w.Fields(testbed.Key))
+
+				set(process + ":7")
+				assert.False(t, force(process+":8"))
+				assert.Len(t, w.Fields(testbed.Key), len(holds[test.mode](""))/2)
+				assert.True(t, force(process+":8"), "the owner is the holder that was found")
+				assert.Empty(t, w.Fields(testbed.Key))
+
+				set(mine + ":7")
+				assert.True(t, force(mine+":8"), "a tenure of rlock stays the same after a hand-off")
+				assert.Empty(t, w.Fields(testbed.Key))
+			})
+		})
+	}
+}
+
+// A subscriber has come before the ticket. The next turn would come at once only if this one was used, for
+// which a busy machine may be too slow.
+func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient().NewLock(testbed.Key), s.NewClient().NewLock(testbed.Key)
+		require.NoError(t, here.Lock(s.Ctx))
+		l := s.Listen(s.Family(), testbed.Channel)
+		waiter := testbed.Start(func() error { return there.Do(s.Ctx, testbed.Nothing) })
+		s.AwaitWaiters(1, testbed.Key)
+		require.Empty(t, l.Heard())
+		require.NoError(t, here.Unlock(s.Ctx))
+		require.NoError(t, s.Await(waiter))
+		require.Equal(t, []string{"00", "00"}, l.Heard(), "that their turn begins, and that the lock is free again")
+	})
+}

@@ -1,0 +1,322 @@
+package servers_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// inTheQueue stands for a right that a step of the queue needs: the waiter fails, or the
+// holder before it, whichever comes first.
+const inTheQueue = "a step of the queue"
+
+// refused returns the call that fails first with ErrNoPermission for a user without one of
+// the rights of a Lock, or "" if all calls work. major is the server's version.
+func refused(major int) map[string]string {
+	refused := map[string]string{
+		"~orders:*":                         "Acquire",
+		"~redisson_lock__channel:{orders:*": inTheQueue, // the channel is one of a step's keys
+		"&redisson_lock__channel:{orders:*": "Unlock",   // the right to publish; a client that may not subscribe polls
+		"~rlock_queue:{orders:*":            "Acquire",
+		"~rlock_foreign:{orders:*":          inTheQueue,
+		"&rlock_grants:{orders:*":           "", // it polls
+		"&rlock_grants:client:*":            "", // a loss is told later
+		"+evalsha":                          "Acquire",
+		"+eval":                             "Acquire", // the server has not seen the scripts
+		"+exists":                           "Acquire",
+		"+hexists":                          "TryLock of a held lock",
+		"+hget":                             "renewal",
+		"+hset":                             "Acquire",
+		"+hdel":                             "Unlock",
+		"+hkeys":                            "renewal",
+		"+pexpire":                          "Acquire",
+		"+pttl":                             "TTL",
+		"+zadd":                             inTheQueue,
+		"+zrange":                           inTheQueue,
+		"+zrangebyscore":                    inTheQueue,
+		"+zscore":                           "", // only to look for a ticket behind others
+		"+zrem":                             inTheQueue,
+		"+hmget":                            "", // only for clients of Redisson
+		"+zcount":                           "", // clients are not told that others wait
+		"+time":                             "",
+		"+ping":                             "", // a refusal proves as well that the server is alive; ACL LOG fills
+
+		"+publish":       "Unlock",
+		"+subscribe":     "", // it polls
+		"+pubsub|numsub": "", // the client assumes that others wait
+
+		"+role": "New",
+
+		"+spublish":           "Unlock",
+		"+ssubscribe":         "",
+		"+pubsub|shardnumsub": "New",
+		"+cluster|slots":      "New",
+		"+cluster|shards":     "",
+	}
+	if major >= 8 { // which rueidis asks for its shards
+		refused["+cluster|slots"], refused["+cluster|shards"] = "", "New"
+	}
+	return refused
+}
+
+func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) {
+	t.Parallel()
+	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
+		redistest.KindStandalone: redistest.Standalone,
+		redistest.KindSentinel:   redistest.Sentinel,
+		redistest.KindCluster:    redistest.Cluster,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := testbed.At(t, testbed.Calm(start(t)))
+			rules := s.Rights(s.AclLines()...)
+			refused := refused(s.Major())
+			if s.Family() == testbed.Sharded {
+				refused["+publish"] = "" // only for the clients' own channels
+			}
+			without := func(rule string) rlock.Config {
+				return s.Limited(slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
+			}
+			assert.Empty(t, s.Rehearse(testbed.Key, s.Limited(rules...)), "all rights are given")
+
+			try := func(rule string) {
+				t.Run("without "+rule, func(t *testing.T) {
+					s, name := s.In(t), testbed.Key+strings.ReplaceAll(rule, "{", "") // a brace would make another tag of it
+					says, known := refused[rule]
+					require.True(t, known, "no reason is documented")
+					failed := s.Rehearse(name, without(rule))
+					if says == "" {
+						assert.Empty(t, failed)
+						return
+					}
+					err := failed[says]
+					if says == inTheQueue {
+						err = errors.Join(slices.Collect(maps.Values(failed))...)
+					}
+					assert.ErrorIs(t, err, rlock.ErrNoPermission)
+					for what, err := range failed {
+						// A lock that was not locked is not held, and a process that has no processor for two
+						// seconds loses a lock that was handed to it before it hears of the refusal.
+						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
+						assert.True(t, told, "%s: %v", what, err)
+					}
+					assert.Eventually(t, func() bool {
+						left, err := s.Do("EXISTS", name).AsInt64()
+						return err == nil && left == 0
+					}, testbed.Hang, 10*time.Millisecond, "a lock stays behind")
+				})
+			}
+			s.Forget()
+			try("+eval") // while no other client loads the scripts
+			var rows sync.WaitGroup
+			for _, rule := range rules {
+				if rule != "+eval" {
+					rows.Go(func() { try(rule) }) // most of the time they wait for renewals
+				}
+			}
+			if kind == redistest.KindCluster {
+				config := without("+pubsub|shardnumsub")
+				config.PubSub = rlock.PubSubPlain
+				if s.HasShardedPubSub() {
+					config.PubSub = rlock.PubSubSharded
+				}
+				assert.Empty(t, s.Rehearse(testbed.Key, config), "with Config.PubSub set the client need not ask")
+			}
+			rows.Wait()
+		})
+	}
+}
+
+// The lines are executed as they stand in docs/operations.md, one after the other.
+func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(*rlock.Client) testbed.Locker{
+		"":              func(c *rlock.Client) testbed.Locker { return c.NewFairLock(testbed.Key) }, // and every other kind
+		"FencedLock":    func(c *rlock.Client) testbed.Locker { return c.NewFencedLock(testbed.Key) },
+		"Semaphore":     func(c *rlock.Client) testbed.Locker { return c.NewSemaphore(testbed.Key, 1) },
+		"ReadWriteLock": func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Write() },
+	}
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		for name, newLock := range kinds {
+			for _, node := range s.EachNode() {
+				lines := s.AclLines()
+				if name != "" {
+					lines = append(lines, name)
+				}
+				for _, line := range lines {
+					command := append([]string{"ACL", "SETUSER", "locks"}, testbed.DocumentedACL(t, line)...)
+					require.NoError(t, node.Do(s.Ctx, node.B().Arbitrary(command...).Build()).Error(), line)
+				}
+			}
+			login := func(c *rlock.Config) { c.Redis.Username, c.Redis.Password = "locks", "secret" }
+			holder, other := s.NewClient(login), s.NewClient(login)
+			here, there := newLock(holder), newLock(other)
+			require.NoError(t, here.Lock(s.Ctx))
+			require.NoError(t, here.Lock(s.Ctx))
+			for answered := false; !answered; { // once it has subscribed
+				answers, err := other.Ask(s.Ctx, holder.ID())
+				require.NoError(t, err)
+				answered = len(answers) == 1
+			}
+			waits, queued := testbed.Queueing(s.Ctx)
+			waiter := testbed.Start(func() error { return there.Do(waits, func(context.Context) error { return nil }) })
+			<-queued
+			require.NoError(t, here.Unlock(s.Ctx))
+			require.NoError(t, here.Unlock(s.Ctx), name)
+			require.NoError(t, s.Await(waiter), name)
+			s.Number("DEL", "redisson_lock_token:{"+testbed.Key+"}")
+		}
+		for _, node := range s.EachNode() {
+			require.NoError(t, node.Do(s.Ctx, node.B().Arbitrary("ACL", "DELUSER", "locks").Build()).Error())
+		}
+	})
+}
+
+func TestWithReplicasAUserNeedsWait(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	rules := s.Rights(s.AclLines()...)
+	config := s.Limited(append(rules, s.Rights("SyncReplicas")...)...)
+	config.SyncReplicas = 1
+	assert.Empty(t, s.Rehearse(testbed.Key, config))
+
+	config = s.Limited(rules...)
+	config.SyncReplicas = 1
+	assert.ErrorIs(t, s.Rehearse(testbed.Key, config)["New"], rlock.ErrNoPermission)
+}
+
+// A client of Redisson that listens is counted, and gets its turn by the server's clock.
+func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	listening, cancel := context.WithCancel(s.Ctx)
+	defer cancel()
+	go func() {
+		_ = s.Outside.Receive(listening, s.Outside.B().Subscribe().Channel(testbed.Channel).Build(), func(rueidis.PubSubMessage) {})
+	}()
+	s.AwaitListeners(1, testbed.Plain, testbed.Channel)
+	config := s.Limited(s.Rights(s.AclLines()...)...)
+	login := func(c *rlock.Config) {
+		c.Redis.Username, c.Redis.Password = config.Redis.Username, config.Redis.Password
+	}
+	here, there := s.NewClient(login).NewLock(testbed.Key), s.NewClient(login).NewLock(testbed.Key)
+	for range 3 {
+		require.NoError(t, here.Lock(s.Ctx))
+		waiter := testbed.Start(func() error { return there.Do(s.Ctx, func(context.Context) error { return nil }) })
+		s.AwaitWaiters(1, testbed.Key)
+		require.NoError(t, here.Unlock(s.Ctx))
+		require.NoError(t, s.Await(waiter))
+	}
+}
+
+// The rights of a ReadWriteLock that replace or extend those of a Lock.
+var readWriteRights = []string{
+	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_foreign:{orders:*", "&rlock_grants:{orders:*", "&rlock_grants:client:*",
+	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
+	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
+	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
+	"+publish", "+subscribe", "+pubsub|numsub",
+}
+
+func TestAMissingRightOfReadersAndWritersIsReported(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	rehearse := func(config rlock.Config) (failed []error) {
+		client, err := rlock.New(config)
+		require.NoError(t, err)
+		defer client.Close()
+		there, err := rlock.New(config)
+		require.NoError(t, err)
+		defer there.Close()
+		l, me := client.NewReadWriteLock(testbed.Key), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		do := func(err error) bool {
+			if err != nil {
+				failed = append(failed, err)
+			}
+			return err == nil
+		}
+		if do(l.Write().Lock(me)) && do(l.Read().Lock(me)) { // and a downgrade
+			do(l.Write().Unlock(me))
+			time.Sleep(5 * time.Millisecond) // it is mirrored
+			do(l.Read().Unlock(me))
+		}
+		if do(l.Read().Lock(me)) { // and a writer that waits in another client
+			_, err := there.NewReadWriteLock(testbed.Key).Write().TryLockFor(s.Ctx, 10*time.Millisecond, 0)
+			do(err)
+			do(l.Read().Unlock(me))
+		}
+		return failed
+	}
+	require.Empty(t, rehearse(s.Limited(readWriteRights...)))
+	for i, right := range readWriteRights {
+		s.Forget()
+		for _, err := range rehearse(s.Limited(slices.Delete(slices.Clone(readWriteRights), i, i+1)...)) {
+			told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
+			assert.True(t, told, "without %s: %v", right, err)
+		}
+		assert.Eventually(t, func() bool {
+			ms, err := s.Do("PTTL", testbed.Key).AsInt64()
+			return err == nil && ms != -1
+		}, testbed.Hang, 10*time.Millisecond, "without %s a lock stays behind", right)
+		s.Number("DEL", testbed.Key)
+	}
+}
+
+// The line is executed as it stands in docs/operations.md.
+func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	lines := append(s.AclLines(), "FencedLock", "ReadWriteLock")
+	inspecting := testbed.DocumentedACL(t, "Inspect and Locks")
+	ask := func(without string) (i inspect.Lock, names []string, err error) {
+		rules := slices.DeleteFunc(append(s.Rights(lines...), inspecting...), func(r string) bool { return r == without })
+		client, err := rlock.New(s.Limited(rules...))
+		require.NoError(t, err)
+		defer client.Close()
+		i, err = client.Inspect(s.Ctx, testbed.Key)
+		for name, failed := range client.Locks(s.Ctx, testbed.Key+"*") {
+			if failed != nil {
+				err = errors.Join(err, failed)
+				continue
+			}
+			names = append(names, name)
+		}
+		return i, names, err
+	}
+	holder, permits := s.NewClient(), testbed.Key+":permits"
+	require.NoError(t, holder.NewFencedLock(testbed.Key).Lock(s.Ctx))
+	require.NoError(t, holder.NewSemaphore(permits, 2).Lock(s.Ctx))
+	i, names, err := ask("")
+	require.NoError(t, err)
+	require.NoError(t, i.Unresolved)
+	assert.NotNil(t, i.Holders[0].Process)
+	assert.NotZero(t, i.Token)
+	assert.Equal(t, []string{testbed.Key, permits}, names)
+	for _, right := range inspecting {
+		i, _, err := ask(right)
+		if right == "+client|list" || right == "+client" {
+			require.NoError(t, err, "the rest of the answer still arrives")
+			assert.ErrorIs(t, i.Unresolved, rlock.ErrNoPermission)
+			assert.Len(t, i.Holders, 1)
+			continue
+		}
+		assert.ErrorIs(t, err, rlock.ErrNoPermission, "without %s", right)
+	}
+	require.NoError(t, holder.NewFencedLock(testbed.Key).Unlock(s.Ctx))
+	require.NoError(t, holder.NewSemaphore(permits, 2).Unlock(s.Ctx))
+	s.Number("DEL", "redisson_lock_token:{"+testbed.Key+"}")
+}

@@ -1,0 +1,186 @@
+package servers_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// change changes the servers while one client holds the lock and another waits for it, and
+// then releases the lock. It returns the error of the release, once the waiter has had the
+// lock.
+func change(s *testbed.Site, here, there *rlock.Client, change func()) error {
+	s.T.Helper()
+	hold, err := here.NewLock(testbed.Key).Acquire(s.Ctx)
+	require.NoError(s.T, err)
+	waiter := testbed.Start(func() error {
+		if err := there.NewLock(testbed.Key).Lock(s.Ctx); err != nil {
+			return err
+		}
+		return there.NewLock(testbed.Key).Unlock(s.Ctx)
+	})
+	s.AwaitWaiters(1, testbed.Key)
+	change()
+	released := hold.Release(s.Ctx)
+	if err := s.Await(waiter); err != nil && !errors.Is(err, rlock.ErrLost) {
+		require.NoError(s.T, err)
+	}
+	return released
+}
+
+// settle returns when both clients use the same primary.
+func settle(s *testbed.Site, here, there *rlock.Client) {
+	s.T.Helper()
+	for round := 0; ; round++ {
+		name := fmt.Sprintf("settling:%d", round) // a lost lock is left alone
+		require.NoError(s.T, here.NewLock(name).Lock(s.Ctx))
+		taken, err := there.NewLock(name).TryLock(s.Ctx)
+		unlocked := here.NewLock(name).Unlock(s.Ctx)
+		if err == nil && !taken && unlocked == nil {
+			return
+		}
+		if taken {
+			_ = there.NewLock(name).Unlock(s.Ctx)
+		}
+		require.NoError(s.T, s.Ctx.Err(), "the clients use different primaries")
+	}
+}
+
+// A Cluster's planned failover loses no write.
+func TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	here, there := s.NewClient(), s.NewClient()
+	for range 2 { // there and back
+		assert.NoError(t, change(s, here, there, func() { s.Failover(testbed.Key) }))
+		settle(s, here, there)
+		s.Wakes(here, there, s.Family())
+	}
+}
+
+func TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	here, there := s.NewClient(), s.NewClient()
+	for range 2 { // there and back
+		assert.NoError(t, change(s, here, there, func() { s.MoveSlot(testbed.Key) }))
+		settle(s, here, there)
+		s.Wakes(here, there, s.Family())
+	}
+}
+
+// What only Valkey 9 has. `.ci/servers valkey` runs these tests with the newest one.
+
+// Valkey 9 hands a slot over at once, with all keys in it, and ends its sharded subscriptions.
+func TestHoldsAndTheirWaitersOutliveAnAtomicMoveOfTheirSlot(t *testing.T) {
+	t.Parallel()
+	redistest.NeedValkey(t, 9)
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	here, there := s.NewClient(), s.NewClient()
+	kinds := []struct {
+		name, queue string // in the slot of key
+		lock        func(clients []*rlock.Client, name string) testbed.Locker
+	}{
+		{testbed.Key, "rlock_queue:{" + testbed.Key + "}", testbed.PlainLock},
+		{"{" + testbed.Key + "}fenced", "rlock_queue:{" + testbed.Key + "}fenced:", testbed.FencedLock},
+		{"{" + testbed.Key + "}fair", "rlock_queue:{" + testbed.Key + "}fair:", testbed.FairLock},
+		{"{" + testbed.Key + "}written", "rlock_queue:{" + testbed.Key + "}written:rw", testbed.WriteLock},
+		{"{" + testbed.Key + "}permits", "rlock_queue:{" + testbed.Key + "}permits:sem", testbed.SemaphoreOfOne},
+	}
+	for range 2 { // there and back
+		var holds []*rlock.Hold
+		var waiters []<-chan error
+		for _, k := range kinds {
+			hold, err := k.lock([]*rlock.Client{here}, k.name).Acquire(s.Ctx)
+			require.NoError(t, err)
+			holds = append(holds, hold)
+			waiters = append(waiters, testbed.Start(func() error { return k.lock([]*rlock.Client{there}, k.name).Do(s.Ctx, testbed.Nothing) }))
+			require.Eventually(t, func() bool { return s.Number("ZCOUNT", k.queue, "1", "+inf") == 1 }, testbed.Hang, time.Millisecond)
+		}
+		s.MoveSlotAtomically(testbed.Key)
+		for i, k := range kinds {
+			assert.True(t, holds[i].Valid(), k.name)
+			assert.NoError(t, holds[i].Release(s.Ctx), k.name)
+			assert.NoError(t, s.Await(waiters[i]), k.name)
+		}
+		settle(s, here, there)
+		s.Wakes(here, there, s.Family())
+	}
+	require.NoError(t, s.Do("DEL", "redisson_lock_token:{"+testbed.Key+"}fenced").Error())
+}
+
+func TestTheLockGoesOnWhenThePrimaryOfAClusterDies(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Cluster(t))
+	here, there := s.NewClient(), s.NewClient()
+	err := change(s, here, there, func() { s.Primary(testbed.Key).Stop() })
+	assert.True(t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), err)
+	settle(s, here, there)
+}
+
+// Databases of a Cluster have keys of their own and share all channels: the locks of one name in
+// two databases neither exclude nor wake each other.
+func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	redistest.NeedValkey(t, 9)
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t, "--cluster-databases", "2")))
+	first := func(c *rlock.Config) { c.Redis.SelectDB = 1 }
+	zero, one := []*rlock.Client{s.NewClient(), s.NewClient()}, []*rlock.Client{s.NewClient(first), s.NewClient(first)}
+
+	held, err := zero[0].NewLock(testbed.Key).Acquire(s.Ctx)
+	require.NoError(t, err)
+	beside, err := one[0].NewLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))
+	require.NoError(t, err, "the lock is another one in the other database")
+	waiters := []<-chan error{
+		testbed.Start(func() error { return zero[1].NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) }),
+		testbed.Start(func() error { return one[1].NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) }),
+	}
+	s.AwaitWaiters(1, testbed.Key)
+	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+testbed.Key+"}:"+one[1].ID())
+	require.NoError(t, held.Release(s.Ctx))
+	require.NoError(t, s.Await(waiters[0]))
+	assert.True(t, beside.Valid())
+	require.NoError(t, beside.Release(s.Ctx))
+	require.NoError(t, s.Await(waiters[1]))
+
+	r := new(testbed.Record)
+	for _, client := range one {
+		r.Work(s, client.NewLock(testbed.Key), 4, 12)
+	}
+	for _, client := range zero {
+		require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
+	}
+	r.Check(t, 2*4*12)
+}
+
+func TestInAClusterWithPlainPubSubNoSubscribersAreCounted(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
+	c.GoesOn(300)
+	c.End()
+}
+
+func TestInAClusterTheCounterHasTheSlotOfTheLock(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	client := s.NewClient()
+	for _, name := range []string{"a", "{a}:b", "b:{a}", "a{b}c"} {
+		lock := client.NewFencedLock(name)
+		assert.EqualValues(t, 1, testbed.OneSection(s.Ctx, t, lock))
+		tagged := name
+		if !strings.Contains(name, "{") {
+			tagged = "{" + name + "}"
+		}
+		assert.EqualValues(t, 1, s.Number("GET", "redisson_lock_token:"+tagged))
+	}
+	assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.Ctx), rlock.ErrInvalidName)
+}

@@ -1,0 +1,314 @@
+package servers_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A loner is a client whose direct connection has a network of its own. All other connections
+// use the testClient's.
+type loner struct {
+	*testbed.Client
+	direct *network.Network
+	w      *testbed.World
+	// apart marks the connections that are opened from now on as direct.
+	apart atomic.Bool
+}
+
+// newLoner returns a client that was alone for long enough to have a direct connection.
+func newLoner(w *testbed.World, changes ...func(*rlock.Config)) *loner {
+	w.T.Helper()
+	l := &loner{direct: network.New(w.Dial), w: w}
+	l.direct.Record()
+	w.T.Cleanup(l.direct.Close)
+	l.Client = w.NewClient(append(changes, func(c *rlock.Config) {
+		dial := c.Redis.DialCtxFn
+		c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			if l.apart.Load() {
+				return l.direct.Dial(ctx, address, dialer, config)
+			}
+			return dial(ctx, address, dialer, config)
+		}
+	})...)
+	l.pairs(1) // opens the other connections
+	l.apart.Store(true)
+	l.pairs(8)
+	return l
+}
+
+// pairs locks and unlocks n times, and returns how many commands were sent directly, and how
+// many through the pipeline.
+func (l *loner) pairs(n int) (direct, pipelined int) {
+	l.w.T.Helper()
+	me := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	directly, otherwise := len(l.direct.Sent("EVALSHA")), len(l.Net.Sent("EVALSHA"))
+	for range n {
+		require.NoError(l.w.T, l.NewLock("alone").Lock(me))
+		require.NoError(l.w.T, l.NewLock("alone").Unlock(me))
+		synctest.Wait() // a connection may be opened in the background
+	}
+	return len(l.direct.Sent("EVALSHA")) - directly, len(l.Net.Sent("EVALSHA")) - otherwise
+}
+
+// requireDirect checks that a pair of commands is sent directly.
+func (l *loner) requireDirect() {
+	l.w.T.Helper()
+	direct, pipelined := l.pairs(1)
+	require.Equal(l.w.T, []int{2, 0}, []int{direct, pipelined}, "commands sent directly, and pipelined")
+}
+
+// requirePipelined checks that a pair of commands is sent through the pipeline.
+func (l *loner) requirePipelined() {
+	l.w.T.Helper()
+	direct, pipelined := l.pairs(1)
+	require.Equal(l.w.T, []int{0, 2}, []int{direct, pipelined}, "commands sent directly, and pipelined")
+}
+
+func TestALockThatIsTakenDirectlyIsALock(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := newLoner(w)
+		p.requireDirect()
+		lock, me := p.NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Lock(me))
+		other := w.NewClient()
+		ok, err := other.NewLock(testbed.Key).TryLock(w.Caller())
+		require.NoError(t, err)
+		assert.False(t, ok, "the lock excludes other owners")
+		time.Sleep(5 * time.Minute)
+		assert.True(t, lock.IsHeld(me), "the lock is not renewed")
+		require.NoError(t, lock.Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestADirectCallThatIsCancelledReturnsAtOnce(t *testing.T) {
+	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p, other := newLoner(w), w.NewClient()
+				p.direct.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
+				released := testbed.ScriptsOf(p.Net, "released")
+				ctx, cancel := context.WithCancel(w.Caller())
+				result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
+				require.True(t, testbed.Pending(result))
+				testbed.Within(t, 0, 0, func() {
+					cancel()
+					require.ErrorIs(t, <-result, context.Canceled)
+				})
+				time.Sleep(time.Second)
+				assert.Equal(t, released, testbed.ScriptsOf(p.Net, "released"),
+					"the release waits for the answer to the acquire, which may still be executed")
+				p.direct.Heal()
+				them := w.Caller()
+				testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
+				require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+				synctest.Wait()
+				assert.Empty(t, w.Keys())
+				p.pairs(8)
+				p.requireDirect() // over a new connection
+			})
+		})
+	}
+}
+
+func TestADirectCallEndsAtItsDeadline(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := newLoner(w)
+		p.direct.Rule(network.Silence)
+		ctx, cancel := context.WithTimeout(w.Caller(), 100*time.Millisecond)
+		defer cancel()
+		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			require.ErrorIs(t, p.NewLock(testbed.Key).Lock(ctx), context.DeadlineExceeded)
+		})
+		p.direct.Heal()
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The acquire is executed long after its caller, its release and even its connection are
+// gone.
+func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := newLoner(w)
+		p.direct.Rule(testbed.Scripts(1, network.Hold, network.Request, "acquired"))
+		ctx, cancel := context.WithCancel(w.Caller())
+		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
+		require.True(t, testbed.Pending(result))
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		time.Sleep(10*time.Second + 5*time.Millisecond) // between two ticks of the keeper, which releases again and again
+		released := testbed.ScriptsOf(p.Net, "released")
+		assert.NotZero(t, released)
+		assert.Empty(t, w.Keys())
+		p.direct.Heal()
+		synctest.Wait()
+		require.NotEmpty(t, w.Keys(), "the acquire was not executed")
+		w.Eventually(func() bool { return len(w.Keys()) == 0 }, "the lock is released")
+		assert.Greater(t, testbed.ScriptsOf(p.Net, "released"), released, "no release was sent before the lease ended")
+	})
+}
+
+func TestAServerThatIsSilentOnTheDirectConnectionDelaysAnUnlockForItsTimeOnly(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := newLoner(w)
+		lock, me := p.NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Lock(me))
+		p.direct.Rule(network.Silence)
+		testbed.Within(t, 0, 4*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
+		time.Sleep(100 * time.Millisecond)
+		assert.Empty(t, w.Keys(), "the pipeline did not release the lock")
+	})
+}
+
+func TestAClientThatLosesItsDirectConnectionGoesOn(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := newLoner(w)
+		me := w.Caller()
+		p.direct.Cut()
+		testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.NewLock(testbed.Key).Lock(me)) })
+		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+		p.requirePipelined()
+		time.Sleep(time.Second)
+		p.pairs(8)
+		p.requireDirect()
+	})
+}
+
+func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
+	for name, ctx := range map[string]func(w *testbed.World) context.Context{
+		"a context that may end": (*testbed.World).Caller,
+		"one that never ends":    func(*testbed.World) context.Context { return rlock.WithOwner(context.Background(), rlock.NewOwner()) },
+		"one that has ended":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := newLoner(w)
+				p.direct.Rule(network.Silence)
+				var me context.Context
+				cancel := func() {}
+				if ctx != nil {
+					me = ctx(w)
+				} else {
+					me, cancel = context.WithCancel(w.Caller())
+				}
+				result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
+				require.True(t, testbed.Pending(result))
+				cancel()
+				synctest.Wait()
+				testbed.Within(t, 0, 5*time.Second, func() { _ = p.Close() })
+				require.Error(t, <-result)
+			})
+		})
+	}
+}
+
+// A switchboard records the connections of a client.
+type switchboard struct {
+	mu    sync.Mutex // protects following
+	lines []*meter
+}
+
+// A meter counts the scripts that a connection has carried.
+type meter struct {
+	net.Conn
+	scripts atomic.Int64
+}
+
+func (m *meter) NetConn() net.Conn { return m.Conn }
+
+func (m *meter) Write(b []byte) (int, error) {
+	m.scripts.Add(int64(bytes.Count(b, []byte("EVALSHA"))))
+	return m.Conn.Write(b)
+}
+
+func (b *switchboard) watch(c *rlock.Config) {
+	c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
+		if config != nil {
+			conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+		} else {
+			conn, err = dialer.DialContext(ctx, "tcp", address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		m := &meter{Conn: conn}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lines = append(b.lines, m)
+		return m, nil
+	}
+}
+
+// used returns the connections that have carried a script, the last one opened first.
+func (b *switchboard) used() (lines []*meter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range slices.Backward(b.lines) {
+		if m.scripts.Load() > 0 {
+			lines = append(lines, m)
+		}
+	}
+	return lines
+}
+
+func TestALoneCallerOfARealServerIsServedDirectly(t *testing.T) {
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel}, func(t *testing.T, server *redistest.Server) {
+		servesDirectly(testbed.At(t, server))
+	})
+	t.Run("with the least rights", func(t *testing.T) {
+		s := testbed.At(t, redistest.Standalone(t))
+		limited := s.Limited(s.Rights("every lock", "one primary", "direct connection")...)
+		servesDirectly(s, func(c *rlock.Config) { c.Redis = limited.Redis })
+	})
+	t.Run("tls", func(t *testing.T) {
+		authority := redistest.NewAuthority(t)
+		s := testbed.At(t, redistest.TLS(t, authority))
+		servesDirectly(s, func(c *rlock.Config) {
+			c.Redis.InitAddress = []string{s.TLSAddr()}
+			c.Redis.TLSConfig = &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t)}}
+		})
+	})
+}
+
+func servesDirectly(s *testbed.Site, changes ...func(*rlock.Config)) {
+	t := s.T
+	var board switchboard
+	lock := s.NewClient(append(changes, board.watch)...).NewLock(testbed.Key)
+	until := func(lines int) *meter {
+		for len(board.used()) < lines {
+			require.NoError(t, lock.Lock(s.Ctx))
+			require.NoError(t, lock.Unlock(s.Ctx))
+		}
+		return board.used()[0]
+	}
+	direct := until(2)
+	for lines := range 3 {
+		// The server closes the connection while it is idle: that fails no command, though
+		// TryLock is not retried.
+		killed := s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary("CLIENT", "KILL", "ADDR", direct.LocalAddr().String()).Build())
+		require.NoError(t, killed.Error())
+		ok, err := lock.TryLock(s.Ctx)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, lock.Unlock(s.Ctx))
+		next := until(lines + 3)
+		assert.NotSame(t, direct, next)
+		direct = next
+	}
+}

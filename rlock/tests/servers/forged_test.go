@@ -1,0 +1,163 @@
+package servers_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Messages of a forger: a user of the same Redis who may publish on a client's channel of a lock.
+// It knows the client's id, the lock's name, and tenures that the client has had.
+
+// A forgery is a lock of one kind, and what a forger needs to know of it.
+type forgery struct {
+	name  string
+	lock  func(*rlock.Client) *rlock.Lock
+	turns string // the part behind the lock's tag in the names of its channels
+}
+
+var forgeries = []forgery{
+	{"plain", func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }, ""},
+	{"fenced", func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) }, ""},
+	{"fair", func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) }, ""},
+	{"write", func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }, "rw"},
+	{"semaphore", func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) }, "sem"},
+}
+
+// grants publishes that the ticket was granted the lock, with a token.
+func (f forgery) grants(w *testbed.World, p *testbed.Client, ticket string) {
+	for _, tokens := range []string{" ", "9000000000000000000 1"} {
+		w.Publish("rlock_grants:{"+testbed.Key+"}"+f.turns+":"+p.ID(), fmt.Sprintf("+%s %s %s", ticket, tokens, testbed.Key))
+	}
+	synctest.Wait()
+}
+
+// ownerOf returns the owner that Redis shows.
+func ownerOf(w *testbed.World) string {
+	w.T.Helper()
+	for _, field := range w.Fields(testbed.Key) {
+		if field != "mode" {
+			return strings.TrimSuffix(field, ":write")
+		}
+	}
+	require.Fail(w.T, "there is no owner")
+	return ""
+}
+
+// neighbours returns the tenures that a counter would give before and after this one, in the name
+// of the owner.
+func neighbours(tenure, owner string, n int) (near []string) {
+	prefix, digits := tenure[:19], strings.ReplaceAll(tenure[19:36], "-", "")
+	number, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		panic(err)
+	}
+	for i := -n; i <= n; i++ {
+		hex := fmt.Sprintf("%016x", number+uint64(i))
+		near = append(near, fmt.Sprintf("%s%s-%s:%s", prefix, hex[:4], hex[4:], owner))
+	}
+	return near
+}
+
+func eachForgery(t *testing.T, forgeries []forgery, run func(t *testing.T, w *testbed.World, f forgery)) {
+	for _, f := range forgeries {
+		t.Run(f.name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) { run(t, w, f) })
+		})
+	}
+}
+
+func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
+	eachForgery(t, forgeries, func(t *testing.T, w *testbed.World, f forgery) {
+		p, holder, them := w.NewClient(), w.NewClient(), w.Caller()
+		me := rlock.NewOwner()
+		mine := rlock.WithOwner(w.Ctx, me)
+		require.NoError(t, f.lock(p.Client).Lock(mine))
+		seen := ownerOf(w)
+		require.NoError(t, f.lock(p.Client).Unlock(mine))
+		require.NoError(t, f.lock(holder.Client).Lock(them))
+		var hold *rlock.Hold
+		got := testbed.Start(func() (err error) { hold, err = f.lock(p.Client).Acquire(mine); return err })
+		require.True(t, testbed.Pending(got))
+		for _, guess := range neighbours(seen, fmt.Sprint(me), 50) {
+			f.grants(w, p, guess)
+		}
+		time.Sleep(time.Second)
+		require.True(t, testbed.Pending(got), "a forged message granted the lock")
+		require.NoError(t, f.lock(holder.Client).Unlock(them))
+		require.NoError(t, <-got)
+		if token, err := hold.Token(); err == nil {
+			assert.Less(t, token, uint64(100), "the forger chose the token")
+		}
+		require.NoError(t, hold.Release(w.Ctx))
+	})
+}
+
+// Even one that knows the waiting ticket, since it may read the queue. The others of a semaphore hold
+// permits of their own.
+func TestAForgedMessageEndsNoValidHold(t *testing.T) {
+	eachForgery(t, forgeries[:4], func(t *testing.T, w *testbed.World, f forgery) {
+		p := w.NewClient()
+		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.Ctx, rlock.NewOwner()))
+		require.NoError(t, err)
+		other := w.NewClient()
+		them := w.Caller()
+		elsewhere := testbed.Start(func() error { return f.lock(other.Client).Lock(them) })
+		require.True(t, testbed.Pending(elsewhere))
+		me := w.Caller()
+		got := testbed.Start(func() error { return f.lock(p.Client).Lock(me) }) // of a fair lock it has a ticket at once
+		time.Sleep(300 * time.Millisecond)
+		require.True(t, testbed.Pending(got))
+		members, err := w.ZMembers(testbed.Queue + f.turns)
+		require.NoError(t, err)
+		for _, member := range members {
+			if ticket := strings.TrimPrefix(member, "x"); strings.HasPrefix(ticket, p.ID()) {
+				f.grants(w, p, ticket)
+			}
+		}
+		f.grants(w, p, ownerOf(w))
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, context.Cause(hold.Context()), "a forged message ended the hold")
+		require.True(t, testbed.Pending(got) && testbed.Pending(elsewhere))
+		require.NoError(t, hold.Release(w.Ctx))
+		first, second := got, elsewhere
+		firstLock, secondLock := f.lock(p.Client), f.lock(other.Client)
+		firstCaller, secondCaller := me, them
+		if testbed.Pending(first) {
+			first, second, firstLock, secondLock, firstCaller, secondCaller = second, first, secondLock, firstLock, secondCaller, firstCaller
+		}
+		require.NoError(t, <-first)
+		require.NoError(t, firstLock.Unlock(firstCaller))
+		require.NoError(t, <-second)
+		require.NoError(t, secondLock.Unlock(secondCaller))
+	})
+}
+
+// The key is there until the lease ends, even if messages are forged: the owner can be read in it.
+func TestAForgedMessageReleasesNoDetachedLock(t *testing.T) {
+	eachForgery(t, forgeries, func(t *testing.T, w *testbed.World, f forgery) {
+		p := w.NewClient()
+		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.Ctx, rlock.NewOwner()), rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		owner := ownerOf(w)
+		require.NoError(t, hold.Detach(w.Ctx))
+		me := w.Caller()
+		got := testbed.Start(func() error { return f.lock(p.Client).Lock(me) }) // its client listens
+		require.True(t, testbed.Pending(got))
+		f.grants(w, p, owner)
+		time.Sleep(50 * time.Second)
+		require.True(t, testbed.Pending(got), "the detached lock was released")
+		require.Equal(t, owner, ownerOf(w))
+		require.NoError(t, <-got)
+		require.NoError(t, f.lock(p.Client).Unlock(me))
+	})
+}

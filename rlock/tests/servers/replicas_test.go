@@ -1,0 +1,289 @@
+package servers_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
+	t.Parallel()
+	testbed.Replicated(t, func(t *testing.T, s *testbed.Site) {
+		all := testbed.ReplicasOf[s.Kind]
+		lock, other, any := s.NewLock(testbed.WithReplicas(all)), s.NewLock(testbed.WithReplicas(all)), s.NewLock()
+		require.NoError(t, lock.Lock(s.Ctx))
+		assert.EqualValues(t, 1, s.Number("HLEN", testbed.Key))
+		assert.False(t, s.IsFree(any))
+		require.NoError(t, lock.Unlock(s.Ctx))
+
+		resume := s.PauseReplicas()
+		begin := time.Now()
+		ok, err := lock.TryLock(s.Ctx)
+		t.Logf("TryLock with the replicas paused: %v after %v", err, time.Since(begin).Round(time.Millisecond))
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.ErrorContains(t, err, "0 of ")
+		assert.False(t, ok)
+		assert.False(t, lock.IsHeld(s.Ctx))
+		assert.Zero(t, s.Number("EXISTS", testbed.Key), "the lock is released before the error is returned")
+
+		limited, cancel := context.WithTimeout(s.Ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, lock.Lock(limited), context.DeadlineExceeded)
+		waiter := testbed.Start(func() error { return lock.Do(s.Ctx, func(context.Context) error { return nil }) })
+		_, err = other.Acquire(s.Ctx, rlock.WithWait(time.Second))
+		require.Error(t, err)
+		resume()
+		require.NoError(t, s.Await(waiter), "a waiter gets the lock when the replicas are back")
+		assert.True(t, s.IsFree(any))
+	})
+}
+
+func TestAllButOneReplicaAreEnoughWhereSoManyAreAskedFor(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	one, all := s.NewLock(testbed.WithReplicas(1)), s.NewLock(testbed.WithReplicas(2))
+	s.Replicas()[0].Pause()
+	require.NoError(t, one.Lock(s.Ctx))
+	require.NoError(t, one.Unlock(s.Ctx))
+	_, err := all.TryLock(s.Ctx)
+	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	assert.ErrorContains(t, err, "1 of 2")
+}
+
+func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		all := testbed.ReplicasOf[s.Kind]
+		if all == 0 {
+			return
+		}
+		r := new(testbed.Record)
+		for range 3 {
+			r.Work(s, s.NewLock(testbed.WithReplicas(all)), 4, 12)
+		}
+		r.Work(s, s.NewLock(), 4, 12)
+		r.Check(t, 4*4*12)
+	})
+}
+
+// A client that does not know yet that a slot has moved asks the old node, whose replica has
+// all writes of that node, and answers so.
+func TestTheReplicasOfANodeThatHasLostTheSlotDoNotCount(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	lock := s.NewLock(testbed.WithReplicas(1), func(c *rlock.Config) {
+		c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour
+	})
+	require.NoError(t, lock.Lock(s.Ctx))
+	require.NoError(t, lock.Unlock(s.Ctx))
+	old := s.ReplicaOf(s.Primary(testbed.Key))
+	s.MoveSlot(testbed.Key)
+	defer s.PauseReplicas()()
+	old.Resume()
+	for range 2 {
+		ok, err := lock.TryLock(s.Ctx)
+		require.Error(t, err)
+		assert.False(t, ok)
+	}
+}
+
+// A query that New may send to any node goes to the next one if a node is silent.
+func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	defer s.PauseReplicas()()
+	var made []<-chan error
+	for range 6 {
+		made = append(made, testbed.Start(func() error {
+			client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
+			if err != nil {
+				return err
+			}
+			return client.Close()
+		}))
+	}
+	for _, result := range made {
+		assert.NoError(t, s.Await(result))
+	}
+}
+
+func TestWithoutReplicasNoGrantCounts(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) { // its WAIT returns 0
+		p, me := w.NewClient(testbed.WithReplicas(1)), w.Caller()
+		ok, err := p.NewLock(testbed.Key).TryLock(me)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.False(t, ok)
+		assert.False(t, w.Exists(testbed.Key))
+
+		_, err = p.NewLock(testbed.Key).Acquire(me, rlock.WithWait(time.Minute))
+		require.ErrorIs(t, err, rlock.ErrNotReplicated, "the error must not say that another owner holds the lock")
+		assert.False(t, w.Exists(testbed.Key))
+
+		limited, cancel := context.WithTimeout(me, time.Minute)
+		defer cancel()
+		err = p.NewLock(testbed.Key).Lock(limited)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.False(t, w.Exists(testbed.Key))
+		require.NoError(t, p.Close())
+	})
+}
+
+// Redis has the grant, too few replicas have it, and the release cannot be sent.
+func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(testbed.WithReplicas(1)), w.Caller()
+		p.Net.Rule(testbed.Scripts(1, network.Cut, network.Request, "released"))
+		_, err := p.NewLock(testbed.Key).TryLock(me)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		testbed.Within(t, 0, 5*time.Second, func() {
+			w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the key is gone")
+		})
+		require.NoError(t, p.Close())
+	})
+}
+
+// The acquire has a connection of its own, so that its release takes another one, and
+// overtakes it.
+func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(testbed.WithReplicas(1))
+		_, err := p.NewLock(testbed.Key).TryLock(w.Caller()) // the script is known, and the connection open
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+
+		ctx, cancel := context.WithCancel(w.Caller())
+		p.Net.Rule(testbed.Scripts(1, network.Hold, network.Request, "acquired"))
+		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
+		require.True(t, testbed.Pending(result))
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		p.Net.Rule(nil)
+		time.Sleep(5 * time.Second) // the client has given up the answer
+		p.Net.Deliver()
+		synctest.Wait()
+		require.True(t, w.Exists(testbed.Key), "the late acquire is executed")
+		testbed.Within(t, 0, 10*time.Second, func() {
+			w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the key is gone")
+		})
+	})
+}
+
+func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	lock := s.NewLock(testbed.WithReplicas(2))
+	defer s.PauseReplicas()()
+	ctx, cancel := context.WithCancel(s.Ctx)
+	waiter := testbed.Start(func() error { return lock.Lock(ctx) })
+	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 1 }, testbed.Hang, time.Millisecond, "the lock is granted, and the call waits for replicas")
+	cancel()
+	require.ErrorIs(t, s.Await(waiter), context.Canceled)
+	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
+}
+
+// WAIT counts the writes of its own connection only.
+func TestTheWaitForReplicasIsForTheGrantAndNoOlderWrite(t *testing.T) {
+	t.Parallel()
+	testbed.Replicated(t, func(t *testing.T, s *testbed.Site) {
+		for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {
+			t.Run(what, func(t *testing.T) {
+				s := s.In(t)
+				lock := s.NewLock(testbed.WithReplicas(testbed.ReplicasOf[s.Kind]))
+				require.NoError(t, lock.Lock(s.Ctx))
+				require.NoError(t, lock.Unlock(s.Ctx))
+				if !known {
+					s.Forget()
+				}
+				defer s.PauseReplicas()()
+				_, err := lock.TryLock(s.Ctx)
+				require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			})
+		}
+	})
+}
+
+func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
+	t.Run("renamed away", func(t *testing.T) {
+		server := redistest.Standalone(t, "--rename-command", "WAIT", "")
+		_, err := rlock.New(rlock.Config{Redis: server.Options(), SyncReplicas: 1, Logger: testbed.Quiet})
+		require.ErrorIs(t, err, rlock.ErrUnsupported)
+		assert.ErrorContains(t, err, "SyncReplicas")
+		testbed.Dial(t, server.Options()) // no WAIT is sent without SyncReplicas
+	})
+	t.Run("not permitted", func(t *testing.T) {
+		server, admin := testbed.Standalone(t)
+		permit := func(right string) {
+			require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", right).Build()).Error())
+		}
+		option := server.Options()
+		option.Username, option.Password = "limited", "secret"
+		config := rlock.Config{Redis: option, SyncReplicas: 1, Logger: testbed.Quiet}
+		permit("-wait")
+		_, err := rlock.New(config)
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+
+		permit("+wait")
+		client, err := rlock.New(config)
+		require.NoError(t, err)
+		defer client.Close()
+		permit("-wait")
+		err = client.NewLock(testbed.Key).Lock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNoPermission, "a later refusal is returned at once")
+		n, err := admin.Do(t.Context(), admin.B().Exists().Key(testbed.Key).Build()).AsInt64()
+		require.NoError(t, err)
+		assert.Zero(t, n)
+	})
+}
+
+// With SyncReplicas a client that was granted the lock still waits for replicas.
+func TestAFairGrantWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	c := s.NewCrowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
+	c.GoesOn(100)
+	c.End()
+}
+
+// The tokens that a tenure may hand out are reserved by its grant, which is replicated; no
+// later write matters.
+func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	lock := s.NewFencedLock(testbed.WithReplicas(2), testbed.WithLease(2*time.Second))
+	var last atomic.Uint64
+	crowd := func() {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				hold, err := lock.Acquire(s.Ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				token, err := hold.Token()
+				assert.NoError(t, err)
+				if before := last.Swap(token); before >= token {
+					assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
+				}
+				if err := hold.Release(s.Ctx); err != nil {
+					told := errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed)
+					assert.True(t, told, err) // the primary was demoted, or was one for a moment only
+				}
+			})
+		}
+		all.Wait()
+	}
+	crowd()
+	s.Failover(testbed.Key)
+	crowd()
+}
