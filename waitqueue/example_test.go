@@ -7,40 +7,25 @@ import (
 )
 
 func ExampleQueue() {
-	var q waitqueue.Queue[string]
-	for _, name := range []string{"ann", "ben", "cleo"} {
-		w := waitqueue.NewWaiter[string]()
-		w.Value = name
-		q.Join(w)
+	type call struct {
+		name  string
+		place waitqueue.Waiter[*call]
+	}
+	var q waitqueue.Queue[*call]
+	ann, ben, cleo := &call{name: "ann"}, &call{name: "ben"}, &call{name: "cleo"}
+	for _, c := range []*call{ann, ben, cleo} {
+		c.place.Value = c
+		q.Join(&c.place)
 	}
 
+	fmt.Println("ben leaves:", q.Leave(&ben.place))
 	first := q.Head()
-	fmt.Println("first in line:", first.Value)
-	fmt.Println("chosen:", q.Pass().Value)
-	fmt.Println("chosen:", q.Pass().Value)
-	fmt.Println("still waiting:", q.Len())
+	fmt.Println("chosen:", first.Value.name, q.Leave(first))
+	fmt.Println("ann was chosen before she left:", !q.Leave(&ann.place))
+	fmt.Println("next:", q.Head().Value.name, "of", q.Len())
 	// Output:
-	// first in line: ann
-	// chosen: ann
-	// chosen: ben
-	// still waiting: 1
-}
-
-func ExampleQueue_Leave() {
-	var q waitqueue.Queue[string]
-	ann, ben := waitqueue.NewWaiter[string](), waitqueue.NewWaiter[string]()
-	q.Join(ann)
-	q.Join(ben)
-
-	q.Pass() // chooses ann, who is about to give up
-
-	if !q.Leave(ann) {
-		fmt.Println("ann was chosen already: she passes it on")
-		q.Pass()
-	}
-	<-ben.C()
-	fmt.Println("ben has it")
-	// Output:
-	// ann was chosen already: she passes it on
-	// ben has it
+	// ben leaves: true
+	// chosen: ann true
+	// ann was chosen before she left: true
+	// next: cleo of 1
 }

@@ -1,11 +1,8 @@
 package waitqueue_test
 
 import (
-	"context"
 	"math/rand/v2"
-	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,51 +13,38 @@ import (
 func join(q *waitqueue.Queue[int], values ...int) []*waitqueue.Waiter[int] {
 	ws := make([]*waitqueue.Waiter[int], len(values))
 	for i, v := range values {
-		ws[i] = waitqueue.NewWaiter[int]()
-		ws[i].Value = v
+		ws[i] = &waitqueue.Waiter[int]{Value: v}
 		q.Join(ws[i])
 	}
 	return ws
 }
 
-func pass(q *waitqueue.Queue[int]) []int {
-	var order []int
-	for w := q.Pass(); w != nil; w = q.Pass() {
-		order = append(order, w.Value)
+// order returns the values in line, by All and by those that are chosen one after another.
+func order(t *testing.T, q *waitqueue.Queue[int]) []int {
+	t.Helper()
+	all, chosen := []int{}, []int{}
+	for w := range q.All {
+		assert.True(t, w.InLine())
+		all = append(all, w.Value)
 	}
-	return order
-}
-
-func marked(w *waitqueue.Waiter[int]) bool {
-	select {
-	case <-w.C():
-		return true
-	default:
-		return false
+	assert.Len(t, all, q.Len())
+	for w := q.Head(); w != nil; w = q.Head() {
+		chosen = append(chosen, w.Value)
+		require.True(t, q.Leave(w))
+		assert.False(t, w.InLine())
 	}
+	assert.Equal(t, all, chosen)
+	assert.Zero(t, q.Len())
+	return all
 }
 
 func TestWaitersAreChosenInTheOrderTheyJoined(t *testing.T) {
 	var q waitqueue.Queue[int]
+	assert.Nil(t, q.Head())
 	join(&q, 1, 2, 3)
 	assert.Equal(t, 3, q.Len())
-	assert.Equal(t, 1, q.Head().Value)
-	assert.Equal(t, []int{1, 2, 3}, pass(&q))
-	assert.Zero(t, q.Len())
+	assert.Equal(t, []int{1, 2, 3}, order(t, &q))
 	assert.Nil(t, q.Head())
-}
-
-func TestPassWakesOnlyTheChosen(t *testing.T) {
-	var q waitqueue.Queue[int]
-	ws := join(&q, 1, 2)
-	require.Same(t, ws[0], q.Pass())
-	assert.True(t, marked(ws[0]))
-	assert.False(t, marked(ws[1]))
-}
-
-func TestPassOnAnEmptyQueueReturnsNil(t *testing.T) {
-	var q waitqueue.Queue[int]
-	assert.Nil(t, q.Pass())
 }
 
 func TestAWaiterMayLeaveFromAnyPlace(t *testing.T) {
@@ -68,35 +52,31 @@ func TestAWaiterMayLeaveFromAnyPlace(t *testing.T) {
 		leaves int
 		want   []int
 	}{
-		"the head":   {0, []int{2, 3}},
-		"the middle": {1, []int{1, 3}},
-		"the tail":   {2, []int{1, 2}},
+		"the head":   {0, []int{2, 3, 4}},
+		"the middle": {1, []int{1, 3, 4}},
+		"the tail":   {2, []int{1, 2, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var q waitqueue.Queue[int]
 			ws := join(&q, 1, 2, 3)
 			require.True(t, q.Leave(ws[c.leaves]))
 			assert.Equal(t, 2, q.Len())
-			assert.Equal(t, c.want, pass(&q))
+			join(&q, 4)
+			assert.Equal(t, c.want, order(t, &q))
 		})
 	}
 }
 
-func TestAWaiterThatWasChosenBeforeItLeavesIsTold(t *testing.T) {
-	var q waitqueue.Queue[int]
-	ws := join(&q, 1, 2)
-	q.Pass()
-	require.False(t, q.Leave(ws[0]), "it was chosen, so it must pass the choice on")
-	assert.Same(t, ws[1], q.Pass(), "passing it on chooses the next waiter")
-}
-
-func TestLeavingAnotherQueueChangesNothing(t *testing.T) {
+func TestAWaiterLeavesOnce(t *testing.T) {
 	var q, other waitqueue.Queue[int]
-	ws := join(&other, 1)
-	join(&q, 2)
-	assert.False(t, q.Leave(ws[0]))
-	assert.Equal(t, 1, q.Len())
-	assert.Equal(t, 1, other.Len())
+	ws := join(&q, 1, 2)
+	join(&other, 3)
+	assert.False(t, other.Leave(ws[0]), "it stands in another queue")
+	require.True(t, q.Leave(ws[0]))
+	assert.False(t, q.Leave(ws[0]), "it was chosen, so that it must pass the choice on")
+	other.Join(ws[0])
+	assert.Equal(t, []int{2}, order(t, &q))
+	assert.Equal(t, []int{3, 1}, order(t, &other))
 }
 
 func TestAWaiterStandsInOneQueueAtMost(t *testing.T) {
@@ -106,174 +86,40 @@ func TestAWaiterStandsInOneQueueAtMost(t *testing.T) {
 	assert.Panics(t, func() { other.Join(ws[0]) })
 }
 
-func TestWakesThatWereNotTakenAreOne(t *testing.T) {
-	w := waitqueue.NewWaiter[int]()
-	w.Wake()
-	w.Wake()
-	assert.True(t, marked(w))
-	assert.False(t, marked(w))
-}
-
-func TestADrainedWaiterMayWaitAgain(t *testing.T) {
+// All stops when its caller does, and the waiter that it is at may leave.
+func TestALoopOverTheWaiters(t *testing.T) {
 	var q waitqueue.Queue[int]
-	w := join(&q, 1)[0]
-	q.Pass()
-	w.Drain()
-	w.Drain() // there may be no mark to take
-	q.Join(w)
-	assert.False(t, marked(w), "the mark of the former place is gone")
-	require.Same(t, w, q.Pass())
-	assert.True(t, marked(w))
+	join(&q, 1, 2, 3, 4)
+	for w := range q.All {
+		if w.Value == 3 {
+			break
+		}
+		require.True(t, q.Leave(w))
+	}
+	assert.Equal(t, []int{3, 4}, order(t, &q))
 }
 
-// TestTheQueueAgreesWithASlice plays random joins, leaves and passes on a queue
-// and on a slice, which is the specification.
+// TestTheQueueAgreesWithASlice plays random joins and leaves on a queue and on a slice, which is the specification.
 func TestTheQueueAgreesWithASlice(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var q waitqueue.Queue[int]
 	var model []*waitqueue.Waiter[int]
 	for i := range 20_000 {
-		switch op := rnd.IntN(5); {
-		case op < 2:
+		if rnd.IntN(2) == 0 {
 			model = append(model, join(&q, i)...)
-		case op < 4 && len(model) > 0:
+		} else if len(model) > 0 {
 			at := rnd.IntN(len(model))
 			require.True(t, q.Leave(model[at]))
 			model = append(model[:at:at], model[at+1:]...)
-		default:
-			var want *waitqueue.Waiter[int]
-			if len(model) > 0 {
-				want, model = model[0], model[1:]
-			}
-			require.Same(t, want, q.Pass())
 		}
 		require.Equal(t, len(model), q.Len())
-	}
-}
-
-// baton is a minimal resource to wait for, as in the Example. It shows that cancelled waiters
-// lose no wake.
-type baton struct {
-	mu    sync.Mutex
-	held  bool
-	queue waitqueue.Queue[int]
-}
-
-func (b *baton) take(ctx context.Context) error {
-	b.mu.Lock()
-	if !b.held {
-		b.held = true
-		b.mu.Unlock()
-		return nil
-	}
-	w := waitqueue.NewWaiter[int]()
-	b.queue.Join(w)
-	b.mu.Unlock()
-
-	select {
-	case <-w.C():
-		return nil
-	case <-ctx.Done():
-		b.mu.Lock()
-		if !b.queue.Leave(w) {
-			b.passLocked()
-		}
-		b.mu.Unlock()
-		return ctx.Err()
-	}
-}
-
-func (b *baton) give() {
-	b.mu.Lock()
-	b.passLocked()
-	b.mu.Unlock()
-}
-
-func (b *baton) passLocked() { b.held = b.queue.Pass() != nil }
-
-func TestAWaiterThatIsCancelledWhileItIsChosenPassesItOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &baton{held: true}
-		ctx, cancel := context.WithCancel(t.Context())
-		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- b.take(ctx) }()
-		synctest.Wait()
-		go func() { second <- b.take(t.Context()) }()
-		synctest.Wait()
-
-		// Both at once, under the mutex: the first waiter finds the mark and the end of its
-		// context together, and may take either branch.
-		b.mu.Lock()
-		cancel()
-		b.passLocked()
-		b.mu.Unlock()
-
-		if err := <-first; err == nil {
-			b.give()
-		}
-		assert.NoError(t, <-second)
-		assert.Zero(t, b.queue.Len())
-	})
-}
-
-func TestNoWakeIsLostUnderRandomCancellation(t *testing.T) {
-	var b baton
-	var wg sync.WaitGroup
-	count := 0
-	for g := range 8 {
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(3, uint64(g)))
-			for range 2_000 {
-				ctx, cancel := context.WithCancel(context.Background())
-				if rnd.IntN(3) == 0 {
-					go cancel()
-				}
-				if b.take(ctx) == nil {
-					count++ // the race detector checks that the baton excludes
-					b.give()
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	assert.False(t, b.held)
-	assert.Zero(t, b.queue.Len())
-	assert.Positive(t, count)
-}
-
-func TestAllCallsWithEachWaiterInOrder(t *testing.T) {
-	var q waitqueue.Queue[int]
-	join(&q, 1, 2, 3)
-	var order []int
-	for w := range q.All {
-		order = append(order, w.Value)
-	}
-	assert.Equal(t, []int{1, 2, 3}, order)
-	assert.Equal(t, 3, q.Len())
-}
-
-func TestAllStopsWhenItsCallerDoes(t *testing.T) {
-	var q waitqueue.Queue[int]
-	join(&q, 1, 2, 3)
-	var order []int
-	for w := range q.All {
-		order = append(order, w.Value)
-		if w.Value == 2 {
-			break
+		if len(model) > 0 {
+			require.Same(t, model[0], q.Head())
 		}
 	}
-	assert.Equal(t, []int{1, 2}, order)
-}
-
-func TestAWaiterThatAllIsAtMayLeave(t *testing.T) {
-	var q waitqueue.Queue[int]
-	join(&q, 1, 2, 3)
-	var order []int
+	var is []*waitqueue.Waiter[int]
 	for w := range q.All {
-		order = append(order, w.Value)
-		require.True(t, q.Leave(w))
+		is = append(is, w)
 	}
-	assert.Equal(t, []int{1, 2, 3}, order)
-	assert.Zero(t, q.Len())
+	require.Equal(t, model, is)
 }

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/waitqueue"
+
 // A Purpose is what a call waits for.
 type Purpose uint8
 
@@ -48,20 +50,19 @@ type Call struct {
 	Token   uint64  // the fencing token of its level, 0 for a lock without
 	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
 
-	purpose    Purpose
-	asleep     bool   // it waits for an effect or for its time; else it asks Next by itself
-	flies      bool   // its command has no answer; not of one that locks, whose ticket knows
-	attempts   int8   // how many Acquires it may send
-	retried    bool   // it was given one more
-	last       bool   // its ticket is looked for a last time
-	inLine     bool   // it stands in the line of its lock
-	counted    bool   // among the line's repeats
-	seq        uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
-	fails      int    // its commands in a row without an answer
-	rest       Time   // until when nothing is sent for it
-	began      Time
-	alarm      Time // asleep: when its goroutine asks Next by itself
-	prev, next *Call
+	purpose  Purpose
+	asleep   bool   // it waits for an effect or for its time; else it asks Next by itself
+	flies    bool   // its command has no answer; not of one that locks, whose ticket knows
+	attempts int8   // how many Acquires it may send
+	retried  bool   // it was given one more
+	last     bool   // its ticket is looked for a last time
+	counted  bool   // among the line's repeats
+	seq      uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
+	fails    int    // its commands in a row without an answer
+	rest     Time   // until when nothing is sent for it
+	began    Time
+	alarm    Time                    // asleep: when its goroutine asks Next by itself
+	position waitqueue.Waiter[*Call] // in the line of its lock
 }
 
 // A Todo is what the goroutine of a call does next.

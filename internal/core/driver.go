@@ -21,12 +21,10 @@ func (l *Lock) Levels() []Level { return l.levels.all }
 
 // Waiters calls yield with each waiter in order. That one may leave meanwhile.
 func (l *Lock) Waiters(yield func(*Call) bool) {
-	for w := l.line.first; w != nil; {
-		next := w.next
-		if !yield(w) {
+	for w := range l.line.All {
+		if !yield(w.Value) {
 			return
 		}
-		w = next
 	}
 }
 
@@ -34,7 +32,7 @@ func (l *Lock) Waiters(yield func(*Call) bool) {
 func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
 // Len returns how many calls wait.
-func (l *Lock) Len() int { return int(l.line.len) }
+func (l *Lock) Len() int { return l.line.Len() }
 
 // Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
 func (w *Call) Pauses() bool { return w.callsAgain() }
@@ -60,7 +58,7 @@ func (l *Lock) Holds(o OwnerID, now Now) bool {
 
 // KeepsOut reports whether the first waiter is a reader, and readers here have the lock beside whom it may read at once.
 func (l *Lock) KeepsOut(now Now) bool {
-	w, t := l.line.first, l.owner
+	w, t := l.line.first(), l.owner
 	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
 }
 

@@ -145,7 +145,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 	}{
 		{"readers have the lock", func(*Lock) {}, true},
 		{"no call waits", func(l *Lock) { l.line = line{} }, false},
-		{"a writer waits", func(l *Lock) { l.line.first.Mode = Alone }, false},
+		{"a writer waits", func(l *Lock) { l.line.first().Mode = Alone }, false},
 		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)) }, false},
 		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, false},
 		{"a guarded write may run", func(l *Lock) { l.owner.wrote = true }, false},

@@ -133,7 +133,7 @@ func (t *Tenure) Alarm() Time { return t.alarm }
 // meanwhile by the clock.
 func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.send(op, now), Never
-	if w := l.line.first; op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.Kind.Strict &&
+	if w := l.line.first(); op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.Kind.Strict &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
 		next := l.asks(w, Queued)
 		joins := next.send(Join, now)

@@ -8,7 +8,7 @@ func (l *Lock) settle(now Now) {
 			l.give(t, now)
 		}
 	}
-	if w := l.line.first; w != nil {
+	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
 			l.admitReaders(false, now) // a writer before them may have left
 		}
@@ -50,7 +50,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 		l.taken(t, now)
 	case t.place == Refused || t.isMissing():
 		l.give(t, now)
-		if w != nil && w.inLine {
+		if w != nil && w.position.InLine() {
 			l.seekFor(w, now)
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if entered { // Redis shows it
 		l.showing(t, now)
 	}
-	if l.line.first != nil {
+	if l.line.first() != nil {
 		l.admitOthers(w, now)
 	}
 	l.changed(now)
@@ -136,19 +136,17 @@ func (l *Lock) admitOthers(w *Call, now Now) {
 // admitOwner lets in the other calls of an owner that has the lock now: an owner does not wait for itself. Most owners
 // cannot have other calls, so that no hand-off walks the line.
 func (l *Lock) admitOwner(o OwnerID, now Now) {
-	if first := l.line.first; first == nil || first.Owner != o && l.line.repeats[o] == 0 {
+	if first := l.line.first(); first == nil || first.Owner != o && l.line.repeats[o] == 0 {
 		return
 	}
-	for w := l.line.first; w != nil; {
-		next := w.next
-		switch {
+	for in := range l.line.All {
+		switch w := in.Value; {
 		case w.Owner != o:
 		case w.Mode == Alone && l.isRead():
 			l.leave(w, Upgrades, now)
 		default:
 			l.admit(w, ByNesting, now)
 		}
-		w = next
 	}
 }
 

@@ -12,26 +12,22 @@ func TestALineKeepsItsOrder(t *testing.T) {
 	all := []*Call{{Owner: 1, Repeats: true}, {Owner: 2, Repeats: true}, {Owner: 3}, {Owner: 2, Repeats: true}, {Owner: 1, Repeats: true}}
 	check := func(repeats map[OwnerID]int, want ...*Call) {
 		t.Helper()
-		var forth, back []*Call
-		for w := l.first; w != nil; w = w.next {
-			forth = append(forth, w)
+		var is []*Call
+		for w := range l.All {
+			is = append(is, w.Value)
 		}
-		for w := l.end; w != nil; w = w.prev {
-			back = append(back, w)
-		}
-		slices.Reverse(back)
-		if !slices.Equal(forth, want) || !slices.Equal(back, want) || int(l.len) != len(want) || !maps.Equal(l.repeats, repeats) {
-			t.Errorf("%d forth, %d back, %d counted, repeats %v", len(forth), len(back), l.len, l.repeats)
+		if !slices.Equal(is, want) || !maps.Equal(l.repeats, repeats) {
+			t.Errorf("%d are in line, repeats %v", len(is), l.repeats)
 		}
 		for _, w := range all {
-			if w.inLine != slices.Contains(want, w) {
-				t.Errorf("owner %d is in the line: %v", w.Owner, w.inLine)
+			if w.position.InLine() != slices.Contains(want, w) {
+				t.Errorf("owner %d is in the line: %v", w.Owner, w.position.InLine())
 			}
 		}
 	}
 	for i, w := range all {
-		if l.join(w); int(l.len) != i+1 {
-			t.Fatal(l.len)
+		if l.join(w); l.Len() != i+1 || l.first() != all[0] {
+			t.Fatal(l.Len())
 		}
 	}
 	check(map[OwnerID]int{2: 2, 1: 1}, all...)

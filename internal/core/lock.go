@@ -67,7 +67,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		l.begin(owner, w, ByLinger, now)
 	case owner != nil && l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
-	case !w.Waits && (l.isHeld() || l.line.len > 0):
+	case !w.Waits && (l.isHeld() || l.line.Len() > 0):
 		w.Outcome = Denied
 	}
 	return w.Outcome
@@ -137,8 +137,8 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 // detached tenure is left to its lease.
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
-	for l.line.first != nil {
-		l.leave(l.line.first, Closed, now)
+	for l.line.first() != nil {
+		l.leave(l.line.first(), Closed, now)
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.call != nil && t.call.purpose == Locks { // that of a Resume does not wait in the line

@@ -1,6 +1,9 @@
 package core
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The next ticket of this client joins with the release before it, if its waiter can wait in the queue.
 func TestWhichTicketJoinsWithARelease(t *testing.T) {
@@ -251,14 +254,14 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 // In every case a hold whose time is over is lost, and told.
 func TestEachEventEndsWhatIsOver(t *testing.T) {
 	for name, happens := range map[string]func(*Lock, Now){
-		"Leave":           func(l *Lock, now Now) { l.line.first.Outcome = Waiting; l.Leave(l.line.first, Cancelled, now) },
+		"Leave":           func(l *Lock, now Now) { l.line.first().Outcome = Waiting; l.Leave(l.line.first(), Cancelled, now) },
 		"SetLease":        func(l *Lock, now Now) { l.SetLease(1, Alone, nil, 900, now) },
 		"Hear":            func(l *Lock, now Now) { l.Hear(Message{Kind: ForeignNews}, now) },
 		"Listening":       func(l *Lock, now Now) { l.Listening(true, now) },
 		"ListeningAbroad": func(l *Lock, now Now) { l.ListeningAbroad(now) },
 		"Doubt":           func(l *Lock, now Now) { l.Doubt(now) },
 		"Confirm":         func(l *Lock, now Now) { l.Confirm(now) },
-		"Tick":            func(l *Lock, now Now) { l.tick(l.line.first, now) },
+		"Tick":            func(l *Lock, now Now) { l.tick(l.line.first(), now) },
 		"Write": func(l *Lock, now Now) {
 			c := &Call{Owner: 1, Until: Never}
 			l.Write(c)
@@ -410,7 +413,11 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 			c.change(n)
 		}
 		l.answered(n, flight{op: Look, at: at(40)}, Reply{Found: Waits, HeldBack: true, HeldFor: c.heldFor}, at(50))
-		if gives := l.line.first == r && r.next == last && last.next == w && w.next == second && l.line.end == second; gives != c.gives || !gives && l.line.first != w {
+		var order []*Call
+		for w := range l.Waiters {
+			order = append(order, w)
+		}
+		if gives := slices.Equal(order, []*Call{r, last, w, second}); gives != c.gives || !gives && l.line.first() != w {
 			t.Errorf("%s: %v", c.name, gives)
 		}
 		if asks := r.Tenure != nil; asks != c.gives {

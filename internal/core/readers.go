@@ -7,7 +7,7 @@ package core
 // mayJoin reports whether the call is a reader's that may hold the lock beside the owners, which have to be readers.
 func (l *Lock) mayJoin(w *Call, now Now) bool {
 	t := l.owner
-	if w.Mode != Shared || !l.isRead() || l.line.len > 0 {
+	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
 	if l.mayPass(now) {
@@ -29,7 +29,7 @@ func (t *Tenure) asksSoon() { t.unshown() }
 // admitReaders lets in the readers at the front of the line beside those that read: all of them at the beginning of a
 // turn, for which they have waited, else as many as may join.
 func (l *Lock) admitReaders(all bool, now Now) {
-	for w := l.line.first; w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first {
+	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first() {
 		l.admit(w, ByJoining, now)
 		l.admitOwner(w.Owner, now)
 		l.changed(now)
@@ -47,7 +47,7 @@ func (l *Lock) isHeldBack(w *Call, now Now) bool {
 func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	t := l.owner
 	switch {
-	case t == nil || w.Mode != Shared || l.line.first != w || !l.isRead():
+	case t == nil || w.Mode != Shared || l.line.first() != w || !l.isRead():
 		return 0, false
 	case !t.isOpen():
 		return w.began, true
@@ -59,13 +59,13 @@ func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 // readers have a turn now and then.
 func (l *Lock) giveWay(now Now) {
 	reads := false
-	for w := l.line.first; w != nil; w = w.next {
-		reads = reads || w.Mode == Shared
+	for w := range l.line.All {
+		reads = reads || w.Value.Mode == Shared
 	}
 	if !reads {
 		return
 	}
-	for w := l.line.first; w.Mode == Alone; w = l.line.first {
+	for w := l.line.first(); w.Mode == Alone; w = l.line.first() {
 		l.line.leave(w)
 		l.line.join(w)
 	}

@@ -26,7 +26,7 @@ func (t *turn) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
 // vacated goes on after the last level was closed: the next waiter here holds the lock, or the tenure lingers. It reports
 // whether the tenure stays. Only the first waiter is looked at, however long the line is.
 func (l *Lock) vacated(now Now) bool {
-	t, w := l.owner, l.line.first
+	t, w := l.owner, l.line.first()
 	switch {
 	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now):
 		t.turn.handed = true
@@ -62,7 +62,7 @@ func (l *Lock) mayPass(now Now) bool {
 // asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
 // be built at a moment when no caller waits here, between two hand-offs.
 func (l *Lock) asksOthers(t *Tenure) bool {
-	return t.linger > 0 && t.ID.Lingers || l.line.len > 0 || t.turn.handed || l.isRead()
+	return t.linger > 0 && t.ID.Lingers || l.line.Len() > 0 || t.turn.handed || l.isRead()
 }
 
 // A tenure lingers when its last level was closed and no caller waits: the client keeps the key, and the next call here

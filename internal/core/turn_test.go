@@ -236,7 +236,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		if joins := l.owner != nil && l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.shows(n, at(100)) != c.shows {
 			t.Errorf("%s: joins %v, shows %v", c.name, joins, !c.shows)
 		}
-		if l.line.len == 0 {
+		if l.line.Len() == 0 {
 			l.line.join(w)
 		}
 		from, ok := l.heldBackFrom(w)
@@ -288,7 +288,7 @@ func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 			t.Errorf("%d: outcome %d by way %d", i, w.Outcome, w.Way)
 		}
 	}
-	if ticket.want != Gone || l.line.len != 0 {
+	if ticket.want != Gone || l.line.Len() != 0 {
 		t.Error("the ticket of one that has the lock stays")
 	}
 }

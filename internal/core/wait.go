@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/waitqueue"
+
 // An Outcome is how a call has ended.
 type Outcome uint8
 
@@ -31,22 +33,23 @@ const (
 
 // A line has the waiters of one lock in the order in which they came.
 type line struct {
-	first, end *Call
-	len        int32
-	calls      int32           // that have begun, whether they stand in the line or not, and have neither returned nor the lock
-	repeats    map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
+	waitqueue.Queue[*Call]
+	calls   int32           // that have begun, whether they stand in the line or not, and have neither returned nor the lock
+	repeats map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
+}
+
+// first returns the first waiter, nil if there is none.
+func (l *line) first() *Call {
+	if w := l.Head(); w != nil {
+		return w.Value
+	}
+	return nil
 }
 
 func (l *line) join(w *Call) {
-	w.prev, w.next, w.inLine = l.end, nil, true
-	if l.end != nil {
-		l.end.next = w
-	} else {
-		l.first = w
-	}
-	l.end = w
-	l.len++
-	if w.counted = w.Repeats && l.len > 1; w.counted {
+	w.position.Value = w
+	l.Join(&w.position)
+	if w.counted = w.Repeats && l.Len() > 1; w.counted {
 		if l.repeats == nil {
 			l.repeats = make(map[OwnerID]int)
 		}
@@ -55,22 +58,7 @@ func (l *line) join(w *Call) {
 }
 
 func (l *line) leave(w *Call) {
-	if !w.inLine {
-		return
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.end = w.prev
-	}
-	w.prev, w.next, w.inLine = nil, nil, false
-	l.len--
-	if w.counted {
+	if l.Leave(&w.position) && w.counted {
 		w.counted = false
 		if l.repeats[w.Owner]--; l.repeats[w.Owner] == 0 {
 			delete(l.repeats, w.Owner)
@@ -80,9 +68,9 @@ func (l *line) leave(w *Call) {
 
 // seek gives the first waiter a tenure if it may have one, and ends its wait if it may not.
 func (l *Lock) seek(now Now) {
-	for w := l.line.first; w != nil; w = l.line.first {
+	for w := l.line.first(); w != nil; w = l.line.first() {
 		l.seekFor(w, now)
-		if w.inLine {
+		if w.position.InLine() {
 			return
 		}
 	}
@@ -90,10 +78,10 @@ func (l *Lock) seek(now Now) {
 
 // seekAll is seek for all waiters, of which each of a strict lock has a ticket.
 func (l *Lock) seekAll(now Now) {
-	for w := l.line.first; w != nil && l.Kind.Strict; {
-		next := w.next
-		l.seekFor(w, now)
-		w = next
+	if l.Kind.Strict {
+		for w := range l.line.All {
+			l.seekFor(w.Value, now)
+		}
 	}
 	l.seek(now)
 }
@@ -104,7 +92,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 	if w.Tenure == nil && now.Time >= w.rest {
 		l.tryFor(w, now)
 	}
-	if w.inLine && w.Tenure == nil && w.asleep {
+	if w.position.InLine() && w.Tenure == nil && w.asleep {
 		if at := l.wakes(w, now); at < w.alarm {
 			l.tell(Effect{Kind: Poll, Call: w, At: at})
 		}
@@ -113,7 +101,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 
 func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
-	mayAcquire := l.line.first == w && l.owner == nil && !l.busy()
+	mayAcquire := l.line.first() == w && l.owner == nil && !l.busy()
 	switch {
 	case now.Time >= w.Until && w.attempts == 0:
 		l.leave(w, TimedOut, now)
@@ -251,7 +239,7 @@ func (l *Lock) leave(w *Call, o Outcome, now Now) {
 // pass gives the ticket of a waiter that is gone to the next waiter, if it can stand for it, also
 // while a command for it is under way: it keeps its place in the queue.
 func (l *Lock) pass(w *Call, now Now) {
-	t, next := w.Tenure, l.line.first
+	t, next := w.Tenure, l.line.first()
 	w.Tenure = nil
 	switch {
 	case t == nil:
@@ -269,7 +257,7 @@ func (l *Lock) pass(w *Call, now Now) {
 // to a command of a caller that has left decides: but not for a server that is silent.
 func (l *Lock) answerBy(w *Call) (at Time) {
 	at = w.Until
-	if w.Tenure != nil || w.attempts == 0 || l.line.first != w || l.owner != nil {
+	if w.Tenure != nil || w.attempts == 0 || l.line.first() != w || l.owner != nil {
 		return at
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
@@ -303,7 +291,7 @@ func (l *Lock) wakes(w *Call, now Now) Time {
 	if w.rest > 0 {
 		return min(at, w.rest)
 	}
-	if l.hears == asking && (l.line.first == w || l.Kind.Strict) {
+	if l.hears == asking && (l.line.first() == w || l.Kind.Strict) {
 		at = min(at, max(l.patient, now.Time))
 	}
 	if from, ok := l.heldBackFrom(w); ok && l.worthTicket(w, now) {

@@ -1,6 +1,9 @@
 package image
 
-import "github.com/go-rlock/rlock/internal/core"
+import (
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/waitqueue"
+)
 
 const mostTenures, mostCalls, mostLocks = 10, 10, 3
 
@@ -71,10 +74,10 @@ func (y *Image) lock(from, to *core.Lock) {
 		ofTenure(c).lock = to
 		n.tenures.add(c)
 	}
-	for w := l.line.first; w != nil; w = ofCall(w).next {
-		c := y.calls.add(w)
+	for w := range l.line.All {
+		c := y.calls.add(w.Value)
 		n.line.join(c)
-		c.Tenure = y.Tenure(w.Tenure)
+		c.Tenure = y.Tenure(c.Tenure)
 	}
 	for t := n.tenures.first; t != nil; t = ofTenure(t).behind {
 		if c := y.Call(ofTenure(t).call); c != nil {
@@ -99,13 +102,8 @@ func (s *tenures) add(t *core.Tenure) {
 // join puts a call at the end of the line, as core does.
 func (l *line) join(w *core.Call) {
 	n := ofCall(w)
-	if n.prev, n.next = l.end, nil; n.prev != nil {
-		ofCall(n.prev).next = w
-	} else {
-		l.first = w
-	}
-	l.end = w
-	l.len++
+	n.position = waitqueue.Waiter[*core.Call]{Value: w}
+	l.Join(&n.position)
 	if n.counted {
 		if l.repeats == nil {
 			l.repeats = make(map[core.OwnerID]int)

@@ -14,12 +14,12 @@ import (
 // decidesNothing are the fields that tell no two states apart, with the reason.
 var decidesNothing = map[string]string{
 	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
-	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.first": "see Call", "Lock.line.end": "a link", "Lock.line.len": "counted from the line", "Lock.line.calls": "counted by the calls",
+	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.Queue.head": "see Call", "Lock.line.Queue.len": "counted from the line", "Lock.line.calls": "counted by the calls",
 	"Lock.line.repeats": "follows from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.inLine": "counted: as its place says", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.flies": "told by its user", "Call.seq": "a command says whether it is current", "Call.prev": "a link", "Call.next": "a link",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.flies": "told by its user", "Call.seq": "a command says whether it is current", "Call.position.Value": "a link", "Call.position.queue": "a link", "Call.position.prev": "a link", "Call.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -32,7 +32,7 @@ func full() *core.Lock {
 	l.hears, l.patient = asking, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
 	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
-	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, began: 20, rest: 20, alarm: 20, inLine: true}
+	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, began: 20, rest: 20, alarm: 20}
 	l.line.join(w)
 	n := &core.Tenure{ID: core.ID{N: 1}}
 	*ofTenure(n) = tenure{
@@ -59,7 +59,7 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 	for _, of := range []func(*core.Lock) any{
 		func(l *core.Lock) any { return l },
 		func(l *core.Lock) any { return ofLock(l).tenures.first },
-		func(l *core.Lock) any { return ofLock(l).line.first },
+		func(l *core.Lock) any { return ofLock(l).line.Head().Value },
 		func(l *core.Lock) any { return &l.Levels()[0] },
 		func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] },
 	} {

@@ -91,7 +91,7 @@ func (n *Names) AppendClient(b []byte, c *core.Client, now core.Now) []byte {
 // AppendLock appends what tells the state of the lock from others.
 func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
 	at, l := clocks{now}, ofLock(of)
-	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.len), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.hears == asking {
 		b = append(b, at.until(l.patient))
 	}
@@ -105,8 +105,8 @@ func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
 	}
-	for w := l.line.first; w != nil; w = ofCall(w).next {
-		b = n.call(b, ofCall(w), l, at)
+	for w := range l.line.All {
+		b = n.call(b, ofCall(w.Value), l, at)
 	}
 	for t := l.tenures.first; t != nil; t = ofTenure(t).behind {
 		b = n.tenure(b, ofTenure(t), t == l.owner, at)
@@ -123,7 +123,7 @@ func handle(h any) byte {
 
 func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries), n.ID(w.Named), byte(w.Inherits))
+		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // The fields of core's structs, in their order. Types that are private there are bytes here.
@@ -84,10 +85,9 @@ type level struct {
 }
 
 type line struct {
-	first, end *core.Call
-	len        int32
-	calls      int32
-	repeats    map[core.OwnerID]int
+	waitqueue.Queue[*core.Call]
+	calls   int32
+	repeats map[core.OwnerID]int
 }
 
 type call struct {
@@ -116,20 +116,19 @@ type call struct {
 	Token   uint64
 	Tenure  *core.Tenure
 
-	purpose    core.Purpose
-	asleep     bool
-	flies      bool
-	attempts   int8
-	retried    bool
-	last       bool
-	inLine     bool
-	counted    bool
-	seq        uint32
-	fails      int
-	rest       core.Time
-	began      core.Time
-	alarm      core.Time
-	prev, next *core.Call
+	purpose  core.Purpose
+	asleep   bool
+	flies    bool
+	attempts int8
+	retried  bool
+	last     bool
+	counted  bool
+	seq      uint32
+	fails    int
+	rest     core.Time
+	began    core.Time
+	alarm    core.Time
+	position waitqueue.Waiter[*core.Call]
 }
 
 type tenures struct {

@@ -9,15 +9,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A work is a tenure as the keeper of the client knows it. Package core polls are its time and its
 // command: the keeper asks when there may be something to send, and builds each batch from the
 // state of that moment.
 type work struct {
-	entry  lease.Entry // its place with the keeper
-	linger lingerer    // its place among the shard's lingering, made with the first
-	life               // is new when the work is used again
+	entry  lease.Entry              // its place with the keeper
+	linger *waitqueue.Waiter[*work] // its place among the shard's lingering, made with the first
+	life                            // is new when the work is used again
 }
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
@@ -36,7 +37,6 @@ type life struct {
 	sender     sender
 	queued     bool // it was told to join the queue
 	parted     bool // it is detached, and counts for nothing any more
-	lingers    bool // it is among the shard's lingering
 	tracking   tracking
 	verifiedAt core.Time // verified: since when
 }
@@ -68,7 +68,7 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 func (s *shard) over(k *work) {
 	t := k.tenure
 	k.tenure = nil
-	if k.lingers {
+	if k.lingers() {
 		s.endsLinger(k)
 	}
 	if k.tracking != untracked {

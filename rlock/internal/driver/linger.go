@@ -18,11 +18,6 @@ const (
 	leastCall, leastCallInCluster = time.Millisecond, 5 * time.Millisecond
 )
 
-type (
-	lingering = waitqueue.Queue[*work]
-	lingerer  = *waitqueue.Waiter[*work]
-)
-
 // lingerOf returns for how long the tenure of the request is to linger at its end.
 func (l *lock) lingerOf(req *client.Request, now core.Now) time.Duration {
 	config := &l.shard.client.shared.Config
@@ -46,9 +41,10 @@ func (l *lock) mayLinger(now core.Now) {
 
 // lingers notes whether the tenure lingers.
 func (s *shard) lingers(k *work) {
-	if lingers := k.tenure.Want() == core.Kept; lingers == k.lingers {
+	switch lingers := k.tenure.Want() == core.Kept; {
+	case lingers == k.lingers():
 		return
-	} else if !lingers {
+	case !lingers:
 		s.endsLinger(k)
 		return
 	}
@@ -58,17 +54,15 @@ func (s *shard) lingers(k *work) {
 		first.lock.EndLinger(s.at)
 	}
 	if k.linger == nil {
-		k.linger = waitqueue.NewWaiter[*work]()
-		k.linger.Value = k
+		k.linger = &waitqueue.Waiter[*work]{Value: k}
 	}
-	k.lingers = true
 	s.lingering.Join(k.linger)
 }
 
-func (s *shard) endsLinger(k *work) {
-	k.lingers = false
-	s.lingering.Leave(k.linger)
-}
+func (s *shard) endsLinger(k *work) { s.lingering.Leave(k.linger) }
+
+// lingers reports whether the tenure is among the shard's lingering.
+func (k *work) lingers() bool { return k.linger != nil && k.linger.InLine() }
 
 // callTime is how long a call waits after a holder elsewhere was called until it asks again, if its command took
 // so long. A holder as near as this client has released the lock half a round trip later. A call that may join the

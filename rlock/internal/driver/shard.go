@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.
@@ -23,7 +24,7 @@ type shard struct {
 	counts      client.Counts           // see stats.go of package client
 	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
-	lingering   lingering
+	lingering   waitqueue.Queue[*work]
 
 	at         core.Now            // when the mutex was taken
 	losses     uint64              // how many there were
