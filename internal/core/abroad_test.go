@@ -6,7 +6,7 @@ import "testing"
 func besideForeign() (*Lock, *Tenure) {
 	l, n := tenure()
 	l.client.Slack, l.client.Foreign = 1, ForeignConfig{TurnLook: 5, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100}
-	n.want, n.place = Queued, InQueue
+	n.want, n.entry, n.place = Asked, Join, InQueue
 	return l, n
 }
 
@@ -100,21 +100,21 @@ func TestNewsOfForeignClientsAreToldOnce(t *testing.T) {
 func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		want  Want
+		want  wanted
 		place Place
 		owner bool
 		stays bool
 	}{
-		{"a ticket waits", Queued, InQueue, false, true},
-		{"its join is in flight", Queued, Unsure, false, true},
-		{"it has no place yet", Queued, Unsent, false, true},
-		{"this client has the lock", Queued, InQueue, true, false},
-		{"the ticket leaves", Gone, InQueue, false, false},
-		{"it has the lock", Queued, Owner, false, false},
-		{"it is no ticket", Gone, Unsure, false, false},
+		{"a ticket waits", queued, InQueue, false, true},
+		{"its join is in flight", queued, Unsure, false, true},
+		{"it has no place yet", queued, Unsent, false, true},
+		{"this client has the lock", queued, InQueue, true, false},
+		{"the ticket leaves", wanted{Want: Gone}, InQueue, false, false},
+		{"it has the lock", queued, Owner, false, false},
+		{"it is no ticket", wanted{Want: Gone}, Unsure, false, false},
 	} {
 		l, n := besideForeign()
-		n.want, n.place, l.abroad.hears, l.abroad.told = c.want, c.place, listening, true
+		n.want, n.entry, n.place, l.abroad.hears, l.abroad.told = c.want.Want, c.want.entry, c.place, listening, true
 		if c.owner {
 			l.owner = l.newTenure(ID{1, false, 2}, Alone)
 		}

@@ -77,7 +77,7 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	switch {
 	case a.Fault != Answered:
 		l.unanswered(w, t, a.Fault, now)
-	case a.Unreplicated && t.want == Resumed:
+	case a.Unreplicated && t.entry == Resume:
 		l.leave(w, Failed, now)
 	case a.Unreplicated:
 		l.give(t, now)
@@ -104,7 +104,7 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	}
 	t.turn.heardOf(a.Others, now)
 	switch {
-	case t.want == Kept && a.Others > 0:
+	case t == l.owner && l.lingers() && a.Others > 0:
 		l.give(t, now)
 	case t == l.owner && l.isRead(), t.want == Parted:
 		t.step = t.step || f.asks == opens && a.Others > 0

@@ -170,7 +170,7 @@ func TestACommandThatWasLeftBehindIsNoFailure(t *testing.T) {
 		l, w := waiter()
 		next := &Call{Owner: 2, Waits: true, Until: Never}
 		l.line.join(next)
-		l.asks(w, Tried)
+		l.asks(w, Acquire)
 		cmd := sendFor(t, l, w, at(1), Acquire)
 		n := w.Tenure
 		l.Leave(w, Cancelled, at(2))

@@ -21,21 +21,18 @@
 // when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
 // the watchdog.
 //
-//	want \ place   Unsent    Unsure    Refused   InQueue   Owner                         Over
-//	Gone                     Leave     Leave     Leave     Leave
-//	Tried          Acquire                       Look
-//	Queued         Join                          Look
-//	Resumed        Resume    Resume
-//	Held                                                   Step, Mirror
-//	Kept                                                   Step, Mirror
-//	Parted                                                 Mirror, Step, Unmark
+//	want \ place  Unsent                 Unsure  Refused  InQueue  Owner                 Over
+//	Gone                                 Leave   Leave    Leave    Leave
+//	Asked         Acquire, Join, Resume  Resume           Look
+//	Held                                                           Step, Mirror
+//	Parted                                                         Mirror, Step, Unmark
 //
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
 // else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
 // may run yet. To detach a hold and to pass it on to another client are one thing, too: the want Parted, which for the
-// second has a Mirror first. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for
-// again.
+// second has a Mirror first. A ticket enters by one of three commands, and one that enters by an Acquire is in the queue
+// only if the answer comes so late that it is looked for again. A lock that lingers is Held without a level.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in, and the Mirror that passes a tenure on overtakes another one.

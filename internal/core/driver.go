@@ -8,13 +8,8 @@ func (l *Lock) Client() *Client { return l.client }
 // Owner returns the tenure by which the lock is held here, or lingers; nil for none.
 func (l *Lock) Owner() *Tenure { return l.owner }
 
-// Kept returns the tenure that lingers, nil for none.
-func (l *Lock) Kept() *Tenure {
-	if t := l.owner; t != nil && t.want == Kept {
-		return t
-	}
-	return nil
-}
+// Lingers reports whether the owner lingers: no level holds the lock here, and Redis shows it.
+func (l *Lock) Lingers() bool { return l.lingers() }
 
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
@@ -73,7 +68,7 @@ func (t *Tenure) Want() Want   { return t.want }
 func (t *Tenure) Place() Place { return t.place }
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
-// IsTicket reports whether the tenure is to get the lock yet.
+// IsTicket reports whether the tenure does not have the lock, and is to get it.
 func (t *Tenure) IsTicket() bool { return t.isTicket() }
 
 // Look ends all holds whose time is over.
@@ -118,14 +113,14 @@ func (l *Lock) Deafened(now Now) {
 	}
 }
 
-// Lingers reports whether the tenure may linger at its end, and NoLinger has it not linger.
-func (l *Lock) Lingers() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
-func (l *Lock) NoLinger()     { l.owner.linger = 0 }
+// MayLinger reports whether the tenure may linger at its end, and NoLinger keeps it from that.
+func (l *Lock) MayLinger() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
+func (l *Lock) NoLinger()       { l.owner.linger = 0 }
 
 // EndLinger releases a lingering tenure.
 func (l *Lock) EndLinger(now Now) {
-	if t := l.owner; t != nil && t.want == Kept {
-		l.give(t, now)
+	if l.lingers() {
+		l.give(l.owner, now)
 		l.settle(now)
 	}
 }

@@ -77,10 +77,10 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 	}{{true, 1, true}, {true, 0, false}, {false, 1, false}} {
 		l := held()
 		l.owner.ID.Lingers, l.owner.linger = c.id, c.span
-		if l.Lingers() != c.lingers {
+		if l.MayLinger() != c.lingers {
 			t.Errorf("%+v", c)
 		}
-		if l.NoLinger(); l.Lingers() {
+		if l.NoLinger(); l.MayLinger() {
 			t.Error("it was not to linger")
 		}
 	}
@@ -97,7 +97,7 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 		t.Error("it lingers")
 	}
 	l.EndLinger(at(1))
-	if l.Lock(w, at(1)); l.Lingers() {
+	if l.Lock(w, at(1)); l.MayLinger() {
 		t.Error("nothing is held")
 	}
 }
@@ -195,18 +195,18 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 	if w.retried, w.attempts, w.rest = true, 1, 60; !w.Pauses() {
 		t.Error("it has called")
 	}
-	n := l.asks(w, Queued)
+	n := l.asks(w, Join)
 	if !n.IsTicket() {
 		t.Error("it is a ticket")
 	}
 	if n.holds(); n.IsTicket() {
 		t.Error("it holds the lock")
 	}
-	if l.owner = n; l.Kept() != nil {
-		t.Error("it does not linger")
-	}
-	if n.stays(at(60)); l.Kept() != n {
+	if l.owner = n; !l.Lingers() {
 		t.Error("it lingers")
+	}
+	if l.add(writes(1, NeverSafe)); l.Lingers() {
+		t.Error("it does not linger")
 	}
 	if l.Client().Closed() {
 		t.Error("it has not closed")

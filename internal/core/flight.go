@@ -55,7 +55,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls, t.told}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.told}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.call.Named, asks
 	}
@@ -135,7 +135,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.send(op, now), Never
 	if w := l.line.first(); op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.Kind.Strict &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
-		next := l.asks(w, Queued)
+		next := l.asks(w, Join)
 		joins := next.send(Join, now)
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
@@ -148,7 +148,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 // ends returns when the owner changes by the clock.
 func (l *Lock) ends(now Now) Time {
 	at := now.At(l.nextEnd())
-	if l.owner.want == Kept {
+	if !l.isHeld() {
 		at = min(at, l.owner.lingersUntil())
 	}
 	return at

@@ -6,23 +6,23 @@ import "testing"
 func TestWhatACommandSays(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
-		want  Want
+		entry Op
 		place Place
 		owner OwnerID
 		heard bool // that a foreign client has published
 		lease Span
 	}{
-		{Acquire, Tried, Unsent, 1, false, 30_000},
-		{Join, Queued, Unsent, 1, false, 2_000},
-		{Look, Queued, InQueue, 5, true, 30_000},
-		{Leave, Gone, InQueue, 5, true, 0},
-		{Resume, Resumed, Unsent, 1, false, 30_000},
+		{Acquire, Acquire, Unsent, 1, false, 30_000},
+		{Join, Join, Unsent, 1, false, 2_000},
+		{Look, Join, InQueue, 5, true, 30_000},
+		{Leave, None, InQueue, 5, true, 0},
+		{Resume, Resume, Unsent, 1, false, 30_000},
 	} {
 		l, w := waiter()
 		l.Kind.Permits = 3
 		l.abroad.told = true
 		w.Named = ID{2, false, 9}
-		n := l.asks(w, c.want)
+		n := l.asks(w, c.entry)
 		n.place, n.told, n.tokens.reserved = c.place, 5, 16
 		cmd := n.send(c.op, at(50))
 		if cmd.Owner != c.owner || cmd.Heard != c.heard || l.abroad.told == c.heard || cmd.Lease != c.lease || cmd.Permits != 3 || cmd.Tokens != 16 || (cmd.Passed == w.Named) != (c.op == Resume) {

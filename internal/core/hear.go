@@ -19,7 +19,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	case Granted:
 		l.heardGrant(t, m, now)
 	case AtFront:
-		if t != nil && t.want == Queued {
+		if t != nil && t.queues() {
 			if l.Kind.Permits == 0 { // else another client may know of fewer permits
 				l.listenAbroad()
 			}

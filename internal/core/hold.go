@@ -4,7 +4,7 @@ package core
 // for its time, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
 	if l.owner != nil {
-		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.lingersUntil() {
+		if t := l.current(now); t != nil && !l.isHeld() && now.Time >= t.lingersUntil() {
 			l.give(t, now)
 		}
 	}
@@ -60,10 +60,10 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 func (l *Lock) taken(t *Tenure, now Now) {
 	w := t.call
 	way := ByRedis
-	switch t.want {
-	case Queued:
+	switch t.entry {
+	case Join:
 		way = ByQueue
-	case Resumed:
+	case Resume:
 		way = ByPass
 	}
 	w.Tenure, t.call = nil, nil
@@ -92,7 +92,7 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
 	}
-	if t.want == Kept && t.shown == l.shape(now) {
+	if way == ByLinger && t.shown == l.shape(now) {
 		t.shown.owner = w.Owner // Redis is told with the next mirror
 	}
 	entered := t.shown == oneLevel(w.Owner, w.Mode)

@@ -10,7 +10,7 @@ type Lock struct {
 	client  *Client
 	levels  levels
 	line    line
-	owner   *Tenure // that is Held or Kept, nil for none
+	owner   *Tenure // that is Held, nil for none
 	tenures tenures // all that are not over, with the owner
 
 	hears   hearing // whether this client is told of grants
@@ -75,8 +75,8 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 
 // Wait puts a call into the line that was not served at once.
 func (l *Lock) Wait(w *Call, now Now) {
-	if o := l.owner; o != nil && o.want == Kept {
-		l.give(o, now)
+	if l.lingers() {
+		l.give(l.owner, now)
 	}
 	l.begins(w, Locks, nil)
 	w.attempts = 1

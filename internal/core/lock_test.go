@@ -13,7 +13,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		joins  bool
 	}{
 		{"a call waits", func(*Lock, *Tenure, *Call) {}, true},
-		{"it has a ticket", func(l *Lock, _ *Tenure, w *Call) { l.asks(w, Queued) }, false},
+		{"it has a ticket", func(l *Lock, _ *Tenure, w *Call) { l.asks(w, Join) }, false},
 		{"it does not wait", func(_ *Lock, _ *Tenure, w *Call) { w.Waits = false }, false},
 		{"its wait is too short", func(_ *Lock, _ *Tenure, w *Call) { w.Until = 54 }, false},
 		{"a strict lock", func(l *Lock, _ *Tenure, w *Call) { l.Kind.Strict = true }, false},
@@ -36,7 +36,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
 			t.Errorf("%s: command %d, with a join: %v", c.name, cmd.Op, joins)
 		}
-		if c.joins && (cmd.Joins.ID != w.Tenure.ID || w.Tenure.want != Queued || cmd.Tokens != 16) {
+		if c.joins && (cmd.Joins.ID != w.Tenure.ID || w.Tenure.entry != Join || cmd.Tokens != 16) {
 			t.Errorf("%s: want %d, with %d tokens", c.name, w.Tenure.want, cmd.Tokens)
 		}
 	}
@@ -84,7 +84,7 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		n := l.newTenure(ID{1, false, 7}, c.ticket)
 		w := &Call{Owner: 9, Mode: c.ticket, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(w)
-		n.want, n.place, n.look, n.trust.seen, n.call, w.Tenure = Queued, InQueue, Never, at(50), w, n
+		n.want, n.entry, n.place, n.look, n.trust.seen, n.call, w.Tenure = Asked, Join, InQueue, Never, at(50), w, n
 		if c.change != nil {
 			c.change(l, n)
 			n.call, w.Tenure = nil, nil
@@ -148,7 +148,7 @@ func TestWhatAMessageChanges(t *testing.T) {
 // A release by force is believed of the owner only, and of none if there is none.
 func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 	l, n := tenure()
-	n.want, n.place, n.look = Queued, InQueue, Never
+	n.want, n.entry, n.place, n.look = Asked, Join, InQueue, Never
 	l.Hear(Message{Kind: Forced, ID: n.ID}, at(50))
 	l.Hear(Message{Kind: Forced, ID: ID{1, false, 99}}, at(50))
 	if n.look != Never {
@@ -362,12 +362,12 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 		{"a downgrade that none waits for", []Level{reads(1, NeverSafe)}, shape{owner: 1, writes: 1, reads: true}, Held, 0, false, false, Held},
 		{"readers as before", []Level{reads(1, NeverSafe)}, shape{owner: 1, reads: true}, Held, 1, false, true, Held},
 		{"a writer that goes on", []Level{writes(1, NeverSafe), reads(1, NeverSafe)}, shape{owner: 1, writes: 2}, Held, 1, false, true, Held},
-		{"it lingers", nil, shape{owner: 1, writes: 1}, Kept, 1, false, true, Gone},
-		{"it lingers, and none waits", nil, shape{owner: 1, writes: 1}, Kept, 0, false, false, Kept},
+		{"it lingers", nil, shape{owner: 1, writes: 1}, Held, 1, false, true, Gone},
+		{"it lingers, and none waits", nil, shape{owner: 1, writes: 1}, Held, 0, false, false, Held},
 	} {
 		l := held(c.levels...)
 		n := l.owner
-		if c.want == Kept {
+		if len(c.levels) == 0 {
 			n.linger = 900
 			n.stays(at(0))
 		}
@@ -406,7 +406,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 			r.Mode = Alone
 		}
 		l.line.join(last)
-		n := l.asks(w, Queued)
+		n := l.asks(w, Join)
 		n.mode, n.place, l.hears, r.attempts = c.mode, InQueue, listening, 1
 		if c.change != nil {
 			n.call, w.Tenure = nil, nil
@@ -430,7 +430,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 func TestWhatAClientHears(t *testing.T) {
 	l, w := waiter()
 	l.hears, l.patient = asking, Never
-	if l.Listening(false, at(50)); l.hears != refused || w.Tenure == nil || !w.Tenure.polls {
+	if l.Listening(false, at(50)); l.hears != refused || w.Tenure == nil || w.Tenure.polls == 0 {
 		t.Errorf("it hears: %d", l.hears)
 	}
 	if l.listenAbroad(); l.abroad.hears != asking {
@@ -460,7 +460,7 @@ func TestWhenALockThatLingersEnds(t *testing.T) {
 		if told := effectsAt(l, Poll, at(10)); len(told) != 1 || told[0].At != want || n.Alarm() != want {
 			t.Errorf("until %d: its agent was told %+v", until, told)
 		}
-		if l.Look(at(want - 1)); n.want != Kept {
+		if l.Look(at(want - 1)); !l.Lingers() {
 			t.Errorf("until %d: it ends too soon", until)
 		}
 		if l.Look(at(want)); n.want != Gone {

@@ -48,7 +48,7 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 		return w.Outcome
 	}
-	t := l.asks(w, Resumed)
+	t := l.asks(w, Resume)
 	t.turn.spent(l.client)
 	if w.Inherits > 0 { // it has no tokens for other holds
 		t.tokens = tokens{reserved: 1, current: w.Inherits}

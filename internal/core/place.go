@@ -82,7 +82,7 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 // comesLate notes that the answer that grants the lock comes too late to be believed. It may be true all the same.
 func (t *Tenure) comesLate(now Now) {
 	t.place, t.look = InQueue, now.Time // a Look finds that it has the lock, for longer
-	if t.want == Resumed {              // another Resume does
+	if t.entry == Resume {              // another Resume does
 		t.place = Unsure
 	}
 }
@@ -134,7 +134,7 @@ func (t *Tenure) granted(m Message, now Now) {
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant
 		}
-	case t.want != Queued:
+	case !t.queues():
 	case t.underWay():
 		t.news = grant
 		t.tokens.heard(m)
@@ -151,14 +151,13 @@ func (t *Tenure) granted(m Message, now Now) {
 
 // doubted schedules a check of the tenure, another one if a command is in flight.
 func (t *Tenure) doubted(now Now) {
-	switch t.want {
-	case Queued:
-		if t.underWay() {
-			t.news = max(t.news, doubt)
-		} else {
-			t.look = now.Time
-		}
-	case Held, Kept:
+	switch {
+	case t.want == Held:
 		t.unshown()
+	case !t.queues():
+	case t.underWay():
+		t.news = max(t.news, doubt)
+	default:
+		t.look = now.Time
 	}
 }

@@ -3,9 +3,17 @@ package core
 import "testing"
 
 // asked returns a tenure whose command was sent at 100 and is answered, and the flight of it.
-func asked(op Op, want Want, place Place) (*Lock, *Tenure, flight) {
+// A wanted is a want, and of a ticket the command by which it enters.
+type wanted struct {
+	Want
+	entry Op
+}
+
+var tried, queued, resumed = wanted{Asked, Acquire}, wanted{Asked, Join}, wanted{Asked, Resume}
+
+func asked(op Op, want wanted, place Place) (*Lock, *Tenure, flight) {
 	l, n := tenure()
-	n.want, n.place, n.fails, n.again, n.step, n.shown = want, place, 3, 900, true, oneLevel(1, Alone)
+	n.want, n.entry, n.place, n.fails, n.again, n.step, n.shown = want.Want, want.entry, place, 3, 900, true, oneLevel(1, Alone)
 	lease := Span(30_000)
 	if op == Join {
 		lease = 2_000
@@ -18,33 +26,33 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		op     Op
-		want   Want
+		want   wanted
 		place  Place
 		reply  Reply
 		now    Time
 		then   Place
 		marked bool
 	}{
-		{"an acquire has the lock", Acquire, Tried, Unsure, Reply{Found: Holds}, 200, Owner, false},
-		{"a join has it", Join, Queued, Unsure, Reply{Found: Holds}, 200, Owner, true},
-		{"a look has it", Look, Queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
-		{"a resume has it", Resume, Resumed, Unsure, Reply{Found: Holds}, 200, Owner, false},
-		{"a resume's answer comes after its lease", Resume, Resumed, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
-		{"a resume is late", Resume, Resumed, Unsure, Reply{Holder: other}, 200, Over, false},
-		{"a mirror has it", Mirror, Held, Owner, Reply{Found: Holds}, 200, Owner, false},
-		{"a join's answer leaves too little of the claim", Join, Queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
-		{"a look's answer comes after its lease", Look, Queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
-		{"a mirror's answer does", Mirror, Held, Owner, Reply{Found: Holds}, 30_100, Owner, false},
-		{"an acquire finds a free lock, and tickets", Acquire, Tried, Unsure, Reply{}, 200, Refused, false},
-		{"an acquire finds a holder", Acquire, Tried, Unsure, Reply{Holder: other}, 200, Over, false},
-		{"an acquire finds a foreign holder", Acquire, Tried, Unsure, Reply{Foreign: true}, 200, Over, false},
-		{"a look does not find the ticket", Look, Queued, InQueue, Reply{}, 200, Over, false},
-		{"a mirror does not find the tenure", Mirror, Held, Owner, Reply{}, 200, Refused, false},
-		{"a mirror finds another one", Mirror, Held, Owner, Reply{Holder: other}, 200, Refused, false},
-		{"a ticket waits", Join, Queued, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
-		{"a ticket is the first", Look, Queued, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
-		{"a step", Step, Held, Owner, Reply{}, 200, Owner, false},
-		{"a leave", Leave, Gone, Owner, Reply{Left: true}, 200, Over, false},
+		{"an acquire has the lock", Acquire, tried, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a join has it", Join, queued, Unsure, Reply{Found: Holds}, 200, Owner, true},
+		{"a look has it", Look, queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
+		{"a resume has it", Resume, resumed, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a resume's answer comes after its lease", Resume, resumed, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
+		{"a resume is late", Resume, resumed, Unsure, Reply{Holder: other}, 200, Over, false},
+		{"a mirror has it", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 200, Owner, false},
+		{"a join's answer leaves too little of the claim", Join, queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
+		{"a look's answer comes after its lease", Look, queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
+		{"a mirror's answer does", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 30_100, Owner, false},
+		{"an acquire finds a free lock, and tickets", Acquire, tried, Unsure, Reply{}, 200, Refused, false},
+		{"an acquire finds a holder", Acquire, tried, Unsure, Reply{Holder: other}, 200, Over, false},
+		{"an acquire finds a foreign holder", Acquire, tried, Unsure, Reply{Foreign: true}, 200, Over, false},
+		{"a look does not find the ticket", Look, queued, InQueue, Reply{}, 200, Over, false},
+		{"a mirror does not find the tenure", Mirror, wanted{Want: Held}, Owner, Reply{}, 200, Refused, false},
+		{"a mirror finds another one", Mirror, wanted{Want: Held}, Owner, Reply{Holder: other}, 200, Refused, false},
+		{"a ticket waits", Join, queued, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a ticket is the first", Look, queued, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a step", Step, wanted{Want: Held}, Owner, Reply{}, 200, Owner, false},
+		{"a leave", Leave, wanted{Want: Gone}, Owner, Reply{Left: true}, 200, Over, false},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		if n.late = 900; c.op == Leave || c.op == Acquire { // else a command that was sent before may run yet
@@ -63,28 +71,28 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
-		want  Want
+		want  wanted
 		place Place
 		fault Fault
 		then  Place
 		late  Time
 		shown bool
 	}{
-		{Acquire, Tried, Unsure, Unknown, Unsure, 30_200, true},
-		{Acquire, Tried, Unsure, NotRun, Over, 0, true},
-		{Join, Queued, Unsure, Unknown, Unsure, 30_200, true},
-		{Join, Queued, Unsure, Fatal, Over, 0, true},
-		{Resume, Resumed, Unsure, Unknown, Unsure, 30_200, true},
-		{Resume, Resumed, Unsure, NotRun, Unsure, 0, true}, // it is sent again
-		{Look, Queued, InQueue, Unknown, InQueue, 30_200, true},
-		{Look, Queued, InQueue, NotRun, InQueue, 0, true},
-		{Look, Queued, InQueue, Fatal, InQueue, 0, true},
-		{Mirror, Held, Owner, Unknown, Owner, 30_200, false},
-		{Mirror, Held, Owner, NotRun, Owner, 0, false},
-		{Mirror, Held, Owner, Fatal, Over, 0, true}, // another key is in its place
-		{Step, Held, Owner, Unknown, Owner, 0, true},
-		{Leave, Gone, Owner, Unknown, Owner, 0, true},
-		{Leave, Gone, Owner, Fatal, Over, 0, true},
+		{Acquire, tried, Unsure, Unknown, Unsure, 30_200, true},
+		{Acquire, tried, Unsure, NotRun, Over, 0, true},
+		{Join, queued, Unsure, Unknown, Unsure, 30_200, true},
+		{Join, queued, Unsure, Fatal, Over, 0, true},
+		{Resume, resumed, Unsure, Unknown, Unsure, 30_200, true},
+		{Resume, resumed, Unsure, NotRun, Unsure, 0, true}, // it is sent again
+		{Look, queued, InQueue, Unknown, InQueue, 30_200, true},
+		{Look, queued, InQueue, NotRun, InQueue, 0, true},
+		{Look, queued, InQueue, Fatal, InQueue, 0, true},
+		{Mirror, wanted{Want: Held}, Owner, Unknown, Owner, 30_200, false},
+		{Mirror, wanted{Want: Held}, Owner, NotRun, Owner, 0, false},
+		{Mirror, wanted{Want: Held}, Owner, Fatal, Over, 0, true}, // another key is in its place
+		{Step, wanted{Want: Held}, Owner, Unknown, Owner, 0, true},
+		{Leave, wanted{Want: Gone}, Owner, Unknown, Owner, 0, true},
+		{Leave, wanted{Want: Gone}, Owner, Fatal, Over, 0, true},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		n.answered(f, Reply{Fault: c.fault}, at(200))
@@ -99,7 +107,7 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 
 func TestAGrantToATenureThatIsGone(t *testing.T) {
 	for _, op := range []Op{None, Leave} {
-		_, n, f := asked(op, Gone, Unsure)
+		_, n, f := asked(op, wanted{Want: Gone}, Unsure)
 		n.flight, n.since = f, 50
 		if n.granted(Message{}, at(200)); n.place != Owner || n.since != 200 || n.again != 0 || n.fails != 0 || (n.news == grant) != (op == Leave) {
 			t.Errorf("%d: place %d, gone since %d, news %d", op, n.place, n.since, n.news)
@@ -113,13 +121,13 @@ func TestAGrantToATenureThatIsGone(t *testing.T) {
 }
 
 func TestADoubtDoesNotOutdoAGrant(t *testing.T) {
-	_, n, f := asked(Join, Queued, Unsure)
+	_, n, f := asked(Join, queued, Unsure)
 	n.flight = f
 	n.granted(Message{}, at(150))
 	if n.doubted(at(160)); n.news != grant {
 		t.Errorf("news %d", n.news)
 	}
-	_, n, f = asked(Look, Queued, InQueue)
+	_, n, f = asked(Look, queued, InQueue)
 	n.flight = f
 	if n.doubted(at(150)); n.news != doubt {
 		t.Errorf("news %d", n.news)
@@ -134,7 +142,7 @@ func TestADoubtDoesNotOutdoAGrant(t *testing.T) {
 func TestWhatAGrantChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		want   Want
+		want   wanted
 		place  Place
 		op     Op // in flight
 		then   Place
@@ -142,16 +150,16 @@ func TestWhatAGrantChanges(t *testing.T) {
 		tokens uint64
 		marked bool
 	}{
-		{"a ticket in the queue", Queued, InQueue, None, Owner, noNews, 7, true},
-		{"it is looked for", Queued, InQueue, Look, InQueue, grant, 7, false},
-		{"it joins", Queued, Unsure, Join, Unsure, grant, 7, false},
-		{"its join had no answer", Queued, Unsure, None, Unsure, noNews, 0, false},
-		{"an attempt", Tried, InQueue, Look, InQueue, noNews, 0, false},
-		{"a hold", Held, Owner, Mirror, Owner, noNews, 0, false},
-		{"a lock that is passed on", Parted, Owner, Mirror, Owner, noNews, 0, false},
+		{"a ticket in the queue", queued, InQueue, None, Owner, noNews, 7, true},
+		{"it is looked for", queued, InQueue, Look, InQueue, grant, 7, false},
+		{"it joins", queued, Unsure, Join, Unsure, grant, 7, false},
+		{"its join had no answer", queued, Unsure, None, Unsure, noNews, 0, false},
+		{"an attempt", tried, InQueue, Look, InQueue, noNews, 0, false},
+		{"a hold", wanted{Want: Held}, Owner, Mirror, Owner, noNews, 0, false},
+		{"a lock that is passed on", wanted{Want: Parted}, Owner, Mirror, Owner, noNews, 0, false},
 	} {
 		_, n := tenure()
-		n.want, n.place, n.flight.op, n.tokens.reserved, n.trust.seen = c.want, c.place, c.op, 1, at(50)
+		n.want, n.entry, n.place, n.flight.op, n.tokens.reserved, n.trust.seen = c.want.Want, c.want.entry, c.place, c.op, 1, at(50)
 		n.granted(Message{Token: 7, Tokens: 1}, at(60))
 		if n.place != c.then || n.news != c.news || n.tokens.current != c.tokens || n.marked != c.marked {
 			t.Errorf("%s: place %d, news %d, token %d, marked %v", c.name, n.place, n.news, n.tokens.current, n.marked)

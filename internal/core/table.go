@@ -4,13 +4,10 @@ package core
 type Want uint8
 
 const (
-	Gone    Want = iota // nothing: Redis is not to show it
-	Tried               // the lock, if it is free and no ticket waits for it
-	Queued              // a place in the queue, and the lock when its turn comes
-	Resumed             // the lock that another tenure has passed on
-	Held                // the lock, with the levels of its Lock
-	Kept                // the lock, without a level: it lingers
-	Parted              // the lock, until its lease ends, without a holder here: it is detached or passed on
+	Gone   Want = iota // nothing: Redis must not show it
+	Asked              // the lock. It is a ticket, which enters by one command: an Acquire, a Join or a Resume
+	Held               // the lock, with the levels of its Lock; without any it lingers
+	Parted             // the lock, until its lease ends, without a holder here: it is detached or passed on
 	wants
 )
 
@@ -42,8 +39,7 @@ var table [wants][places]cell
 
 func init() { // since the times need the table
 	leave := cell{{Leave, (*Tenure).leaves}}
-	resume := cell{{Resume, (*Tenure).resumes}}
-	mirror := cell{{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}
+	resume := move{Resume, (*Tenure).resumes}
 	table = [wants][places]cell{
 		Gone: {
 			Unsure:  leave,
@@ -51,12 +47,13 @@ func init() { // since the times need the table
 			InQueue: leave,
 			Owner:   leave,
 		},
-		Tried:   {Unsent: {{Acquire, nil}}, InQueue: {{Look, (*Tenure).looks}}},
-		Queued:  {Unsent: {{Join, nil}}, InQueue: {{Look, (*Tenure).looks}}},
-		Resumed: {Unsent: resume, Unsure: resume},
-		Held:    {Owner: mirror},
-		Kept:    {Owner: mirror},
-		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}}},
+		Asked: {
+			Unsent:  {{Acquire, (*Tenure).acquires}, {Join, (*Tenure).joins}, resume},
+			Unsure:  {resume},
+			InQueue: {{Look, (*Tenure).looks}},
+		},
+		Held:   {Owner: {{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}},
+		Parted: {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}}},
 	}
 }
 
@@ -99,8 +96,11 @@ func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 // asksLease reports whether the command asks for a lease, and so may be executed late with an effect.
 func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
 
-// isTicket reports whether the tenure is to get the lock yet.
-func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued || t.want == Resumed }
+// isTicket reports whether the tenure does not have the lock, and is to get it.
+func (t *Tenure) isTicket() bool { return t.want == Asked }
+
+// queues reports whether the tenure is a ticket that enters by the queue.
+func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
 
 // isOver reports whether nothing is left to do for the tenure: Redis does not have it, and this client does not want it, or
 // has left it to its lease, and no command of it is due before that ends.
@@ -119,7 +119,7 @@ func (t *Tenure) underWay() bool { return t.flight.op != None }
 
 // isMissing reports whether the ticket cannot get the lock any more.
 func (t *Tenure) isMissing() bool {
-	return t.place == Over || t.place == Unsure && t.want != Resumed && !t.underWay()
+	return t.place == Over || t.place == Unsure && t.entry != Resume && !t.underWay()
 }
 
 // When the next command of a tenure is due. These are times of the table's moves.
@@ -153,9 +153,9 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.follow(t, a, now))
-	if t.polls && l.hears != listening {
-		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polled)))
-		t.polled = min(t.polled+1, doublings)
+	if t.polls > 0 && l.hears != listening {
+		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polls)-1))
+		t.polls = min(t.polls+1, doublings+1)
 	}
 	t.look = now.Time.After(d)
 }
@@ -190,9 +190,18 @@ func (t *Tenure) passes(Now) Time {
 	return Never
 }
 
-// resumes returns when a lock that was passed on is to be taken: again if there was no answer, since a Resume that has run
-// finds its own tenure.
-func (t *Tenure) resumes(Now) Time { return t.again }
+// acquires, joins and resumes return when the command is sent by which a ticket enters. A Resume is sent again if there was no
+// answer, since one that has run finds its own tenure.
+func (t *Tenure) acquires(Now) Time { return t.entersBy(Acquire) }
+func (t *Tenure) joins(Now) Time    { return t.entersBy(Join) }
+func (t *Tenure) resumes(Now) Time  { return t.entersBy(Resume) }
+
+func (t *Tenure) entersBy(op Op) Time {
+	if t.entry != op {
+		return Never
+	}
+	return t.again
+}
 
 // unmarks returns when the mark of a detached tenure is to be taken out.
 func (t *Tenure) unmarks(Now) Time {

@@ -43,32 +43,31 @@ func TestWhenATenureMayComeAfterItsLeave(t *testing.T) {
 func TestWhenATicketIsLookedForNext(t *testing.T) {
 	ours := ID{2, false, 1}
 	for _, c := range []struct {
-		name   string
-		polls  bool
-		polled uint8
-		reply  Reply
-		in     Span
+		name  string
+		polls uint8
+		reply Reply
+		in    Span
 	}{
-		{"once a claim", false, 0, Reply{Found: Waits, TTL: 500}, 2_000},
-		{"when the holder's lease is over", false, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 505},
-		{"or that of a foreign holder", false, 0, Reply{Found: Waits, Foreign: true, TTL: 500}, 505},
-		{"a little later, but once a claim", false, 0, Reply{Found: Waits, Holder: ours, TTL: 1_998}, 2_000},
-		{"a long lease", false, 0, Reply{Found: Waits, Holder: ours, TTL: 5_000}, 2_000},
-		{"a lease without an end", false, 0, Reply{Found: Waits, Holder: ours, TTL: NoTTL}, 2_000},
-		{"polling", true, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 1},
-		{"polling more slowly", true, 3, Reply{Found: Waits, Holder: ours, TTL: 500}, 8},
-		{"polling at last", true, doublings, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
-		{"polling at the end of a lease", true, doublings, Reply{Found: Waits, Holder: ours, TTL: 100}, 105},
+		{"once a claim", 0, Reply{Found: Waits, TTL: 500}, 2_000},
+		{"when the holder's lease is over", 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 505},
+		{"or that of a foreign holder", 0, Reply{Found: Waits, Foreign: true, TTL: 500}, 505},
+		{"a little later, but once a claim", 0, Reply{Found: Waits, Holder: ours, TTL: 1_998}, 2_000},
+		{"a long lease", 0, Reply{Found: Waits, Holder: ours, TTL: 5_000}, 2_000},
+		{"a lease without an end", 0, Reply{Found: Waits, Holder: ours, TTL: NoTTL}, 2_000},
+		{"polling", 1, Reply{Found: Waits, Holder: ours, TTL: 500}, 1},
+		{"polling more slowly", 4, Reply{Found: Waits, Holder: ours, TTL: 500}, 8},
+		{"polling at last", doublings + 1, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
+		{"polling at the end of a lease", doublings + 1, Reply{Found: Waits, Holder: ours, TTL: 100}, 105},
 	} {
 		l, n := tenure()
 		l.client.Slack = 5
-		n.polls, n.polled = c.polls, c.polled
+		n.polls = c.polls
 		n.looksNext(c.reply, at(1_000))
 		if n.look != 1_000+Time(c.in) || n.looks(at(0)) != n.look {
 			t.Errorf("%s: in %d", c.name, n.look-1_000)
 		}
-		if c.polls && n.polled != min(c.polled+1, doublings) {
-			t.Errorf("%s: polled %d times", c.name, n.polled)
+		if c.polls > 0 && n.polls != min(c.polls+1, doublings+1) {
+			t.Errorf("%s: polled %d times", c.name, n.polls-1)
 		}
 		if n.again = n.look + 5; n.looks(at(0)) != n.again {
 			t.Errorf("%s: it does not rest", c.name)
@@ -152,7 +151,7 @@ func TestPausesHaveJitter(t *testing.T) {
 	if l.unanswered(w, n, Unknown, at(100)); w.rest != 105 {
 		t.Errorf("a waiter rests for %d", w.rest-100)
 	}
-	n.polls, n.polled = true, 3
+	n.polls = 4
 	if n.looksNext(Reply{Found: Waits}, at(0)); n.look != 4 {
 		t.Errorf("a ticket that polls looks after %d", n.look)
 	}

@@ -12,9 +12,9 @@ type Tenure struct {
 	prev, behind *Tenure // in the list of its lock
 
 	want    Want
+	entry   Op // of a ticket: Acquire, Join or Resume
 	place   Place
 	mode    Mode // in which it needs the lock
-	polls   bool // its client had not subscribed when it was made: see looksNext
 	news    news
 	step    bool  // Held, Parted: a downgrade is to let in others that wait
 	wrote   bool  // a level that has closed has sent a guarded write
@@ -22,7 +22,7 @@ type Tenure struct {
 	claim   bool  // Owner: Redis was asked for no more than a claim. See trust.go
 	called  bool  // it was called: it does not linger. See turn.go
 	touched bool  // its time may have changed: an effect Poll of it is not taken yet
-	polled  uint8 // looks of a ticket that polls, doublings at most
+	polls   uint8 // of a ticket whose client had not subscribed when it was made: one more than its looks; else 0. See looksNext
 	fails   int32 // commands in a row without an answer
 
 	flight flight
@@ -33,13 +33,13 @@ type Tenure struct {
 	shown  shape   // what Redis was last told of the levels
 	tokens tokens
 	turn   turn
-	linger Span // Held, Kept: for how long it stays without a level; 0: not at all
+	linger Span // Held: for how long it stays without a level; 0: not at all
 	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
 
 	// When the next command may be sent, see table.go.
 	again Time // until then nothing is sent for it
 	late  Time // until when a command without an answer may run yet
-	since Time // Gone, Kept: since when
+	since Time // Gone, and Held without a level: since when
 	look  Time // InQueue: when it is looked for
 	alarm Time // when its agent was told to poll it: no later than that it does
 }

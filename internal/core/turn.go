@@ -68,7 +68,10 @@ func (l *Lock) asksOthers(t *Tenure) bool {
 // A tenure lingers when its last level was closed and no caller waits: the client keeps the key, and the next call here
 // begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves at once.
 
-// lingersUntil returns until when a tenure that is Kept stays.
+// lingers reports whether the owner has no level, and lingers.
+func (l *Lock) lingers() bool { return l.owner != nil && !l.isHeld() }
+
+// lingersUntil returns until when a tenure that lingers stays.
 func (t *Tenure) lingersUntil() Time { return t.since.After(t.linger) }
 
 // mayLinger reports whether the tenure may stay though no owner holds the lock.
@@ -80,7 +83,7 @@ func (l *Lock) mayLinger(now Now) bool {
 // mayReuse reports whether a hold may begin in the owner, which has to linger.
 func (l *Lock) mayReuse(w *Call, now Now) bool {
 	t := l.owner
-	return t.want == Kept && t.worth(now) && !t.tokens.spent() && now.Time < t.lingersUntil() && (t.mode == w.Mode || t.mode == Alone)
+	return l.lingers() && t.worth(now) && !t.tokens.spent() && now.Time < t.lingersUntil() && (t.mode == w.Mode || t.mode == Alone)
 }
 
 // called deals with the call of another client, which waits for the tenure.
@@ -90,7 +93,7 @@ func (l *Lock) called(t *Tenure, now Now) {
 	}
 	t.called = true
 	t.turn.heardOf(1, now)
-	if t.want == Kept {
+	if t == l.owner && l.lingers() {
 		l.give(t, now)
 	}
 }

@@ -119,7 +119,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		{"a reader waits for the lock of a writer", []Mode{Shared}, func(*Lock) {}, Held, true},
 		{"a writer waits for that of readers", []Mode{Alone}, func(l *Lock) { l.owner.mode = Shared }, Gone, false},
 		{"a reader waits for that of readers", []Mode{Shared}, func(l *Lock) { l.owner.mode = Shared }, Held, true},
-		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Kept, false},
+		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Held, false},
 		{"not by its UUID", nil, func(l *Lock) { l.owner.linger = 300 }, Gone, false},
 		{"it is not to", nil, func(l *Lock) { l.owner.ID.Lingers = true }, Gone, false},
 		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Held, true},
@@ -145,7 +145,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		if (releases == n) != (c.want == Gone) {
 			t.Errorf("%s: the call releases it: %v", c.name, releases == n)
 		}
-		if n.want != c.want || l.IsHeld() != c.held || c.want == Kept && n.lingersUntil() != 400 {
+		if n.want != c.want || l.IsHeld() != c.held || l.lingers() && n.lingersUntil() != 400 {
 			t.Errorf("%s: want %d, held %v", c.name, n.want, l.IsHeld())
 		}
 	}
@@ -166,7 +166,7 @@ func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
 		{"a writer after readers", func(l *Lock) { l.owner.mode = Shared }, Alone, 100, false},
 		{"its lease is nearly over", func(l *Lock) { l.owner.trust.until = 300 }, Alone, 100, false},
 		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 0, 7} }, Alone, 100, false},
-		{"it does not linger", func(l *Lock) { l.owner.want = Held }, Alone, 100, false},
+		{"it does not linger", func(l *Lock) { l.add(writes(1, NeverSafe)) }, Alone, 100, false},
 	} {
 		l := held()
 		n := l.owner
@@ -185,7 +185,7 @@ func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 		lingers, used bool
 		want          Want
 		called        bool
-	}{{true, false, Gone, true}, {true, true, Held, true}, {false, false, Kept, false}} {
+	}{{true, false, Gone, true}, {true, true, Held, true}, {false, false, Held, false}} {
 		l := held()
 		n := l.owner
 		if n.ID.Lingers = c.lingers; c.used {
@@ -278,7 +278,7 @@ func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 		all[i] = &Call{Owner: o, Mode: Shared, Waits: true, Until: Never, Repeats: true}
 		l.Lock(all[i], at(50))
 	}
-	ticket := l.asks(all[0], Queued)
+	ticket := l.asks(all[0], Join)
 	ticket.place = InQueue
 	l.client.HandoffLimit, l.client.HandoffTime = 1, 1_000
 	l.owner.turn.contested = true
@@ -344,7 +344,7 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 		w, behind := &Call{Owner: 2, Mode: c.ticket, Waits: true, Until: Never, Lease: 900}, &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never}
 		l.line.join(w)
 		l.line.join(behind)
-		n := l.asks(w, Queued)
+		n := l.asks(w, Join)
 		cmd := sendFor(t, l, w, at(50), Join)
 		l.client.TakeEffects(at(0))
 		l.Answer(&cmd, Reply{Found: Holds}, at(60))

@@ -107,7 +107,7 @@ func (l *Lock) tryFor(w *Call, now Now) {
 		l.leave(w, TimedOut, now)
 	case mayAcquire && w.attempts > 0 && !l.prefersTicket(w, now):
 		w.attempts--
-		l.asks(w, Tried)
+		l.asks(w, Acquire)
 	case !w.Waits:
 		if mayAcquire {
 			l.leave(w, Denied, now)
@@ -122,7 +122,7 @@ func (l *Lock) tryFor(w *Call, now Now) {
 func (l *Lock) queue(w *Call, now Now) {
 	l.subscribe(now)
 	if l.hears != asking || now.Time >= l.patient {
-		l.asks(w, Queued)
+		l.asks(w, Join)
 	}
 }
 
@@ -159,10 +159,10 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	switch {
 	case w.last && t.place == InQueue:
 		l.leave(w, TimedOut, now)
-	case t.want == Resumed:
+	case t.entry == Resume:
 		l.leave(w, NotPassed, now)
 		return
-	case t.want == Tried && !w.retried:
+	case t.entry == Acquire && !w.retried:
 		l.mayRetry(w, a, now)
 	}
 	if w.Outcome == Waiting && w.Waits {
@@ -198,7 +198,7 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
 		w.fails++
 	}
-	if t.want == Tried {
+	if t.entry == Acquire {
 		w.attempts = 1 // by another tenure
 	}
 	switch {
@@ -243,7 +243,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.call, next.Tenure = next, t
 		t.unsure() // another's

@@ -33,8 +33,8 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		due    Time
 	}{
 		{"its wait is over", func(*Lock, *Call) {}, 10, 100},
-		{"its ticket is looked for a last time", func(l *Lock, w *Call) { l.asks(w, Queued); w.last = true }, 10, Never},
-		{"its ticket has the time", func(l *Lock, w *Call) { l.asks(w, Queued); w.rest = 50 }, 10, 100},
+		{"its ticket is looked for a last time", func(l *Lock, w *Call) { l.asks(w, Join); w.last = true }, 10, Never},
+		{"its ticket has the time", func(l *Lock, w *Call) { l.asks(w, Join); w.rest = 50 }, 10, 100},
 		{"it rests", func(_ *Lock, w *Call) { w.rest = 50 }, 10, 50},
 		{"it rests for longer than it waits", func(_ *Lock, w *Call) { w.rest = 150 }, 10, 100},
 		{"it calls again", func(_ *Lock, w *Call) { w.retried, w.attempts, w.rest = true, 1, 150 }, 10, 150},
@@ -68,7 +68,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			isBusy(l)
 			l.tenures.first.flight.at = at(-200)
 		}, 100, 100},
-		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Queued }, 100, 100},
+		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Asked }, 100, 100},
 		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
 			l.line.join(&Call{Owner: 2})
@@ -109,16 +109,16 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 	}{
 		{"it has no ticket", func(*Lock, *Call) {}, 100, TimedOut, false},
 		{"its time is not up", func(*Lock, *Call) {}, 99, Waiting, false},
-		{"its join is in flight", func(l *Lock, w *Call) { l.asks(w, Queued).send(Join, at(1)) }, 100, Waiting, true},
-		{"its ticket was not sent", func(l *Lock, w *Call) { l.asks(w, Queued) }, 100, Waiting, true},
-		{"its ticket is in the queue", func(l *Lock, w *Call) { l.asks(w, Queued).place = InQueue }, 100, Waiting, true},
-		{"Redis does not answer", func(l *Lock, w *Call) { n := l.asks(w, Queued); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
+		{"its join is in flight", func(l *Lock, w *Call) { l.asks(w, Join).send(Join, at(1)) }, 100, Waiting, true},
+		{"its ticket was not sent", func(l *Lock, w *Call) { l.asks(w, Join) }, 100, Waiting, true},
+		{"its ticket is in the queue", func(l *Lock, w *Call) { l.asks(w, Join).place = InQueue }, 100, Waiting, true},
+		{"Redis does not answer", func(l *Lock, w *Call) { n := l.asks(w, Join); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
 		{"an answer decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
 		{"an answer does not come", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
 		{"an answer decides, but it has a ticket", func(l *Lock, w *Call) {
 			w.attempts = 1
 			isBusy(l)
-			l.asks(w, Queued).place = InQueue
+			l.asks(w, Join).place = InQueue
 		}, 100, Waiting, true},
 		{"an answer is for another one", func(l *Lock, w *Call) {
 			l.owner = held().owner
@@ -154,23 +154,23 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		want     Want
+		entry    Op
 		change   func(*Call, *Tenure)
 		fault    Fault
 		outcome  Outcome
 		rest     Time
 		attempts int8
 	}{
-		{"an acquire", Tried, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 1},
-		{"a join", Queued, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 0},
-		{"the third", Tried, func(w *Call, _ *Tenure) { w.fails = 2 }, NotRun, Waiting, 90, 1},
-		{"its tenure rests for longer", Queued, func(_ *Call, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, 0},
-		{"Redis refuses for good", Tried, func(*Call, *Tenure) {}, Fatal, Failed, 60, 1},
-		{"its time is up", Tried, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
-		{"it does not wait", Tried, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
+		{"an acquire", Acquire, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 1},
+		{"a join", Join, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 0},
+		{"the third", Acquire, func(w *Call, _ *Tenure) { w.fails = 2 }, NotRun, Waiting, 90, 1},
+		{"its tenure rests for longer", Join, func(_ *Call, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, 0},
+		{"Redis refuses for good", Acquire, func(*Call, *Tenure) {}, Fatal, Failed, 60, 1},
+		{"its time is up", Acquire, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
+		{"it does not wait", Acquire, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
 	} {
 		l, w := waiter()
-		n := l.asks(w, c.want)
+		n := l.asks(w, c.entry)
 		c.change(w, n)
 		fails := w.fails
 		l.unanswered(w, n, c.fault, at(50))
@@ -186,18 +186,18 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 func TestWhenALockIsBusy(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
-		want  Want
+		want  wanted
 		place Place
 		fails int32
 		busy  bool
 	}{
-		{Acquire, Tried, Unsure, 0, true}, {Join, Queued, Unsure, 0, true}, {Join, Gone, Unsure, 2, true},
-		{Look, Queued, InQueue, 0, false}, {None, Queued, InQueue, 0, false},
-		{None, Gone, Owner, 0, true}, {Leave, Gone, InQueue, 0, true}, {None, Gone, Owner, 1, false},
-		{None, Gone, Unsent, 0, false}, {None, Gone, Over, 0, false},
+		{Acquire, tried, Unsure, 0, true}, {Join, queued, Unsure, 0, true}, {Join, wanted{Want: Gone}, Unsure, 2, true},
+		{Look, queued, InQueue, 0, false}, {None, queued, InQueue, 0, false},
+		{None, wanted{Want: Gone}, Owner, 0, true}, {Leave, wanted{Want: Gone}, InQueue, 0, true}, {None, wanted{Want: Gone}, Owner, 1, false},
+		{None, wanted{Want: Gone}, Unsent, 0, false}, {None, wanted{Want: Gone}, Over, 0, false},
 	} {
 		l, n := tenure()
-		n.flight.op, n.want, n.place, n.fails = c.op, c.want, c.place, c.fails
+		n.flight.op, n.want, n.entry, n.place, n.fails = c.op, c.want.Want, c.want.entry, c.place, c.fails
 		if l.busy() != c.busy {
 			t.Errorf("%+v: %v", c, l.busy())
 		}
@@ -221,18 +221,18 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		passed bool
 	}{
 		{"the next one waits", func(*Lock, *Tenure, *Call) {}, true},
-		{"it has one", func(l *Lock, _ *Tenure, next *Call) { l.asks(next, Queued) }, false},
+		{"it has one", func(l *Lock, _ *Tenure, next *Call) { l.asks(next, Join) }, false},
 		{"it does not wait", func(_ *Lock, _ *Tenure, next *Call) { next.Waits = false }, false},
 		{"it reads", func(_ *Lock, _ *Tenure, next *Call) { next.Mode = Shared }, false},
 		{"its wait is too short", func(_ *Lock, _ *Tenure, next *Call) { next.Until = 54 }, false},
 		{"each of a strict lock has its own", func(l *Lock, _ *Tenure, _ *Call) { l.Kind.Strict = true }, false},
 		{"the client closes", func(l *Lock, _ *Tenure, _ *Call) { l.client.closed = true }, false},
-		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Call) { n.want = Resumed }, false},
+		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Call) { n.entry = Resume }, false},
 	} {
 		l, w := waiter()
 		next := &Call{Owner: 2, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(next)
-		n := l.asks(w, Queued)
+		n := l.asks(w, Join)
 		n.place, n.shown, n.alarm = InQueue, oneLevel(1, Alone), Never
 		c.change(l, n, next)
 		had := next.Tenure
@@ -242,7 +242,7 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		switch {
 		case w.Tenure != nil || w.Outcome != Cancelled:
 			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Tenure != nil, w.Outcome)
-		case c.passed && (next.Tenure != n || n.call != next || n.want != Queued || n.shown.owner != 0 || asked[0].Tenure != n || asked[0].Call != next):
+		case c.passed && (next.Tenure != n || n.call != next || n.want != Asked || n.shown.owner != 0 || asked[0].Tenure != n || asked[0].Call != next):
 			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
 		case !c.passed && (next.Tenure != had || n.call != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Call != nil):
 			t.Errorf("%s: it does not leave: %+v", c.name, asked)
@@ -281,13 +281,13 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		{"this client releases it", false, nil, mine(Gone), did{Waiting, 1, 0, true}},
 		{"this client has it", false, nil, mine(Held), did{Waiting, 0, 0, false}},
 		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 1, 57, false}},
-		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.want, n.place = Queued, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
-		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
-		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, Over }, mine(Held), did{Waiting, 0, 0, false}},
+		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.entry, n.place = Join, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
+		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
+		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, Over }, mine(Held), did{Waiting, 0, 0, false}},
 	} {
 		l, w := waiter()
 		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
-		n := l.asks(w, Tried)
+		n := l.asks(w, Acquire)
 		n.place = Over
 		if c.change != nil {
 			c.change(w, n)
@@ -306,39 +306,38 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 }
 
 func TestWhatAWaiterAsksFor(t *testing.T) {
-	const none = Want(255)
 	for _, c := range []struct {
 		name    string
 		change  func(*Lock, *Call)
-		want    Want // of its ticket
+		entry   Op // of its ticket
 		hears   hearing
 		outcome Outcome
 	}{
-		{"the first attempt", func(_ *Lock, w *Call) { w.attempts = 1 }, Tried, deaf, Waiting},
-		{"of a client that is told of grants", func(l *Lock, w *Call) { w.attempts, l.hears = 1, listening }, Queued, listening, Waiting},
-		{"and one that is all", func(l *Lock, w *Call) { w.attempts, l.hears, w.Waits = 1, listening, false }, Tried, listening, Waiting},
-		{"and one that waits for a moment", func(l *Lock, w *Call) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Tried, listening, Waiting},
-		{"the next one", func(*Lock, *Call) {}, none, asking, Waiting},
-		{"while it subscribes", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 51 }, none, asking, Waiting},
-		{"which takes too long", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 50 }, Queued, asking, Waiting},
-		{"without pub/sub", func(l *Lock, _ *Call) { l.hears = refused }, Queued, refused, Waiting},
-		{"a short wait", func(_ *Lock, w *Call) { w.Until = 52 }, none, deaf, Waiting},
-		{"one that is over", func(_ *Lock, w *Call) { w.Until = 50 }, none, deaf, TimedOut},
-		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempts = 50, 1 }, Tried, deaf, Waiting},
-		{"one attempt, that was made", func(_ *Lock, w *Call) { w.Waits = false }, none, deaf, Denied},
-		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, none, deaf, Waiting},
-		{"another decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, none, deaf, Waiting},
+		{"the first attempt", func(_ *Lock, w *Call) { w.attempts = 1 }, Acquire, deaf, Waiting},
+		{"of a client that is told of grants", func(l *Lock, w *Call) { w.attempts, l.hears = 1, listening }, Join, listening, Waiting},
+		{"and one that is all", func(l *Lock, w *Call) { w.attempts, l.hears, w.Waits = 1, listening, false }, Acquire, listening, Waiting},
+		{"and one that waits for a moment", func(l *Lock, w *Call) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Acquire, listening, Waiting},
+		{"the next one", func(*Lock, *Call) {}, None, asking, Waiting},
+		{"while it subscribes", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 51 }, None, asking, Waiting},
+		{"which takes too long", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 50 }, Join, asking, Waiting},
+		{"without pub/sub", func(l *Lock, _ *Call) { l.hears = refused }, Join, refused, Waiting},
+		{"a short wait", func(_ *Lock, w *Call) { w.Until = 52 }, None, deaf, Waiting},
+		{"one that is over", func(_ *Lock, w *Call) { w.Until = 50 }, None, deaf, TimedOut},
+		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempts = 50, 1 }, Acquire, deaf, Waiting},
+		{"one attempt, that was made", func(_ *Lock, w *Call) { w.Waits = false }, None, deaf, Denied},
+		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, None, deaf, Waiting},
+		{"another decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, None, deaf, Waiting},
 	} {
 		l, w := waiter()
 		w.rest = 40
 		c.change(l, w)
 		l.seekFor(w, at(50))
-		got := none
+		got := None
 		if w.Tenure != nil {
-			got = w.Tenure.want
+			got = w.Tenure.entry
 		}
-		if got != c.want || l.hears != c.hears || w.Outcome != c.outcome || w.rest != 0 {
-			t.Errorf("%s: want %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.Outcome, w.rest)
+		if got != c.entry || l.hears != c.hears || w.Outcome != c.outcome || w.rest != 0 {
+			t.Errorf("%s: it enters by %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.Outcome, w.rest)
 		}
 	}
 }
@@ -353,7 +352,7 @@ func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
 		{"it knows of a later one", func(_ *Lock, w *Call) { w.alarm = 101 }, true},
 		{"it is awake", func(_ *Lock, w *Call) { w.alarm, w.asleep = 101, false }, false},
 		{"it knows of it", func(_ *Lock, w *Call) { w.alarm = 100 }, false},
-		{"it has a ticket", func(l *Lock, w *Call) { w.alarm = 101; l.asks(w, Queued) }, false},
+		{"it has a ticket", func(l *Lock, w *Call) { w.alarm = 101; l.asks(w, Join) }, false},
 		{"it has left", func(l *Lock, w *Call) { w.alarm = 101; l.line.leave(w) }, false},
 	} {
 		l, w := waiter()
@@ -387,7 +386,7 @@ func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 	if l.tick(second, at(49)); second.Tenure != nil {
 		t.Error("it rests")
 	}
-	if l.tick(second, at(50)); second.Tenure == nil || second.Tenure.want != Queued {
+	if l.tick(second, at(50)); second.Tenure == nil || second.Tenure.entry != Join {
 		t.Error("it has no ticket")
 	}
 }
@@ -410,7 +409,7 @@ func TestACallThatCallsAgainIsNotOver(t *testing.T) {
 		t.Errorf("its outcome is %d", w.Outcome)
 	}
 	l.tick(w, at(150))
-	if w.Tenure == nil || w.Tenure.want != Tried {
+	if w.Tenure == nil || w.Tenure.entry != Acquire {
 		t.Error("it has not called again")
 	}
 }

@@ -2,11 +2,14 @@ package core
 
 // What this client wants of a tenure changes here, and only here.
 
-// asks returns a new tenure that asks for the lock for the waiter.
-func (l *Lock) asks(w *Call, want Want) *Tenure {
-	lingers := want == Tried && w.Linger > 0 && !w.retried
+// asks returns a new ticket for the waiter, which enters by that command.
+func (l *Lock) asks(w *Call, entry Op) *Tenure {
+	lingers := entry == Acquire && w.Linger > 0 && !w.retried
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
-	t.want, t.call, t.polls = want, w, l.hears != listening
+	t.want, t.entry, t.call = Asked, entry, w
+	if l.hears != listening {
+		t.polls = 1
+	}
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}
@@ -16,10 +19,10 @@ func (l *Lock) asks(w *Call, want Want) *Tenure {
 }
 
 // holds makes the tenure hold the lock for the levels that are opened next.
-func (t *Tenure) holds() { t.want = Held }
+func (t *Tenure) holds() { t.want, t.entry = Held, None }
 
 // stays makes the tenure linger from now on.
-func (t *Tenure) stays(now Now) { t.want, t.since = Kept, now.Time }
+func (t *Tenure) stays(now Now) { t.since = now.Time }
 
 // parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
 func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
@@ -35,6 +38,6 @@ func (l *Lock) give(t *Tenure, now Now) {
 	if w := t.call; w != nil && w.purpose == Locks {
 		w.Tenure, t.call = nil, nil
 	}
-	t.want, t.within, t.since, t.again, t.fails = Gone, 0, now.Time, 0, 0
+	t.want, t.entry, t.within, t.since, t.again, t.fails = Gone, None, 0, now.Time, 0, 0
 	l.touch(t)
 }

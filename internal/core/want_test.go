@@ -5,14 +5,14 @@ import "testing"
 // Only an attempt may bring a tenure that lingers, and only the first one of a call: another client has to be able to call it.
 func TestWhichTenuresMayLinger(t *testing.T) {
 	for _, c := range []struct {
-		want    Want
+		entry   Op
 		linger  Span
 		retried bool
 		may     bool
-	}{{Tried, 1, false, true}, {Tried, 0, false, false}, {Tried, 1, true, false}, {Queued, 1, false, false}, {Resumed, 1, false, false}} {
+	}{{Acquire, 1, false, true}, {Acquire, 0, false, false}, {Acquire, 1, true, false}, {Join, 1, false, false}, {Resume, 1, false, false}} {
 		l, w := waiter()
 		w.Linger, w.retried = c.linger, c.retried
-		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.Tenure != n || n.call != w {
+		if n := l.asks(w, c.entry); n.ID.Lingers != c.may || n.want != Asked || n.entry != c.entry || w.Tenure != n || n.call != w {
 			t.Errorf("%+v: %v", c, n.ID.Lingers)
 		}
 	}
@@ -28,7 +28,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	l, w := waiter()
-	n = l.asks(w, Queued)
+	n = l.asks(w, Join)
 	if l.give(n, at(50)); w.Tenure != nil || n.call != nil {
 		t.Error("its waiter has it")
 	}
@@ -38,7 +38,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 func TestACallThatResumesBeginsAnew(t *testing.T) {
 	l, _ := waiter()
 	w := &Call{Owner: 2, Until: Never, Named: ID{2, false, 9}, Outcome: Failed, began: 7}
-	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.want != Resumed || w.Tenure.tokens != (tokens{}) {
+	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.entry != Resume || w.Tenure.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}
 	for _, token := range []uint64{1, 5} {

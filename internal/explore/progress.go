@@ -275,7 +275,7 @@ func (w *world) deadWait() bool {
 // lingersOn fails a lock that lingers for longer than it may, or for less though no other client wants it.
 func (w *world) lingersOn(c *client) {
 	l := c.locks[0]
-	if w.Linger == 0 || !c.lives() || l.Owner() == nil || l.Owner().Want() != core.Kept {
+	if w.Linger == 0 || !c.lives() || !l.Lingers() {
 		if len(w.clients) == 1 && c.lingers > 0 && c.lingers < int(w.Linger)-1 && w.faults == w.Faults && l.Owner() == nil {
 			w.fail("client %d: a lock lingers for %d ticks only", c.id, c.lingers)
 		}

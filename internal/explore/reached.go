@@ -66,7 +66,7 @@ func (w *world) claimEnded() bool {
 		}
 		for _, l := range c.locks {
 			for t := range l.Tenures {
-				if t.Want() == core.Queued && t.Place() == core.InQueue && !w.has(t.ID) {
+				if t.IsTicket() && t.Place() == core.InQueue && !w.has(t.ID) {
 					return true
 				}
 			}

@@ -36,7 +36,7 @@ func full() *core.Lock {
 	l.line.join(w)
 	n := &core.Tenure{ID: core.ID{N: 1}}
 	*ofTenure(n) = tenure{
-		ID: n.ID, lock: made, mode: core.Shared, want: core.Kept, call: w, polls: true,
+		ID: n.ID, lock: made, mode: core.Shared, want: core.Held, call: w,
 		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
 		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
 		tokens: tokens{reserved: 3, left: 2, current: 4},
@@ -50,24 +50,34 @@ func full() *core.Lock {
 	return made
 }
 
+// lingering returns one in which no level is left.
+func lingering() *core.Lock {
+	l := full()
+	ofLock(l).levels.all = nil
+	return l
+}
+
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
 	state := func(l *core.Lock) []byte {
 		n, now := &Names{Owners: [8]core.OwnerID{1, 2, 3, 4}, No: 4}, core.Now{Time: 10, Safe: 10}
 		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
 	}
-	for _, of := range []func(*core.Lock) any{
-		func(l *core.Lock) any { return l },
-		func(l *core.Lock) any { return ofLock(l).tenures.first },
-		func(l *core.Lock) any { return ofLock(l).line.Head().Value },
-		func(l *core.Lock) any { return &l.Levels()[0] },
-		func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] },
+	for _, c := range []struct {
+		lock func() *core.Lock
+		of   func(*core.Lock) any
+	}{
+		{full, func(l *core.Lock) any { return l }},
+		{lingering, func(l *core.Lock) any { return ofLock(l).tenures.first }},
+		{full, func(l *core.Lock) any { return ofLock(l).line.Head().Value }},
+		{full, func(l *core.Lock) any { return &l.Levels()[0] }},
+		{full, func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] }},
 	} {
-		v := reflect.ValueOf(of(full())).Elem()
+		v := reflect.ValueOf(c.of(c.lock())).Elem()
 		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
-			l := full()
+			l := c.lock()
 			was := state(l)
-			f := reflect.ValueOf(of(l)).Elem().FieldByIndex(path.index)
+			f := reflect.ValueOf(c.of(l)).Elem().FieldByIndex(path.index)
 			f = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 			reason, nothing := decidesNothing[path.name]
 			if strings.HasPrefix(reason, "counted") {
@@ -93,7 +103,7 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 			}
 			var y Image
 			y.Copy(l.Client(), l)
-			g := reflect.ValueOf(of(&y.Locks[0])).Elem().FieldByIndex(path.index)
+			g := reflect.ValueOf(c.of(&y.Locks[0])).Elem().FieldByIndex(path.index)
 			if fmt.Sprint(f) != fmt.Sprint(g) && !strings.HasPrefix(reason, "follows") {
 				t.Errorf("%s is %v in the copy of %v", path.name, g, f)
 			}

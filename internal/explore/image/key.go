@@ -109,7 +109,7 @@ func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
 		b = n.call(b, ofCall(w.Value), l, at)
 	}
 	for t := l.tenures.first; t != nil; t = ofTenure(t).behind {
-		b = n.tenure(b, ofTenure(t), t == l.owner, at)
+		b = n.tenure(b, of, ofTenure(t), at)
 	}
 	return b
 }
@@ -136,16 +136,13 @@ func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 	return b
 }
 
-func (n *Names) tenure(b []byte, t *tenure, owns bool, at clocks) []byte {
-	now := at.Now
-	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(owns, t.mode == core.Shared, t.polls, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.turn.contested),
+func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
+	now, owns := at.Now, of.Owner() != nil && ofTenure(of.Owner()) == t
+	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
+		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.turn.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != core.None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
-	}
-	if t.polls {
-		b = append(b, byte(min(t.polled, 4)))
 	}
 	if t.tokens.reserved > 0 {
 		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.left, 255)), bit(t.tokens.current > 0))
@@ -161,7 +158,7 @@ func (n *Names) tenure(b []byte, t *tenure, owns bool, at clocks) []byte {
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
 		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger))
-	if t.want == core.Kept {
+	if owns && of.Lingers() {
 		b = append(b, at.until(t.since.After(t.linger)))
 	}
 	if t.turn.contested {

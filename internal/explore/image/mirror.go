@@ -144,9 +144,9 @@ type tenure struct {
 	prev, behind *core.Tenure
 
 	want    core.Want
+	entry   core.Op
 	place   core.Place
 	mode    core.Mode
-	polls   bool
 	news    byte
 	step    bool
 	wrote   bool
@@ -154,7 +154,7 @@ type tenure struct {
 	claim   bool
 	called  bool
 	touched bool
-	polled  uint8
+	polls   uint8
 	fails   int32
 
 	flight flight

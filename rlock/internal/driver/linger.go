@@ -34,14 +34,14 @@ func (l *lock) lingerOf(req *client.Request, now core.Now) time.Duration {
 // mayLinger keeps the tenure from lingering at its end if calls of other clients would not be
 // heard, or came too often of late.
 func (l *lock) mayLinger(now core.Now) {
-	if l.Lingers() && (!l.shard.client.shared.Hears() || l.backsOff(now)) {
+	if l.MayLinger() && (!l.shard.client.shared.Hears() || l.backsOff(now)) {
 		l.NoLinger()
 	}
 }
 
 // lingers notes whether the tenure lingers.
 func (s *shard) lingers(k *work) {
-	switch lingers := k.tenure.Want() == core.Kept; {
+	switch lingers := k.lock.Lingers() && k.lock.Owner() == k.tenure; {
 	case lingers == k.lingers():
 		return
 	case !lingers:

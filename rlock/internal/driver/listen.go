@@ -114,7 +114,7 @@ func (c *Client) Heard(m wire.ClientMessage) {
 	case wire.Forced:
 		l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
 	case wire.Wanted:
-		if l.Kept() != nil && l.Kept().ID == id {
+		if l.Lingers() && l.Owner().ID == id {
 			l.calledBack(now)
 		}
 		l.Hear(core.Message{Kind: core.Called, ID: id}, now)

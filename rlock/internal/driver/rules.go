@@ -101,7 +101,7 @@ func (l *lock) checkKnown(t *core.Tenure) *work {
 	if k == nil || k.tenure != t && t.Agent() == nil {
 		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
 	}
-	if lingers := t.Want() == core.Kept; lingers != k.lingers() {
+	if lingers := l.Lingers() && l.Owner() == t; lingers != k.lingers() {
 		panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers()))
 	}
 	return k

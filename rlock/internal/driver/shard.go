@@ -184,8 +184,8 @@ func (s *shard) unlock() {
 // after exit. Together with the two ways to give back a mutex under which nothing has changed (enterIfAny,
 // glance) it is the only place that does so.
 func (s *shard) exit(l *lock) {
-	if t := l.Kept(); t != nil {
-		s.lingers(s.workOf(l, t))
+	if l.Lingers() {
+		s.lingers(s.workOf(l, l.Owner()))
 	}
 	s.applyAll()
 	if l.Idle() && len(s.unreported[l]) == 0 && s.has(l) {
