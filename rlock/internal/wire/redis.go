@@ -223,7 +223,7 @@ func (r *Redis) Where() string {
 func (r *Redis) Shares(other *Redis) bool {
 	a, b := r.options.Redis, other.options.Redis
 	switch {
-	case r.options.Client != nil && r.options.Client == other.options.Client:
+	case r == other || r.options.Client != nil && r.options.Client == other.options.Client:
 		return true
 	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
 		return false
