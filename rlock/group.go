@@ -33,7 +33,8 @@ func homeOf(e *client.Client) *group.Home {
 		CheckLease: func(lock string, lease time.Duration) error {
 			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},
-		Losses: &e.Losses,
+		AcquireAll: acquireAll,
+		Losses:     &e.Losses,
 		NotHeld: func(name string, o terms.Owner) error {
 			return e.NothingToUnlock(name, o, nil, e.Losses.NotHeld())
 		},
@@ -63,14 +64,31 @@ func (s single) Name() string { return s.Title() }
 func (s single) Leaves() []group.Leaf { return s.leaves }
 
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
-	h, err := s.Hold(ctx, context.WithoutCancel(ctx), client.Request{
-		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
-		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
-	})
+	h, err := s.Hold(ctx, context.WithoutCancel(ctx), requestFor(o, &options))
 	if err != nil {
 		return nil, err
 	}
 	return h, nil
+}
+
+func requestFor(o terms.Owner, options *group.Options) client.Request {
+	return client.Request{
+		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
+		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
+	}
+}
+
+// acquireAll acquires locks of one key of one client: see [group.Config].
+func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, options []group.Options) (parts []terms.Part, err error) {
+	all, requests := make([]*driver.Lock, len(locks)), make([]client.Request, len(locks))
+	for i, l := range locks {
+		all[i], requests[i] = l.(single).Lock, requestFor(o, &options[i])
+	}
+	holds, err := driver.HoldAll(ctx, context.WithoutCancel(ctx), all, requests)
+	for _, h := range holds {
+		parts = append(parts, h)
+	}
+	return parts, err
 }
 
 // part returns the lock as one that others are made of, or why it can never be taken.
@@ -113,9 +131,10 @@ func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 // NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
 // clients. It has no key of its own in Redis.
 //
-// The parts are taken one after the other, in an order that is the same for all callers, so that
-// two callers cannot deadlock unless they hold other locks already. If the wait ends or a part
-// fails, the parts that were taken are released. If one part is lost, all are: the others are
+// The parts are taken in an order that is the same for all callers, so that two callers cannot
+// deadlock unless they hold other locks already: those of one client that are free in one round
+// trip, up to the first that is not, for which the call waits. If the wait ends or a part fails,
+// the parts that were taken are released. If one part is lost, all are: the others are
 // released at once, and Unlock returns [ErrLost]. Unlock joins the errors of the parts. A fixed
 // lease begins when all parts are taken.
 //

@@ -10,27 +10,42 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
-// held that the caller would have to release.
+// acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the caller holds the lock;
+// otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
+	w, l, now, err := c.begin(ctx, n, req, h)
+	if w == nil {
+		return err
+	}
+	l.hear(w, now)
+	l.Wait(&w.Call, now)
+	if l.Owner() != nil {
+		l.tellOwnWait(w, now)
+	}
+	return l.wait(ctx, w, now)
+}
+
+// begin begins a call. It returns the call if that has to wait, with the mutex held; else the call has ended, with that
+// result.
+func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request, h *hold) (*waiter, *lock, core.Now, error) {
 	e := c.shared
 	ctx = c.witness.watched(ctx)
 	if err := e.Check(ctx, n, req); err != nil {
-		return e.GaveUp(ctx, n, req, err, 0, false)
+		return nil, nil, core.Now{}, e.GaveUp(ctx, n, req, err, 0, false)
 	}
 	site := e.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that at once. Parts, of which the hold may lack some, leave it to their whole.
 	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
 		l.shard.exit(l)
-		return fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
+		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}
 	var w core.Call // of a call that is served at once: it needs no memory that lasts
 	l.asks(&w, req, h, site)
 	if !l.Nest(&w, now) {
 		l.shard.applyAll() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
-			return l.giveUp(ctx, req, err)
+			return nil, nil, now, l.giveUp(ctx, req, err)
 		}
 		l.asksMore(&w, req, now)
 		switch outcome := l.AtOnce(&w, now); outcome {
@@ -38,16 +53,16 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 		case core.Waiting:
 			waits := c.newCall(&w)
 			waits.req, waits.hold, waits.site = *req, h, site
-			return l.contend(ctx, waits, now)
+			return waits, l, now, nil
 		default:
-			return l.refused(ctx, outcome, req, h)
+			return nil, nil, now, l.refused(ctx, outcome, req, h)
 		}
 	}
 	earlier := l.granted(&w, req, h)
 	l.shard.exit(l)
 	c.returns(n, w.Owner, &earlier)
 	e.TellAcquired(ctx, n, req, 0, false)
-	return nil
+	return nil, nil, now, nil
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
@@ -65,16 +80,6 @@ func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}
-}
-
-// contend goes on with a call that has to wait. It is called with the mutex held, and gives it back.
-func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
-	l.hear(w, now)
-	l.Wait(&w.Call, now)
-	if l.Owner() != nil {
-		l.tellOwnWait(w, now)
-	}
-	return l.wait(ctx, w, now)
 }
 
 // wait waits until the call has an outcome, and returns it. It is called with the mutex held, and gives it back.

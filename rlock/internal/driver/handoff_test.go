@@ -15,14 +15,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A row is a line of callers. Each has the lock for two milliseconds.
-type row struct {
+// A lineUp is a line of callers. Each has the lock for two milliseconds.
+type lineUp struct {
 	order []string // protected by the lock
 	wg    sync.WaitGroup
 }
 
 // join returns when another caller waits.
-func (r *row) join(t *testing.T, c *Client, who string) {
+func (r *lineUp) join(t *testing.T, c *Client, who string) {
 	l, o := c.lock(), terms.NewOwner()
 	r.wg.Go(func() {
 		if !assert.NoError(t, l.Take(t.Context(), request(o))) {
@@ -39,7 +39,7 @@ func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		h := holds(t, c.lock())
-		var r row
+		var r lineUp
 		var want []string
 		for i := range 50 {
 			want = append(want, string(rune('A'+i)))
@@ -57,7 +57,7 @@ func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
 func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(func(c *client.Config) { c.HandoffLimit, c.HandoffTime = 1, time.Millisecond })
-		var r row
+		var r lineUp
 		for range 1_000 {
 			r.join(t, c, "")
 		}
@@ -83,7 +83,7 @@ func TestOnceAnotherClientWaitsHandOffsHaveALimit(t *testing.T) {
 				here := f.join(func(config *client.Config) { config.HandoffLimit, config.HandoffTime = c.limit, c.time })
 				there := f.join(nil)
 				h := holds(t, here.lock())
-				var r row
+				var r lineUp
 				for range 10 {
 					r.join(t, here, "here")
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -38,6 +39,17 @@ func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	}
 	h.Begin(l.driver.witness.watched(parent), life)
 	return h
+}
+
+// begun ends the hold if its call has failed with err, and returns the error with the name of the lock.
+func (h *hold) begun(err error) error {
+	if errors.Is(err, terms.ErrNotAcquired) {
+		err = fmt.Errorf("rlock: lock %q: %w", h.title(), err)
+	}
+	if err != nil {
+		h.End(err)
+	}
+	return err
 }
 
 var _ client.Handle = (*hold)(nil)

@@ -18,6 +18,8 @@ type kind struct {
 	resume  func(r *redis, c *exchange) wire.Call
 	mirror  func(r *redis, part []*exchange) wire.Call // of locks of one slot
 
+	acquireAll *wire.Script // of several locks of one slot: see together.go
+
 	guard func(c *exchange) guard // of a guarded write
 	asks  questions
 
@@ -32,12 +34,12 @@ var kinds = [client.KindCount]*kind{
 	client.FencedKind: hashKind(core.Kind{Fenced: true}, acquireFenced),
 	client.FairKind:   hashKind(core.Kind{Strict: true}, acquirePlain),
 	client.ReadWriteKind: {
-		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite,
+		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, acquireAll: wire.ReadWriteAcquireAll,
 		asks: questions{readersOrWriters, readOrWritten, keyTTL}, foreign: true, readers: true,
 	},
 	client.SemaphoreKind: {
 		core: core.Kind{Strict: true},
-		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits,
+		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits, acquireAll: wire.SemaphoreAcquireAll,
 		asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true,
 	},
 }
@@ -46,7 +48,7 @@ var kinds = [client.KindCount]*kind{
 func hashKind(k core.Kind, acquire func(r *redis, c *exchange) wire.Call) *kind {
 	return &kind{
 		core: k,
-		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain,
+		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, acquireAll: wire.AcquireAll,
 		asks: questions{fields, keyExists, keyTTL}, foreign: true,
 	}
 }

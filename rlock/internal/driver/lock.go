@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -59,12 +58,7 @@ func (l *Lock) Take(ctx context.Context, req client.Request) error {
 // Hold acquires the lock with a handle, whose context is made from parent.
 func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
 	h := l.newHold(parent, &req)
-	err := l.driver.acquire(ctx, l.Name, &req, h)
-	if errors.Is(err, terms.ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
-	}
-	if err != nil {
-		h.End(err)
+	if err := h.begun(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
 		return nil, err
 	}
 	return h, nil

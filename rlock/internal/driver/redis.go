@@ -64,12 +64,12 @@ func (r *redis) do(ctx context.Context, c *exchange) (a answer) {
 	return a
 }
 
-// together is how many mirrors share one call of the script. Alone, most of what a mirror costs is the
-// call. Redis serves no other command during a call, here for some 50 us.
+// together is how many mirrors, or acquires of a row, share one call of the script. Alone, most of what a mirror costs is
+// the call. Redis serves no other command during a call, here for some 50 us.
 const together = 32
 
-// doAll sends one pipeline: a call for each command, and one for mirrors of one kind and slot, at most so
-// many.
+// doAll sends one pipeline: a call for each command, and one for mirrors, or acquires of a row, of one kind and slot, at
+// most so many.
 func (r *redis) doAll(ctx context.Context, all []*exchange) {
 	if r.IsLate() {
 		all = r.ready(ctx, all)
@@ -98,7 +98,7 @@ func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
 	var parts [][]*exchange
 	for rest := all; len(rest) > 0; {
 		n := 1
-		for rest[0].cmd.Op == core.Mirror && n < min(len(rest), together) && rest[n].cmd.Op == core.Mirror && rest[n].group() == rest[0].group() {
+		for n < min(len(rest), together) && rest[n].sharesWith(rest[0]) {
 			n++
 		}
 		if first := rest[0]; first.cmd.Op == core.Unmark {
@@ -111,7 +111,8 @@ func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
 	if len(commands) == 0 {
 		return
 	}
-	for i, result := range r.DoAll(ctx, commands) {
+	results, sent := r.DoAll(ctx, commands)
+	for i, result := range results {
 		if err := result.Error(); err != nil && wire.Answered(err) && (len(parts[i]) > 1 || parts[i][0].cmd.Op == core.Mirror && r.WithoutFair(err)) {
 			// One lock may be to blame: a key of another type, a name that the ACL excludes, a proxy that
 			// knows of slots where this client does not. Or a key that a mirror can do without.
@@ -119,14 +120,32 @@ func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
 			continue
 		}
 		r.fillIn(parts[i], result)
+		for _, c := range parts[i] {
+			c.answer.sent = sent
+		}
 	}
 }
 
-// group is the same for mirrors that may share a call.
+// sharesWith reports whether both commands may be in one call.
+func (c *exchange) sharesWith(other *exchange) bool {
+	if c.cmd.Op != other.cmd.Op || c.group() != other.group() {
+		return false
+	}
+	return c.cmd.Op == core.Mirror || c.cmd.Op == core.Acquire && c.row != nil && c.row == other.row
+}
+
+// group is the same for commands that may share a call.
 func (c *exchange) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
 
 func (r *redis) commandFor(part []*exchange) wire.Call {
-	if part[0].cmd.Op != core.Mirror {
+	switch {
+	case len(part) > 1 && part[0].cmd.Op == core.Acquire:
+		acquires := make([]wire.Call, len(part))
+		for i, c := range part {
+			acquires[i] = r.command(c)
+		}
+		return part[0].kind.acquireAll.Together(acquires)
+	case part[0].cmd.Op != core.Mirror:
 		return r.command(part[0])
 	}
 	command := part[0].kind.mirror(r, part)
@@ -151,7 +170,11 @@ func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesWindows(c
 
 // fillIn tells each of part what Redis said to it.
 func (r *redis) fillIn(part []*exchange, result rueidis.RedisResult) {
-	if part[0].cmd.Op != core.Mirror {
+	switch {
+	case len(part) > 1 && part[0].cmd.Op == core.Acquire:
+		r.fillInRow(part, result)
+		return
+	case part[0].cmd.Op != core.Mirror:
 		part[0].answer = r.readResult(part[0], result)
 		return
 	}
@@ -171,6 +194,22 @@ func (r *redis) fillIn(part []*exchange, result rueidis.RedisResult) {
 			a.Fault = faultOf(core.Mirror, a.err)
 		case n > 0:
 			a.Found, a.Others = core.Holds, int(n-1)
+		}
+	}
+}
+
+// fillInRow is fillIn for acquires. One that was not asked for was not executed, and will not be.
+func (r *redis) fillInRow(part []*exchange, result rueidis.RedisResult) {
+	replies, err := wire.EachAcquire(result, len(part))
+	for i, c := range part {
+		switch {
+		case err != nil:
+			c.answer = r.read(c, wire.Answer{}, err)
+		case i < len(replies):
+			got, err := wire.ReadAcquire(replies[i], c.cmd.Tokens)
+			c.answer = r.read(c, got, err)
+		default:
+			c.answer = answer{Reply: core.Reply{Fault: core.NotRun}, heard: true}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
-		var r row
+		var r lineUp
 		for range 20 {
 			r.join(t, here, "")
 		}

@@ -72,6 +72,7 @@ type exchange struct {
 	after  uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
 	until  *until // by which its caller leaves, nil for one that does not
 	write  *write // of a Write, and of a Leave that carries one
+	row    *row   // of an Acquire: that it is sent with, nil for none
 
 	lock    *lock
 	work    *work              // nil of a forced Leave

@@ -46,16 +46,35 @@ type member struct {
 // take acquires one of the parts, in the name of the owner, with the lease, the wait and the end of the wait in options.
 // The hold does not have it yet.
 func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member, error) {
-	m := &member{lock: lock}
-	options.Caller, options.Whole = h.options.Caller, &h.whole
-	options.Within, options.Life = h.options.Within, h.options.Life
-	options.Lost = func(cause error) { h.lose(m, cause) }
+	m, options := h.asks(lock, options)
 	part, err := lock.Acquire(ctx, h.owner, options)
 	if err != nil {
 		return nil, err
 	}
 	m.part = part
 	return m, nil
+}
+
+// takeTogether acquires parts of one client with a lease, up to the first that is not free, whose error it returns.
+func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lease time.Duration) (taken []*member, err error) {
+	members, options := make([]*member, len(locks)), make([]Options, len(locks))
+	for i, lock := range locks {
+		members[i], options[i] = h.asks(lock, Options{Lease: lease})
+	}
+	parts, err := home.AcquireAll(ctx, h.owner, locks, options)
+	for i, part := range parts {
+		members[i].part = part
+	}
+	return members[:len(parts)], err
+}
+
+// asks returns a member that is to be taken, and the options for that.
+func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
+	m := &member{lock: lock}
+	options.Caller, options.Whole = h.options.Caller, &h.whole
+	options.Within, options.Life = h.options.Within, h.options.Life
+	options.Lost = func(cause error) { h.lose(m, cause) }
+	return m, options
 }
 
 // add adds parts to the hold, which begins with the first. It reports false if the hold is over: the parts are then the

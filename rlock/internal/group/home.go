@@ -24,7 +24,7 @@ type Home struct {
 	healer   *healer
 }
 
-// A Config is what a Home is made of. All fields but Observer are set.
+// A Config is what a Home is made of. All fields but Observer and AcquireAll are set.
 type Config struct {
 	ID    string        // of the client
 	Where func() string // the addresses of its servers, for errors and for an order
@@ -48,6 +48,10 @@ type Config struct {
 	Longest time.Duration
 	// CheckLease refuses a lease that is too short to keep.
 	CheckLease func(lock string, lease time.Duration) error
+
+	// AcquireAll acquires locks of one key of this client in their order, in one attempt each, up to the first that is not
+	// free, and takes one round trip. It returns the parts before that, and its error. nil: they are acquired one by one.
+	AcquireAll func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) ([]terms.Part, error)
 
 	// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that is the same for
 	// the same parts.

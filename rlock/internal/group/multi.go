@@ -37,11 +37,12 @@ func NewMulti(locks []Locker) *Lock {
 		names = append(names, p.Name())
 	}
 	l := newLock(strings.Join(slices.Compact(names), ","), terms.KindMulti, parts, len(parts))
-	l.gather = l.oneAfterTheOther
+	l.gather = l.inOrder
 	return l
 }
 
-// A gathering is one attempt at all parts of a multi-lock, one after the other.
+// A gathering is one attempt at all parts of a multi-lock, in their order: those that are free together, and it waits for
+// the first that is not, with all before that in hand and none behind. So attempts cannot wait in a circle.
 type gathering struct {
 	hold  *Hold
 	began time.Time // the call
@@ -51,8 +52,8 @@ type gathering struct {
 	parts []*member
 }
 
-// oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
-func (l *Lock) oneAfterTheOther(ctx context.Context, h *Hold) error {
+// inOrder takes all parts, and begins anew if one was lost meanwhile.
+func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // a lease that was too short for the way is not again
 		g := gathering{hold: h, began: began, kept: kept}
@@ -77,15 +78,33 @@ func (g *gathering) takeAll(caller context.Context) error {
 	started, lease := time.Now(), g.hold.options.Lease
 	ctx, end := context.WithCancel(caller)
 	defer end()
-	for _, lock := range g.hold.of.parts {
-		m, err := g.take(ctx, lock)
+	var watches []func() bool
+	defer func() {
+		for _, stop := range watches {
+			stop()
+		}
+	}()
+	has := func(m *member) { // a loss ends the wait for others
+		g.parts = append(g.parts, m)
+		watches = append(watches, context.AfterFunc(m.part.Context(), end))
+	}
+	for rest := g.hold.of.parts; len(rest) > 0; {
+		taken, err := g.takeFree(ctx, rest)
+		for _, m := range taken {
+			has(m)
+		}
+		if rest = rest[len(taken):]; err == nil && len(rest) > 0 {
+			var m *member
+			if m, err = g.take(ctx, rest[0]); err == nil {
+				has(m)
+				rest = rest[1:]
+			}
+		}
 		if err != nil && ctx.Err() != nil && caller.Err() == nil {
 			return cmp.Or(g.lost(), err)
 		} else if err != nil {
 			return err
 		}
-		g.parts = append(g.parts, m)
-		defer context.AfterFunc(m.part.Context(), end)()
 	}
 	if err := g.lost(); err != nil {
 		return err
@@ -107,6 +126,29 @@ func (g *gathering) lost() error {
 		}
 	}
 	return nil
+}
+
+// takeFree takes the parts of one client at the front of rest that are free, in one round trip. It returns no error if it may
+// wait for the next one.
+func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, error) {
+	home := homeOf(rest[0])
+	n := slices.IndexFunc(rest, func(l Locker) bool { return len(l.Leaves()) > 1 || homeOf(l) != home })
+	if n < 0 {
+		n = len(rest)
+	}
+	if n < 2 || home.AcquireAll == nil {
+		return nil, nil
+	}
+	options := &g.hold.options
+	lease := options.Lease
+	if g.kept {
+		lease = 0
+	}
+	taken, err := g.hold.takeTogether(ctx, home, rest[:n], lease)
+	if options.left(g.began) > 0 && ctx.Err() == nil {
+		return taken, nil // also after an error: waiting may cure it
+	}
+	return taken, err
 }
 
 // take takes one more part. Before it waits for that, the watchdog keeps the others.

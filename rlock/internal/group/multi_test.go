@@ -200,3 +200,59 @@ func TestAPartMayBeALockOverSeveral(t *testing.T) {
 		assert.Zero(t, one.held()+servers[1].held())
 	})
 }
+
+// together has the locks of a client acquired together, and counts the round trips.
+func together(trips *int) func(*Config) {
+	return func(c *Config) {
+		c.AcquireAll = func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) (parts []terms.Part, err error) {
+			*trips++
+			for i, l := range locks {
+				part, err := l.Acquire(ctx, o, options[i])
+				if err != nil {
+					return parts, err
+				}
+				parts = append(parts, part)
+			}
+			return parts, nil
+		}
+	}
+}
+
+// The parts of one client that stand together in the order are asked for together; it waits for the first that is not free
+// with nothing behind it in hand.
+func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		trips := 0
+		home, alone := f.home(together(&trips)), f.home()
+		a, b, c, d, e := f.lock(home, "a"), f.lock(home, "b"), f.lock(home, "c"), f.lock(home, "d"), f.lock(alone, "e")
+		l := NewMulti(lockers(e, d, c, b, a))
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		assert.Equal(t, 1, trips)
+		require.NoError(t, h.Release(t.Context()))
+
+		trips = 0
+		other := c.occupy()
+		_, err = take(l, Options{})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		assert.Equal(t, 1, trips, "it does not ask again")
+		assert.Zero(t, a.held()+b.held()+d.held())
+
+		trips = 0
+		result := begin(func() error {
+			h, err = take(l, Options{Wait: terms.Forever, Lease: time.Minute})
+			return err
+		})
+		pending(t, result)
+		assert.Equal(t, []int{1, 1, 0}, []int{a.held(), b.held(), d.held()}, "none behind the first that is not free")
+		assert.Zero(t, a.the().lease, "the watchdog keeps what it has")
+		a.the().lose(errGone)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 0}, []int{a.held(), b.held(), d.held()}, "a loss ends the wait, and all begins anew")
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, <-result)
+		assert.Equal(t, 1, d.held())
+		assert.Equal(t, time.Minute, a.the().lease)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -30,6 +31,10 @@ var (
 	SemaphoreResume  = newScript("semaphore_resume")
 	SemaphoreMirror  = newScript("semaphore_mirror")
 	SemaphoreStep    = newScript("semaphore", "queue", "foreign", "grant")
+
+	AcquireAll          = Acquire.ofSeveral()
+	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
+	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
@@ -52,6 +57,11 @@ func newScript(names ...string) *Script {
 	return scriptOf(text)
 }
 
+// ofSeveral returns the script that acquires several locks by the acquire script s: see acquire_all.lua.
+func (s *Script) ofSeveral() *Script {
+	return scriptOf(strings.Replace(read("acquire_all"), acquireHere, s.text, 1))
+}
+
 func scriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
@@ -63,6 +73,9 @@ const ownersHere = "-- (owners.lua)\n"
 
 // swiftHere is the line of plain.lua that swift.lua takes the place of.
 const swiftHere = "-- (swift.lua)\n"
+
+// acquireHere is the line of acquire_all.lua that the acquire script of a kind takes the place of.
+const acquireHere = "-- (acquire)\n"
 
 func read(name string) string {
 	text, err := files.ReadFile("scripts/" + name + ".lua")
@@ -104,6 +117,20 @@ func (s *Script) Call(keys int, all ...string) Call {
 // Split returns the keys and the arguments of the call.
 func (c *Call) Split() (keys, args []string) { return c.split() }
 
+// Together returns the call of several acquires of one kind, of which s is the script for several.
+func (s *Script) Together(acquires []Call) Call {
+	c := Call{Script: s}
+	for i := range acquires {
+		keys, args := acquires[i].split()
+		if i == 0 {
+			c.Keys, c.Args = make([]string, 0, len(acquires)*len(keys)), make([]string, 0, 2+len(acquires)*len(args))
+			c.Args = append(c.Args, strconv.Itoa(len(keys)), strconv.Itoa(len(args)))
+		}
+		c.Keys, c.Args = append(c.Keys, keys...), append(c.Args, args...)
+	}
+	return c
+}
+
 func (c *Call) split() (keys, args []string) {
 	if w := &c.words; w.n > 0 {
 		keys, args = w.all[:w.keys], w.all[w.keys:w.n]
@@ -142,8 +169,9 @@ func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.Redi
 
 // DoAll makes many calls in one pipeline. Only those that again is true of are sent again: the
 // others have been executed.
-func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
+func (r *Redis) DoAll(ctx context.Context, calls []Call) ([]rueidis.RedisResult, Sent) {
 	r.sent.n.Add(int64(len(calls)))
+	sent := Sent{Generation: r.Generation()}
 	results := make([]rueidis.RedisResult, len(calls))
 	indexes := make([]int, len(calls))
 	for i := range indexes {
@@ -152,7 +180,7 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	if again := r.sendAt(ctx, calls, indexes, Call.evalsha, results); len(again) > 0 {
 		r.sendAt(ctx, calls, again, Call.eval, results)
 	}
-	return results
+	return results, sent
 }
 
 // sendAt sends the calls at these indexes in one pipeline, and fills in their results. It returns the

@@ -49,7 +49,7 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
 	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
 
-	results := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
+	results, _ := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
 	require.Len(t, results, 4)
 	left, err := results[0].AsInt64()
 	require.NoError(t, err)

@@ -95,18 +95,24 @@ const (
 	FirstPosition                 // it is the first
 )
 
+// A Value is a reply of Redis, or one of several values in it.
+type Value interface {
+	ToString() (string, error)
+	ToArray() ([]rueidis.RedisMessage, error)
+}
+
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
 // for a lock without.
-func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
+func ReadAcquire(reply Value, tokens uint64) (a Answer, err error) {
 	a.Window = -1
 	if tokens > 0 {
-		if counter, err := result.ToString(); err == nil {
+		if counter, err := reply.ToString(); err == nil {
 			a.Granted = true
 			a.Counter, err = parseCounter(counter, tokens)
 			return a, err
 		}
 	}
-	denial, err := result.ToArray()
+	denial, err := reply.ToArray()
 	if rueidis.IsRedisNil(err) && tokens == 0 {
 		return Answer{Granted: true}, nil
 	}
@@ -120,6 +126,25 @@ func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error
 		a.Holder, err = denial[1].ToString()
 	}
 	return a, err
+}
+
+// EachAcquire returns the replies to so many acquires in one call. They end with the first that is no grant: behind that
+// no lock was asked for.
+func EachAcquire(result rueidis.RedisResult, many int) (replies []Value, err error) {
+	values, err := result.ToArray()
+	if err == nil && len(values) != many {
+		err = fmt.Errorf("%d replies to %d acquires", len(values), many)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range values {
+		if text, err := values[i].ToString(); err == nil && text == "" {
+			break
+		}
+		replies = append(replies, &values[i])
+	}
+	return replies, nil
 }
 
 // ReadStep reads what Redis says to a step in which a ticket joins or is looked for, and

@@ -14,6 +14,7 @@ func init() {
 		Acquire, Resume, Mirror, PlainStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
+		AcquireAll, ReadWriteAcquireAll, SemaphoreAcquireAll,
 	} {
 		*s = *scriptOf(strict + s.text)
 	}

@@ -38,7 +38,8 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 	known.Track = nil
 	require.NoError(t, redis.Do(t.Context(), known).Error(), "the script is known now")
 	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Hset().Key("there").FieldValue().FieldValue(id.Owner(1, false), "1").Build()).Error())
-	for _, result := range redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2, false)), call("gone", id.Owner(1, false))}) {
+	results, _ := redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2, false)), call("gone", id.Owner(1, false))})
+	for _, result := range results {
 		require.NoError(t, result.Error())
 	}
 	require.Len(t, changed, 1)

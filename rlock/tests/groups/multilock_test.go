@@ -322,18 +322,20 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	})
 }
 
-// The acquires of nine parts take longer than the lease.
+// The acquires of nine parts, each of another client than the one before, take longer than the lease.
 func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
+		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
 		var locks []*rlock.Lock
 		for i := range 9 {
-			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
+			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
 		}
 		lock := rlock.NewMultiLock(locks...)
 		require.NoError(t, lock.Lock(me)) // the scripts are known
 		require.NoError(t, lock.Unlock(me))
-		p.Net.SetRoundTrip(100 * time.Millisecond)
+		for _, p := range clients {
+			p.Net.SetRoundTrip(100 * time.Millisecond)
+		}
 		hold, err := lock.Acquire(me, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
 		require.NoError(t, err)
 		begin := time.Now()
@@ -374,5 +376,31 @@ func TestAnAttemptAtAMultiLockIsNoLoss(t *testing.T) {
 		assert.False(t, got)
 		require.NotErrorIs(t, err, rlock.ErrLost, "nothing was held")
 		require.ErrorIs(t, both.Unlock(me), rlock.ErrNotHeld)
+	})
+}
+
+// A hundred free names take as many round trips as one, and a command for thirty-two of them.
+func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		var locks []*rlock.Lock
+		for i := range 100 {
+			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Lock(me)) // the scripts are known
+		require.NoError(t, lock.Unlock(me))
+		p.Net.SetRoundTrip(100 * time.Millisecond)
+		sent := len(p.Net.Sent("EVALSHA"))
+		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() { require.NoError(t, lock.Lock(me)) })
+		assert.Equal(t, 4, len(p.Net.Sent("EVALSHA"))-sent)
+		require.NoError(t, lock.Unlock(me))
+
+		require.NoError(t, w.NewClient().NewLock("part50").Lock(w.Caller()))
+		testbed.Within(t, 100*time.Millisecond, 300*time.Millisecond, func() {
+			taken, err := lock.TryLock(me)
+			require.NoError(t, err)
+			assert.False(t, taken)
+		})
 	})
 }
