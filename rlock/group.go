@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -119,6 +120,9 @@ func (l over) Take(ctx context.Context, req client.Request) error {
 }
 
 func (l over) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
+	if req.Answer != nil {
+		return nil, fmt.Errorf("rlock: lock %q: %w: a lock over several has no answers", l.Name(), errors.ErrUnsupported)
+	}
 	h, err := l.Lock.Hold(ctx, parent, req.Owner, optionsOf(&req))
 	if err != nil {
 		return nil, err

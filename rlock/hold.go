@@ -24,6 +24,7 @@ type AcquireOption func(*acquireOptions)
 type acquireOptions struct {
 	lease, wait, linger time.Duration
 	stands              bool
+	answer              *Answer
 }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
@@ -51,6 +52,23 @@ func WithLinger(linger time.Duration) AcquireOption {
 	}
 }
 
+// An Answer is filled in by an Acquire with [WithAnswer].
+type Answer struct {
+	Text   string    // of ErrAnswered: what the script of ReleaseWith has returned
+	Waited bool      // the call had to wait, also if it holds the lock now
+	Clock  int64     // Redis' clock in µs, read by a command that was sent...
+	Read   time.Time // ...at this time; zero and 0 if none was
+}
+
+// WithAnswer lets another holder answer the call instead of leaving it the lock: if the script
+// of its [Hold.ReleaseWith] returns a string, Acquire returns [ErrAnswered], and *a has the
+// string. It must have waited in Redis' queue by then, in which a client has one place for a
+// lock: of its calls one is answered. It is for plain, fenced and fair locks; others return
+// [errors.ErrUnsupported].
+func WithAnswer(a *Answer) AcquireOption {
+	return func(o *acquireOptions) { o.answer = a }
+}
+
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise. Its owner is not set.
 func newRequest(options []AcquireOption) client.Request {
@@ -58,7 +76,12 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	return client.Request{Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	if with.answer != nil {
+		*with.answer = Answer{}
+		req.Answer = (*terms.Answer)(with.answer)
+	}
+	return req
 }
 
 // acquire acquires the lock with a handle, whose context is made from parent. Without an owner in ctx it is the

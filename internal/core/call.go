@@ -36,6 +36,7 @@ type Call struct {
 	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
 	Handle   any    // of the level, nil for one that is unlocked by its owner
 	Info     any    // of the level, the driver's
+	Answers  bool   // a release may answer it while its ticket waits
 	Carries  bool   // of Release, after UnlockWith: its command carries a guarded write
 	Named    ID     // of Resume: the tenure that has passed the lock on; of Force: the one that is to leave
 	Inherits uint64 // of Resume: the fencing token, 0 for none

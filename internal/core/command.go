@@ -41,6 +41,7 @@ type Ticket struct {
 	ID    ID
 	Mode  Mode
 	Polls bool    // "X" or "S": the client had not subscribed when the ticket joined
+	Takes bool    // "a" or "A" for "x" or "X": a release that has an answer takes the ticket out of the queue
 	Owner OwnerID // the part behind the UUID in the owner's text
 }
 
@@ -52,7 +53,7 @@ type Command struct {
 	Passed ID     // of a Resume: the tenure that has passed the lock on
 
 	// Carries is set in a Leave that carries a guarded write: if the lock has the tenure, the write is executed in the same
-	// step, before the tenure leaves.
+	// step, before the tenure leaves. It may have an answer for the tickets that take one: they leave in the same step.
 	Carries bool
 
 	// Lease is what an Acquire, a Resume, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
@@ -147,6 +148,7 @@ const (
 	Forced                         // "f": the tenure was released by force
 	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
 	Shown                          // "h": the tenure has the lock, and a client waits for it
+	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 )
 
 // A Message is a message to a client. Any client may publish, so that a message may be forged, late

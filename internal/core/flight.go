@@ -55,7 +55,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.told}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.told}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.call.Named, asks
 	}

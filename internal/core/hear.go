@@ -39,6 +39,10 @@ func (l *Lock) Hear(m Message, now Now) {
 			t.doubted(now)
 			l.touch(t)
 		}
+	case Satisfied:
+		if t != nil {
+			l.satisfied(t, now)
+		}
 	case ForeignNews:
 		if !m.Ours {
 			l.abroad.hear()
@@ -72,6 +76,21 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	t.granted(m, now)
 	l.ticketMoved(t, now)
 	l.touch(t)
+}
+
+// satisfied deals with the message that a release has taken the ticket out of the queue, since it has an answer for the call. Of
+// one whose Join has no answer yet the place is not known, and it leaves. The message may be forged: then the ticket stays, and
+// what it is granted some time is given back.
+func (l *Lock) satisfied(t *Tenure, now Now) {
+	w := t.call
+	if w == nil || t.want != Asked || !t.takes {
+		return
+	}
+	if t.place == InQueue {
+		t.takenOut()
+	}
+	l.give(t, now)
+	l.leave(w, GotAnswer, now)
 }
 
 // Listening says whether this client is told of grants. A message may have been lost before.

@@ -21,6 +21,9 @@ func (t *Tenure) unneeded() { t.place = Over }
 // forcedOut notes that this client has taken the tenure out of Redis by force.
 func (t *Tenure) forcedOut() { t.place = Over }
 
+// takenOut notes that a release has taken the ticket out of the queue.
+func (t *Tenure) takenOut() { t.place = Over }
+
 // stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
 func (l *Lock) stranger(id ID) *Tenure {
 	t := l.newTenure(id, Alone)

@@ -224,5 +224,5 @@ func (l *Lock) hurries(t *Tenure) {
 func (t *Tenure) rests(now Now) {
 	c := t.lock.client
 	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
-	t.fails++
+	t.fails = min(t.fails+1, doublings)
 }

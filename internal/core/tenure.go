@@ -15,6 +15,7 @@ type Tenure struct {
 	entry   Op // of a ticket: Acquire, Join or Resume
 	place   Place
 	mode    Mode // in which it needs the lock
+	takes   bool // a release with an answer takes the ticket out of the queue
 	news    news
 	step    bool  // Held, Parted: a downgrade is to let in others that wait
 	wrote   bool  // a level that has closed has sent a guarded write
@@ -23,7 +24,7 @@ type Tenure struct {
 	called  bool  // it was called: it does not linger. See turn.go
 	touched bool  // its time may have changed: an effect Poll of it is not taken yet
 	polls   uint8 // of a ticket whose client had not subscribed when it was made: one more than its looks; else 0. See looksNext
-	fails   int32 // commands in a row without an answer
+	fails   uint8 // commands in a row without an answer, doublings at most
 
 	flight flight
 	trust  trust

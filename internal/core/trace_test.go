@@ -158,7 +158,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.t, s.alarms, s.shells = t, map[*Tenure]Time{}, map[*Call]*shell{}
 	case "lock":
 		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
-			Repeats: w.has("repeats"), Tag: name}
+			Repeats: w.has("repeats"), Answers: w.has("answers"), Tag: name}
 		if w.has("for") {
 			c.Until = s.now.Time + Time(w.number("for", 0))
 		}
@@ -180,6 +180,13 @@ func (s *story) happens(t *testing.T, line string) {
 		if !ok {
 			s.tell("nothing to unlock")
 		}
+		s.releases(t, w)
+	case "unlockwith":
+		_, t, ok := s.lock.UnlockWith(o, w.mode(), nil, s.now)
+		if !ok {
+			s.tell("it is not the only level")
+		}
+		w["carries"] = ""
 		s.releases(t, w)
 	case "cancel": // one that was granted the lock gives its level back
 		if w := s.callers[name]; w.Outcome == Acquired {
@@ -235,7 +242,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "wrote":
 		wrote(s.lock, id(w["of"]), w.mode(), s.reply(name, w), s.now)
 	case "hear":
-		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign"}, name)
+		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign", "shown", "answer"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
 	case "listening":
 		s.lock.Listening(name != "no", s.now)
@@ -304,7 +311,7 @@ func (s *story) parts(r PartResult) {
 }
 
 func (s *story) outcome(c *Call) {
-	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome]
+	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed"}[c.Outcome]
 	if c.Outcome == Acquired {
 		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
 		if c.Token > 0 {
@@ -330,7 +337,7 @@ func (s *story) releases(t *Tenure, w words) {
 	if t == nil {
 		return
 	}
-	c := &Call{Until: Never, Tag: "the release"}
+	c := &Call{Until: Never, Carries: w.has("carries"), Tag: "the release"}
 	if s.lock.Release(t, c); w.has("background") {
 		s.lock.Leave(c, TimedOut, s.now)
 		s.lock.Next(c, false, s.now)
@@ -464,7 +471,7 @@ func (s *story) sends(cmd Command, c *Call) {
 	}{
 		{cmd.Mode == Shared, "shared"}, {cmd.Polls, "polls"}, {cmd.Lease > 0, fmt.Sprintf("lease=%d", cmd.Lease)}, {cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
 		{cmd.Asks, "asks"}, {cmd.Tokens > 0, fmt.Sprintf("tokens=%d", cmd.Tokens)}, {cmd.Permits > 0, fmt.Sprintf("permits=%d", cmd.Permits)},
-		{cmd.Heard, "heard"}, {cmd.Op == Resume, "of " + cmd.Passed.text()}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
+		{cmd.Takes, "takes"}, {cmd.Carries, "carries"}, {cmd.Heard, "heard"}, {cmd.Op == Resume, "of " + cmd.Passed.text()}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
 	} {
 		if f.on {
 			text += " " + f.word

@@ -14,6 +14,7 @@ const (
 	Closed                   // the client has closed
 	Upgrades                 // its owner reads, and may not write before it has unlocked
 	Failed                   // Redis has refused a command, and would do so again
+	GotAnswer                // a release has answered it
 	NotPassed                // the tenure that has passed the lock on does not have it any more
 	Done                     // a call that does not lock: see its Cause, its Fault and Found
 )
@@ -243,7 +244,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.entry != Resume && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answers == t.takes && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.call, next.Tenure = next, t
 		t.unsure() // another's

@@ -188,7 +188,7 @@ func TestWhenALockIsBusy(t *testing.T) {
 		op    Op
 		want  wanted
 		place Place
-		fails int32
+		fails uint8
 		busy  bool
 	}{
 		{Acquire, tried, Unsure, 0, true}, {Join, queued, Unsure, 0, true}, {Join, wanted{Want: Gone}, Unsure, 2, true},

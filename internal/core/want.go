@@ -10,6 +10,7 @@ func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	if l.hears != listening {
 		t.polls = 1
 	}
+	t.takes = w.Answers && entry == Join
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}

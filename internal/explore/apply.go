@@ -35,7 +35,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if w.Rounds > 0 {
 			u.rounds++
 		}
-		r := &core.Call{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Tag: i}
+		r := &core.Call{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Tag: i}
 		if w.Do&Same != 0 {
 			r.Info = i
 		}

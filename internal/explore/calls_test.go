@@ -20,6 +20,7 @@ var mutantSetups = []Setup{
 	{Name: "pass", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Pass},
 	{Name: "writes", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Do: Write},
 	{Name: "releases with writes", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Do: Carry},
+	{Name: "answers", Clients: 2, Users: 2, Rounds: 1, Do: Carry | Ask},
 	{Name: "joins", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: JoinFails},
 	{Name: "behind", Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Timed | Cancel},
 	{Name: "readers", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Cancel, Look: 9, Lease: 9},

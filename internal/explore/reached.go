@@ -19,6 +19,7 @@ var hardStates = [...]struct {
 	{"a claim ended unheard", (*world).claimEnded},
 	{"a turn of foreign clients missed", (*world).turnMissed},
 	{"a hold passed on while a mirror is under way", (*world).mirrorOfPassed},
+	{"a ticket taken out by an answer", (*world).satisfied},
 }
 
 // Reached counts the states that are hard, in the order of hardStates.
@@ -94,4 +95,15 @@ func (w *world) mirrorOfPassed() bool {
 	}
 	late := func(p packet) bool { return p.cmd.Op == core.Mirror && p.cmd.ID == w.passed.id && p.cmd.Owner != 0 }
 	return slices.ContainsFunc(w.clients, func(c client) bool { return slices.ContainsFunc(c.pipe, late) || slices.ContainsFunc(c.late, late) })
+}
+
+// satisfied: a release has taken a ticket out with an answer, and its client has not heard of it.
+func (w *world) satisfied() bool {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if slices.ContainsFunc(c.heard, func(m message) bool { return m.Kind == core.Satisfied && w.lockOf(c, m.ID).Find(m.ID) != nil }) {
+			return true
+		}
+	}
+	return false
 }

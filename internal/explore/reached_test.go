@@ -21,7 +21,7 @@ func (r *report) Errorf(format string, args ...any) {
 
 // A full run that does not reach a hard state fails, and says which one. A short one does not.
 func TestARunThatMissesAHardStateFails(t *testing.T) {
-	all := Reached{1, 1, 1, 1}
+	all := Reached{1, 1, 1, 1, 1}
 	for i := range hardStates {
 		n := total{reached: all}
 		n.reached[i] = 0

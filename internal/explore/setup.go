@@ -61,6 +61,7 @@ const (
 	Force                       // release the holder by force
 	Write                       // a guarded write in each hold, for whose answer they do not wait
 	Carry                       // an Unlock whose release carries a guarded write
+	Ask                         // calls take an answer of such a release
 	Same                        // the users of a client are one owner
 )
 

@@ -103,6 +103,7 @@ type call struct {
 	Repeats  bool
 	Handle   any
 	Info     any
+	Answers  bool
 	Carries  bool
 	Named    core.ID
 	Inherits uint64
@@ -147,6 +148,7 @@ type tenure struct {
 	entry   core.Op
 	place   core.Place
 	mode    core.Mode
+	takes   bool
 	news    byte
 	step    bool
 	wrote   bool
@@ -155,7 +157,7 @@ type tenure struct {
 	called  bool
 	touched bool
 	polls   uint8
-	fails   int32
+	fails   uint8
 
 	flight flight
 	trust  trust

@@ -134,7 +134,9 @@ type run struct {
 func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	s.Expire(now)
 	r := run{Server: s, now: now, reserve: c.Tokens, polling: c.Polling, heard: c.Heard, permits: c.Permits, effects: effects}
-	effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds
+	if effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds; effects.Wrote {
+		r.satisfies()
+	}
 	switch c.Op {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)

@@ -13,3 +13,16 @@ func (r *run) guards(t core.Ticket) (a core.Reply) {
 	}
 	return a
 }
+
+// satisfies takes the tickets out of the queue that take an answer, and tells their clients.
+func (r *run) satisfies() {
+	for _, t := range r.Queue {
+		if t.Takes {
+			r.send(core.Satisfied, t.ID, 0, 0)
+		}
+	}
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t.Takes })
+	if !r.queueExists() {
+		r.QueueEnds = 0
+	}
+}

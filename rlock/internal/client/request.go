@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,9 @@ type Request struct {
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
 	Stands bool          // it waits for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
+
+	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.
+	Answer *terms.Answer
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
@@ -70,6 +74,9 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 		if err := c.CheckLease(n, req.Lease); err != nil {
 			return err
 		}
+	}
+	if req.Answer != nil && (n.KindID == ReadWriteKind || n.KindID == SemaphoreKind) {
+		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
 	}
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)

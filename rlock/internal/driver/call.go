@@ -76,6 +76,7 @@ func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site
 
 func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
+	w.Answers = req.Answer != nil
 	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))

@@ -82,8 +82,11 @@ func (c *Client) hear(n *client.Name, message string) {
 		return
 	}
 	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
-	if notice.Granted {
+	switch {
+	case notice.Granted:
 		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
+	case notice.Answered:
+		m.Kind = core.Satisfied
 	}
 	l, now := c.enterTenure(n.Key, notice.Ticket, m.ID)
 	switch {
@@ -94,9 +97,20 @@ func (c *Client) hear(n *client.Name, message string) {
 		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
 	if !c.shared.Closed.Load() {
+		l.hearAnswer(&notice, m.ID)
 		l.Hear(m, now)
 	}
 	l.shard.exit(l)
+}
+
+// hearAnswer keeps the answer of a release for the call whose ticket it has taken out.
+func (l *lock) hearAnswer(n *wire.Notice, id core.ID) {
+	if !n.Answered {
+		return
+	}
+	if t := l.Find(id); t != nil && t.Agent() != nil {
+		t.Agent().Tag.(*waiter).answer = n.Answer
+	}
 }
 
 // Heard implements [client.Locks]: a message on the client's own channel.

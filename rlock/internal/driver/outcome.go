@@ -47,6 +47,8 @@ func (l *lock) leave(w *waiter) {
 		holder = l.holderWords(w.holder, &w.req)
 	}
 	switch o := w.Outcome; o {
+	case core.GotAnswer:
+		w.err = terms.ErrAnswered
 	case core.Closed, core.Upgrades, core.NotPassed:
 		w.err = l.refusal(o, &w.req, w.holder, holder)
 	case core.Denied, core.TimedOut:
@@ -63,6 +65,11 @@ func (l *lock) leave(w *waiter) {
 func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
 	e := c.shared
 	defer c.done(w)
+	if a := w.req.Answer; a != nil {
+		if *a = (terms.Answer{Text: w.answer, Waited: w.waits, Clock: w.clock}); w.clock > 0 {
+			a.Read = c.clock.time(w.read)
+		}
+	}
 	cancelled := w.Outcome == core.Cancelled
 	if w.Outcome == core.Acquired {
 		if ctx.Err() == nil {

@@ -252,7 +252,11 @@ func (r *redis) command(c *exchange) wire.Call {
 		}
 	}
 	s.Polls = c.kind.foreign && e.SeesStep(n, s, now)
-	return r.Step(c.kind.step, &n.Keys, s)
+	script := c.kind.step
+	if c.cmd.Takes && c.cmd.Op != core.Leave || c.cmd.Joins.Takes {
+		script = wire.PlainAskStep
+	}
+	return r.Step(script, &n.Keys, s)
 }
 
 // release takes back what a command was granted, if replicas do not have it.
@@ -315,7 +319,7 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 
 // read turns an answer of Redis into one that package core knows.
 func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
-	a.err, a.holder, a.heard = err, got.Holder, wire.Answered(err)
+	a.err, a.holder, a.heard, a.clock = err, got.Holder, wire.Answered(err), got.Clock
 	if err != nil {
 		a.Fault = faultOf(c.cmd.Op, err)
 		if c.cmd.Op == core.Leave && wire.Released(err) { // a message to others was refused
@@ -462,9 +466,12 @@ func (c *Client) textOf(id core.ID, o core.OwnerID) string {
 
 // member is a ticket as it stands in the queue.
 func member(t core.Ticket, text string) wire.Member {
-	modes := "xs"
+	modes, mode := "xsa", t.Mode
 	if t.Polls {
-		modes = "XS"
+		modes = "XSA"
 	}
-	return wire.Member{Mode: modes[t.Mode : t.Mode+1], Ticket: text}
+	if t.Takes {
+		mode = core.Shared + 1
+	}
+	return wire.Member{Mode: modes[mode : mode+1], Ticket: text}
 }

@@ -32,6 +32,10 @@ type visit struct {
 	locates bool // it is to find out where it was made
 	logged  bool // it was logged that it waits for its own goroutine
 
+	answer string    // GotAnswer: what the release has told
+	clock  int64     // of Redis in µs, no later than at...
+	read   core.Time // ...when the last command was sent whose answer has told it; 0 for none
+
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant
 

@@ -88,6 +88,7 @@ type answer struct {
 	core.Reply
 	err    error
 	holder string    // as Redis names it
+	clock  int64     // of Redis in µs, 0 if it is not told
 	sent   wire.Sent // of a command that was sent by do
 	heard  bool      // the server has answered
 }

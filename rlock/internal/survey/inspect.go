@@ -274,7 +274,7 @@ func parseMember(member string) (w inspect.Waiter, ok bool) {
 	if member == "?" {
 		return inspect.Waiter{Foreign: true}, true
 	}
-	if len(member) < 2 || !strings.ContainsRune("xsXS", rune(member[0])) {
+	if len(member) < 2 || !strings.ContainsRune("xsaXSA", rune(member[0])) {
 		return w, false
 	}
 	mode := member[0]

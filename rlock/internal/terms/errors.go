@@ -18,6 +18,7 @@ var (
 	ErrNotPassed    = errors.New("the lock is not passed on any more: it was resumed, its time is over, or it was freed")
 	ErrUpgrade      = errors.New("a reader cannot become a writer")
 	ErrFenced       = errors.New("not executed, since the hold does not have the lock")
+	ErrAnswered     = errors.New("answered by the release of another holder")
 	ErrUnconfirmed  = errors.New("not confirmed by Redis")
 	ErrInvalidLease = errors.New("invalid lease")
 )

@@ -14,6 +14,7 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 	if c.model == server.ReadWrite && c.random.IntN(2) == 0 {
 		t.Mode = core.Shared
 	}
+	t.Takes = c.model == server.Plain && t.ID.N%4 == 2
 	c.known = append(c.known, t)
 	return t
 }

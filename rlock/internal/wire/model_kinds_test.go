@@ -26,8 +26,8 @@ type modelKind struct {
 }
 
 var (
-	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 1", wire.PlainStep), layout: withFair(layouts[0])}
-	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 1", wire.PlainStep), layout: withFair(layouts[1]), fenced: true}
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 'it'", wire.PlainStep), layout: withFair(layouts[0])}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), release: wire.PlainGuard.Release("return 'it'", wire.PlainStep), layout: withFair(layouts[1]), fenced: true}
 	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, guard: wire.ReadWriteGuard.Script("return 1"), release: wire.ReadWriteGuard.Release("return 1", wire.ReadWriteStep), layout: layouts[2]}
 	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, guard: wire.SemaphoreGuard.Script("return 1"), release: wire.SemaphoreGuard.Release("return 1", wire.SemaphoreStep), layout: layouts[3]}
 

@@ -58,6 +58,9 @@ func member(t core.Ticket) wire.Member {
 	if t.Mode == core.Shared {
 		mode = "s"
 	}
+	if t.Takes {
+		mode = "a"
+	}
 	if t.Polls {
 		mode = strings.ToUpper(mode)
 	}
@@ -209,6 +212,8 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), k.sort(), modelLock)
 	case core.AtFront:
 		return fmt.Sprintf("%s%s ?%s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), modelLock)
+	case core.Satisfied:
+		return fmt.Sprintf("%s%s =%s %d %sit", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), len(modelLock), modelLock)
 	case core.ForeignNews:
 		if m.Fair != (core.ID{}) {
 			return k.keys.Channel() + ":" + uuidText(m.Fair) + " 00"

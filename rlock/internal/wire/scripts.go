@@ -35,6 +35,8 @@ var (
 	AcquireAll          = Acquire.ofSeveral()
 	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
+	// PlainAskStep is PlainStep for a ticket that takes an answer.
+	PlainAskStep = scriptOf("local reply = (function()\n" + PlainStep.text + "\n" + read("clocked"))
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a

@@ -21,7 +21,8 @@ type Step struct {
 }
 
 // A Member of the queue is the ticket of a tenure to come and its mode: "x" if it needs the
-// lock alone, "s" if it shares it; "X" and "S" if it polls.
+// lock alone, "s" if it shares it, "a" if it needs it alone and takes an answer of a release in its place; "X", "S" and "A" if
+// it polls.
 type Member struct{ Mode, Ticket string }
 
 // Step returns the call of a kind's script for the step.
@@ -81,6 +82,7 @@ type Answer struct {
 	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
 	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
+	Clock    int64 // of Redis in µs, in the answer to a step about a ticket that takes an answer; else 0
 
 	Refused error // the grant does not count, and why: too few replicas have it
 }
@@ -196,6 +198,9 @@ func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer
 	if err == nil {
 		a.Holder, err = values[2].ToString()
 	}
+	if err == nil && len(values) > 6 {
+		a.Clock, err = values[6].AsInt64()
+	}
 	if err != nil {
 		return a, err
 	}
@@ -226,7 +231,9 @@ func parseCounter(text string, n uint64) (uint64, error) {
 
 // A Notice is what a client is told about one of its tickets.
 type Notice struct {
-	Granted  bool   // the ticket has the lock; else it is to be looked for
+	Granted  bool   // the ticket has the lock; else it is to be looked for, unless it is answered
+	Answered bool   // a release has taken the ticket out of the queue, with Answer for its call
+	Answer   string // of the source of the release
 	Lock     string // the lock's name
 	Ticket   string // the text of its tenure
 	Counter  uint64 // of the fencing tokens, 0 for none
@@ -240,6 +247,8 @@ func ParseNotice(message string) (n Notice, ok bool) {
 	case strings.HasPrefix(message, "?"):
 		n.Ticket, n.Lock, ok = strings.Cut(message[1:], " ")
 		return n, ok && len(n.Ticket) >= TenureLen
+	case strings.HasPrefix(message, "="):
+		return parseAnswer(message[1:])
 	case !strings.HasPrefix(message, "+"):
 		return n, false
 	}
@@ -256,4 +265,17 @@ func ParseNotice(message string) (n Notice, ok bool) {
 		}
 	}
 	return n, true
+}
+
+// parseAnswer parses the message that a ticket is answered: "<ticket> <n> <lock><answer>".
+func parseAnswer(text string) (n Notice, ok bool) {
+	words := strings.SplitN(text, " ", 3)
+	if len(words) < 3 || len(words[0]) < TenureLen {
+		return n, false
+	}
+	size, err := strconv.Atoi(words[1])
+	if err != nil || size < 0 || size > len(words[2]) {
+		return n, false
+	}
+	return Notice{Answered: true, Ticket: words[0], Lock: words[2][:size], Answer: words[2][size:]}, true
 }

@@ -78,12 +78,14 @@ func TestTheMessagesToAClient(t *testing.T) {
 		"+" + u + " 9 0 x":                    {Granted: true, Ticket: u, Lock: "x"},
 		"+" + u + " 18446744073709551616 1 x": {Granted: true, Ticket: u, Lock: "x"},
 		"?" + u + " x":                        {Ticket: u, Lock: "x"},
+		"=" + u + " 3 x yan answer ":          {Answered: true, Ticket: u, Lock: "x y", Answer: "an answer "},
+		"=" + u + " 1 x":                      {Answered: true, Ticket: u, Lock: "x"},
 	} {
 		n, ok := wire.ParseNotice(message)
 		assert.True(t, ok, message)
 		assert.Equal(t, notice, n, message)
 	}
-	for _, message := range []string{"", "+", "?", "+" + u, "+" + u + " 1 1", "?" + u, "0", u + " x", "+u:1   x", "?u:1 x"} {
+	for _, message := range []string{"", "+", "?", "+" + u, "+" + u + " 1 1", "?" + u, "0", u + " x", "+u:1   x", "?u:1 x", "=", "=" + u, "=" + u + " 2 x", "=" + u + " -1 x", "=" + u + " x x", "=u:1 1 x"} {
 		_, ok := wire.ParseNotice(message)
 		assert.False(t, ok, message)
 	}

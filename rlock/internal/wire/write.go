@@ -46,6 +46,7 @@ const writeBegins = "local done, reply = pcall(function() "
 var (
 	writeEnds     = oneLine(read("guard_end"))
 	releaseBegins = oneLine(read("release"))
+	answers       = oneLine(read("release_answer"))
 	releaseEnds   = read("release_end")
 )
 
@@ -71,7 +72,7 @@ func (g *Guard) Script(source string) *Script {
 // Release returns the script of a guarded write that a release carries, whose step is this one: see scripts/release.lua.
 func (g *Guard) Release(source string, step *Script) *Script {
 	return g.script(guarded{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
-		"end) end local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
+		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
 }
 
 // script returns the script of a source between a beginning, on the line of its first, and an end.

@@ -1,0 +1,98 @@
+package calls_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A release whose script returns a string answers those that wait for an answer, and grants the lock to the first of the others.
+// It takes one command, and those that are answered send none.
+func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
+	kinds := map[string]func(*rlock.Client) *rlock.Lock{
+		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
+		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+	}
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		for name, lock := range kinds {
+			t.Run(name, func(t *testing.T) {
+				s := testbed.At(t, server)
+				hold := acquired(t, s, lock(s.NewClient()))
+				type end struct {
+					answer rlock.Answer
+					hold   *rlock.Hold
+					err    error
+				}
+				ends := make(chan end, 4)
+				waits := func(n int64, options ...rlock.AcquireOption) {
+					l := lock(s.NewClient())
+					var e end
+					go func() {
+						e.hold, e.err = l.Acquire(s.Ctx, append(options, rlock.WithAnswer(&e.answer))...)
+						ends <- e
+					}()
+					s.AwaitWaiters(n, testbed.Key)
+				}
+				plain := lock(s.NewClient())
+				waits(1)
+				next := make(chan error, 1)
+				go func() {
+					var err error
+					hold, err := plain.Acquire(s.Ctx)
+					next <- err
+					if err == nil {
+						next <- hold.Release(s.Ctx)
+					}
+				}()
+				s.AwaitWaiters(2, testbed.Key)
+				waits(3)
+				began := time.Now()
+				_, err := hold.ReleaseWith(s.Ctx, "return 'it is 42: ' .. ARGV[1]", nil, []string{"\x00 x"})
+				require.NoError(t, err)
+				for range 2 {
+					e := <-ends
+					require.ErrorIs(t, e.err, rlock.ErrAnswered)
+					assert.Nil(t, e.hold)
+					assert.Equal(t, "it is 42: \x00 x", e.answer.Text)
+					assert.True(t, e.answer.Waited)
+					assert.Positive(t, e.answer.Clock)
+					assert.True(t, e.answer.Read.Before(began))
+				}
+				require.NoError(t, s.Await(next), "it waits for the lock alone")
+				require.NoError(t, s.Await(next))
+
+				var answer rlock.Answer
+				hold, err = lock(s.NewClient()).Acquire(s.Ctx, rlock.WithAnswer(&answer))
+				require.NoError(t, err)
+				assert.Equal(t, rlock.Answer{}, answer, "it did not wait")
+				waits(1)
+				_, err = hold.ReleaseWith(s.Ctx, "return 1", nil, nil)
+				require.NoError(t, err)
+				e := <-ends
+				require.NoError(t, e.err, "any other reply is no answer")
+				assert.True(t, e.answer.Waited)
+				require.NoError(t, e.hold.Release(s.Ctx))
+			})
+		}
+	})
+}
+
+func TestKindsWithoutAnswers(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient()
+		for name, l := range map[string]*rlock.Lock{
+			"read": c.NewReadWriteLock("a").Read(), "write": c.NewReadWriteLock("a").Write(), "semaphore": c.NewSemaphore("b", 2),
+			"multi": rlock.NewMultiLock(c.NewLock("d"), c.NewLock("e")),
+		} {
+			_, err := l.Acquire(w.Ctx, rlock.WithAnswer(new(rlock.Answer)))
+			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
+		}
+	})
+}
