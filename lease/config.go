@@ -21,7 +21,7 @@ type Renewable interface {
 	// Due is called when a time given to [Keeper.Schedule] has come, after a
 	// [Keeper.Nudge], before each retry after a node did not answer, and when
 	// the machine may have slept: any time, and thus also when there is nothing to
-	// do. It returns whether the lease is to be sent as soon as there is room,
+	// do. It returns whether the lease must be sent as soon as there is room,
 	// and it is judged by the state of the renewable, not by having been called.
 	//
 	// The renewable may then be scheduled no more, so one that lives on must

@@ -178,7 +178,7 @@ func (x *exchange) isBehind() bool {
 
 // An until is the context of a command that its call may leave behind: it ends with the context of the caller, or when
 // the call has its outcome otherwise, as by Close. It is used again by the next command, unless it has ended: so a call
-// whose context cannot end allocates nothing, and its goroutine waits at no channel that others wait at.
+// whose context cannot end allocates nothing, and its goroutine shares no Done channel.
 type until struct {
 	context.Context             // the caller's
 	onEnd           func()      // is end

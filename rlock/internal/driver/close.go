@@ -23,7 +23,7 @@ func (c *Client) AskAbout(key string) {
 	s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
 }
 
-// eachLock calls visit with each lock, entered.
+// eachLock calls visit for each lock of the client, with its mutex held.
 func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
 	for s := range c.allShards {
 		s.visit(s.all, visit)

@@ -65,7 +65,7 @@ func (s *shard) endsLinger(k *work) { s.lingering.Leave(k.linger) }
 func (k *work) lingers() bool { return k.linger != nil && k.linger.InLine() }
 
 // callTime is how long a call waits after a holder elsewhere was called until it asks again, if its command took
-// so long. A holder as near as this client has released the lock half a round trip later. A call that may join the
+// so long. A holder with our latency releases half a round trip after the call. A call that may join the
 // queue then does not wait for one that is slower.
 func (c *Client) callTime(took time.Duration, queues bool) time.Duration {
 	switch {
@@ -83,7 +83,7 @@ const (
 	// maxBackoffs is how many names a shard remembers that do not linger.
 	maxBackoffs = 256
 	// callsAllowed is how often in a row a name is called back, without a Lock here that profited from it,
-	// before it stops to linger; then for firstBackoff, doubling to lastBackoff.
+	// before it stops lingering; then for firstBackoff, doubling to lastBackoff.
 	callsAllowed              = 2
 	firstBackoff, lastBackoff = time.Second, time.Minute
 )

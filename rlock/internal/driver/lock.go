@@ -98,7 +98,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	return s
 }
 
-// depth returns how many levels of the mode the owner has, and knows of.
+// depth counts the owner's levels of the mode, without the parts of an attempt of a lock over several.
 func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {

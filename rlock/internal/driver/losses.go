@@ -142,8 +142,8 @@ func (e *ending) causeFor(o terms.Owner) error {
 	return e.lock.name.LostError(o, e.why)
 }
 
-// observe tells the Observer. Of a level that was lost the keeper must not wait for the hook; one that Close
-// has released is reported by Close.
+// observe tells the Observer. Lost hooks run in the goroutine of the notices, so that the keeper does not wait for code of
+// the user; a level that Close has released is reported by Close.
 func (e *ending) observe() {
 	c, n := e.lock.shard.client, e.lock.name
 	if !c.shared.Observer.On() {

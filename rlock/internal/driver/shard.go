@@ -156,7 +156,7 @@ func (c *Client) enterIfAny(n *client.Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// again enters a lock that cannot have gone: a call waits in it, or a tenure of it is not over.
+// again retakes the mutex. The lock still exists: the caller waits in it, or one of its tenures is live.
 func (l *lock) again() core.Now { return l.shard.take() }
 
 // take takes the mutex, and reads the clocks then: a goroutine that is delayed between the two would believe
@@ -168,7 +168,7 @@ func (s *shard) take() core.Now {
 	return s.at
 }
 
-// lock takes the mutex, and unlock gives it back, as take and exit do, in place of which a call would cost 2 %.
+// lock and unlock are take and exit without clocks and effects. take and exit inline them: a call costs 2 %.
 func (s *shard) lock() {
 	s.client.witness.entersShard()
 	s.mu.Lock()

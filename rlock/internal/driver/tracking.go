@@ -30,7 +30,7 @@ const (
 	putOff                    // as many keys are tracked as may be, or Redis refuses: the next mirror tries again
 	due                       // not yet: a mirror that tracks the key is about to be sent
 	tracked                   // yes
-	alarmed                   // it has told of one: the next mirror finds out which
+	alarmed                   // a change was reported: the next mirror finds out what it was
 	verified                  // that mirror was built, at verifiedAt: a later one tracks the key again
 )
 

@@ -27,7 +27,7 @@ type write struct {
 type writeFate uint8
 
 const (
-	writeUnknown writeFate = iota // it may have been executed, or may be yet
+	writeUnknown writeFate = iota // it may have been executed, or may still be
 	writeRan
 	writeFenced  // it was not executed, since the lock does not have the tenure
 	writeRefused // nor, since Redis has refused it

@@ -68,7 +68,7 @@ func newHealer(h *Home) *healer {
 	return l
 }
 
-// without notes that the hold is without the parts, if it is valid.
+// without has the healer take the parts again, if the hold is valid.
 func (h *Hold) without(parts ...Locker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

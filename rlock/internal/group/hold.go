@@ -204,7 +204,7 @@ func (h *Hold) ValidUntil() time.Time {
 	return best(until, h.of.need, time.Time.Compare)
 }
 
-// has returns the parts that the hold has.
+// has returns a copy of the parts, which may be lost meanwhile.
 func (h *Hold) has() []*member {
 	h.mu.Lock()
 	defer h.mu.Unlock()

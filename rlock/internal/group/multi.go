@@ -55,7 +55,7 @@ type gathering struct {
 // inOrder takes all parts, and begins anew if one was lost meanwhile.
 func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 	began := time.Now()
-	for kept := false; ; kept = true { // a lease that was too short for the way is not again
+	for kept := false; ; kept = true { // the second round is kept by the watchdog, so that no lease runs out on the way
 		g := gathering{hold: h, began: began, kept: kept}
 		err := g.takeAll(ctx)
 		if err == nil {

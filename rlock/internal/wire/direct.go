@@ -22,7 +22,7 @@ type Order struct {
 
 // A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
 type Sent struct {
-	Generation uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
+	Generation uint64 // of the pipelined connection; 0: sent elsewhere; executed: known to be done
 	late       *line  // a connection of its own on which it was left behind, nil for none
 }
 
@@ -80,8 +80,8 @@ const (
 // goroutine stand between the caller and the socket, which is worth it only for several
 // commands at a time.
 //
-// One command at a time is in flight on that connection, an acquire or a release, and a
-// command is never sent there unless nothing stands before it elsewhere: a release goes there
+// One command at a time is in flight on that connection, an acquire or a release, and only a
+// command with no predecessor on another connection is sent there: a release goes there
 // only after the answers to the acquire and to every mirror. A caller that finds the connection
 // in use, not open yet, or in doubt, uses the pipeline. So do all callers while the pipelined
 // connection is down: the next one may lead to another server.

@@ -28,7 +28,7 @@ var (
 type Fault int
 
 const (
-	// Unknown: the command may have been executed, or may be yet. The connection
+	// Unknown: the command may have been executed, or may still be. The connection
 	// ended, or the time did, before the reply came.
 	Unknown Fault = iota
 	// NotNow: the command was certainly not executed, and waiting may cure it: a

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options say how to connect, and have the arguments of all scripts.
+// Options configure the connection, and what the scripts are told.
 type Options struct {
 	Redis         rueidis.ClientOption // complete: see package rlock's defaults
 	Client        rueidis.Client       // to be shared instead of a client of our own, or nil

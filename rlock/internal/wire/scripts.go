@@ -154,7 +154,7 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// again reports whether the call has not been executed, and is to be sent once more: the server does not know the script, or
+// again reports whether the call has not been executed and must be sent once more: the server does not know the script, or
 // the client has learned that it has no right to keys which the call can do without.
 func (c *Call) again(result rueidis.RedisResult) bool {
 	reply, ok := rueidis.IsRedisErr(result.Error())

@@ -76,7 +76,7 @@ while first and not on and open(modeOf(first)) do
 	first, second, stale = second, nil, true
 end
 
--- A release that leaves a permit to those that know of more: see semaphore.lua. Of a long queue some
+-- Clients may disagree on the number of permits: a release wakes some with larger numbers, see semaphore.lua. Of a long queue some
 -- of the front are enough, since the others stand behind them.
 if varies and freed and first and first == ahead then
 	local told, n = {[clientOf(leaver)] = true}, 0
