@@ -52,7 +52,7 @@ func (l *Lock) ListeningAbroad(now Now) {
 // dismiss ends listenAbroad once no ticket here waits for the lock.
 func (l *Lock) dismiss() {
 	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
-		if t.queues() && (t.place == InQueue || t.place == Unsure || t.place == Unsent) {
+		if t.queues() && (t.place != Owner) {
 			return
 		}
 	}

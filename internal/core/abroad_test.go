@@ -107,7 +107,7 @@ func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
 	}{
 		{"a ticket waits", queued, InQueue, false, true},
 		{"its join is in flight", queued, Unsure, false, true},
-		{"it has no place yet", queued, Unsent, false, true},
+		{"it has no place yet", queued, Out, false, true},
 		{"this client has the lock", queued, InQueue, true, false},
 		{"the ticket leaves", wanted{Want: Gone}, InQueue, false, false},
 		{"it has the lock", queued, Owner, false, false},

@@ -155,7 +155,7 @@ func (l *Lock) advance(c *Call, now Now) {
 		c.alarm = Never
 	case c.purpose == Writes && !l.mayWrite(c, now):
 		c.done(Answered, false, KeyGone)
-	case c.purpose == Releases && c.Tenure.isUnknown():
+	case c.purpose == Releases && c.Tenure.isLost():
 		l.unsent(c, now)
 	case c.purpose == Tends && !l.tends(c, now):
 		c.done(Answered, false, ByUnlock)
@@ -231,18 +231,15 @@ func (l *Lock) tends(c *Call, now Now) bool {
 	return op != None
 }
 
-// isUnknown reports whether Redis has said that it does not have the tenure, which is about to be released or passed on.
-func (t *Tenure) isUnknown() bool { return t.place == Over || t.want == Parted && t.place != Owner }
+// isLost reports whether Redis has said that it does not have the tenure, which is about to be passed on.
+func (t *Tenure) isLost() bool { return t.want == Parted && t.place != Owner }
 
-// unsent ends a release that has nothing to send, since Redis does not have its tenure any more.
+// unsent ends a pass that has nothing to send, since Redis does not have its tenure any more.
 func (l *Lock) unsent(c *Call, now Now) {
 	t := c.Tenure
 	t.call = nil
 	c.done(Answered, false, KeyGone)
-	if t.want == Parted { // it is not passed on
-		l.give(t, now)
-	}
-	l.touch(t)
+	l.give(t, now)
 }
 
 // done ends a call that does not lock.

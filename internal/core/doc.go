@@ -21,11 +21,11 @@
 // when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
 // the watchdog.
 //
-//	want \ place  Unsent                 Unsure  Refused  InQueue  Owner                 Over
-//	Gone                                 Leave   Leave    Leave    Leave
-//	Asked         Acquire, Join, Resume  Resume           Look
-//	Held                                                           Step, Mirror
-//	Parted                                                         Mirror, Step, Unmark
+//	want \ place  Out                    Unsure  InQueue  Owner
+//	Gone                                 Leave   Leave    Leave
+//	Asked         Acquire, Join, Resume  Resume  Look
+//	Held                                                  Step, Mirror
+//	Parted                                                Mirror, Step, Unmark
 //
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
@@ -41,19 +41,21 @@
 //
 // The answer to a command decides the place, by one table as well (reply.go). A blank leaves the place as it was:
 //
-//	command \ answer   holds   waits     free      nowhere   left   absent   granted   executed   notRun   unknown   fatal
-//	Acquire            Owner             Refused   Over                                            Over               Over
-//	Resume             Owner             Over      Over
-//	Join               Owner   InQueue   Over      Over                                            Over               Over
-//	Look               Owner   InQueue   Over      Over
-//	Mirror             Owner             Refused   Refused                                                            Over
-//	Leave                                                    Over   Over     Owner                                    Over
+//	command \ answer  holds  waits    free    nowhere  left  absent  granted  executed  notRun  unknown  fatal
+//	Acquire           Owner                   Out                                       Out              Out
+//	Resume            Owner           Out     Out
+//	Join              Owner  InQueue  Out     Out                                       Out              Out
+//	Look              Owner  InQueue  Out     Out
+//	Mirror            Owner           Unsure  Unsure                                                     Out
+//	Leave                                              Out   Out     Owner                               Out
 //	Step
 //	Unmark
 //
-// Before the answer to an Acquire, a Resume or a Join the place is Unsure. A tenure that was released and not found is absent
+// Before the answer to an Acquire, a Resume or a Join the place is Unsure, and after one that has found a free lock, which
+// tickets wait for: as one whose key is gone the tenure leaves, since its Leave is the step that grants the lock to the first
+// ticket. A Gone tenure that is Out is forgotten at once. A tenure that was released and not found is absent
 // only if no command that brings it in may still run: else the answer is as unknown as none. Two answers are decided beside
-// the table: after the last Leave the tenure is over by the clock, and a grant that comes too late to be believed leaves a
+// the table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be believed leaves a
 // ticket in the queue, where a Look finds that it has the lock.
 //
 // # The sender of a command

@@ -12,11 +12,11 @@ func TestWhatACommandSays(t *testing.T) {
 		heard bool // that a foreign client has published
 		lease Span
 	}{
-		{Acquire, Acquire, Unsent, 1, false, 30_000},
-		{Join, Join, Unsent, 1, false, 2_000},
+		{Acquire, Acquire, Out, 1, false, 30_000},
+		{Join, Join, Out, 1, false, 2_000},
 		{Look, Join, InQueue, 5, true, 30_000},
 		{Leave, None, InQueue, 5, true, 0},
-		{Resume, Resume, Unsent, 1, false, 30_000},
+		{Resume, Resume, Out, 1, false, 30_000},
 	} {
 		l, w := waiter()
 		l.Kind.Permits = 3

@@ -48,7 +48,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 	case !t.isTicket():
 	case t.place == Owner:
 		l.taken(t, now)
-	case t.place == Refused || t.isMissing():
+	case t.isMissing():
 		l.give(t, now)
 		if w != nil && w.position.InLine() {
 			l.seekFor(w, now)

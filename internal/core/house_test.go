@@ -119,7 +119,7 @@ func eachWritten(file *ast.File, yield func(field string)) {
 
 var (
 	wantNames  = [...]string{"Gone", "Asked", "Held", "Parted"}
-	placeNames = [...]string{"Unsent", "Unsure", "Refused", "InQueue", "Owner", "Over"}
+	placeNames = [...]string{"Out", "Unsure", "InQueue", "Owner"}
 	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write"}
 )
 
@@ -196,10 +196,10 @@ func TestThePictureOfTheAnswersIsTheirTable(t *testing.T) {
 		if !strings.HasPrefix(p.rows[row], opNames[op]) {
 			t.Fatalf("%q is not the line of %s", p.rows[row], opNames[op])
 		}
-		for v, place := range answers[op] {
+		for v, to := range answers[op] {
 			is, next := "", ""
-			if place != asItWas {
-				is = placeNames[place]
+			if to != asItWas {
+				is = placeNames[to.place()]
 			}
 			if v+1 < len(verdictNames) {
 				next = verdictNames[v+1]

@@ -174,7 +174,7 @@ func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l.Lock(w, at(50))
 	n := l.owner
 	force(l, n.ID, at(50))
-	if w.Tenure == nil || n.place != Over {
+	if w.Tenure == nil || n.place != Out {
 		t.Error("the next one does not ask for the lock, or the tenure is to leave")
 	}
 }
@@ -234,7 +234,7 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 	o := l.owner
 	other := l.client.NewLock(Kind{})
 	nothing(other, o)
-	o.want, o.place, l.owner = Gone, Over, nil
+	o.want, o.place, l.owner = Gone, Out, nil
 	l.closeAll()
 	if cmd, due := l.Poll(o, at(20_000)); cmd.Op != None || due != Never {
 		t.Errorf("it is forgotten, and has %d at %d", cmd.Op, due)
@@ -297,7 +297,7 @@ func TestWhyAHoldEnds(t *testing.T) {
 		{"its lease is renewed", NeverSafe, func(l *Lock) { l.owner.trust.until = 500 }, Unrenewed},
 		{"Redis has not answered", 500, func(l *Lock) { l.owner.fails = 1 }, Unrenewed},
 		{"Redis was not told of the lease", 500, func(l *Lock) { l.owner.unshown() }, Unrenewed},
-		{"Redis does not have it", 500, func(l *Lock) { l.owner.place = Refused }, KeyGone},
+		{"Redis does not have it", 500, func(l *Lock) { l.owner.place = Unsure }, KeyGone},
 	} {
 		l := held(writes(1, c.until))
 		l.showing(l.owner, at(100))

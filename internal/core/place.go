@@ -15,14 +15,11 @@ const (
 // entering notes that the command is sent that may bring the tenure in.
 func (t *Tenure) entering() { t.place = Unsure }
 
-// unneeded notes that a refused attempt needs no step of its own, since its waiter's ticket joins by one.
-func (t *Tenure) unneeded() { t.place = Over }
-
 // forcedOut notes that this client has taken the tenure out of Redis by force.
-func (t *Tenure) forcedOut() { t.place = Over }
+func (t *Tenure) forcedOut() { t.place = Out }
 
 // takenOut notes that a release has taken the ticket out of the queue.
-func (t *Tenure) takenOut() { t.place = Over }
+func (t *Tenure) takenOut() { t.place = Out }
 
 // stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
 func (l *Lock) stranger(id ID) *Tenure {
@@ -34,8 +31,8 @@ func (l *Lock) stranger(id ID) *Tenure {
 // answered notes what the answer to the flight says: its place by the table of answers, and the rest by its verdict.
 func (t *Tenure) answered(f flight, a Reply, now Now) {
 	v := t.verdict(f, a)
-	if p := answers[f.op][v]; p != asItWas {
-		t.place = p
+	if to := answers[f.op][v]; to != asItWas {
+		t.place = to.place()
 	}
 	switch v {
 	case notRun, unknown, fatal:
@@ -112,7 +109,7 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	}
 	switch {
 	case f.op == Leave && f.last:
-		t.place = Over
+		t.place = Out
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
 	case f.op == Mirror && v != fatal:

@@ -38,21 +38,21 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 		{"a look has it", Look, queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
 		{"a resume has it", Resume, resumed, Unsure, Reply{Found: Holds}, 200, Owner, false},
 		{"a resume's answer comes after its lease", Resume, resumed, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
-		{"a resume is late", Resume, resumed, Unsure, Reply{Holder: other}, 200, Over, false},
+		{"a resume is late", Resume, resumed, Unsure, Reply{Holder: other}, 200, Out, false},
 		{"a mirror has it", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 200, Owner, false},
 		{"a join's answer leaves too little of the claim", Join, queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
 		{"a look's answer comes after its lease", Look, queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
 		{"a mirror's answer does", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 30_100, Owner, false},
-		{"an acquire finds a free lock, and tickets", Acquire, tried, Unsure, Reply{}, 200, Refused, false},
-		{"an acquire finds a holder", Acquire, tried, Unsure, Reply{Holder: other}, 200, Over, false},
-		{"an acquire finds a foreign holder", Acquire, tried, Unsure, Reply{Foreign: true}, 200, Over, false},
-		{"a look does not find the ticket", Look, queued, InQueue, Reply{}, 200, Over, false},
-		{"a mirror does not find the tenure", Mirror, wanted{Want: Held}, Owner, Reply{}, 200, Refused, false},
-		{"a mirror finds another one", Mirror, wanted{Want: Held}, Owner, Reply{Holder: other}, 200, Refused, false},
+		{"an acquire finds a free lock, and tickets", Acquire, tried, Unsure, Reply{}, 200, Unsure, false},
+		{"an acquire finds a holder", Acquire, tried, Unsure, Reply{Holder: other}, 200, Out, false},
+		{"an acquire finds a foreign holder", Acquire, tried, Unsure, Reply{Foreign: true}, 200, Out, false},
+		{"a look does not find the ticket", Look, queued, InQueue, Reply{}, 200, Out, false},
+		{"a mirror does not find the tenure", Mirror, wanted{Want: Held}, Owner, Reply{}, 200, Unsure, false},
+		{"a mirror finds another one", Mirror, wanted{Want: Held}, Owner, Reply{Holder: other}, 200, Unsure, false},
 		{"a ticket waits", Join, queued, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
 		{"a ticket is the first", Look, queued, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
 		{"a step", Step, wanted{Want: Held}, Owner, Reply{}, 200, Owner, false},
-		{"a leave", Leave, wanted{Want: Gone}, Owner, Reply{Left: true}, 200, Over, false},
+		{"a leave", Leave, wanted{Want: Gone}, Owner, Reply{Left: true}, 200, Out, false},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		if n.late = 900; c.op == Leave || c.op == Acquire { // else a command that was sent before may run yet
@@ -68,6 +68,21 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 	}
 }
 
+// A free lock that tickets wait for needs a step: the Join of the call that was refused it, or else a Leave.
+func TestARefusedAttemptIsFollowedByAStep(t *testing.T) {
+	for waits, next := range map[bool]Place{true: Out, false: Unsure} {
+		l, w := waiter()
+		w.Waits = waits
+		n := l.asks(w, Acquire)
+		l.Answer(ptr(n.send(Acquire, at(1))), Reply{}, at(2))
+		if op, _ := l.Peek(n, at(2)); n.want != Gone || n.place != next || (op == Leave) == waits {
+			t.Errorf("a call that waits (%v) leaves want %d, place %d, and %d is due", waits, n.want, n.place, op)
+		}
+	}
+}
+
+func ptr(c Command) *Command { return &c }
+
 func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
@@ -79,9 +94,9 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		shown bool
 	}{
 		{Acquire, tried, Unsure, Unknown, Unsure, 30_200, true},
-		{Acquire, tried, Unsure, NotRun, Over, 0, true},
+		{Acquire, tried, Unsure, NotRun, Out, 0, true},
 		{Join, queued, Unsure, Unknown, Unsure, 30_200, true},
-		{Join, queued, Unsure, Fatal, Over, 0, true},
+		{Join, queued, Unsure, Fatal, Out, 0, true},
 		{Resume, resumed, Unsure, Unknown, Unsure, 30_200, true},
 		{Resume, resumed, Unsure, NotRun, Unsure, 0, true}, // it is sent again
 		{Look, queued, InQueue, Unknown, InQueue, 30_200, true},
@@ -89,10 +104,10 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		{Look, queued, InQueue, Fatal, InQueue, 0, true},
 		{Mirror, wanted{Want: Held}, Owner, Unknown, Owner, 30_200, false},
 		{Mirror, wanted{Want: Held}, Owner, NotRun, Owner, 0, false},
-		{Mirror, wanted{Want: Held}, Owner, Fatal, Over, 0, true}, // another key is in its place
+		{Mirror, wanted{Want: Held}, Owner, Fatal, Out, 0, true}, // another key is in its place
 		{Step, wanted{Want: Held}, Owner, Unknown, Owner, 0, true},
 		{Leave, wanted{Want: Gone}, Owner, Unknown, Owner, 0, true},
-		{Leave, wanted{Want: Gone}, Owner, Fatal, Over, 0, true},
+		{Leave, wanted{Want: Gone}, Owner, Fatal, Out, 0, true},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		n.answered(f, Reply{Fault: c.fault}, at(200))

@@ -6,7 +6,7 @@ type verdict uint8
 const (
 	holds    verdict = iota // it has the lock
 	waits                   // it stands in the queue
-	free                    // it is nowhere, and Redis has named no holder
+	free                    // it is nowhere, Redis has named no holder, and no ticket follows: a step has to find the first
 	nowhere                 // it is nowhere
 	left                    // it has left
 	absent                  // it was not there, and cannot come any more
@@ -18,28 +18,28 @@ const (
 	verdicts
 )
 
-// asItWas is the place after an answer that changes none.
-const asItWas = places
+// A change is the place after an answer, if that changes it.
+type change uint8
+
+const (
+	asItWas change = iota
+	toOut
+	toUnsure
+	toInQueue
+	toOwner
+)
+
+func (c change) place() Place { return Place(c - toOut) }
 
 // answers has the place of a tenure after the answer to each command. The picture in doc.go shows it. Two answers are
 // not in it: the last Leave, after which the tenure is over by the clock, and a grant that comes too late to be believed.
-var answers = [ops][verdicts]Place{
-	Acquire: {holds: Owner, free: Refused, nowhere: Over, notRun: Over, fatal: Over},
-	Resume:  {holds: Owner, free: Over, nowhere: Over},
-	Join:    {holds: Owner, waits: InQueue, free: Over, nowhere: Over, notRun: Over, fatal: Over},
-	Look:    {holds: Owner, waits: InQueue, free: Over, nowhere: Over},
-	Mirror:  {holds: Owner, free: Refused, nowhere: Refused, fatal: Over},
-	Leave:   {left: Over, absent: Over, granted: Owner, fatal: Over},
-}
-
-func init() { // the zero Place is one: so a blank cell is filled in here
-	for op := range answers {
-		for v, p := range answers[op] {
-			if p == Unsent {
-				answers[op][v] = asItWas
-			}
-		}
-	}
+var answers = [ops][verdicts]change{
+	Acquire: {holds: toOwner, nowhere: toOut, notRun: toOut, fatal: toOut},
+	Resume:  {holds: toOwner, free: toOut, nowhere: toOut},
+	Join:    {holds: toOwner, waits: toInQueue, free: toOut, nowhere: toOut, notRun: toOut, fatal: toOut},
+	Look:    {holds: toOwner, waits: toInQueue, free: toOut, nowhere: toOut},
+	Mirror:  {holds: toOwner, free: toUnsure, nowhere: toUnsure, fatal: toOut},
+	Leave:   {left: toOut, absent: toOut, granted: toOwner, fatal: toOut},
 }
 
 // verdict returns what the answer to the flight says.
@@ -63,11 +63,14 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		return holds
 	case a.Found == Waits, a.Found == First:
 		return waits
-	case a.Holder == (ID{}) && !a.Foreign:
+	case a.Holder == (ID{}) && !a.Foreign && !t.joinsNext():
 		return free
 	}
 	return nowhere
 }
+
+// joinsNext reports whether the call of the ticket, which has tried once, waits in the queue next: its Join is a step, too.
+func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.call != nil && t.call.Waits }
 
 // verdictOfLeave returns what the answer to a Leave says.
 func (t *Tenure) verdictOfLeave(f flight, a Reply) verdict {

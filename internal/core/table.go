@@ -15,12 +15,10 @@ const (
 type Place uint8
 
 const (
-	Unsent  Place = iota // nowhere: no command was sent
-	Unsure               // anywhere: the command that brings it in has no answer, and may run yet
-	Refused              // nowhere, and the lock may be free: a step is to find the first ticket
+	Out     Place = iota // nowhere: a ticket that was not sent, or a tenure that is over
+	Unsure               // anywhere, or nowhere while the lock may be free: a Leave is to find out, or to grant it to the first ticket
 	InQueue              // in the queue, unless it was granted the lock since then
 	Owner                // in the lock
-	Over                 // nowhere, for good
 	places
 )
 
@@ -43,12 +41,11 @@ func init() { // since the times need the table
 	table = [wants][places]cell{
 		Gone: {
 			Unsure:  leave,
-			Refused: leave,
 			InQueue: leave,
 			Owner:   leave,
 		},
 		Asked: {
-			Unsent:  {{Acquire, (*Tenure).acquires}, {Join, (*Tenure).joins}, resume},
+			Out:     {{Acquire, (*Tenure).acquires}, {Join, (*Tenure).joins}, resume},
 			Unsure:  {resume},
 			InQueue: {{Look, (*Tenure).looks}},
 		},
@@ -107,7 +104,7 @@ func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
 func (t *Tenure) isOver(now Now) bool {
 	switch t.want {
 	case Gone:
-		return t.place == Over || t.place == Unsent
+		return t.place == Out
 	case Parted:
 		return t.within == 0 && !t.underWay() && (!t.step && !t.marked || now.Time >= t.endsItself())
 	}
@@ -119,7 +116,7 @@ func (t *Tenure) underWay() bool { return t.flight.op != None }
 
 // isMissing reports whether the ticket cannot get the lock any more.
 func (t *Tenure) isMissing() bool {
-	return t.place == Over || t.place == Unsure && t.entry != Resume && !t.underWay()
+	return t.place == Out || t.place == Unsure && t.entry != Resume && !t.underWay()
 }
 
 // When the next command of a tenure is due. These are times of the table's moves.

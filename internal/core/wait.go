@@ -151,7 +151,7 @@ func (l *Lock) busy() bool {
 
 // decides reports whether a command of the tenure is in flight, or due, whose answer decides whose the lock is.
 func (t *Tenure) decides() bool {
-	return t.underWay() && t.flight.op.enters() || t.want == Gone && t.place != Over && t.place != Unsent && t.fails == 0
+	return t.underWay() && t.flight.op.enters() || t.want == Gone && t.place != Out && t.fails == 0
 }
 
 // denied notes that the answer to the waiter's command has not brought the lock.
@@ -168,9 +168,6 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	}
 	if w.Outcome == Waiting && w.Waits {
 		l.subscribe(now)
-		if t.place == Refused {
-			t.unneeded()
-		}
 	}
 }
 
@@ -219,7 +216,7 @@ func (l *Lock) timeUp(w *Call, now Now) {
 	switch t := w.Tenure; {
 	case t == nil:
 		l.leave(w, TimedOut, now)
-	case t.underWay() || t.place == Unsent:
+	case t.underWay() || t.place == Out:
 		w.last = true
 	case t.fails > 0:
 		l.leave(w, TimedOut, now)

@@ -194,7 +194,7 @@ func TestWhenALockIsBusy(t *testing.T) {
 		{Acquire, tried, Unsure, 0, true}, {Join, queued, Unsure, 0, true}, {Join, wanted{Want: Gone}, Unsure, 2, true},
 		{Look, queued, InQueue, 0, false}, {None, queued, InQueue, 0, false},
 		{None, wanted{Want: Gone}, Owner, 0, true}, {Leave, wanted{Want: Gone}, InQueue, 0, true}, {None, wanted{Want: Gone}, Owner, 1, false},
-		{None, wanted{Want: Gone}, Unsent, 0, false}, {None, wanted{Want: Gone}, Over, 0, false},
+		{None, wanted{Want: Gone}, Out, 0, false}, {None, wanted{Want: Gone}, Out, 0, false},
 	} {
 		l, n := tenure()
 		n.flight.op, n.want, n.entry, n.place, n.fails = c.op, c.want.Want, c.want.entry, c.place, c.fails
@@ -258,7 +258,7 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		rest     Time
 		hurries  bool
 	}
-	free := func(l *Lock, n *Tenure) Reply { n.place = Refused; return Reply{} }
+	free := func(l *Lock, n *Tenure) Reply { n.place = Unsure; return Reply{} }
 	mine := func(want Want) func(l *Lock, n *Tenure) Reply {
 		return func(l *Lock, n *Tenure) Reply {
 			h := l.newTenure(ID{1, false, 99}, Alone)
@@ -283,12 +283,12 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 1, 57, false}},
 		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.entry, n.place = Join, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
 		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
-		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, Over }, mine(Held), did{Waiting, 0, 0, false}},
+		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, Out }, mine(Held), did{Waiting, 0, 0, false}},
 	} {
 		l, w := waiter()
 		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
 		n := l.asks(w, Acquire)
-		n.place = Over
+		n.place = Out
 		if c.change != nil {
 			c.change(w, n)
 		}

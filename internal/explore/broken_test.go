@@ -206,13 +206,13 @@ func TestEachCellIsNeeded(t *testing.T) {
 		setup Setup
 	}{
 		{core.Gone, core.Unsure, "nothing will ever be sent", faulty},
-		{core.Gone, core.Refused, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, begin: deadWaiter}},
+		{core.Gone, core.Unsure, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, begin: deadWaiter}},
 		{core.Gone, core.InQueue, "nothing will ever be sent", tries},
 		{core.Gone, core.Owner, "nothing will ever be sent", tries},
-		{core.Asked, core.Unsent, "nothing will ever be sent", tries},
+		{core.Asked, core.Out, "nothing will ever be sent", tries},
 		{core.Asked, core.InQueue, "nothing will ever be sent", tries},
 		{core.Asked, core.InQueue, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
-		{core.Asked, core.Unsent, "nothing will ever be sent", passOn},
+		{core.Asked, core.Out, "nothing will ever be sent", passOn},
 		{core.Asked, core.Unsure, "nothing will ever be sent", but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 		{core.Held, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 1, Linger: 12}},
 		{core.Held, core.Owner, "fewer than two faults end a hold", Setup{Clients: 1, Users: 1, Rounds: 1, Steady: true}},

@@ -209,11 +209,11 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 		s.unlock()
 		return nil
 	}
-	was, claimed := k.tenure.Place(), k.tenure.Claimed()
+	claimed := k.tenure.Claimed()
 	switch cmd, at := l.Poll(k.tenure, now); {
 	case cmd.Op != core.None:
 		x = c.exchanges.Get().(*exchange)
-		x.cmd, x.info, x.claimed, x.nudges = cmd, info, claimed, was == core.Refused && cmd.Op == core.Leave
+		x.cmd, x.info, x.claimed = cmd, info, claimed
 		l.begins(x, now)
 	case at != core.Never:
 		s.keep(k, at) // a nested lock was closed meanwhile, say
@@ -222,13 +222,9 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	return x
 }
 
-// nudged deals with the answer to the step of an attempt that a free lock has refused. Those that wait look by
-// themselves if it has failed; but where waiting does not cure that the call is told which has made the attempt.
-func (l *lock) nudged(a *answer, now core.Now) {
-	a.Fault = core.Answered
-	if a.err == nil {
-		return
-	}
+// clearsTheWay reports a permanent error of a Leave to the TryLock that waits for it: a free lock with a queue has refused its
+// attempt, or this client is about to release the lock.
+func (l *lock) clearsTheWay(a *answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
 			l.Leave(one, core.Failed, now)

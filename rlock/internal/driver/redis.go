@@ -242,9 +242,6 @@ func (r *redis) command(c *exchange) wire.Call {
 	case core.Look:
 		s.Look = member(c.cmd.Ticket, c.text)
 	case core.Leave:
-		if c.nudges {
-			break
-		}
 		s.Leave = member(c.cmd.Ticket, c.text)
 		if c.joins != "" {
 			s.Join = member(c.cmd.Joins, c.joins)
@@ -295,11 +292,11 @@ func (r *redis) mirrorLease(cmd *core.Command) string {
 
 // readResult reads what Redis said to a command that was sent by itself.
 func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
-	if nudges := c.nudges || c.cmd.Op == core.Step; nudges || c.cmd.Op == core.Leave && c.joins == "" {
+	switch {
+	case c.cmd.Op == core.Step:
+		return r.read(c, wire.Answer{}, result.Error())
+	case c.cmd.Op == core.Leave && c.joins == "":
 		n, err := result.AsInt64()
-		if nudges {
-			err = result.Error()
-		}
 		return r.read(c, wire.Answer{Left: n}, err)
 	}
 	got, err := readAnswer(result, &c.cmd)

@@ -68,16 +68,9 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 	return reply, cmp.Or(err, h.Release(ctx))
 }
 
-// carryOut sends a release that carries a guarded write. A tenure that Redis does not have any more is looked after without it.
+// carryOut sends a release that carries a guarded write.
 func (r *redis) carryOut(ctx context.Context, c *exchange) (a answer) {
 	w, step := c.write, r.command(c)
-	if c.nudges {
-		w.fate = writeFenced
-		result, sent := r.Send(ctx, wire.Order{Call: step, Slot: c.name.Slot, At: r.client.clock.time(c.at)})
-		a = r.readResult(c, result)
-		a.sent = sent
-		return a
-	}
 	result, sent := r.Send(ctx, wire.Order{Call: r.carrying(c, &step), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
 	if r.WithoutFair(result.Error()) { // it was refused before it was executed
 		step = r.command(c)

@@ -103,8 +103,8 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if x.cmd.Op == core.Mirror {
 		l.countRenewal(x, alive, now)
 	}
-	if x.nudges {
-		l.nudged(a, now)
+	if x.cmd.Op == core.Leave && a.err != nil {
+		l.clearsTheWay(a, now)
 	}
 	c.witness.landed(&x.cmd)
 	l.Answer(&x.cmd, a.Reply, now)

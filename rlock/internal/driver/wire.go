@@ -67,7 +67,6 @@ type exchange struct {
 	joins  string // the same of the ticket that joins with a Leave
 	track  bool   // of a Mirror: Redis is to tell of changes of the key
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
-	nudges bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
 	at     core.Time
 	after  uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
 	until  *until // by which its caller leaves, nil for one that does not

@@ -134,7 +134,7 @@ if row.err then
 	if leaver then
 		left = math.max(left, exit(ticketOf(leaver), modeOf(leaver)))
 	end
-	if left == 0 and (asker or not leaver) then
+	if left == 0 then
 		return redis.error_reply(err)
 	end
 	local refused = released(redis.pcall(publish, channel, message))
