@@ -105,12 +105,12 @@ func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
 		owner bool
 		stays bool
 	}{
-		{"a ticket waits", queued, InQueue, false, true},
-		{"its join is in flight", queued, Unsure, false, true},
-		{"it has no place yet", queued, Out, false, true},
-		{"this client has the lock", queued, InQueue, true, false},
+		{"a ticket waits", byJoin, InQueue, false, true},
+		{"its join is in flight", byJoin, Unsure, false, true},
+		{"it has no place yet", byJoin, Out, false, true},
+		{"this client has the lock", byJoin, InQueue, true, false},
 		{"the ticket leaves", wanted{Want: Gone}, InQueue, false, false},
-		{"it has the lock", queued, Owner, false, false},
+		{"it has the lock", byJoin, Owner, false, false},
 		{"it is no ticket", wanted{Want: Gone}, Unsure, false, false},
 	} {
 		l, n := besideForeign()

@@ -52,11 +52,9 @@ type Call struct {
 	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
 
 	purpose  Purpose
-	asleep   bool   // it waits for an effect or for its time; else it asks Next by itself
-	flies    bool   // its command has no answer; not of one that locks, whose ticket knows
-	attempts int8   // how many Acquires it may send
-	retried  bool   // it was given one more
-	last     bool   // its ticket is looked for a last time
+	asleep   bool // it waits for an effect or for its time; else it asks Next by itself
+	flies    bool // its command has no answer; not of one that locks, whose ticket knows
+	attempt  attempt
 	counted  bool   // among the line's repeats
 	seq      uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
 	fails    int    // its commands in a row without an answer

@@ -30,7 +30,7 @@ func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listen
 func (l *Lock) Len() int { return l.line.Len() }
 
 // Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
-func (w *Call) Pauses() bool { return w.callsAgain() }
+func (w *Call) Pauses() bool { return w.attempt == calls }
 
 // Tenures calls yield with each tenure that is not over.
 func (l *Lock) Tenures(yield func(*Tenure) bool) {

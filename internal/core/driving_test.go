@@ -192,7 +192,7 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 	if w.Pauses() {
 		t.Error("it has not called")
 	}
-	if w.retried, w.attempts, w.rest = true, 1, 60; !w.Pauses() {
+	if w.attempt, w.rest = calls, 60; !w.Pauses() {
 		t.Error("it has called")
 	}
 	n := l.asks(w, Join)

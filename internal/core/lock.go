@@ -79,7 +79,7 @@ func (l *Lock) Wait(w *Call, now Now) {
 		l.give(l.owner, now)
 	}
 	l.begins(w, Locks, nil)
-	w.attempts = 1
+	w.attempt = tries
 	l.line.join(w)
 	if l.Kind.Strict {
 		l.seekFor(w, now)

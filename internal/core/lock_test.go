@@ -407,7 +407,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		}
 		l.line.join(last)
 		n := l.asks(w, Join)
-		n.mode, n.place, l.hears, r.attempts = c.mode, InQueue, listening, 1
+		n.mode, n.place, l.hears, r.attempt = c.mode, InQueue, listening, tries
 		if c.change != nil {
 			n.call, w.Tenure = nil, nil
 			c.change(n)

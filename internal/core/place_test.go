@@ -9,7 +9,7 @@ type wanted struct {
 	entry Op
 }
 
-var tried, queued, resumed = wanted{Asked, Acquire}, wanted{Asked, Join}, wanted{Asked, Resume}
+var byAcquire, byJoin, byResume = wanted{Asked, Acquire}, wanted{Asked, Join}, wanted{Asked, Resume}
 
 func asked(op Op, want wanted, place Place) (*Lock, *Tenure, flight) {
 	l, n := tenure()
@@ -33,24 +33,24 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 		then   Place
 		marked bool
 	}{
-		{"an acquire has the lock", Acquire, tried, Unsure, Reply{Found: Holds}, 200, Owner, false},
-		{"a join has it", Join, queued, Unsure, Reply{Found: Holds}, 200, Owner, true},
-		{"a look has it", Look, queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
-		{"a resume has it", Resume, resumed, Unsure, Reply{Found: Holds}, 200, Owner, false},
-		{"a resume's answer comes after its lease", Resume, resumed, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
-		{"a resume is late", Resume, resumed, Unsure, Reply{Holder: other}, 200, Out, false},
+		{"an acquire has the lock", Acquire, byAcquire, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a join has it", Join, byJoin, Unsure, Reply{Found: Holds}, 200, Owner, true},
+		{"a look has it", Look, byJoin, InQueue, Reply{Found: Holds}, 200, Owner, true},
+		{"a resume has it", Resume, byResume, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a resume's answer comes after its lease", Resume, byResume, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
+		{"a resume is late", Resume, byResume, Unsure, Reply{Holder: other}, 200, Out, false},
 		{"a mirror has it", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 200, Owner, false},
-		{"a join's answer leaves too little of the claim", Join, queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
-		{"a look's answer comes after its lease", Look, queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
+		{"a join's answer leaves too little of the claim", Join, byJoin, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
+		{"a look's answer comes after its lease", Look, byJoin, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
 		{"a mirror's answer does", Mirror, wanted{Want: Held}, Owner, Reply{Found: Holds}, 30_100, Owner, false},
-		{"an acquire finds a free lock, and tickets", Acquire, tried, Unsure, Reply{}, 200, Unsure, false},
-		{"an acquire finds a holder", Acquire, tried, Unsure, Reply{Holder: other}, 200, Out, false},
-		{"an acquire finds a foreign holder", Acquire, tried, Unsure, Reply{Foreign: true}, 200, Out, false},
-		{"a look does not find the ticket", Look, queued, InQueue, Reply{}, 200, Out, false},
+		{"an acquire finds a free lock, and tickets", Acquire, byAcquire, Unsure, Reply{}, 200, Unsure, false},
+		{"an acquire finds a holder", Acquire, byAcquire, Unsure, Reply{Holder: other}, 200, Out, false},
+		{"an acquire finds a foreign holder", Acquire, byAcquire, Unsure, Reply{Foreign: true}, 200, Out, false},
+		{"a look does not find the ticket", Look, byJoin, InQueue, Reply{}, 200, Out, false},
 		{"a mirror does not find the tenure", Mirror, wanted{Want: Held}, Owner, Reply{}, 200, Unsure, false},
 		{"a mirror finds another one", Mirror, wanted{Want: Held}, Owner, Reply{Holder: other}, 200, Unsure, false},
-		{"a ticket waits", Join, queued, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
-		{"a ticket is the first", Look, queued, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a ticket waits", Join, byJoin, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a ticket is the first", Look, byJoin, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
 		{"a step", Step, wanted{Want: Held}, Owner, Reply{}, 200, Owner, false},
 		{"a leave", Leave, wanted{Want: Gone}, Owner, Reply{Left: true}, 200, Out, false},
 	} {
@@ -93,15 +93,15 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		late  Time
 		shown bool
 	}{
-		{Acquire, tried, Unsure, Unknown, Unsure, 30_200, true},
-		{Acquire, tried, Unsure, NotRun, Out, 0, true},
-		{Join, queued, Unsure, Unknown, Unsure, 30_200, true},
-		{Join, queued, Unsure, Fatal, Out, 0, true},
-		{Resume, resumed, Unsure, Unknown, Unsure, 30_200, true},
-		{Resume, resumed, Unsure, NotRun, Unsure, 0, true}, // it is sent again
-		{Look, queued, InQueue, Unknown, InQueue, 30_200, true},
-		{Look, queued, InQueue, NotRun, InQueue, 0, true},
-		{Look, queued, InQueue, Fatal, InQueue, 0, true},
+		{Acquire, byAcquire, Unsure, Unknown, Unsure, 30_200, true},
+		{Acquire, byAcquire, Unsure, NotRun, Out, 0, true},
+		{Join, byJoin, Unsure, Unknown, Unsure, 30_200, true},
+		{Join, byJoin, Unsure, Fatal, Out, 0, true},
+		{Resume, byResume, Unsure, Unknown, Unsure, 30_200, true},
+		{Resume, byResume, Unsure, NotRun, Unsure, 0, true}, // it is sent again
+		{Look, byJoin, InQueue, Unknown, InQueue, 30_200, true},
+		{Look, byJoin, InQueue, NotRun, InQueue, 0, true},
+		{Look, byJoin, InQueue, Fatal, InQueue, 0, true},
 		{Mirror, wanted{Want: Held}, Owner, Unknown, Owner, 30_200, false},
 		{Mirror, wanted{Want: Held}, Owner, NotRun, Owner, 0, false},
 		{Mirror, wanted{Want: Held}, Owner, Fatal, Out, 0, true}, // another key is in its place
@@ -136,13 +136,13 @@ func TestAGrantToATenureThatIsGone(t *testing.T) {
 }
 
 func TestADoubtDoesNotOutdoAGrant(t *testing.T) {
-	_, n, f := asked(Join, queued, Unsure)
+	_, n, f := asked(Join, byJoin, Unsure)
 	n.flight = f
 	n.granted(Message{}, at(150))
 	if n.doubted(at(160)); n.news != grant {
 		t.Errorf("news %d", n.news)
 	}
-	_, n, f = asked(Look, queued, InQueue)
+	_, n, f = asked(Look, byJoin, InQueue)
 	n.flight = f
 	if n.doubted(at(150)); n.news != doubt {
 		t.Errorf("news %d", n.news)
@@ -165,11 +165,11 @@ func TestWhatAGrantChanges(t *testing.T) {
 		tokens uint64
 		marked bool
 	}{
-		{"a ticket in the queue", queued, InQueue, None, Owner, noNews, 7, true},
-		{"it is looked for", queued, InQueue, Look, InQueue, grant, 7, false},
-		{"it joins", queued, Unsure, Join, Unsure, grant, 7, false},
-		{"its join had no answer", queued, Unsure, None, Unsure, noNews, 0, false},
-		{"an attempt", tried, InQueue, Look, InQueue, noNews, 0, false},
+		{"a ticket in the queue", byJoin, InQueue, None, Owner, noNews, 7, true},
+		{"it is looked for", byJoin, InQueue, Look, InQueue, grant, 7, false},
+		{"it joins", byJoin, Unsure, Join, Unsure, grant, 7, false},
+		{"its join had no answer", byJoin, Unsure, None, Unsure, noNews, 0, false},
+		{"an attempt", byAcquire, InQueue, Look, InQueue, noNews, 0, false},
 		{"a hold", wanted{Want: Held}, Owner, Mirror, Owner, noNews, 0, false},
 		{"a lock that is passed on", wanted{Want: Parted}, Owner, Mirror, Owner, noNews, 0, false},
 	} {

@@ -32,6 +32,35 @@ const (
 	ByPass               // from another client, which has passed it on
 )
 
+// An attempt is where a call that locks is with its Acquires. It may send one, and one more if the holder makes way for that.
+type attempt uint8
+
+const (
+	tried      attempt = iota // it has sent its Acquire: it is denied, or waits in the queue
+	tries                     // it may send an Acquire
+	calls                     // a holder that may linger was called: it rests until that has given way, and tries once more
+	triesAgain                // it may send one more
+	triedAgain                // it has sent that one
+)
+
+// may reports whether the call may send an Acquire.
+func (a attempt) may() bool { return a == tries || a == triesAgain }
+
+// sent and unsent return what follows when an Acquire is sent, and when it has no answer.
+func (a attempt) sent() attempt {
+	if a == tries {
+		return tried
+	}
+	return triedAgain
+}
+
+func (a attempt) unsent() attempt {
+	if a == tried {
+		return tries
+	}
+	return triesAgain
+}
+
 // A line has the waiters of one lock in the order in which they came.
 type line struct {
 	waitqueue.Queue[*Call]
@@ -101,14 +130,16 @@ func (l *Lock) seekFor(w *Call, now Now) {
 }
 
 func (l *Lock) tryFor(w *Call, now Now) {
-	w.rest = 0
+	if w.rest = 0; w.attempt == calls {
+		w.attempt = triesAgain
+	}
 	mayAcquire := l.line.first() == w && l.owner == nil && !l.busy()
 	switch {
-	case now.Time >= w.Until && w.attempts == 0:
+	case now.Time >= w.Until && !w.attempt.may():
 		l.leave(w, TimedOut, now)
-	case mayAcquire && w.attempts > 0 && !l.prefersTicket(w, now):
-		w.attempts--
+	case mayAcquire && w.attempt.may() && !l.prefersTicket(w, now):
 		l.asks(w, Acquire)
+		w.attempt = w.attempt.sent()
 	case !w.Waits:
 		if mayAcquire {
 			l.leave(w, Denied, now)
@@ -158,12 +189,12 @@ func (t *Tenure) decides() bool {
 func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	w.fails = 0
 	switch {
-	case w.last && t.place == InQueue:
+	case now.Time >= w.Until && t.place == InQueue:
 		l.leave(w, TimedOut, now)
 	case t.entry == Resume:
 		l.leave(w, NotPassed, now)
 		return
-	case t.entry == Acquire && !w.retried:
+	case t.entry == Acquire && w.attempt == tried:
 		l.mayRetry(w, a, now)
 	}
 	if w.Outcome == Waiting && w.Waits {
@@ -176,18 +207,14 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 func (l *Lock) mayRetry(w *Call, a Reply, now Now) {
 	switch h := l.tenures.find(a.Holder); {
 	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone):
-		w.attempts, w.retried = 1, true
+		w.attempt = triesAgain
 		if h != nil {
 			l.hurries(h)
 		}
 	case a.Holder.Lingers:
-		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
+		w.attempt, w.rest = calls, now.Time.After(w.CallTime)
 	}
 }
-
-// callsAgain reports whether the call has one more attempt, since a holder that may linger was called: its time is not
-// up before that.
-func (w *Call) callsAgain() bool { return w.retried && w.attempts > 0 && w.rest > 0 && w.fails == 0 }
 
 // unanswered notes that the waiter's command has no answer.
 func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
@@ -197,7 +224,7 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 		w.fails++
 	}
 	if t.entry == Acquire {
-		w.attempts = 1 // by another tenure
+		w.attempt = w.attempt.unsent() // by another tenure
 	}
 	switch {
 	case f == Fatal:
@@ -214,16 +241,18 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 // were impatient and each left when its turn came.
 func (l *Lock) timeUp(w *Call, now Now) {
 	switch t := w.Tenure; {
-	case t == nil:
-		l.leave(w, TimedOut, now)
-	case t.underWay() || t.place == Out:
-		w.last = true
-	case t.fails > 0:
+	case t != nil && t.answersSoon(now):
+	case t == nil, t.fails > 0:
 		l.leave(w, TimedOut, now)
 	default:
-		w.last, t.look = true, now.Time
+		t.look = now.Time
 		l.touch(t)
 	}
+}
+
+// answersSoon reports whether a command for the ticket is under way, or due while Redis answers.
+func (t *Tenure) answersSoon(now Now) bool {
+	return t.underWay() || t.place == Out || t.fails == 0 && t.looks(now) <= now.Time
 }
 
 // leave ends a wait without the lock.
@@ -255,7 +284,7 @@ func (l *Lock) pass(w *Call, now Now) {
 // to a command of a caller that has left decides: but not for a server that is silent.
 func (l *Lock) answerBy(w *Call) (at Time) {
 	at = w.Until
-	if w.Tenure != nil || w.attempts == 0 || l.line.first() != w || l.owner != nil {
+	if w.Tenure != nil || !w.attempt.may() || l.line.first() != w || l.owner != nil {
 		return at
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
@@ -276,11 +305,11 @@ func (l *Lock) answerBy(w *Call) (at Time) {
 func (l *Lock) wakes(w *Call, now Now) Time {
 	at := w.Until
 	switch t := w.Tenure; {
-	case t != nil && w.last:
+	case t != nil && at <= now.Time && t.answersSoon(now): // which decides
 		return Never
 	case t != nil:
 		return at
-	case w.callsAgain():
+	case w.attempt == calls: // its time is not up before that
 		return w.rest
 	}
 	if at <= now.Time {
@@ -306,7 +335,7 @@ func (l *Lock) tick(w *Call, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}
-	if now.Time >= l.answerBy(w) && !w.callsAgain() {
+	if now.Time >= l.answerBy(w) && w.attempt != calls {
 		l.timeUp(w, now)
 	}
 	if w.Outcome == Waiting {

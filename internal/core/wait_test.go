@@ -33,14 +33,14 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		due    Time
 	}{
 		{"its wait is over", func(*Lock, *Call) {}, 10, 100},
-		{"its ticket is looked for a last time", func(l *Lock, w *Call) { l.asks(w, Join); w.last = true }, 10, Never},
+		{"its ticket is looked for a last time", func(l *Lock, w *Call) { l.asks(w, Join).place = InQueue }, 100, Never},
 		{"its ticket has the time", func(l *Lock, w *Call) { l.asks(w, Join); w.rest = 50 }, 10, 100},
 		{"it rests", func(_ *Lock, w *Call) { w.rest = 50 }, 10, 50},
 		{"it rests for longer than it waits", func(_ *Lock, w *Call) { w.rest = 150 }, 10, 100},
-		{"it calls again", func(_ *Lock, w *Call) { w.retried, w.attempts, w.rest = true, 1, 150 }, 10, 150},
-		{"it has called again", func(_ *Lock, w *Call) { w.retried, w.rest = true, 150 }, 10, 100},
-		{"it called again, without an answer", func(_ *Lock, w *Call) { w.retried, w.attempts, w.rest, w.fails = true, 1, 150, 1 }, 10, 100},
-		{"it may call again at once", func(_ *Lock, w *Call) { w.retried, w.attempts = true, 1 }, 10, 100},
+		{"it calls again", func(_ *Lock, w *Call) { w.attempt, w.rest = calls, 150 }, 10, 150},
+		{"it has called again", func(_ *Lock, w *Call) { w.attempt, w.rest = triedAgain, 150 }, 10, 100},
+		{"it called again, without an answer", func(_ *Lock, w *Call) { w.attempt, w.rest, w.fails = triesAgain, 150, 1 }, 10, 100},
+		{"it may call again at once", func(_ *Lock, w *Call) { w.attempt = triesAgain }, 10, 100},
 		{"a subscription is under way", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 70 }, 10, 70},
 		{"it is late", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 5 }, 10, 10},
 		{"it hears", func(l *Lock, _ *Call) { l.hears, l.patient = listening, 70 }, 10, 100},
@@ -50,33 +50,33 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 100},
-		{"an answer decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 100, 250}, // it was sent at 0
+		{"an answer decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 100, 250}, // it was sent at 0
 		{"a release decides", func(l *Lock, w *Call) {
-			w.attempts = 1
+			w.attempt = tries
 			n := l.newTenure(ID{1, false, 9}, Alone)
 			n.place, n.since = Owner, 50
 		}, 100, 300},
-		{"an answer decides, before its time is up", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 99, 100},
+		{"an answer decides, before its time is up", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 99, 100},
 		{"an answer decides nothing for it", func(l *Lock, w *Call) { isBusy(l) }, 100, 100},
 		{"an answer decides that was asked for later", func(l *Lock, w *Call) {
-			w.attempts = 1
+			w.attempt = tries
 			isBusy(l)
 			l.tenures.first.flight.at = at(20)
 		}, 100, 270},
 		{"an answer comes no more", func(l *Lock, w *Call) {
-			w.attempts = 1
+			w.attempt = tries
 			isBusy(l)
 			l.tenures.first.flight.at = at(-200)
 		}, 100, 100},
-		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Asked }, 100, 100},
+		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempt = tries; l.newTenure(ID{1, false, 9}, Alone).want = Asked }, 100, 100},
 		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
 			l.line.join(&Call{Owner: 2})
 			l.line.join(w)
-			w.attempts = 1
+			w.attempt = tries
 			isBusy(l)
 		}, 100, 100},
-		{"it rests, and has not called", func(_ *Lock, w *Call) { w.attempts, w.rest = 1, 150 }, 10, 100},
+		{"it rests, and has not called", func(_ *Lock, w *Call) { w.attempt, w.rest = tries, 150 }, 10, 100},
 		{"a subscription is under way, for each of a strict lock", func(l *Lock, w *Call) {
 			l.Kind.Strict = true
 			l.line.leave(w)
@@ -85,7 +85,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			l.hears, l.patient = asking, 70
 		}, 10, 70},
 		{"a subscription may take longer than it waits", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 170 }, 10, 100},
-		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Call) { w.last, w.rest = true, 60 }, 10, 60},
+		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Call) { w.rest = 60 }, 10, 60},
 		{"it is held back for longer than it waits", func(l *Lock, w *Call) { heldBack(deaf)(l, w); w.began = 90 }, 91, 100},
 		{"it is held back, after its subscription", func(l *Lock, w *Call) { heldBack(listening)(l, w); w.began = 40 }, 41, 80},
 		{"it is held back", heldBack(deaf), 10, 50},
@@ -113,17 +113,17 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		{"its ticket was not sent", func(l *Lock, w *Call) { l.asks(w, Join) }, 100, Waiting, true},
 		{"its ticket is in the queue", func(l *Lock, w *Call) { l.asks(w, Join).place = InQueue }, 100, Waiting, true},
 		{"Redis does not answer", func(l *Lock, w *Call) { n := l.asks(w, Join); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
-		{"an answer decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
-		{"an answer does not come", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
+		{"an answer decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 249, Waiting, false},
+		{"an answer does not come", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 250, TimedOut, false},
 		{"an answer decides, but it has a ticket", func(l *Lock, w *Call) {
-			w.attempts = 1
+			w.attempt = tries
 			isBusy(l)
 			l.asks(w, Join).place = InQueue
 		}, 100, Waiting, true},
 		{"an answer is for another one", func(l *Lock, w *Call) {
 			l.owner = held().owner
 			l.owner.lock, l.owner.trust.until = l, 900
-			w.attempts = 1
+			w.attempt = tries
 			isBusy(l)
 		}, 101, TimedOut, false},
 	} {
@@ -142,8 +142,8 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		if c.last && n.place == InQueue && (len(l.client.Effects) == 0 || l.client.Effects[0].Tenure != n) {
 			t.Errorf("%s: its goroutine is not told", c.name)
 		}
-		if w.Outcome != c.outcome || w.last != c.last {
-			t.Errorf("%s: %d, last %v", c.name, w.Outcome, w.last)
+		if w.Outcome != c.outcome || c.last && l.wakes(w, at(c.now)) != Never {
+			t.Errorf("%s: %d, wakes at %d", c.name, w.Outcome, l.wakes(w, at(c.now)))
 		}
 		if c.last && n.place == InQueue && n.look != c.now {
 			t.Errorf("%s: it is looked for at %d", c.name, n.look)
@@ -153,21 +153,21 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 
 func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		entry    Op
-		change   func(*Call, *Tenure)
-		fault    Fault
-		outcome  Outcome
-		rest     Time
-		attempts int8
+		name    string
+		entry   Op
+		change  func(*Call, *Tenure)
+		fault   Fault
+		outcome Outcome
+		rest    Time
+		attempt attempt
 	}{
-		{"an acquire", Acquire, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 1},
-		{"a join", Join, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 0},
-		{"the third", Acquire, func(w *Call, _ *Tenure) { w.fails = 2 }, NotRun, Waiting, 90, 1},
-		{"its tenure rests for longer", Join, func(_ *Call, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, 0},
-		{"Redis refuses for good", Acquire, func(*Call, *Tenure) {}, Fatal, Failed, 60, 1},
-		{"its time is up", Acquire, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
-		{"it does not wait", Acquire, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
+		{"an acquire", Acquire, func(*Call, *Tenure) {}, Unknown, Waiting, 60, tries},
+		{"a join", Join, func(*Call, *Tenure) {}, Unknown, Waiting, 60, tried},
+		{"the third", Acquire, func(w *Call, _ *Tenure) { w.fails, w.attempt = 2, triedAgain }, NotRun, Waiting, 90, triesAgain},
+		{"its tenure rests for longer", Join, func(_ *Call, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, tried},
+		{"Redis refuses for good", Acquire, func(*Call, *Tenure) {}, Fatal, Failed, 60, tries},
+		{"its time is up", Acquire, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, tries},
+		{"it does not wait", Acquire, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, tries},
 	} {
 		l, w := waiter()
 		n := l.asks(w, c.entry)
@@ -177,8 +177,8 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 		if gone := n.want == Gone; gone != (n.fails == 1) || gone != (c.outcome != Waiting) {
 			t.Errorf("%s: gone %v after %d faults", c.name, gone, n.fails)
 		}
-		if w.Outcome != c.outcome || w.rest != c.rest || w.attempts != c.attempts || w.fails != fails+1 {
-			t.Errorf("%s: %d, rests until %d, %d attempts", c.name, w.Outcome, w.rest, w.attempts)
+		if w.Outcome != c.outcome || w.rest != c.rest || w.attempt != c.attempt || w.fails != fails+1 {
+			t.Errorf("%s: %d, rests until %d, attempt %d", c.name, w.Outcome, w.rest, w.attempt)
 		}
 	}
 }
@@ -191,8 +191,8 @@ func TestWhenALockIsBusy(t *testing.T) {
 		fails uint8
 		busy  bool
 	}{
-		{Acquire, tried, Unsure, 0, true}, {Join, queued, Unsure, 0, true}, {Join, wanted{Want: Gone}, Unsure, 2, true},
-		{Look, queued, InQueue, 0, false}, {None, queued, InQueue, 0, false},
+		{Acquire, byAcquire, Unsure, 0, true}, {Join, byJoin, Unsure, 0, true}, {Join, wanted{Want: Gone}, Unsure, 2, true},
+		{Look, byJoin, InQueue, 0, false}, {None, byJoin, InQueue, 0, false},
 		{None, wanted{Want: Gone}, Owner, 0, true}, {Leave, wanted{Want: Gone}, InQueue, 0, true}, {None, wanted{Want: Gone}, Owner, 1, false},
 		{None, wanted{Want: Gone}, Out, 0, false}, {None, wanted{Want: Gone}, Out, 0, false},
 	} {
@@ -253,10 +253,10 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 // An attempt that a free lock refuses, or one that is about to be, has one more.
 func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 	type did struct {
-		outcome  Outcome
-		attempts int8
-		rest     Time
-		hurries  bool
+		outcome Outcome
+		attempt attempt
+		rest    Time
+		hurries bool
 	}
 	free := func(l *Lock, n *Tenure) Reply { n.place = Unsure; return Reply{} }
 	mine := func(want Want) func(l *Lock, n *Tenure) Reply {
@@ -273,17 +273,17 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		setting func(l *Lock, n *Tenure) Reply
 		did     did
 	}{
-		{"a try at a free lock", false, nil, free, did{Waiting, 1, 0, false}},
-		{"a Lock at a free lock", true, nil, free, did{Waiting, 0, 0, false}},
-		{"a second time", false, func(w *Call, _ *Tenure) { w.retried = true }, free, did{Waiting, 0, 0, false}},
-		{"a foreign client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Foreign: true} }, did{Waiting, 0, 0, false}},
-		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, false, 1}} }, did{Waiting, 0, 0, false}},
-		{"this client releases it", false, nil, mine(Gone), did{Waiting, 1, 0, true}},
-		{"this client has it", false, nil, mine(Held), did{Waiting, 0, 0, false}},
-		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 1, 57, false}},
-		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.entry, n.place = Join, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
-		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
-		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.entry, n.place = true, Join, Out }, mine(Held), did{Waiting, 0, 0, false}},
+		{"a try at a free lock", false, nil, free, did{Waiting, triesAgain, 0, false}},
+		{"a Lock at a free lock", true, nil, free, did{Waiting, tried, 0, false}},
+		{"a second time", false, func(w *Call, _ *Tenure) { w.attempt = triedAgain }, free, did{Waiting, triedAgain, 0, false}},
+		{"a foreign client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Foreign: true} }, did{Waiting, tried, 0, false}},
+		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, false, 1}} }, did{Waiting, tried, 0, false}},
+		{"this client releases it", false, nil, mine(Gone), did{Waiting, triesAgain, 0, true}},
+		{"this client has it", false, nil, mine(Held), did{Waiting, tried, 0, false}},
+		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, calls, 57, false}},
+		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.entry, n.place = Join, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, tried, 0, false}},
+		{"its time is up", true, func(w *Call, n *Tenure) { w.Until, n.entry, n.place = 50, Join, InQueue }, mine(Held), did{TimedOut, tried, 0, false}},
+		{"its time is up, and its ticket is nowhere", true, func(w *Call, n *Tenure) { w.Until, n.entry, n.place = 50, Join, Out }, mine(Held), did{Waiting, tried, 0, false}},
 	} {
 		l, w := waiter()
 		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
@@ -295,7 +295,7 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		a := c.setting(l, n)
 		l.denied(w, n, a, at(50))
 		h := l.tenures.find(a.Holder)
-		got := did{w.Outcome, w.attempts, w.rest, h != nil && h.again == 0}
+		got := did{w.Outcome, w.attempt, w.rest, h != nil && h.again == 0}
 		if got != c.did || w.fails != 0 {
 			t.Errorf("%s: %+v after %d faults", c.name, got, w.fails)
 		}
@@ -313,20 +313,20 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 		hears   hearing
 		outcome Outcome
 	}{
-		{"the first attempt", func(_ *Lock, w *Call) { w.attempts = 1 }, Acquire, deaf, Waiting},
-		{"of a client that is told of grants", func(l *Lock, w *Call) { w.attempts, l.hears = 1, listening }, Join, listening, Waiting},
-		{"and one that is all", func(l *Lock, w *Call) { w.attempts, l.hears, w.Waits = 1, listening, false }, Acquire, listening, Waiting},
-		{"and one that waits for a moment", func(l *Lock, w *Call) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Acquire, listening, Waiting},
+		{"the first attempt", func(_ *Lock, w *Call) { w.attempt = tries }, Acquire, deaf, Waiting},
+		{"of a client that is told of grants", func(l *Lock, w *Call) { w.attempt, l.hears = tries, listening }, Join, listening, Waiting},
+		{"and one that is all", func(l *Lock, w *Call) { w.attempt, l.hears, w.Waits = tries, listening, false }, Acquire, listening, Waiting},
+		{"and one that waits for a moment", func(l *Lock, w *Call) { w.attempt, l.hears, w.Until = tries, listening, 52 }, Acquire, listening, Waiting},
 		{"the next one", func(*Lock, *Call) {}, None, asking, Waiting},
 		{"while it subscribes", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 51 }, None, asking, Waiting},
 		{"which takes too long", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 50 }, Join, asking, Waiting},
 		{"without pub/sub", func(l *Lock, _ *Call) { l.hears = refused }, Join, refused, Waiting},
 		{"a short wait", func(_ *Lock, w *Call) { w.Until = 52 }, None, deaf, Waiting},
 		{"one that is over", func(_ *Lock, w *Call) { w.Until = 50 }, None, deaf, TimedOut},
-		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempts = 50, 1 }, Acquire, deaf, Waiting},
+		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempt = 50, tries }, Acquire, deaf, Waiting},
 		{"one attempt, that was made", func(_ *Lock, w *Call) { w.Waits = false }, None, deaf, Denied},
 		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, None, deaf, Waiting},
-		{"another decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, None, deaf, Waiting},
+		{"another decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, None, deaf, Waiting},
 	} {
 		l, w := waiter()
 		w.rest = 40
@@ -403,7 +403,7 @@ func TestACallThatHasEndedStaysSo(t *testing.T) {
 
 func TestACallThatCallsAgainIsNotOver(t *testing.T) {
 	l, w := waiter()
-	w.retried, w.attempts, w.rest = true, 1, 150
+	w.attempt, w.rest = calls, 150
 	l.tick(w, at(120))
 	if w.Outcome != Waiting || w.Tenure != nil {
 		t.Errorf("its outcome is %d", w.Outcome)

@@ -4,7 +4,7 @@ package core
 
 // asks returns a new ticket for the waiter, which enters by that command.
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
-	lingers := entry == Acquire && w.Linger > 0 && !w.retried
+	lingers := entry == Acquire && w.Linger > 0 && w.attempt == tries
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
 	t.want, t.entry, t.call = Asked, entry, w
 	if l.hears != listening {

@@ -7,11 +7,11 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 	for _, c := range []struct {
 		entry   Op
 		linger  Span
-		retried bool
+		attempt attempt
 		may     bool
-	}{{Acquire, 1, false, true}, {Acquire, 0, false, false}, {Acquire, 1, true, false}, {Join, 1, false, false}, {Resume, 1, false, false}} {
+	}{{Acquire, 1, tries, true}, {Acquire, 0, tries, false}, {Acquire, 1, triesAgain, false}, {Join, 1, tries, false}, {Resume, 1, tried, false}} {
 		l, w := waiter()
-		w.Linger, w.retried = c.linger, c.retried
+		w.Linger, w.attempt = c.linger, c.attempt
 		if n := l.asks(w, c.entry); n.ID.Lingers != c.may || n.want != Asked || n.entry != c.entry || w.Tenure != n || n.call != w {
 			t.Errorf("%+v: %v", c, n.ID.Lingers)
 		}

@@ -120,9 +120,7 @@ type call struct {
 	purpose  core.Purpose
 	asleep   bool
 	flies    bool
-	attempts int8
-	retried  bool
-	last     bool
+	attempt  byte
 	counted  bool
 	seq      uint32
 	fails    int
