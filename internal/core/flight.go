@@ -49,13 +49,13 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	if op.enters() {
 		t.entering()
-		t.told, t.shown = t.call.Owner, oneLevel(t.call.Owner, t.mode)
+		t.shown = oneLevel(t.call.Owner, t.mode)
 	}
 	if op != Leave {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.told}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.shown.owner}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.call.Named, asks
 	}
@@ -83,7 +83,6 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	case f.exact, t.want != Parted && l.asksOthers(t):
 		f.asks = asks
 	}
-	t.told = t.shown.owner
 	if f.asks != asksNot {
 		t.turn.handed = false
 	}

@@ -23,7 +23,7 @@ func TestWhatACommandSays(t *testing.T) {
 		l.abroad.told = true
 		w.Named = ID{2, false, 9}
 		n := l.asks(w, c.entry)
-		n.place, n.told, n.tokens.reserved = c.place, 5, 16
+		n.place, n.shown.owner, n.tokens.reserved = c.place, 5, 16
 		cmd := n.send(c.op, at(50))
 		if cmd.Owner != c.owner || cmd.Heard != c.heard || l.abroad.told == c.heard || cmd.Lease != c.lease || cmd.Permits != 3 || cmd.Tokens != 16 || (cmd.Passed == w.Named) != (c.op == Resume) {
 			t.Errorf("%d: %+v", c.op, cmd)

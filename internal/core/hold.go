@@ -92,11 +92,11 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
 	}
-	if way == ByLinger && t.shown == l.shape(now) {
-		t.shown.owner = w.Owner // Redis is told with the next mirror
+	if way != ByLinger || t.shown != l.shape(now) { // else Redis shows the owner that had it before until the next mirror
+		t.named = w.Owner
 	}
 	entered := t.shown == oneLevel(w.Owner, w.Mode)
-	l.owner, t.mode, t.named, t.linger = t, w.Mode, w.Owner, w.Linger
+	l.owner, t.mode, t.linger = t, w.Mode, w.Linger
 	t.holds()
 	l.open(w, way, now)
 	if entered { // Redis shows it

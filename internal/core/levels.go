@@ -65,6 +65,7 @@ type shape struct {
 	owner  OwnerID
 	writes int32
 	reads  bool
+	old    bool     // of what Redis was told last: it may show something else
 	until  SafeTime // NeverSafe: it is renewed
 }
 
@@ -227,7 +228,7 @@ func (l *Lock) shape(now Now) shape {
 		s.until = NeverSafe
 		return s
 	}
-	s := shape{t.named, l.levels.writes, int(l.levels.writes) < len(l.levels.all), l.levels.asked}
+	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.levels.asked}
 	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until
 	}
@@ -244,21 +245,26 @@ func (l *Lock) shows(t *Tenure, now Now) bool {
 	return t.shown == s
 }
 
-// showing notes that a command is about to be sent that tells Redis of the levels.
-func (l *Lock) showing(t *Tenure, now Now) { t.shown = l.shape(now) }
+// showing notes that a command is about to be sent that shows the levels in Redis, in the name of an owner that has one.
+func (l *Lock) showing(t *Tenure, now Now) {
+	if l.isHeld() && !l.Hosts(t.named, true) {
+		t.named = l.levels.all[0].Owner
+	}
+	t.shown = l.shape(now)
+}
 
 // unshown notes that Redis may show something else than the levels.
-func (t *Tenure) unshown() { t.shown = shape{until: t.shown.until} }
+func (t *Tenure) unshown() { t.shown.old = true }
 
 // unsure notes that Redis may not have been told of the levels: it may show the lease of a renewal, or a longer one.
 func (t *Tenure) unsure() {
-	if t.shown = (shape{until: NeverSafe}); t.trust.most > t.lock.client.Lease {
+	if t.shown.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.asksExactly()
 	}
 }
 
 // asksExactly makes the next mirror an exact one, whatever lease Redis shows.
-func (t *Tenure) asksExactly() { t.shown = shape{until: NeverSafe - 1} }
+func (t *Tenure) asksExactly() { t.shown.old, t.shown.until = true, NeverSafe-1 }
 
 // shortens reports whether the next mirror is to shorten the lease, so that others do not wait for the rest of a longer one
 // if this client dies: Redis was told of a lease that ends later than those that the levels ask for. All other mirrors only

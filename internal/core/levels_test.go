@@ -186,14 +186,14 @@ func TestWhenRedisIsToldOfTheLevels(t *testing.T) {
 		now    Now
 		shows  bool
 	}{
-		{"it shows them", long, shape{1, 2, false, 40_100}, at(100), at(100), true},
-		{"the rest is shorter than a renewal's by now", long, shape{1, 2, false, 40_100}, at(100), at(20_000), true},
-		{"it was shorter when it was told of it", long, shape{1, 2, false, 40_100}, at(10_100), at(20_000), false},
-		{"just as long", long, shape{1, 2, false, 40_100}, at(10_099), at(20_000), true},
-		{"another lease", long, shape{1, 2, false, 40_200}, at(100), at(20_000), false},
-		{"the lease is over", []Level{writes(1, 40_100)}, shape{1, 1, false, NeverSafe}, at(100), at(20_000), false},
-		{"another number", long[:1], shape{1, 2, false, NeverSafe}, at(100), at(100), false},
-		{"another owner", long[:1], shape{2, 1, false, NeverSafe}, at(100), at(100), false},
+		{"it shows them", long, shape{owner: 1, writes: 2, reads: false, until: 40_100}, at(100), at(100), true},
+		{"the rest is shorter than a renewal's by now", long, shape{owner: 1, writes: 2, reads: false, until: 40_100}, at(100), at(20_000), true},
+		{"it was shorter when it was told of it", long, shape{owner: 1, writes: 2, reads: false, until: 40_100}, at(10_100), at(20_000), false},
+		{"just as long", long, shape{owner: 1, writes: 2, reads: false, until: 40_100}, at(10_099), at(20_000), true},
+		{"another lease", long, shape{owner: 1, writes: 2, reads: false, until: 40_200}, at(100), at(20_000), false},
+		{"the lease is over", []Level{writes(1, 40_100)}, shape{owner: 1, writes: 1, reads: false, until: NeverSafe}, at(100), at(20_000), false},
+		{"another number", long[:1], shape{owner: 1, writes: 2, reads: false, until: NeverSafe}, at(100), at(100), false},
+		{"another owner", long[:1], shape{owner: 2, writes: 1, reads: false, until: NeverSafe}, at(100), at(100), false},
 	} {
 		l := held(c.levels...)
 		l.owner.shown, l.owner.trust.seen = c.shown, c.seen

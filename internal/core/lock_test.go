@@ -98,7 +98,7 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		for _, e := range l.client.TakeEffects(at(0)) {
 			asked[e.Tenure] = asked[e.Tenure] || e.Kind == Poll
 		}
-		doubts := o != nil && o.shown.owner == 0 && asked[o] && asked[n] && n.look == 50
+		doubts := o != nil && o.shown.old && asked[o] && asked[n] && n.look == 50
 		if granted := n.place == Owner; granted != c.granted || doubts != c.doubts {
 			t.Errorf("%s: granted %v, doubts %v", c.name, granted, doubts)
 		}

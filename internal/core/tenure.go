@@ -29,9 +29,8 @@ type Tenure struct {
 	flight flight
 	trust  trust
 	call   *Call   // its agent, which sends its commands: the one for which a ticket stands, or that releases it; nil: the keeper
-	named  OwnerID // Held: in whose name Redis is to show it
-	told   OwnerID // in whose name Redis was last told of it, as its text ends
-	shown  shape   // what Redis was last told of the levels
+	named  OwnerID // Held: in whose name the next mirror shows it, if that has a level then
+	shown  shape   // what Redis was told last, with the owner in its text
 	tokens tokens
 	turn   turn
 	linger Span // Held: for how long it stays without a level; 0: not at all

@@ -180,6 +180,21 @@ func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
 	}
 }
 
+// A hold that begins in a lock that lingers costs no command: the next mirror names its owner.
+func TestAHoldAfterALingerIsShownByTheNextMirror(t *testing.T) {
+	l := held(writes(1, NeverSafe))
+	n := l.owner
+	n.ID.Lingers, n.linger = true, 300
+	l.Answer(ptr(n.send(Mirror, at(1))), Reply{Found: Holds}, at(2))
+	l.Unlock(1, Alone, nil, at(3))
+	if l.Lock(&Call{Owner: 2, Until: Never}, at(4)) != Acquired || !l.IsShown(at(4)) {
+		t.Fatal("it costs a command")
+	}
+	if cmd := n.send(Mirror, at(5)); cmd.Owner != 2 || !l.shows(n, at(5)) {
+		t.Errorf("the mirror names owner %d", cmd.Owner)
+	}
+}
+
 func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 	for _, c := range []struct {
 		lingers, used bool

@@ -18,7 +18,7 @@ func (l *Lock) mayWrite(c *Call, now Now) bool {
 // connection of its own.
 func (l *Lock) guarded(c *Call, now Now) Command {
 	l.writes(l.levelOf(c.Owner, c.Mode, c.Handle))
-	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.told}, Follows: l.owner.follows(now)}
+	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
 }
 
 // UnlockWith is Unlock with a guarded write, which the call of the release carries: see Call.Carries. The first Leave of that

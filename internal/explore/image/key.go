@@ -140,7 +140,7 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	now, owns := at.Now, of.Owner() != nil && ofTenure(of.Owner()) == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote, t.takes))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes))
 	if f := &t.flight; f.op != core.None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
@@ -157,7 +157,7 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 		b = append(b, at.until(t.alarm))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
-		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger))
+		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.shown.old), at.safe(t.shown.until), byte(t.linger))
 	if owns && of.Lingers() {
 		b = append(b, at.until(t.since.After(t.linger)))
 	}

@@ -161,7 +161,6 @@ type tenure struct {
 	trust  trust
 	call   *core.Call
 	named  core.OwnerID
-	told   core.OwnerID
 	shown  shape
 	tokens tokens
 	turn   turn
@@ -197,6 +196,7 @@ type shape struct {
 	owner  core.OwnerID
 	writes int32
 	reads  bool
+	old    bool
 	until  core.SafeTime
 }
 
