@@ -12,7 +12,7 @@ type Queue[T any] struct {
 // A Waiter is one place in a queue. Its zero value stands in none, and is ready to use; it must not be copied while it
 // stands in one. It may be used again, in any queue, once it has left.
 type Waiter[T any] struct {
-	Value T // what waits. The queue neither reads nor writes it
+	Value T // the caller's: the queue neither reads nor writes it
 
 	queue *Queue[T]  // in which it stands; nil for none
 	prev  *Waiter[T] // of the first: the last

@@ -29,7 +29,12 @@ const (
 	silent                // one has taken the lock again, and none has published
 )
 
-func (a *abroad) hear() { a.news, a.told = heard, true }
+// hear notes a message for foreign clients, unless a client of ours has published it.
+func (a *abroad) hear(m Message) {
+	if !m.Ours {
+		a.news, a.told = heard, true
+	}
+}
 
 // listenAbroad makes this client listen to the messages for foreign clients.
 func (l *Lock) listenAbroad() {

@@ -20,11 +20,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.heardGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.queues() {
-			if l.Kind.Permits == 0 { // else another client may know of fewer permits
-				l.listenAbroad()
-			}
-			t.doubted(now)
-			l.touch(t)
+			l.atFront(t, now)
 		}
 	case Shown:
 		if t == nil {
@@ -44,12 +40,19 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.satisfied(t, now)
 		}
 	case ForeignNews:
-		if !m.Ours {
-			l.abroad.hear()
-		}
+		l.abroad.hear(m)
 		l.doubtTickets(now)
 	}
 	l.settle(now)
+}
+
+// atFront deals with the message that the ticket is the first behind foreign clients.
+func (l *Lock) atFront(t *Tenure, now Now) {
+	if l.Kind.Permits == 0 { // else another client may know of fewer permits
+		l.listenAbroad()
+	}
+	t.doubted(now)
+	l.touch(t)
 }
 
 // heardGrant deals with the message that a ticket has the lock.

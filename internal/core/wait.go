@@ -46,7 +46,7 @@ const (
 // may reports whether the call may send an Acquire.
 func (a attempt) may() bool { return a == tries || a == triesAgain }
 
-// sent and unsent return what follows when an Acquire is sent, and when it has no answer.
+// sent returns the state after an Acquire was sent, and unsent the one after it had no answer.
 func (a attempt) sent() attempt {
 	if a == tries {
 		return tried
