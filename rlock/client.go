@@ -36,8 +36,7 @@ type Client struct {
 // [ErrUnsupported] for a server without a feature of the config, [ErrNoPermission] if the
 // user may not log in or lacks a right that New needs, and with the connection's error if Redis
 // cannot be reached. It waits up to Config.Redis.Dialer.Timeout, 2 s by default, for a server
-// that is loading its data, busy with a script, or full. [NewContext] waits for longer, and
-// with [Config].Lazy New does not wait.
+// that is loading its data, busy with a script, or full.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {

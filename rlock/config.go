@@ -30,9 +30,8 @@ type Config struct {
 	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
-	// Lazy has New return at once, and connect in the background until it succeeds. Until then calls
-	// wait or fail as in an outage, and the Logger says once why. A server that New would refuse
-	// makes them fail with the error that New would return.
+	// Lazy has New return at once, and connect in the background: until then calls wait or fail as in
+	// an outage, or with the error of New if that would be permanent, and the Logger says once why.
 	Lazy bool
 
 	// Prefix is put before each lock's name to make its key in Redis, as "billing:", or "{billing}:"

@@ -18,6 +18,8 @@ var (
 	// Until the lost hold is unlocked, a nested Lock fails with it, or until a fixed lease would
 	// have ended.
 	ErrLost = terms.ErrLost
+	// ErrHeldTooLong: the hold has lasted for the time of [WithMaxHold], and was lost. It is an ErrLost as well.
+	ErrHeldTooLong = terms.ErrHeldTooLong
 	// ErrNotAcquired: other owners had the lock, or came first, for the whole wait of [WithWait].
 	ErrNotAcquired = terms.ErrNotAcquired
 	// ErrNoToken: the lock is not from [Client.NewFencedLock].

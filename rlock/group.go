@@ -108,6 +108,22 @@ type over struct{ *group.Lock }
 
 var _ form = over{}
 
+// refuses returns why a lock over several does not serve the request, nil if it does.
+func (l over) refuses(req *client.Request) error {
+	option := ""
+	switch {
+	case req.Answer != nil:
+		option = "an answer"
+	case req.Capped:
+		option = "WithMaxHold"
+	case req.Least > 0:
+		option = "WithMinHold"
+	default:
+		return nil
+	}
+	return fmt.Errorf("rlock: lock %q: %s: %w: it is made of several locks", l.Name(), option, errors.ErrUnsupported)
+}
+
 func optionsOf(req *client.Request) group.Options {
 	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Life: req.Life}
 }
@@ -120,8 +136,8 @@ func (l over) Take(ctx context.Context, req client.Request) error {
 }
 
 func (l over) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
-	if req.Answer != nil {
-		return nil, fmt.Errorf("rlock: lock %q: %w: a lock over several has no answers", l.Name(), errors.ErrUnsupported)
+	if err := l.refuses(&req); err != nil {
+		return nil, err
 	}
 	h, err := l.Lock.Hold(ctx, parent, req.Owner, optionsOf(&req))
 	if err != nil {

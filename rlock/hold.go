@@ -22,15 +22,31 @@ type Hold struct {
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
-	lease, wait, linger time.Duration
-	stands              bool
-	answer              *Answer
+	lease, wait, linger, maxHold, minHold time.Duration
+	stands                                bool
+	answer                                *Answer
 }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
 // renew it. A lease of 0 means the watchdog, which is the default.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
+}
+
+// WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it for no longer
+// than that, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with cause
+// [ErrHeldTooLong], and after that the lock is released. Of the levels of one owner the first to end ends all.
+// It does not go together with WithLease ([ErrInvalidLease]). A lock over several refuses ([errors.ErrUnsupported]).
+func WithMaxHold(d time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.maxHold = d }
+}
+
+// WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a job that takes no
+// time does not run again where a clock is late. The release is one command, as ever; if Redis does not confirm it, the
+// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on, detached or released by
+// [Client.Close]. A lock over several refuses ([errors.ErrUnsupported]).
+func WithMinHold(d time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.minHold = max(d, 0) }
 }
 
 // WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the
@@ -76,7 +92,10 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	if with.maxHold != 0 {
+		req.LimitHold(with.maxHold)
+	}
 	if with.answer != nil {
 		*with.answer = Answer{}
 		req.Answer = (*terms.Answer)(with.answer)
@@ -142,6 +161,11 @@ func (h *Hold) Token() (uint64, error) {
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
 // if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
+
+// Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later than it was: a
+// maximum without a command, a lease with one, for whose answer Extend waits until ctx ends; then the lease is extended
+// or not. It returns [ErrInvalidLease] for a hold without an end and for a d that is too short.
+func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends there
 // by itself: nothing renews or releases it, not even [Client.Close]. A job that is to run once

@@ -121,6 +121,7 @@ func (c *Client) Stats() inspect.Stats {
 		WaitTime:          n.Waited,
 		LostUnrenewed:     n.Lost[terms.LostUnrenewed],
 		LostLeaseEnded:    n.Lost[terms.LostLeaseEnded],
+		LostHeldTooLong:   n.Lost[terms.LostHeldTooLong],
 		LostKeyGone:       n.Lost[terms.LostKeyGone],
 		LostForced:        n.Lost[terms.LostForced],
 		Renewals:          n.Renewals,
@@ -130,6 +131,6 @@ func (c *Client) Stats() inspect.Stats {
 		Commands:          c.shared.Redis.Commands(),
 	}
 	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
-	s.Lost = s.LostUnrenewed + s.LostKeyGone + s.LostForced
+	s.Lost = s.LostUnrenewed + s.LostHeldTooLong + s.LostKeyGone + s.LostForced
 	return s
 }

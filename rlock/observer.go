@@ -136,9 +136,10 @@ const (
 type LossReason string
 
 const (
-	LostUnrenewed  LossReason = "unrenewed"   // its lease ended, since Redis did not confirm a renewal in time
-	LostLeaseEnded LossReason = "lease_ended" // the fixed lease that its owner had asked for ended before Unlock
-	LostKeyGone    LossReason = "key_gone"    // Redis says that the lock's key is gone, or another's
-	LostForced     LossReason = "forced"      // this client unlocked it by force; by another it is LostKeyGone
-	LostParts      LossReason = "parts"       // too few of the locks that it is made of are left
+	LostUnrenewed   LossReason = "unrenewed"     // its lease ended, since Redis did not confirm a renewal in time
+	LostLeaseEnded  LossReason = "lease_ended"   // the fixed lease that its owner had asked for ended before Unlock
+	LostHeldTooLong LossReason = "held_too_long" // the time of WithMaxHold was over before Unlock
+	LostKeyGone     LossReason = "key_gone"      // Redis says that the lock's key is gone, or another's
+	LostForced      LossReason = "forced"        // this client unlocked it by force; by another it is LostKeyGone
+	LostParts       LossReason = "parts"         // too few of the locks that it is made of are left
 )

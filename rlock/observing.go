@@ -25,7 +25,7 @@ var (
 		terms.ByQueue: ByQueue, terms.ByParts: ByParts, terms.ByLinger: ByLinger, terms.ByPass: ByPass,
 	}
 	lossReasons = [...]LossReason{
-		terms.LostUnrenewed: LostUnrenewed, terms.LostLeaseEnded: LostLeaseEnded, terms.LostKeyGone: LostKeyGone,
+		terms.LostUnrenewed: LostUnrenewed, terms.LostLeaseEnded: LostLeaseEnded, terms.LostHeldTooLong: LostHeldTooLong, terms.LostKeyGone: LostKeyGone,
 		terms.LostForced: LostForced, terms.LostParts: LostParts,
 	}
 )

@@ -34,6 +34,7 @@ type Call struct {
 	Part     bool   // it is for a lock over several, and that is told in its place
 	Guest    bool   // it is a guest's of the owner
 	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
+	Capped   bool   // Lease is the longest hold: it is renewed until then
 	Handle   any    // of the level, nil for one that is unlocked by its owner
 	Info     any    // of the level, the driver's
 	Answers  bool   // a release may answer it while its ticket waits
@@ -186,7 +187,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	case op == Write:
 		cmd = l.guarded(c, now)
 	default:
-		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: l.Kind.Permits}
+		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {
 			cmd.Tokens = 1 // for the waiter that is granted the lock
 		}

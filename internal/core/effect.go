@@ -33,6 +33,7 @@ type Cause uint8
 const (
 	ByUnlock    Cause = iota // it was released
 	LeaseEnded               // the lease that its holder has asked for
+	TooLong                  // it has lasted for as long as its holder may hold the lock
 	Unrenewed                // Redis has not confirmed it in time
 	KeyGone                  // Redis does not show it any more
 	ByForce                  // this client has released it by force

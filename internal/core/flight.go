@@ -32,11 +32,11 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.late, opening = now.Time.After(c.Lease), t.flight.asks == opens
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
-	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
+	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
 	case Acquire, Resume, Look:
 		t.flight.lease = c.Lease
-		if w := t.call; w != nil && w.Lease > 0 {
+		if w := t.call; w != nil && w.Lease > 0 && !w.Capped {
 			t.flight.lease = w.Lease
 		}
 	case Join:

@@ -34,11 +34,22 @@ func (l *Lock) current(now Now) *Tenure {
 		l.lose(cause, now)
 	default:
 		if now.Safe >= l.levels.ends {
-			l.loses(l.expire(now), LeaseEnded)
-			l.changed(now)
+			l.ended(now)
 		}
 	}
 	return l.owner
+}
+
+// ended ends the holds of those owners whose time is over.
+func (l *Lock) ended(now Now) {
+	tooLong, ended := l.expire(now)
+	l.loses(tooLong, TooLong)
+	l.loses(ended, LeaseEnded)
+	if l.isHeld() {
+		l.changed(now)
+	} else {
+		l.give(l.owner, now)
+	}
 }
 
 // ticketMoved begins a hold if the tenure is a ticket that has the lock now, and has its waiter get another one if it

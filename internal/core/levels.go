@@ -10,8 +10,9 @@ type Level struct {
 	Guest  bool     // it is a guest's of the owner, and makes the owner no holder
 	First  bool     // the owner held nothing before: one of each owner's levels is the first
 	wrote  bool     // it has sent a guarded write in its tenure
+	Capped bool     // Until is the end of a level that is renewed until then, and not of a lease that Redis is asked for
 	Way    Way      // how it was acquired
-	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
+	Until  SafeTime // when it ends by itself; NeverSafe: not before its Unlock
 	Since  Time     // when it was acquired
 	Token  uint64   // the fencing token of the hold
 	Handle any      // nil for a Lock that is unlocked by its owner, Guests for one that a guest unlocks
@@ -31,7 +32,7 @@ type summary struct {
 	writes  int32    // how many are not shared
 	asked   SafeTime // until when they ask for the lock; NeverSafe: one is renewed, or there is none
 	longest SafeTime // the latest end of a lease that one asks for, 0 for none
-	ends    SafeTime // no later than a reader ends beside others; NeverSafe if no shared level has a lease
+	ends    SafeTime // no later than an owner ends beside others, or by a cap; NeverSafe if no level is capped and no shared one has a lease
 }
 
 // noLevels returns none, in the memory of others.
@@ -48,17 +49,27 @@ func sum(all []Level) summary {
 		if v.Mode == Alone {
 			s.writes++
 		}
-		s.asked = max(s.asked, v.Until)
-		if v.Until == NeverSafe {
-			continue
-		}
-		s.longest = max(s.longest, v.Until)
-		if v.Mode == Shared {
+		if v.mayEnd() {
 			s.ends = min(s.ends, v.Until)
+		}
+		s.asked = max(s.asked, v.asks())
+		if v.asks() != NeverSafe {
+			s.longest = max(s.longest, v.Until)
 		}
 	}
 	return s
 }
+
+// asks returns until when the level asks for the lock: one that is capped does without end, and ends all the same.
+func (v *Level) asks() SafeTime {
+	if v.Capped {
+		return NeverSafe
+	}
+	return v.Until
+}
+
+// mayEnd reports whether the level may end before the tenure does.
+func (v *Level) mayEnd() bool { return v.Capped || v.Mode == Shared && v.Until != NeverSafe }
 
 // A shape is what Redis shows of the levels.
 type shape struct {
@@ -110,7 +121,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 // open adds a level for the waiter, which has the lock then.
 func (l *Lock) open(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, Guest: w.Guest, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, Guest: w.Guest, Capped: w.Capped, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}
@@ -149,29 +160,40 @@ func (l *Lock) close(i int) (was Level) {
 // closeAll takes away all levels.
 func (l *Lock) closeAll() { l.levels = noLevels(l.levels.all) }
 
-// expire takes away the levels of owners that ask for no more while others go on, and returns them.
-func (l *Lock) expire(now Now) (lost []Level) {
-	all, ends := l.levels.all, NeverSafe
+// expire takes away the levels of owners whose time is over, and returns them: of those that have held the lock for as long as
+// they may, and of those that ask for it no more while others go on.
+func (l *Lock) expire(now Now) (tooLong, ended []Level) {
+	all, ends, over := l.levels.all, NeverSafe, []OwnerID(nil)
 	for i := range all {
 		switch v := &all[i]; {
-		case v.Until == NeverSafe:
 		case now.Safe < v.Until:
-			if v.Mode == Shared {
+			if v.mayEnd() {
 				ends = min(ends, v.Until)
 			}
 		case now.Safe >= l.askedBy(v.Owner):
-			if v.wrote {
-				l.owner.leavesBehind()
-			}
-			lost = append(lost, *v)
+			over = append(over, v.Owner)
 		}
 	}
-	l.levels.all = slices.DeleteFunc(all, func(v Level) bool {
-		return slices.ContainsFunc(lost, func(o Level) bool { return o.Owner == v.Owner })
-	})
+	for i := range all {
+		v := &all[i]
+		if !slices.Contains(over, v.Owner) {
+			continue
+		}
+		if v.wrote {
+			l.owner.leavesBehind()
+		}
+		if now.Safe >= l.cappedAt(v.Owner) {
+			tooLong = append(tooLong, *v)
+		} else {
+			ended = append(ended, *v)
+		}
+	}
+	l.levels.all = slices.DeleteFunc(all, func(v Level) bool { return slices.Contains(over, v.Owner) })
 	l.levels.summary = sum(l.levels.all)
-	l.levels.ends = ends // without levels that are over, whose owners go on
-	return lost
+	if l.isHeld() {
+		l.levels.ends = ends // without levels that are over, whose owners go on
+	}
+	return tooLong, ended
 }
 
 // writes notes that a level sends a guarded write.
@@ -184,24 +206,35 @@ func (l *Lock) exchanged() {
 	}
 }
 
-// let gives the level a lease from now on, 0 for one that is renewed.
-func (l *Lock) let(i int, lease Span, now Now) {
+// let gives the level a lease from now on, 0 for one that is renewed; or, if it is capped, so long until its end.
+func (l *Lock) let(i int, lease Span, capped bool, now Now) {
 	v := &l.levels.all[i]
-	v.Until = NeverSafe
+	v.Until, v.Capped = NeverSafe, capped
 	if lease > 0 {
 		v.Until = now.Safe.After(lease)
 	}
 	l.levels.summary = sum(l.levels.all)
 }
 
-// askedBy returns until when the levels of the owner ask for the lock.
+// askedBy returns until when the levels of the owner ask for the lock, and may.
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o {
-			until = max(until, v.Until)
+			until = max(until, v.asks())
 		}
 	}
-	return until
+	return min(until, l.cappedAt(o))
+}
+
+// cappedAt returns when the owner has held the lock for as long as it may, by the level that ends first.
+func (l *Lock) cappedAt(o OwnerID) SafeTime {
+	at := NeverSafe
+	for i := range l.levels.all {
+		if v := &l.levels.all[i]; v.Owner == o && v.Capped {
+			at = min(at, v.Until)
+		}
+	}
+	return at
 }
 
 // validUntil returns until when the holders may be believed.

@@ -106,12 +106,17 @@ func TestWhenAReaderEndsBesideOthers(t *testing.T) {
 }
 
 func TestReadersWhoseLeaseIsOverEnd(t *testing.T) {
+	capped := func(v Level) Level { v.Capped = true; return v }
 	for _, c := range []struct {
 		levels []Level
 		lost   int
 		ends   SafeTime
 	}{
 		{[]Level{reads(1, 50), reads(2, 70), reads(3, 60), reads(4, NeverSafe)}, 1, 60},
+		{[]Level{capped(reads(1, 50)), reads(1, NeverSafe), reads(2, NeverSafe)}, 2, NeverSafe}, // a cap limits the owner
+		{[]Level{capped(writes(1, 50)), reads(1, 90), writes(1, NeverSafe)}, 3, NeverSafe},
+		{[]Level{capped(writes(1, 60)), writes(1, 50)}, 0, 60},
+		{[]Level{capped(reads(1, 50)), capped(reads(2, 51)), reads(3, 50)}, 2, 51},
 		{[]Level{reads(1, 60), reads(2, 70), reads(3, 50)}, 1, 60},
 		{[]Level{reads(1, 50), reads(2, NeverSafe)}, 1, NeverSafe},
 		{[]Level{reads(1, 60), reads(1, 50)}, 0, 60}, // the owner goes on
@@ -120,7 +125,13 @@ func TestReadersWhoseLeaseIsOverEnd(t *testing.T) {
 		{[]Level{reads(1, NeverSafe)}, 0, NeverSafe},
 	} {
 		l := held(c.levels...)
-		if lost := l.expire(at(50)); len(lost) != c.lost || len(l.levels.all) != len(c.levels)-c.lost || l.levels.ends != c.ends {
+		tooLong, ended := l.expire(at(50))
+		for _, v := range tooLong {
+			if v.Owner == 3 {
+				t.Errorf("%+v: a lease that has ended is no cap", v)
+			}
+		}
+		if lost := append(tooLong, ended...); len(lost) != c.lost || len(l.levels.all) != len(c.levels)-c.lost || l.levels.ends != c.ends {
 			t.Errorf("%+v: %+v are lost, and the next end is %d", c.levels, lost, l.levels.ends)
 		}
 		was := l.levels.summary
@@ -164,10 +175,10 @@ func TestWhatTheLevelsAskFor(t *testing.T) {
 
 func TestSetLeaseChangesTheEndOfALevel(t *testing.T) {
 	l := held(reads(1, NeverSafe), reads(2, 300))
-	if l.let(0, 100, at(50)); l.levels.all[0].Until != 150 || l.levels.ends != 150 {
+	if l.let(0, 100, false, at(50)); l.levels.all[0].Until != 150 || l.levels.ends != 150 {
 		t.Errorf("%+v", l.levels)
 	}
-	if l.let(0, 0, at(50)); l.levels.all[0].Until != NeverSafe {
+	if l.let(0, 0, false, at(50)); l.levels.all[0].Until != NeverSafe {
 		t.Errorf("%+v", l.levels)
 	}
 	if !l.SetLease(2, Shared, nil, 90, at(50)) || l.levels.all[1].Until != 140 || l.SetLease(3, Shared, nil, 90, at(50)) {
@@ -251,7 +262,7 @@ func TestALevelThatHasClosedPointsToNothing(t *testing.T) {
 func TestALevelLeavesAGuardedWriteBehind(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		l := held(Level{Owner: 1, Mode: Shared, Until: NeverSafe}, Level{Owner: 2, Mode: Shared, Until: 50, wrote: wrote})
-		if lost := l.expire(at(50)); len(lost) != 1 || l.owner.wrote != wrote {
+		if _, lost := l.expire(at(50)); len(lost) != 1 || l.owner.wrote != wrote {
 			t.Errorf("%v: %+v, and %v of the tenure", wrote, lost, l.owner.wrote)
 		}
 		l = held(Level{Owner: 1, wrote: wrote}, Level{Owner: 2})

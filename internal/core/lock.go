@@ -16,6 +16,7 @@ type Lock struct {
 	hears   hearing // whether this client is told of grants
 	reserve uint32  // how many fencing tokens the next tenure reserves; 0: one
 	patient Time    // asking: until when to wait for the answer
+	stays   Time    // until when the lock stays after its last level, 0 for not: see StayUntil
 	abroad  abroad  // the state of foreign clients
 }
 
@@ -112,6 +113,8 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 			l.admitReaders(t.isOpen(), now)
 		}
 		l.changed(now)
+	case now.Time < l.stays:
+		releases = l.stay(now)
 	case l.vacated(now):
 	default:
 		l.give(t, now)
@@ -127,10 +130,39 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 	if t == nil || i < 0 {
 		return false
 	}
-	l.let(i, lease, now)
+	l.let(i, lease, false, now)
 	l.changed(now)
 	l.settle(now)
 	return true
+}
+
+// An Extension is the result of Extend.
+type Extension uint8
+
+const (
+	EndMoves Extension = iota
+	EndAsked           // Redis has to confirm the lease: it is asked by the next mirror, and IsShown says when it has
+	NoEnd              // the level ends by its Unlock alone
+	NoLevel            // there is no such level
+)
+
+// Extend moves the end of a level that ends by itself: it is so long from now on.
+func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {
+	t, i := l.current(now), l.levelOf(o, m, handle)
+	if t == nil || i < 0 {
+		return NoLevel
+	}
+	was := l.levels.all[i]
+	if was.Until == NeverSafe {
+		return NoEnd
+	}
+	l.let(i, d, was.Capped, now)
+	l.changed(now)
+	l.settle(now)
+	if was.Capped {
+		return EndMoves
+	}
+	return EndAsked
 }
 
 // Close ends everything: calls return, also those whose command is in flight, and what Redis shows yet is released. A

@@ -32,6 +32,20 @@ func (l *Lock) part(i int, within Span, now Now) (was Level) {
 	return was
 }
 
+// StayUntil makes the lock stay until then, or later, when its last level is closed: for a hold that lasts for a time at least.
+// A lost lock does not stay.
+func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
+
+// stay leaves the lock to a lease for the rest of that time, as one that is passed on to no client.
+func (l *Lock) stay(now Now) *Tenure {
+	t := l.owner
+	l.owner = nil
+	t.parts(l.stays.Since(now.Time))
+	l.stays = 0
+	l.touch(t)
+	return t
+}
+
 // passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
 func (t *Tenure) passing() (lease Span) {
 	lease, t.within = t.within, 0

@@ -153,7 +153,7 @@ func (s *story) happens(t *testing.T, line string) {
 			Foreign:  ForeignConfig{TurnLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
 			Replicas: w.has("replicas"),
 		}}
-		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})
+		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int32(w.number("permits", 0))})
 		s.callers, s.sent = map[string]*Call{}, nil
 		s.t, s.alarms, s.shells = t, map[*Tenure]Time{}, map[*Call]*shell{}
 	case "lock":

@@ -32,7 +32,7 @@ func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
 // undo, release, give back and disowning are all this.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
-		if l.owner = nil; l.Kind.Fenced {
+		if l.owner, l.stays = nil, 0; l.Kind.Fenced {
 			l.reserve = t.tokens.next()
 		}
 	}

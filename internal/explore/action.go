@@ -15,6 +15,7 @@ const (
 	doTry
 	doTimed
 	doFixed
+	doCapped
 	doRead
 	doFixedRead
 	doNest
@@ -22,12 +23,14 @@ const (
 	doDowngrade
 	doUnlock
 	doUnlockRead
+	doUnlockStay
 	doCancel
 	doDetach
 	doPassOn
 	doResume
 	doSetLease
 	doUnlockWith
+	doExtend
 	doWrite
 	doForce
 	doClose
@@ -75,9 +78,9 @@ const (
 )
 
 var kindNames = [...]string{
-	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
-	doNest: "Lock, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
-	doSetLease: "SetLease", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doRead: "RLock", doFixedRead: "RLock, with a lease",
+	doNest: "Lock, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
+	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -222,6 +225,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			does(Try, doTry)
 			does(Timed, doTimed)
 			does(Fixed|OnlyFixed, doFixed)
+			does(Capped, doCapped)
 			does(Read, doRead)
 			does(FixedRead, doFixedRead)
 			if w.passed.told && (!w.endless() || !w.passed.used) {
@@ -242,6 +246,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			}
 			if u.writes+u.reads == 1 {
 				does(Nest, doNest)
+				does(Stay, doUnlockStay)
 				does(LongNest, doLongNest)
 				does(Detach, doDetach)
 				if w.mayPassOn() {
@@ -249,6 +254,8 @@ func (w *world) usersOf(as []action, i int) []action {
 				}
 				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
 					does(SetLease, doSetLease)
+				} else if len(v) == 1 {
+					does(Extend, doExtend)
 				}
 				does(Carry, doUnlockWith)
 				if !u.wrote {

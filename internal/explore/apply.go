@@ -31,7 +31,7 @@ func (w *world) apply(a action) {
 func (w *world) userActs(c *client, i int, k kind) {
 	u, l, now, o := &c.users[i], c.lockOf(i), w.clock(c), w.ownerOf(i)
 	switch k {
-	case doLock, doTry, doTimed, doFixed, doRead, doFixedRead:
+	case doLock, doTry, doTimed, doFixed, doCapped, doRead, doFixedRead:
 		if w.Rounds > 0 {
 			u.rounds++
 		}
@@ -44,6 +44,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 			r.Until = now.Time + 1
 		case doFixed, doFixedRead:
 			r.Lease = 2
+		case doCapped:
+			r.Lease, r.Capped = capped, true
 		}
 		if k == doRead || k == doFixedRead {
 			r.Mode = core.Shared
@@ -74,10 +76,14 @@ func (w *world) userActs(c *client, i int, k kind) {
 		} else {
 			u.writes++
 		}
-	case doUnlock, doUnlockRead:
+	case doUnlock, doUnlockRead, doUnlockStay:
 		mode := core.Alone
-		if k == doUnlockRead {
+		if k == doUnlockRead || u.writes == 0 {
 			mode = core.Shared
+		}
+		if k == doUnlockStay {
+			u.stays = now.Time + stays
+			l.StayUntil(u.stays)
 		}
 		var h any
 		if w.Do&Same != 0 {
@@ -139,6 +145,11 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if !l.SetLease(o, mode, nil, 2, now) {
 			w.fail("client %d: SetLease of a held lock is refused", c.id)
 		}
+	case doExtend:
+		l.Extend(o, core.Alone, nil, capped, now)
+		if u.until > 0 {
+			u.until = now.Time + core.Time(capped)
+		}
 	case doWrite:
 		w.writes(c, i)
 	}
@@ -147,6 +158,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 // releases makes a call wait for the release of the tenure that it has ended, or for it to be passed on.
 func (w *world) releases(c *client, i int, t *core.Tenure) {
 	if t == nil {
+		c.users[i].stays = 0 // beside other readers
 		return
 	}
 	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Carries: c.users[i].carries, Tag: i}

@@ -77,6 +77,7 @@ func (w *world) leaves(c *client, i int) {
 	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
 	call, flew := u.call, u.stage == flies
 	u.call, u.stage, u.timer = nil, sleeps, core.Never
+	u.stays = 0
 	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
 	if call.Outcome == core.Acquired { // it does not know that yet
 		l.Unlock(call.Owner, call.Mode, call.Handle, now)
@@ -117,7 +118,10 @@ func (w *world) returns(c *client, u *user) {
 		u.state = idle
 		w.released(c, u, o)
 	case core.Acquired:
-		u.state, u.wrote = holding, false
+		u.state, u.wrote, u.until = holding, false, 0
+		if o.Capped {
+			u.until = w.clock(c).Time + core.Time(capped)
+		}
 		if w.Steady {
 			u.began = w.faults
 		}
@@ -151,7 +155,10 @@ func (w *world) released(c *client, u *user, o *core.Call) {
 	if o.Cause == core.ByUnlock && passes && u.ends == w.passed.id {
 		w.passed.told, w.passed.token = true, u.token
 	}
-	if o.Cause != core.Unconfirmed && !passes && w.shows(u.ends) && !w.wiped && w.Fault&(Double|Repeat) == 0 {
+	if u.stays > 0 && o.Cause == core.ByUnlock {
+		u.parted, u.partedUntil = u.ends, u.stays
+	}
+	if o.Cause != core.Unconfirmed && !passes && u.stays == 0 && w.shows(u.ends) && !w.wiped && w.Fault&(Double|Repeat) == 0 {
 		w.fail("client %d: an Unlock returns as if it were answered, and Redis shows tenure %d", c.id, u.ends.N)
 	}
 	// A Leave that runs twice may find the tenure before that which is answered.

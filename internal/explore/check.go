@@ -87,6 +87,9 @@ func (w *world) checkBeliefs() {
 			if has != (u.state == holding) && !w.Lazy {
 				w.fail("client %d: user %d is %s, and the core says that it holds: %v", i, j, stateNames[u.state], has)
 			}
+			if has && u.state == holding && u.until > 0 && w.clock(c).Time >= u.until {
+				w.fail("client %d: the hold of user %d lasts for longer than it may", i, j)
+			}
 		}
 	}
 }

@@ -84,6 +84,9 @@ func (w *world) loses(c *client, e core.Effect) {
 		if u.call != nil && u.call.Outcome == core.Acquired { // it has not returned yet
 			w.returns(c, u)
 		}
+		if v.Capped && e.Cause <= core.Unrenewed && u.until > w.clock(c).Time && w.faults == w.Faults {
+			w.fail("client %d: a hold ends before its time, without a fault", c.id)
+		}
 		if w.Steady && e.Cause == core.Unrenewed && u.began-w.faults < 2 {
 			w.fail("client %d: fewer than two faults end a hold", c.id)
 		}

@@ -125,6 +125,12 @@ func (w *world) appendUsers(b []byte, c *client, n *image.Names) []byte {
 func (w *world) appendUser(b []byte, c *client, j int, n *image.Names) []byte {
 	u := &c.users[j]
 	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes, u.left, u.carries, u.wroteOut), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	if u.stays > 0 {
+		b = append(b, w.left(u.stays))
+	}
+	if u.state == holding && u.until > 0 {
+		b = append(b, w.left(u.until))
+	}
 	if w.Do&Pass != 0 {
 		b = append(b, byte(w.server.Counter-u.token))
 	}

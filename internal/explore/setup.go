@@ -57,6 +57,9 @@ const (
 	Close                       // close the client
 	Detach                      // leave the lock to its lease
 	Pass                        // pass the lock on, and resume the last pass
+	Capped                      // a Lock that is held for six ticks at most
+	Extend                      // move that end, or that of a lease, to so long from now
+	Stay                        // an Unlock after which the lock stays for three ticks
 	SetLease                    // ask for a lease of two ticks
 	Force                       // release the holder by force
 	Write                       // a guarded write in each hold, for whose answer they do not wait
@@ -95,6 +98,12 @@ const (
 	Delete                          // a stranger deletes the lock
 	Failover                        // a replica takes over that has not seen the latest commands
 )
+
+// stays is for how many ticks a lock stays after an Unlock: not as long as a lease.
+const stays = 3
+
+// capped is for how many ticks a capped hold lasts: longer than a lease.
+const capped core.Span = 6
 
 func (s *Setup) lease() core.Span { return or(s.Lease, 4) }
 func (s *Setup) claim() core.Span { return or(s.Claim, 2) }
@@ -139,7 +148,7 @@ func (s *Setup) locks() int {
 }
 
 // permits is how many may hold the lock at once, beside readers.
-func (s *Setup) permits() int { return max(s.Kind.Permits, 1) }
+func (s *Setup) permits() int { return max(int(s.Kind.Permits), 1) }
 
 // endless reports whether users go on without end, so that passing is bounded.
 func (s *Setup) endless() bool { return s.Rounds == 0 }

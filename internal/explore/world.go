@@ -137,8 +137,10 @@ type user struct {
 	token       uint64     // with this token
 	parted      core.ID    // the tenure that it has detached, until its lease ends
 	partedUntil core.Time
-	wrote       bool // holding: it has sent a guarded write
-	began       int  // how many faults were to come when its hold began
+	stays       core.Time // unlocking: until when the lock stays, 0 for not
+	until       core.Time // holding: by when its hold ends at the latest, 0 for none
+	wrote       bool      // holding: it has sent a guarded write
+	began       int       // how many faults were to come when its hold began
 }
 
 // A packet is a command on its way to Redis, and the answer on its way back.

@@ -14,7 +14,6 @@ package rlockgocron
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,30 +40,21 @@ func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
 	return &Locker{client: client, splay: splay}
 }
 
-// Lock returns the lock of one run of the job, with the locks "gocron:ran:<job>" and
-// "gocron:runs:<job>" in Redis. The watchdog renews the second one until Unlock, however long
-// the job runs.
+// Lock returns the lock of one run of the job, with the lock "gocron:<job>" in Redis. The watchdog
+// renews it until Unlock, however long the job runs, and after that it stays for the rest of the splay
+// ([rlock.WithMinHold]). If the process dies while the job runs, the job may run elsewhere once
+// Config.Lease has ended.
 //
 // It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or
-// has begun a run within the splay, with [rlock.ErrLost] if the splay was over before the lock
-// was there, with [rlock.ErrInvalidLease] if the splay is not positive, and with the errors of
-// [rlock.Lock.Acquire]. After an error gocron skips the
-// run, and nothing is held.
+// has begun a run within the splay, with [rlock.ErrInvalidLease] if the splay is not positive, and
+// with the errors of [rlock.Lock.Acquire]. After an error gocron skips the run, and nothing is held.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if l.splay <= 0 {
 		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v", rlock.ErrInvalidLease, l.splay)
 	}
-	ran, err := l.client.NewLock("gocron:ran:"+job).Acquire(ctx, rlock.WithWait(0), rlock.WithLease(l.splay))
+	runs, err := l.client.NewLock("gocron:"+job).Acquire(ctx, rlock.WithWait(0), rlock.WithMinHold(l.splay))
 	if err != nil {
 		return nil, err
-	}
-	runs, err := l.client.NewLock("gocron:runs:"+job).Acquire(ctx, rlock.WithWait(0))
-	if err != nil {
-		return nil, errors.Join(err, ran.Release(ctx))
-	}
-	if err := ran.Detach(ctx); err != nil {
-		// gocron does not unlock after an error: the watchdog would keep the lock for ever.
-		return nil, errors.Join(err, runs.Release(ctx), ran.Release(ctx))
 	}
 	return run{runs}, nil
 }
@@ -73,5 +63,6 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 type run struct{ hold *rlock.Hold }
 
 // Unlock returns [rlock.ErrLost] if the lock was lost while the job ran, so that another
-// scheduler may have run it as well. gocron ignores the error; rlock has logged the loss.
+// scheduler may have run it as well, and [rlock.ErrUnconfirmed] if Redis does not confirm that the lock
+// stays for the rest of the splay. gocron ignores the error; rlock has logged a loss.
 func (r run) Unlock(ctx context.Context) error { return r.hold.Release(ctx) }

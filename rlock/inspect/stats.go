@@ -39,10 +39,11 @@ type Stats struct {
 	// owner had asked for.
 	Lost int64
 	// How many for each reason: see the constants of rlock.LossReason.
-	LostUnrenewed  int64
-	LostLeaseEnded int64
-	LostKeyGone    int64
-	LostForced     int64
+	LostUnrenewed   int64
+	LostLeaseEnded  int64
+	LostHeldTooLong int64
+	LostKeyGone     int64
+	LostForced      int64
 
 	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed
 	// how many of them Redis did not confirm.

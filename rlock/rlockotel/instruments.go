@@ -77,7 +77,7 @@ func (o *observer) instrument(m metric.Meter) error {
 		}
 		for reason, n := range map[rlock.LossReason]int64{
 			rlock.LostUnrenewed: s.LostUnrenewed, rlock.LostLeaseEnded: s.LostLeaseEnded,
-			rlock.LostKeyGone: s.LostKeyGone, rlock.LostForced: s.LostForced,
+			rlock.LostHeldTooLong: s.LostHeldTooLong, rlock.LostKeyGone: s.LostKeyGone, rlock.LostForced: s.LostForced,
 		} {
 			to.ObserveInt64(lost, n, o.of(label{reason: string(reason)}).observe...)
 		}
@@ -107,6 +107,7 @@ func plus(a, b inspect.Stats) inspect.Stats {
 		Lost:              a.Lost + b.Lost,
 		LostUnrenewed:     a.LostUnrenewed + b.LostUnrenewed,
 		LostLeaseEnded:    a.LostLeaseEnded + b.LostLeaseEnded,
+		LostHeldTooLong:   a.LostHeldTooLong + b.LostHeldTooLong,
 		LostKeyGone:       a.LostKeyGone + b.LostKeyGone,
 		LostForced:        a.LostForced + b.LostForced,
 		Renewals:          a.Renewals + b.Renewals,

@@ -29,7 +29,7 @@ func full() *core.Lock {
 	ofClient(c).partings = []parting{{n: 5, until: 20}}
 	made := c.NewLock(core.Kind{})
 	l := ofLock(made)
-	l.hears, l.patient = asking, 20
+	l.hears, l.patient, l.stays = asking, 20, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
 	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
 	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, began: 20, rest: 20, alarm: 20}

@@ -95,12 +95,15 @@ func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
 	if l.hears == asking {
 		b = append(b, at.until(l.patient))
 	}
+	if l.stays > 0 {
+		b = append(b, at.until(l.stays))
+	}
 	if l.abroad.hears != deaf {
 		b = append(b, byte(l.abroad.news), bit(l.abroad.listens), at.time(l.abroad.ends), at.time(l.abroad.since))
 	}
 	for i := range l.levels.all {
 		v := ofLevel(&l.levels.all[i])
-		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest))
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -123,7 +126,7 @@ func handle(h any) byte {
 
 func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers), n.ID(w.Named), byte(w.Inherits))
+		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {
@@ -194,11 +197,16 @@ func IsSummed(of *core.Lock) bool {
 		if v.Mode == core.Alone {
 			s.writes++
 		}
-		if s.asked = max(s.asked, v.Until); v.Until == core.NeverSafe {
+		if v.Until == core.NeverSafe {
+			s.asked = core.NeverSafe
 			continue
 		}
-		s.longest = max(s.longest, v.Until)
-		if v.Mode == core.Shared {
+		if v.Capped {
+			s.asked = core.NeverSafe
+		} else {
+			s.asked, s.longest = max(s.asked, v.Until), max(s.longest, v.Until)
+		}
+		if v.Mode == core.Shared || v.Capped {
 			s.ends = min(s.ends, v.Until)
 			if is.ends > askedBy(l.levels.all, v.Owner) {
 				return false
@@ -210,11 +218,16 @@ func IsSummed(of *core.Lock) bool {
 }
 
 // askedBy returns until when the levels of an owner ask for the lock.
-func askedBy(all []core.Level, o core.OwnerID) (until core.SafeTime) {
+func askedBy(all []core.Level, o core.OwnerID) core.SafeTime {
+	until, most := core.SafeTime(0), core.NeverSafe
 	for i := range all {
-		if v := &all[i]; v.Owner == o {
+		switch v := &all[i]; {
+		case v.Owner != o:
+		case v.Capped:
+			until, most = core.NeverSafe, min(most, v.Until)
+		default:
 			until = max(until, v.Until)
 		}
 	}
-	return until
+	return min(until, most)
 }

@@ -42,6 +42,7 @@ type lock struct {
 	hears   byte
 	reserve uint32
 	patient core.Time
+	stays   core.Time
 	abroad  abroad
 }
 
@@ -76,6 +77,7 @@ type level struct {
 	Guest  bool
 	First  bool
 	wrote  bool
+	Capped bool
 	Way    core.Way
 	Until  core.SafeTime
 	Since  core.Time
@@ -101,6 +103,7 @@ type call struct {
 	Part     bool
 	Guest    bool
 	Repeats  bool
+	Capped   bool
 	Handle   any
 	Info     any
 	Answers  bool

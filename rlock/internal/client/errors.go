@@ -27,6 +27,8 @@ func LossReasonOf(why error, kept bool) terms.LossReason {
 		return terms.LostKeyGone
 	case errors.Is(why, ErrForced):
 		return terms.LostForced
+	case errors.Is(why, terms.ErrHeldTooLong):
+		return terms.LostHeldTooLong
 	case errors.Is(why, terms.ErrLeaseEnded) && !kept:
 		return terms.LostLeaseEnded
 	}

@@ -23,7 +23,9 @@ type Request struct {
 	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
 	Way    terms.Way     // how it was acquired, set when it was
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
+	Capped bool          // Lease is the longest hold, for which the watchdog keeps it
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	Least  time.Duration // how long the lock stays at least, since it was acquired; only with a handle
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
 	Stands bool          // it waits for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
@@ -58,12 +60,26 @@ type Handle interface {
 	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Detach gives the handle up and leaves the lock to its lease.
 	Detach(ctx context.Context) error
+	// Extend moves the end of a hold that ends by itself.
+	Extend(ctx context.Context, d time.Duration) error
 	// Pass gives the handle up and passes the lock on, to the client that presents the text.
 	Pass(ctx context.Context, within time.Duration) (string, error)
 }
 
 // Valid reports whether the lock is held at this moment, by the clock.
 func Valid(h Handle) bool { return !h.ValidUntil().IsZero() }
+
+// LimitHold makes the request one for no longer than that.
+func (r *Request) LimitHold(d time.Duration) {
+	r.Capped = true
+	if r.Lease != 0 {
+		d = TwoEnds
+	}
+	r.Lease = d
+}
+
+// TwoEnds is the Lease of a request with a fixed lease and with a longest hold.
+const TwoEnds = -1
 
 // Check refuses a request that can be refused by itself.
 func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
@@ -87,11 +103,22 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 // CheckLease refuses a lease that would be over, in the client's eyes, about as
 // soon as it began. 0 is none.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
-	if ask == 0 {
+	switch ask {
+	case 0:
 		return nil
+	case TwoEnds:
+		return fmt.Errorf("rlock: lock %q: %w: WithLease ends the hold by itself: leave out WithMaxHold", n.Key, terms.ErrInvalidLease)
 	}
 	if shortest := c.shortestLease(); ask < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
+	}
+	return nil
+}
+
+// CheckExtension is CheckLease for a new end.
+func (c *Client) CheckExtension(n *Name, d time.Duration) error {
+	if shortest := c.shortestLease(); d < shortest {
+		return fmt.Errorf("rlock: lock %q: %w of %v: a hold goes on for %v at least", n.Key, terms.ErrInvalidLease, d, shortest)
 	}
 	return nil
 }

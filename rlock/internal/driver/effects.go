@@ -111,7 +111,7 @@ func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses
 	s.counts.Opened(req.Way)
 	s.client.shared.HoldBegins()
 	if h != nil {
-		h.token = w.Token
+		h.begins(w.Token, s.at)
 	}
 	switch w.Way {
 	case core.ByLinger:

@@ -23,6 +23,9 @@ type hold struct {
 	by    uint64       // the goroutine that has called, 0 if it is not known
 	token uint64       // set when the lock was granted, and never changed; 0: it has none
 
+	// stays is until when the lock stays also after its release; before it is acquired, for how long after that. 0: not at all.
+	stays core.Time
+
 	// The mutex of the lock's shard protects following.
 
 	released bool
@@ -32,7 +35,7 @@ type hold struct {
 // newHold returns the handle of a call, whose context is made from parent.
 func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine()}
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least)}
 	life := req.Life
 	if req.Whole != nil {
 		life = nil // it ends with the whole
@@ -53,6 +56,16 @@ func (h *hold) begun(err error) error {
 }
 
 var _ client.Handle = (*hold)(nil)
+
+// begins notes that the lock was granted.
+func (h *hold) begins(token uint64, now core.Now) {
+	if h.token = token; h.stays > 0 {
+		h.stays += now.Time
+	}
+}
+
+// staysAt reports whether the lock stays after its release at that moment.
+func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Time }
 
 // title returns the name that the lock was made with.
 func (h *hold) title() string { return h.lock.Name.Key }

@@ -140,11 +140,33 @@ func (k *work) Due(time.Time) (send bool) {
 	}
 	s.applyAll()
 	s.asked = nil
-	if k.tenure != nil {
+	switch {
+	case k.tenure == nil:
+	case s.heldBack(k):
+	default:
 		send = s.due(k, now)
 	}
 	s.exit(l)
 	return send
+}
+
+// heldBack reports whether a loss of the lock is not reported yet: the holder must learn of it before Redis can grant the lock
+// to another, and the tenure may be about to leave. The report nudges the keeper then.
+func (s *shard) heldBack(k *work) bool {
+	if len(s.unreported) == 0 || len(s.unreported[k.lock]) == 0 {
+		return false
+	}
+	k.sender = nudged
+	return true
+}
+
+// reported nudges the keeper for the tenures of the lock that were held back.
+func (s *shard) reported(l *lock) {
+	for t := range l.Tenures {
+		if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
+			s.client.keeper.Nudge(k)
+		}
+	}
 }
 
 // due reports whether the tenure's time has come: then the keeper polls it when it builds its batch. It schedules the next
@@ -205,7 +227,7 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
 	k.sender = unasked
-	if k.tenure == nil || k.tenure.Agent() != nil {
+	if k.tenure == nil || k.tenure.Agent() != nil || s.heldBack(k) {
 		s.unlock()
 		return nil
 	}

@@ -68,6 +68,8 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 		return client.ErrGone
 	case core.ByForce:
 		return client.ErrForced
+	case core.TooLong:
+		return fmt.Errorf("%w, at %s", terms.ErrHeldTooLong, now.Format(time.TimeOnly))
 	case core.LeaseEnded:
 		until := core.SafeTime(0)
 		for i := range levels {
@@ -84,9 +86,12 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	return client.LeaseEndedAt(now)
 }
 
+// isKept reports whether the watchdog keeps the level.
+func isKept(v *core.Level) bool { return v.Until == core.NeverSafe || v.Capped }
+
 // remember notes the loss of one level for its owner, and returns how bad that is.
 func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
-	kept := v.Until == core.NeverSafe
+	kept := isKept(v)
 	s.counts.LostOne(v.First, client.LossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.LostError(o, e.why)
@@ -129,6 +134,7 @@ func (e *ending) tell() {
 	s.unreported[e.lock] = slices.DeleteFunc(s.unreported[e.lock], func(o *ending) bool { return o == e })
 	if len(s.unreported[e.lock]) == 0 {
 		delete(s.unreported, e.lock)
+		s.reported(e.lock)
 	}
 	close(e.reported)
 	s.exit(e.lock)
@@ -164,7 +170,7 @@ func (e *ending) observe() {
 			continue
 		}
 		lost := c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v)))
-		lost.Reason = client.LossReasonOf(e.why, v.Until == core.NeverSafe)
+		lost.Reason = client.LossReasonOf(e.why, isKept(v))
 		c.shared.Observer.Later(ctx, c.shared.Observer.Lost, lost)
 	}
 }

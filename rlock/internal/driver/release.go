@@ -25,6 +25,9 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 		return of.notHeld(o, h)
 	}
 	l.mayLinger(now)
+	if h.staysAt(now) && l.hasHandle(h) {
+		l.StayUntil(h.stays)
+	}
 	was, t, ok := l.Unlock(core.OwnerID(o.ID), of.mode(), handleOf(o, h), now)
 	if !ok {
 		advice := l.advice(o)

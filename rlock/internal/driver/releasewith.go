@@ -30,6 +30,10 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		_ = h.Release(ctx) // it is over, and its owner has given it back
 		return reply, err
 	}
+	if h.staysAt(now) {
+		l.shard.exit(l)
+		return h.writeAndRelease(ctx, source, keys, args)
+	}
 	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
 	if !alone {
 		l.shard.exit(l)
@@ -62,7 +66,8 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	return reply, err
 }
 
-// writeAndRelease is for a hold that is not the only level of its lock, whose release has no command.
+// writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock
+// stays.
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	reply, err := h.Write(ctx, source, keys, args)
 	return reply, cmp.Or(err, h.Release(ctx))

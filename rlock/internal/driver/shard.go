@@ -83,7 +83,7 @@ func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 	}
 	s.spare = nil
 	k := kinds[n.KindID].core
-	k.Permits = n.Permits
+	k.Permits = int32(n.Permits)
 	l.Reset(&s.core, k)
 	l.name, l.owner, l.reused = n, 0, false
 	if l.kind().permits {

@@ -10,6 +10,7 @@ import (
 var (
 	ErrNotHeld      = errors.New("lock is not held by the caller")
 	ErrLost         = errors.New("lock was lost")
+	ErrHeldTooLong  = errors.New("it was held for as long as its holder may")
 	ErrNotAcquired  = errors.New("lock is held by another owner")
 	ErrNoToken      = errors.New("the lock has no fencing tokens")
 	ErrDetach       = errors.New("the hold cannot be detached")

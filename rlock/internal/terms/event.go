@@ -81,6 +81,7 @@ type LossReason uint8
 const (
 	LostUnrenewed LossReason = iota
 	LostLeaseEnded
+	LostHeldTooLong
 	LostKeyGone
 	LostForced
 	LostParts
