@@ -42,7 +42,7 @@ func TestAHoldWithAMinimumTakesTwoCommands(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		for i := range 2 {
-			time.Sleep(time.Minute)
+			time.Sleep(2 * time.Minute)
 			sent := p.Stats().Commands
 			require.NoError(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, rlock.WithMinHold(time.Minute)))
 			if i > 0 { // the first time Redis is sent the scripts
