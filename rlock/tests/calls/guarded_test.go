@@ -244,9 +244,10 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 	redistest.Slow(t)
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		var all sync.WaitGroup
+		rounds := testbed.Rounds(18)
 		for range 16 {
 			all.Go(func() {
-				for range 20 {
+				for range rounds {
 					hold, err := l.Acquire(s.Ctx)
 					if !assert.NoError(t, err) {
 						return
@@ -263,7 +264,7 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.Equal(t, int64(16*20*2), s.Number("INCRBY", stock, "0"))
+		assert.Equal(t, int64(16*rounds*2), s.Number("INCRBY", stock, "0"))
 	})
 }
 

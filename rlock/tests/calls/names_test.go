@@ -73,6 +73,7 @@ func TestANameMayHaveAnyBytes(t *testing.T) {
 
 // All keys and channels of a lock are in the slot of its name, whatever the name.
 func TestALockOfEachKindMayHaveAnyName(t *testing.T) {
+	testbed.ManyCommands(t)
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		here, there := s.NewProcess(), s.NewProcess()
 		for _, n := range named {

@@ -61,7 +61,10 @@ type calmSpell struct {
 
 func (c *calmSpell) run() {
 	r := c.random
-	c.end = time.Now().Add(time.Duration(testbed.Thorough(6, 1)) * time.Second)
+	c.end = time.Now().Add(testbed.Thorough(6*time.Second, time.Second))
+	if testbed.Fewer() {
+		c.end = time.Now().Add(300 * time.Millisecond) // waits are measured without the race detector
+	}
 	c.pause = oneOf(r, 2*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond)
 	c.section = oneOf(r, time.Millisecond, 3*time.Millisecond, longestSection)
 	c.longRead = oneOf(r, c.section, longestRead)
