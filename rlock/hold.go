@@ -72,8 +72,8 @@ func WithLinger(linger time.Duration) AcquireOption {
 type Answer struct {
 	Text   string    // of ErrAnswered: what the script of ReleaseWith has returned
 	Waited bool      // the call had to wait, also if it holds the lock now
-	Clock  int64     // Redis' clock in µs, read by a command that was sent...
-	Read   time.Time // ...at this time; zero and 0 if none was
+	Clock  int64     // Redis' clock in µs, read by the first command of the call, which was sent...
+	Read   time.Time // ...at this time; 0 and the zero time if there was none
 }
 
 // WithAnswer lets another holder answer the call instead of leaving it the lock: if the script

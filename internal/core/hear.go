@@ -36,9 +36,7 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.touch(t)
 		}
 	case Satisfied:
-		if t != nil {
-			l.satisfied(t, now)
-		}
+		l.satisfied(t, now)
 	case ForeignNews:
 		l.abroad.hear(m)
 		l.doubtTickets(now)
@@ -85,10 +83,10 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 // one whose Join has no answer yet the place is not known, and it leaves. The message may be forged: then the ticket stays, and
 // what it is granted some time is given back.
 func (l *Lock) satisfied(t *Tenure, now Now) {
-	w := t.call
-	if w == nil || t.want != Asked || !t.takes {
+	if t == nil || t.call == nil || !t.queues() || !t.takes {
 		return
 	}
+	w := t.call
 	if t.place == InQueue {
 		t.takenOut()
 	}

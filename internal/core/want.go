@@ -10,7 +10,7 @@ func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	if l.hears != listening {
 		t.polls = 1
 	}
-	t.takes = w.Answers && entry == Join
+	t.takes = w.Answers && entry != Resume
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}

@@ -10,11 +10,18 @@ import (
 // has a counter beside it.
 
 func acquirePlain(r *redis, c *exchange) wire.Call {
-	return wire.Acquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text)
+	return acquireScript(c).Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text)
+}
+
+func acquireScript(c *exchange) *wire.Script {
+	if c.cmd.Takes {
+		return wire.AskAcquire
+	}
+	return wire.Acquire
 }
 
 func acquireFenced(r *redis, c *exchange) wire.Call {
-	return wire.Acquire.Call(3, c.name.Key, c.name.Queue(), c.name.Extra(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
+	return acquireScript(c).Call(3, c.name.Key, c.name.Queue(), c.name.Extra(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
 func resumePlain(r *redis, c *exchange) wire.Call {

@@ -306,6 +306,9 @@ func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
 func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, error) {
 	switch cmd.Op {
 	case core.Acquire:
+		if cmd.Takes {
+			return wire.ReadAskAcquire(result, cmd.Tokens)
+		}
 		return wire.ReadAcquire(result, cmd.Tokens)
 	case core.Resume:
 		n, err := result.AsInt64()

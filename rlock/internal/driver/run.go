@@ -160,7 +160,7 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(x.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
 		l.met(a.holder, w.Linger > 0, now)
 	}
-	if a.clock > 0 {
+	if a.clock > 0 && w.clock == 0 {
 		w.clock, w.read = a.clock, x.at
 	}
 	switch {

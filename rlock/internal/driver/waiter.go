@@ -33,8 +33,8 @@ type visit struct {
 	logged  bool // it was logged that it waits for its own goroutine
 
 	answer string    // GotAnswer: what the release has told
-	clock  int64     // of Redis in µs, no later than at...
-	read   core.Time // ...when the last command was sent whose answer has told it; 0 for none
+	clock  int64     // of Redis in µs, as the first answer has told it that does; 0 for none
+	read   core.Time // when that command was sent
 
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant

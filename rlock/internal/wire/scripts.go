@@ -35,7 +35,8 @@ var (
 	AcquireAll          = Acquire.ofSeveral()
 	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
-	// PlainAskStep is PlainStep for a ticket that takes an answer.
+	// AskAcquire and PlainAskStep are Acquire and PlainStep for a call that takes an answer.
+	AskAcquire   = scriptOf("local reply = (function()\n" + Acquire.text + "\n" + read("clocked_acquire"))
 	PlainAskStep = scriptOf("local reply = (function()\n" + PlainStep.text + "\n" + read("clocked"))
 )
 

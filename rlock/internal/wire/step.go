@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -149,6 +150,29 @@ func EachAcquire(result rueidis.RedisResult, many int) (replies []Value, err err
 	return replies, nil
 }
 
+// ReadAskAcquire is ReadAcquire for AskAcquire.
+func ReadAskAcquire(reply Value, tokens uint64) (a Answer, err error) {
+	parts, err := reply.ToArray()
+	if err == nil && len(parts) == 0 {
+		err = errors.New("an acquire was answered with nothing")
+	}
+	if err != nil {
+		return Answer{Window: -1}, err
+	}
+	clock, err := parts[0].AsInt64()
+	switch {
+	case err != nil:
+	case len(parts) > 1:
+		a, err = ReadAcquire(&parts[1], tokens)
+	case tokens > 0:
+		err = errors.New("an acquire was answered without a token")
+	default:
+		a.Granted = true
+	}
+	a.Clock = clock
+	return a, err
+}
+
 // ReadStep reads what Redis says to a step in which a ticket joins or is looked for, and
 // that reserves so many fencing tokens with a grant, 0 for a lock without.
 func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
@@ -186,20 +210,14 @@ func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer
 	if err != nil {
 		return a, err
 	}
-	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Window} {
-		if number != nil && err == nil {
+	a.HeldBack = -1
+	for i, number := range []*int64{0: &a.Left, 1: &a.TTL, 3: &a.Window, 5: &a.HeldBack, 6: &a.Clock} {
+		if number != nil && err == nil && i < len(values) {
 			*number, err = values[i].AsInt64()
 		}
 	}
-	a.HeldBack = -1
-	if err == nil && len(values) > 5 {
-		a.HeldBack, err = values[5].AsInt64()
-	}
 	if err == nil {
 		a.Holder, err = values[2].ToString()
-	}
-	if err == nil && len(values) > 6 {
-		a.Clock, err = values[6].AsInt64()
 	}
 	if err != nil {
 		return a, err

@@ -11,7 +11,7 @@ var strict string
 // declared, but for those of other readers.
 func init() {
 	for _, s := range []*Script{
-		Acquire, Resume, Mirror, PlainStep, PlainAskStep,
+		Acquire, Resume, Mirror, AskAcquire, PlainStep, PlainAskStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
 		AcquireAll, ReadWriteAcquireAll, SemaphoreAcquireAll,

@@ -1,0 +1,39 @@
+package once
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrClosed is the error of calls during and after Close.
+	ErrClosed = errors.New("once: the group is closed")
+	// ErrNested is the error of a Do within the function of the same key: it would wait for itself. Nothing was run.
+	ErrNested = errors.New("once: Do within the function of the same key")
+	// ErrVoid is the error of a caller whose function ran, whose lock was lost meanwhile, and that found no other value. The
+	// function may have run elsewhere since, and is not run a second time for this caller.
+	ErrVoid = errors.New("once: the lock was lost while the function ran, and its value is void")
+)
+
+// ForAll marks an error of a function as a result: it is stored, and all callers get it, as a [*Shared]. Any other error goes to
+// the caller whose function it was, and the next one that waits runs its own.
+func ForAll(err error) error { return &forAll{err} }
+
+type forAll struct{ error }
+
+func (e *forAll) Unwrap() error { return e.error }
+
+// Shared is an error that another caller's function has marked with [ForAll], as text.
+type Shared struct{ Text string }
+
+func (e *Shared) Error() string { return e.Text }
+
+// PanicError is the error of a caller whose function has panicked, or has called runtime.Goexit: then Value is nil.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("once: the function panicked: %v\n%s", e.Value, e.Stack)
+}

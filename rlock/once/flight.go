@@ -1,0 +1,216 @@
+package once
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+//go:embed look.lua
+var lookSource string
+
+var lookScript = rueidis.NewLuaScript(lookSource)
+
+// patience is how long a look waits for its answer.
+const patience = 2 * time.Second
+
+// A flight is the one wait of this process for a key. Its goroutine runs fly.
+type flight struct {
+	g      *Group
+	key    string
+	lock   *rlock.Lock
+	at     string // the key of the value
+	ctx    context.Context
+	cancel context.CancelFunc // when no caller is left
+
+	// The group's mutex protects following.
+
+	callers []*caller
+	over    bool
+	first   reading
+	last    reading
+}
+
+func (g *Group) newFlight(key string) *flight {
+	l := g.locks.NewLock(key)
+	if g.o.Tokens {
+		l = g.locks.NewFencedLock(key)
+	}
+	f := &flight{g: g, key: key, lock: l, at: l.Key("once")}
+	f.ctx, f.cancel = context.WithCancel(g.ctx)
+	return f
+}
+
+// remove takes out a caller, and ends the flight with the last one. The mutex is held.
+func (f *flight) remove(c *caller) {
+	f.callers = slices.DeleteFunc(f.callers, func(o *caller) bool { return o == c })
+	f.ends()
+}
+
+// ends ends the flight if no caller is left, and reports whether it is over. The mutex is held.
+func (f *flight) ends() bool {
+	if len(f.callers) == 0 && !f.over {
+		f.over = true
+		f.cancel()
+		if f.g.flights[f.key] == f {
+			delete(f.g.flights, f.key)
+		}
+	}
+	return f.over
+}
+
+// hand gives a caller that still waits its result. The mutex is held.
+func (f *flight) hand(c *caller, r result) {
+	if slices.Contains(f.callers, c) {
+		c.done <- r
+		f.remove(c)
+	}
+}
+
+// deliver gives a value to the callers that it is for, and reports whether none is left.
+func (f *flight) deliver(s *stored, from Source) (over bool) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	for _, c := range slices.Clone(f.callers) {
+		if s.isFor(c.floor) {
+			f.hand(c, s.result(from))
+		}
+	}
+	return f.over
+}
+
+func (s *stored) result(from Source) result {
+	if s.kind == kindError {
+		return result{nil, from, &Shared{s.value}}
+	}
+	return result{[]byte(s.value), from, nil}
+}
+
+// failAll gives an error to all callers.
+func (f *flight) failAll(err error) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	for _, c := range slices.Clone(f.callers) {
+		f.hand(c, result{nil, Failed, err})
+	}
+	f.ends()
+}
+
+// reads notes what a command has told of Redis' clock, and when callers asked for which that was not known.
+func (f *flight) reads(r reading) {
+	if r.clock == 0 {
+		return
+	}
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	if f.first.clock == 0 {
+		f.first = r
+	}
+	f.last = r
+	for _, c := range f.callers {
+		c.floor = earlier(c.floor, r.at(c.asked))
+	}
+}
+
+// floor returns the least upper bound of Redis' clock at a local time that is known, 0 for none. The mutex is held.
+func (f *flight) floor(t time.Time) int64 { return earlier(f.first.at(t), f.last.at(t)) }
+
+// fly is the goroutine of a flight.
+func (f *flight) fly() {
+	defer f.g.wg.Done()
+	defer f.failAll(ErrClosed) // no caller is left, or the group is closed
+	for looks := f.g.keeps(); f.ctx.Err() == nil; {
+		var over bool
+		if over, looks = f.round(looks); over {
+			return
+		}
+	}
+}
+
+// round waits until a value comes, or this process runs. It reports whether no caller is left, and else whether the next round
+// begins with a look.
+func (f *flight) round(looks bool) (over, again bool) {
+	if looks {
+		if f.look(f.ask) {
+			return true, false
+		}
+	}
+	var a rlock.Answer
+	hold, err := f.lock.Acquire(f.ctx, rlock.WithAnswer(&a))
+	f.reads(reading{a.Clock, a.Read})
+	switch {
+	case errors.Is(err, rlock.ErrAnswered):
+		s, ok := parse(a.Text)
+		if !ok || s.kind == kindAbsent || a.Clock == 0 { // it has to be read, or compared with a clock that is not known
+			return f.look(f.ask), false
+		}
+		return f.deliver(&s, Message), false
+	case err != nil:
+		if f.ctx.Err() == nil {
+			f.failAll(err)
+		}
+		return true, false
+	}
+	if looks || a.Waited { // a value may have been stored since
+		for answered := false; !answered; {
+			if !hold.Valid() {
+				_ = hold.Release(f.ctx)
+				return f.ctx.Err() != nil, true
+			}
+			over := f.look(func(ctx context.Context, floor string) ([]string, error) {
+				reply, err := hold.Exec(ctx, lookSource, []string{f.at}, []string{floor})
+				answered = err == nil
+				if err != nil {
+					return nil, err
+				}
+				return reply.AsStrSlice()
+			})
+			if over {
+				_ = hold.Release(f.ctx)
+				return true, false
+			}
+		}
+	}
+	return f.lead(hold)
+}
+
+// ask asks Redis for a value outside of the lock.
+func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
+	return lookScript.Exec(ctx, f.g.redis, []string{f.at}, []string{floor}).AsStrSlice()
+}
+
+// look asks for the value, gives it to the callers that it is for, and reports whether none is left. Without an answer nothing
+// changes.
+func (f *flight) look(ask func(ctx context.Context, floor string) ([]string, error)) (over bool) {
+	f.g.mu.Lock()
+	least := int64(1) << 52
+	for _, c := range f.callers {
+		if c.floor > 0 { // else its floor is this look itself
+			least = min(least, c.floor)
+		}
+	}
+	f.g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	sent := time.Now()
+	reply, err := ask(ctx, strconv.FormatInt(least, 10))
+	if err != nil || len(reply) == 0 {
+		return f.ctx.Err() != nil
+	}
+	now, _ := strconv.ParseInt(reply[0], 10, 64)
+	f.reads(reading{now, sent})
+	if len(reply) < 6 {
+		return false
+	}
+	s := stored{run: reply[3], kind: reply[4], value: reply[5]}
+	s.at, _ = strconv.ParseInt(reply[1], 10, 64)
+	s.until, _ = strconv.ParseInt(reply[2], 10, 64)
+	return f.deliver(&s, Looked)
+}

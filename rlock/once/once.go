@@ -1,0 +1,188 @@
+package once
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Options are those of a Group. All processes should have the same ones for a key.
+type Options struct {
+	// Keep is for how long a value is given to callers that ask after it was stored. 0, the default, is not at all.
+	Keep time.Duration
+	// KeepErrors is Keep for errors that are marked with ForAll.
+	KeepErrors time.Duration
+	// Inline is the longest value, in bytes, that the message to those that wait has: a longer one is read by each process
+	// that waits. Defaults to 4096; negative for none.
+	Inline int
+	// Most is the longest value, in bytes, that is stored: the callers of the process get a longer one, and others run their
+	// own function. Defaults to 1 MiB.
+	Most int
+	// Finish lets a function end, and its value be stored, although no caller waits for it any more.
+	Finish bool
+	// Tokens gives each hold a fencing token: the lock is one of NewFencedLock, whose counter stays in Redis for each key.
+	Tokens bool
+	// Done is called when a call of Do is about to return, in its goroutine; nil for nothing. It must not panic.
+	Done func(ctx context.Context, e Event)
+}
+
+// An Event is how a call of Do has ended, for metrics.
+type Event struct {
+	Key    string
+	Source Source
+	Took   time.Duration
+	Err    error
+}
+
+// A Source is where a result comes from: a word in lower case, fit for a label of a metric.
+type Source string
+
+// The sources.
+const (
+	Ran     Source = "ran"     // the caller's own function
+	Process Source = "process" // that of another caller of this process
+	Message Source = "message" // another process, by the message of its release
+	Looked  Source = "looked"  // another process, or a kept value, by a look
+	Failed  Source = "failed"  // there is none: the error is the caller's
+)
+
+// grace is how long a value stays in Redis at least, for those whose message was lost. A flight that waits looks every two
+// seconds.
+const grace = 10 * time.Second
+
+// A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
+type Group struct {
+	locks  *rlock.Client
+	redis  rueidis.Client
+	o      Options
+	id     string
+	runs   atomic.Uint64
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex // protects following, and the callers of all flights
+	flights map[string]*flight
+}
+
+// New returns a group that locks with one client and looks for values with another one of the same Redis. Close it before them.
+func New(locks *rlock.Client, redis rueidis.Client, o Options) *Group {
+	if o.Inline == 0 {
+		o.Inline = 4096
+	}
+	if o.Most <= 0 {
+		o.Most = 1 << 20
+	}
+	g := &Group{locks: locks, redis: redis, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
+}
+
+// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it waits.
+func (g *Group) Close() {
+	g.mu.Lock()
+	g.cancel()
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+// keeps reports whether callers may get a value that was stored before they asked.
+func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
+
+// A caller is one call of Do. The group's mutex protects it.
+type caller struct {
+	ctx   context.Context
+	fn    func(context.Context) ([]byte, error)
+	asked time.Time
+	floor int64 // Redis' clock was no later when it asked, in µs; 0: that is not known yet
+	ran   bool
+	done  chan result // of one
+}
+
+// A result is what a call of Do returns.
+type result struct {
+	value  []byte
+	source Source
+	err    error
+}
+
+type (
+	nested  struct{ key string }
+	holdKey struct{}
+)
+
+// HoldOf returns the hold under which a function runs, from its context: for guarded writes ([rlock.Hold.Write]) and tokens of
+// its own. It is nil for any other context. The function must not release it.
+func HoldOf(ctx context.Context) *rlock.Hold {
+	h, _ := ctx.Value(holdKey{}).(*rlock.Hold)
+	return h
+}
+
+// Do returns the result of fn, or of the function of another caller of the key, in any process, by the rule of the package
+// comment; shared says that it is another's. The value must not be changed: other callers have the same one.
+//
+// The context of fn has the values of ctx. It ends when the lock is lost, and, unless [Options].Finish is set, when no caller
+// of this process waits any more; not when ctx ends, while others wait. If ctx ends Do returns its error, and fn may run on.
+// Errors of the lock are returned as they are ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are
+// [ErrClosed], [ErrNested], [ErrVoid], [*Shared] and [*PanicError].
+func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
+	asked := time.Now()
+	r := g.do(ctx, key, fn, asked)
+	if g.o.Done != nil {
+		g.o.Done(ctx, Event{Key: key, Source: r.source, Took: time.Since(asked), Err: r.err})
+	}
+	return r.value, r.source != Ran && r.source != Failed, r.err
+}
+
+func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]byte, error), asked time.Time) result {
+	if ctx.Value(nested{key}) != nil {
+		return result{nil, Failed, ErrNested}
+	}
+	if err := ctx.Err(); err != nil {
+		return result{nil, Failed, err}
+	}
+	c := &caller{ctx: ctx, fn: fn, asked: asked, done: make(chan result, 1)}
+	f := g.join(key, c)
+	if f == nil {
+		return result{nil, Failed, ErrClosed}
+	}
+	select {
+	case r := <-c.done:
+		return r
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case r := <-c.done:
+		return r
+	default:
+		f.remove(c)
+		return result{nil, Failed, ctx.Err()}
+	}
+}
+
+// join adds the caller to the flight of the key, and begins one if there is none. It returns nil if the group is closed.
+func (g *Group) join(key string, c *caller) *flight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return nil
+	}
+	f := g.flights[key]
+	if f == nil {
+		f = g.newFlight(key)
+		g.flights[key] = f
+		g.wg.Add(1)
+		go f.fly()
+	}
+	c.floor = f.floor(c.asked)
+	f.callers = append(f.callers, c)
+	return f
+}

@@ -1,0 +1,477 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv("ONCE_WORKER"); addr != "" {
+		work(addr)
+		return
+	}
+	redistest.Main(m, testbed.AFailedHandshake)
+}
+
+const key = "report:42"
+
+// A process is a group with its clients and their networks.
+type process struct {
+	*once.Group
+	client *testbed.Client
+	looks  *network.Network // of the client that looks
+}
+
+func start(w *testbed.World, o once.Options, changes ...func(*rlock.Config)) *process {
+	p := &process{client: w.NewClient(changes...), looks: network.New(w.Dial)}
+	p.looks.Record()
+	option := w.Redis.Options()
+	option.DialCtxFn = p.looks.Dial
+	redis, err := rueidis.NewClient(option)
+	require.NoError(w.T, err)
+	p.Group = once.New(p.client.Client, redis, o)
+	w.T.Cleanup(func() {
+		p.Group.Close()
+		redis.Close()
+		p.looks.Close()
+	})
+	return p
+}
+
+// commands returns the commands of the process so far, but for those of a connection.
+func (p *process) commands() (names []string) {
+	for _, n := range []*network.Network{p.client.Net, p.looks} {
+		for _, f := range n.Sent("") {
+			name := strings.ToUpper(f.Args[0])
+			if !slices.Contains([]string{"HELLO", "CLIENT", "PING", "INFO", "CLUSTER", "COMMAND", "CONFIG", "ROLE"}, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// warm runs once for two callers of another key, the first and the second one of another process.
+func (p *process) warm(w *testbed.World, other *process) {
+	var wg sync.WaitGroup
+	for _, q := range []*process{p, other} {
+		wg.Go(func() {
+			_, _, err := q.Do(w.Ctx, "warm", func(context.Context) ([]byte, error) { time.Sleep(time.Second); return nil, nil })
+			assert.NoError(w.T, err)
+		})
+		synctest.Wait()
+	}
+	wg.Wait()
+}
+
+// An end is what a call of Do has returned.
+type end struct {
+	value  string
+	shared bool
+	err    error
+	after  time.Duration
+}
+
+// asks has so many callers ask at the same time.
+func (p *process) asks(ctx context.Context, n int, fn func(context.Context) ([]byte, error)) <-chan end {
+	ends, began := make(chan end, n), time.Now()
+	for range n {
+		go func() {
+			value, shared, err := p.Do(ctx, key, fn)
+			ends <- end{string(value), shared, err, time.Since(began)}
+		}()
+	}
+	return ends
+}
+
+func takes(d time.Duration, value string, runs *atomic.Int32) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		runs.Add(1)
+		select {
+		case <-time.After(d):
+			return []byte(value), nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Of five hundred callers in five processes one runs, and all have its value when it ends. The commands are counted: a lone run
+// takes two, and each process that waits three and the one by which it hears what is meant for itself.
+func TestOfAllCallersOneRuns(t *testing.T) {
+	for _, n := range []struct{ processes, callers, most int }{{1, 1, 2}, {5, 100, 25}, {100, 5, 450}} {
+		t.Run(fmt.Sprint(n.processes), func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				var runs atomic.Int32
+				var all []*process
+				for range n.processes {
+					p := start(w, once.Options{})
+					p.client.Net.SetRoundTrip(time.Millisecond)
+					all = append(all, p)
+				}
+				for i := range all { // the server knows the scripts, and the clients the server, from then on
+					all[i].warm(w, all[(i+1)%len(all)])
+				}
+				time.Sleep(time.Minute)
+				before := 0
+				for _, p := range all {
+					before += len(p.commands())
+				}
+				var ends []<-chan end
+				for _, p := range all {
+					ends = append(ends, p.asks(w.Ctx, n.callers, takes(200*time.Millisecond, "it", &runs)))
+				}
+				own := 0
+				for _, e := range ends {
+					for range n.callers {
+						r := <-e
+						require.NoError(t, r.err)
+						assert.Equal(t, "it", r.value)
+						assert.Less(t, r.after, 210*time.Millisecond)
+						if !r.shared {
+							own++
+						}
+					}
+				}
+				synctest.Wait()
+				assert.EqualValues(t, 1, runs.Load())
+				assert.Equal(t, 1, own)
+				sent := -before
+				for _, p := range all {
+					sent += len(p.commands())
+				}
+				t.Logf("%d processes, %d callers each: %d commands", n.processes, n.callers, sent)
+				assert.LessOrEqual(t, sent, n.most, "%v", all[len(all)-1].commands())
+			})
+		})
+	}
+}
+
+// A value that is kept is one command, and no lock; after that time the function runs again.
+func TestAValueIsKept(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		o := once.Options{Keep: time.Minute, KeepErrors: time.Second}
+		a, b := start(w, o), start(w, o)
+		r := <-a.asks(w.Ctx, 1, takes(0, "it", &runs))
+		assert.Equal(t, end{"it", false, nil, 0}, r)
+		for _, p := range []*process{a, b} {
+			synctest.Wait()
+			before := len(p.commands())
+			assert.Equal(t, end{"it", true, nil, 0}, <-p.asks(w.Ctx, 1, takes(0, "no", &runs)))
+			got := p.commands()
+			assert.LessOrEqual(t, len(got)-before, 2, "an EVALSHA, the first time an EVAL: %v", got)
+		}
+		before := len(b.commands())
+		assert.Equal(t, end{"it", true, nil, 0}, <-b.asks(w.Ctx, 1, takes(0, "no", &runs)))
+		assert.Equal(t, 1, len(b.commands())-before)
+		time.Sleep(time.Minute)
+		assert.Equal(t, end{"again", false, nil, 0}, <-b.asks(w.Ctx, 1, takes(0, "again", &runs)))
+		assert.EqualValues(t, 2, runs.Load())
+
+		time.Sleep(time.Minute)
+		_, _, err := a.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return nil, once.ForAll(errors.New("sold out")) })
+		require.EqualError(t, err, "sold out")
+		var shared *once.Shared
+		_, is, err := b.Do(w.Ctx, key, takes(0, "no", &runs))
+		require.ErrorAs(t, err, &shared)
+		assert.Equal(t, "sold out", shared.Text)
+		assert.True(t, is)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "it", (<-b.asks(w.Ctx, 1, takes(0, "it", &runs))).value)
+	})
+}
+
+// Without Keep each that asks after a value was stored has one that is stored later.
+func TestAValueIsForThoseThatAskedBefore(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		a, b := start(w, once.Options{}), start(w, once.Options{})
+		for i := range 20 {
+			p, value := []*process{a, b}[i%2], fmt.Sprint(i)
+			got, shared, err := p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte(value), nil })
+			require.NoError(t, err)
+			assert.Equal(t, value, string(got))
+			assert.False(t, shared)
+		}
+	})
+}
+
+// An error is its caller's, and the next one runs, here or in another process. A panic is one, as is Goexit.
+func TestAnErrorIsThatOfItsCaller(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		a, b := start(w, once.Options{}), start(w, once.Options{})
+		var runs atomic.Int32
+		fails := func(context.Context) ([]byte, error) {
+			time.Sleep(10 * time.Millisecond)
+			switch runs.Add(1) {
+			case 1:
+				return nil, errors.New("first")
+			case 2:
+				panic("second")
+			case 3:
+				runtime.Goexit()
+			case 4:
+				return nil, once.ForAll(errors.New("for all"))
+			}
+			return []byte("too many"), nil
+		}
+		ends := []<-chan end{a.asks(w.Ctx, 3, fails), b.asks(w.Ctx, 3, fails)}
+		texts := map[string]int{}
+		panics := 0
+		for _, e := range ends {
+			for range 3 {
+				r := <-e
+				var panicked *once.PanicError
+				if errors.As(r.err, &panicked) {
+					panics++
+					continue
+				}
+				require.Error(t, r.err)
+				texts[r.err.Error()]++
+			}
+		}
+		assert.Equal(t, 2, panics)
+		assert.Equal(t, map[string]int{"first": 1, "for all": 3}, texts)
+		assert.EqualValues(t, 4, runs.Load())
+	})
+}
+
+// A caller that leaves does not end the function for others; the last one does, unless it is to finish.
+func TestCallersThatLeave(t *testing.T) {
+	for _, finish := range []bool{false, true} {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			p := start(w, once.Options{Finish: finish, Keep: time.Minute})
+			var runs atomic.Int32
+			ended := make(chan error, 1)
+			fn := func(ctx context.Context) ([]byte, error) {
+				v, err := takes(time.Minute, "it", &runs)(ctx)
+				ended <- err
+				return v, err
+			}
+			first, cancel := context.WithCancel(w.Ctx)
+			second, cancel2 := context.WithCancel(w.Ctx)
+			a := p.asks(first, 1, fn)
+			synctest.Wait()
+			b := p.asks(second, 1, fn)
+			synctest.Wait()
+			cancel()
+			require.ErrorIs(t, (<-a).err, context.Canceled)
+			synctest.Wait()
+			assert.Empty(t, ended)
+			cancel2()
+			require.ErrorIs(t, (<-b).err, context.Canceled)
+			if err := <-ended; finish {
+				require.NoError(t, err)
+				synctest.Wait()
+				assert.Equal(t, "it", (<-p.asks(w.Ctx, 1, fn)).value, "it is stored")
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			assert.EqualValues(t, 1, runs.Load())
+		})
+	}
+}
+
+// The next process in the queue runs when the lease of one that died is over, and its value is for all.
+func TestTheNextOneRunsWhenALeaderDies(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		lease := testbed.WithLease(4 * time.Second)
+		dead, next, third := start(w, once.Options{}, lease), start(w, once.Options{}, lease), start(w, once.Options{}, lease)
+		dead.asks(w.Ctx, 1, takes(time.Hour, "", &runs))
+		synctest.Wait()
+		ends := []<-chan end{next.asks(w.Ctx, 10, takes(time.Second, "it", &runs))}
+		synctest.Wait()
+		ends = append(ends, third.asks(w.Ctx, 10, takes(time.Second, "it", &runs)))
+		synctest.Wait()
+		dead.client.Die()
+		for _, e := range ends {
+			for range 10 {
+				r := <-e
+				require.NoError(t, r.err)
+				assert.Equal(t, "it", r.value)
+				assert.LessOrEqual(t, r.after, 5*time.Second+10*time.Millisecond)
+			}
+		}
+		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+// One that loses the lock stores nothing, and its callers get the value of its successor; without one they get ErrVoid.
+func TestAValueOfALostLockIsVoid(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		a, b := start(w, once.Options{}), start(w, once.Options{})
+		deaf := func(value string, d time.Duration) func(context.Context) ([]byte, error) {
+			return func(context.Context) ([]byte, error) {
+				runs.Add(1)
+				time.Sleep(d)
+				return []byte(value), nil
+			}
+		}
+		lost := a.asks(w.Ctx, 1, deaf("void", time.Second))
+		synctest.Wait()
+		w.Del(key)
+		ends := b.asks(w.Ctx, 1, deaf("it", 2*time.Second))
+		synctest.Wait()
+		assert.Equal(t, "it", (<-lost).value)
+		assert.Equal(t, "it", (<-ends).value)
+		assert.EqualValues(t, 2, runs.Load())
+
+		lost = a.asks(w.Ctx, 1, deaf("void", time.Second))
+		synctest.Wait()
+		w.Del(key)
+		require.ErrorIs(t, (<-lost).err, once.ErrVoid)
+		assert.EqualValues(t, 3, runs.Load(), "nor is it run again")
+	})
+}
+
+// Messages that are lost cost those that wait a look.
+func TestALostMessageCostsALook(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		a, b, c := start(w, once.Options{}), start(w, once.Options{}), start(w, once.Options{})
+		lead := a.asks(w.Ctx, 1, takes(time.Second, "it", &runs))
+		synctest.Wait()
+		ends := []<-chan end{b.asks(w.Ctx, 5, takes(time.Second, "no", &runs)), c.asks(w.Ctx, 5, takes(time.Second, "no", &runs))}
+		synctest.Wait()
+		b.client.Net.Rule(network.Deaf)
+		<-lead
+		for _, e := range ends {
+			for range 5 {
+				r := <-e
+				require.NoError(t, r.err)
+				assert.Equal(t, "it", r.value)
+				assert.LessOrEqual(t, r.after, time.Second+2100*time.Millisecond)
+			}
+		}
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
+
+// The answer to the store is lost: the next look shows that it is there, or that it is not.
+func TestAnAnswerToTheStoreThatIsLost(t *testing.T) {
+	for stage, runsWanted := range map[network.Stage]int32{network.Reply: 1, network.Request: 1} {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			var runs atomic.Int32
+			a, b := start(w, once.Options{}), start(w, once.Options{})
+			<-a.asks(w.Ctx, 1, takes(0, "former", &runs)) // the server knows the scripts
+			runs.Store(0)
+			lead := a.asks(w.Ctx, 3, takes(time.Second, "it", &runs))
+			synctest.Wait()
+			ends := b.asks(w.Ctx, 3, takes(time.Second, "other", &runs))
+			time.Sleep(999 * time.Millisecond)
+			a.client.Net.Rule(network.Nth(1, network.Cut, stage, "EVALSHA"))
+			values := map[string]int{}
+			for range 3 {
+				for _, e := range []<-chan end{lead, ends} {
+					r := <-e
+					require.NoError(t, r.err)
+					values[r.value]++
+				}
+			}
+			assert.Len(t, values, 1, "one value is for all: %v", values)
+			assert.LessOrEqual(t, runs.Load(), runsWanted+1)
+		})
+	}
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Tokens: true})
+		_, _, err := p.Do(w.Ctx, key, func(ctx context.Context) ([]byte, error) {
+			token, err := once.HoldOf(ctx).Token()
+			assert.NoError(t, err)
+			assert.EqualValues(t, 1, token)
+			v, _, err := p.Do(ctx, key, nil)
+			return v, err
+		})
+		require.ErrorIs(t, err, once.ErrNested)
+		assert.Nil(t, once.HoldOf(w.Ctx))
+		over, cancel := context.WithCancel(w.Ctx)
+		cancel()
+		_, _, err = p.Do(over, key, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		var runs atomic.Int32
+		running := p.asks(w.Ctx, 2, takes(time.Hour, "", &runs))
+		synctest.Wait()
+		p.Group.Close()
+		for range 2 {
+			require.ErrorIs(t, (<-running).err, once.ErrClosed)
+		}
+		_, _, err = p.Do(w.Ctx, key, nil)
+		require.ErrorIs(t, err, once.ErrClosed)
+		assert.Empty(t, w.Fields(key))
+	})
+}
+
+// A long value is read by each process, and one that is too long is for the callers of its process alone.
+func TestLongValues(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		o := once.Options{Inline: 10, Most: 100}
+		a, b := start(w, o), start(w, o)
+		for _, size := range []int{10, 11, 100, 101} {
+			runs.Store(0)
+			long := strings.Repeat("x", size)
+			ends := []<-chan end{a.asks(w.Ctx, 2, takes(time.Second, long, &runs))}
+			synctest.Wait()
+			ends = append(ends, b.asks(w.Ctx, 2, takes(time.Second, long, &runs)))
+			for _, e := range ends {
+				for range 2 {
+					assert.Equal(t, long, (<-e).value)
+				}
+			}
+			assert.EqualValues(t, 1+size/101, runs.Load(), "%d", size)
+		}
+	})
+}
+
+// Typed values, and the events for metrics.
+func TestTypedValuesAndEvents(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var mu sync.Mutex
+		sources := map[once.Source]int{}
+		o := once.Options{Done: func(_ context.Context, e once.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			sources[e.Source]++
+		}}
+		type token struct{ Text string }
+		a, b := start(w, o), start(w, o)
+		refresh := func(context.Context) (token, error) { time.Sleep(time.Second); return token{"t"}, nil }
+		var wg sync.WaitGroup
+		for _, p := range []*process{a, a, b} {
+			wg.Go(func() {
+				v, _, err := once.As(w.Ctx, p.Group, once.JSON[token](), key, refresh)
+				assert.NoError(t, err)
+				assert.Equal(t, token{"t"}, v)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		_, _, err := once.As(w.Ctx, a.Group, once.JSON[chan int](), key, func(context.Context) (chan int, error) { return make(chan int), nil })
+		require.Error(t, err)
+		assert.Equal(t, map[once.Source]int{once.Ran: 2, once.Process: 1, once.Message: 1}, sources)
+	})
+}

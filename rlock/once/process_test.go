@@ -1,0 +1,164 @@
+package once_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+const workers = 20 // callers of each process
+
+// work is a process that asks with some callers at a time, and says what each of them gets.
+func work(addr string) {
+	option := rueidis.ClientOption{InitAddress: []string{addr}}
+	locks, err := rlock.New(rlock.Config{Redis: option, Lease: 2 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(option)
+	if err != nil {
+		panic(err)
+	}
+	group := once.New(locks, redis, once.Options{})
+	fmt.Println("ready")
+	bufio.NewScanner(os.Stdin).Scan()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			value, _, err := group.Do(context.Background(), key, func(context.Context) ([]byte, error) {
+				fmt.Println("runs")
+				time.Sleep(300 * time.Millisecond)
+				if os.Getenv("ONCE_STOPS") != "" { // between its work and its store
+					fmt.Println("stops")
+					time.Sleep(100 * time.Millisecond) // the parent stops it meanwhile
+				}
+				return fmt.Append(nil, "value of ", os.Getpid()), nil
+			})
+			fmt.Println("got", string(value), err)
+		})
+	}
+	wg.Wait()
+	fmt.Println("done")
+}
+
+// A worker is such a process, and the lines that it has printed.
+type worker struct {
+	*exec.Cmd
+	lines chan string
+	begin func()
+}
+
+func newWorker(t *testing.T, addr string, env ...string) *worker {
+	t.Helper()
+	w := &worker{Cmd: exec.Command(os.Args[0]), lines: make(chan string, 1000)}
+	w.Env = append(append(os.Environ(), "ONCE_WORKER="+addr), env...)
+	in, err := w.StdinPipe()
+	require.NoError(t, err)
+	out, err := w.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, w.Start())
+	w.begin = func() { fmt.Fprintln(in) }
+	go func() {
+		defer close(w.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			w.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = w.Process.Kill()
+		_ = w.Wait()
+	})
+	require.Equal(t, "ready", <-w.lines)
+	return w
+}
+
+// until returns the lines before one that begins so.
+func (w *worker) until(t *testing.T, prefix string) (before []string) {
+	t.Helper()
+	for {
+		select {
+		case line, ok := <-w.lines:
+			if !ok || strings.HasPrefix(line, prefix) {
+				require.True(t, ok, "it has ended: %q", before)
+				return before
+			}
+			before = append(before, line)
+		case <-time.After(time.Minute):
+			require.FailNow(t, "it hangs", "%q", before)
+		}
+	}
+}
+
+// The process that runs is killed, or stopped past its lease before or after its work: one other runs, and all that live have
+// its value, also the callers of the one that was stopped.
+func TestProcessesThatDieOrStop(t *testing.T) {
+	redistest.Slow(t)
+	server := redistest.Standalone(t)
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		after  bool
+	}{
+		"kill -9":                       {syscall.SIGKILL, false},
+		"SIGSTOP while it works":        {syscall.SIGSTOP, false},
+		"SIGSTOP before it has stored":  {syscall.SIGSTOP, true},
+		"kill -9 before it has stored ": {syscall.SIGKILL, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var env []string
+			if c.after {
+				env = append(env, "ONCE_STOPS=1")
+			}
+			first := newWorker(t, server.Addr(), env...)
+			others := []*worker{newWorker(t, server.Addr()), newWorker(t, server.Addr())}
+			first.begin()
+			first.until(t, "runs")
+			for _, w := range others {
+				w.begin()
+			}
+			if c.after {
+				first.until(t, "stops")
+			}
+			require.NoError(t, first.Process.Signal(c.signal))
+			live, runs := others, 0
+			values := map[string]int{}
+			count := func(w *worker) {
+				for _, line := range w.until(t, "done") {
+					if line == "runs" {
+						runs++
+					} else {
+						values[line]++
+					}
+				}
+			}
+			for _, w := range others {
+				count(w)
+			}
+			if c.signal == syscall.SIGSTOP {
+				require.NoError(t, first.Process.Signal(syscall.SIGCONT))
+				live = append(live, first)
+				count(first)
+			}
+			assert.Equal(t, 1, runs, "one other runs")
+			assert.Len(t, values, 1, "%v", values)
+			for line, n := range values {
+				assert.Equal(t, workers*len(live), n, line)
+				assert.NotContains(t, line, fmt.Sprint(first.Process.Pid))
+			}
+		})
+	}
+}
