@@ -44,6 +44,8 @@ var imports = map[string]string{
 	"atomic":      "sync/atomic",
 	"context":     "context",
 	"elect":       "github.com/go-rlock/rlock/rlock/elect",
+	"once":        "github.com/go-rlock/rlock/rlock/once",
+	"idempotent":  "github.com/go-rlock/rlock/rlock/once/idempotent",
 	"errors":      "errors",
 	"fmt":         "fmt",
 	"http":        "net/http",

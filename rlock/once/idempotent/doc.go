@@ -1,0 +1,47 @@
+// Package idempotent is net/http middleware for the Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a
+// client that repeats a request with the same key gets the response of the first one, from any server, and the handler is
+// not run a second time.
+//
+//	guard := idempotent.New(locks, redis, idempotent.Options{Who: account}) // a rlock.Client, and a rueidis.Client
+//	defer guard.Close()
+//	http.Handle("POST /payments", authenticate(guard.Handler(pay)))
+//
+// # What a request gets
+//
+//	no key, or no structured string                      400, or the handler if Options.Optional is set
+//	a body that is too long                              413
+//	the same key while the first is being processed      its response, or 409 with Retry-After after Options.Wait
+//	the same key later, the same request                 the kept response, from any server
+//	the same key with another query, type or body        422, once the first has ended
+//	after a response that is no result (5xx, 408, 429)   the handler is run again
+//	the server died in the handler: within the lease     it waits, or 409
+//	... after the lease                                  500, the outcome is unknown, until Keep is over
+//	... after the lease, with Options.Again              the handler is run again
+//	the handler has panicked                             the same as after a death, and the panic goes on
+//	the server was stopped past its lease                its response is not kept: it gets that of its successor, if any,
+//	                                                     else 500, as do later requests
+//	Redis cannot be reached                              503, and the handler is not run
+//
+// Errors are application/problem+json (RFC 9457). Another method or path is another key, and so is another client.
+//
+// # How it works
+//
+// The request is a flight of package once, whose key is a hash of who asks, method, path and key. Under the lock, before the
+// handler, a guarded write marks that it has begun. The response is stored by the release of the lock, in one step: then those
+// that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end.
+//
+// # What it cannot do
+//
+// Between the effect of a handler and the store of its response a server may die, and no store beside the effect can tell
+// what has happened. So the outcome is told to be unknown, or, with Again, the handler may run twice. Only a key in the database of
+// the effect is exact: give [Key] to it, as a unique column in the transaction of the effect; then set Again. Redis serves the
+// speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy noeviction).
+//
+//   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
+//     ends with the loss of the lock. A handler that ignores that may overlap the next one.
+//   - Who must tell clients apart, or one reads the response of another by guessing its key. Authorize before this middleware.
+//   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer.
+//   - Set-Cookie, Date and fields of the connection are not kept.
+//   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
+//   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request gets 422.
+package idempotent

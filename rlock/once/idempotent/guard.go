@@ -1,0 +1,209 @@
+package idempotent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+// Options of a Guard. All servers should have the same ones.
+type Options struct {
+	// Who returns who sends the request, as an account: a key of one client says nothing of that of another. It is required.
+	Who func(*http.Request) string
+	// Keep is how long a response is given again, and how long an unknown outcome is remembered. Defaults to 24 hours.
+	Keep time.Duration
+	// Wait is how long a request waits for one with its key that is being processed, before it gets 409. Defaults to 10 s;
+	// at least half a second, in which Redis is asked.
+	Wait time.Duration
+	// Again runs the handler again after one that did not end. By default such a request gets 500.
+	Again bool
+	// Optional passes requests without the header on to the handler. By default they get 400.
+	Optional bool
+	// Methods are those that need a key; others are passed on. Defaults to POST and PATCH.
+	Methods []string
+	// Result reports whether a response with the status is kept. By default all are but 5xx, 408 and 429.
+	Result func(status int) bool
+	// MostBody and MostResponse are the longest body of a request, and of a response that is kept, in bytes. Default to 1 MiB.
+	MostBody     int64
+	MostResponse int
+	// Prefix is put before the names of the locks. Defaults to "idempotency:".
+	Prefix string
+}
+
+const leastWait = 500 * time.Millisecond
+
+// A Guard makes handlers idempotent. Its methods may be called concurrently.
+type Guard struct {
+	o     Options
+	locks *rlock.Client
+	group *once.Group
+}
+
+// New returns a guard that locks with one client and reads with another one of the same Redis. Close it before them.
+func New(locks *rlock.Client, redis rueidis.Client, o Options) *Guard {
+	if o.Who == nil {
+		panic("idempotent: Options.Who is nil: it must tell clients apart")
+	}
+	if o.Keep <= 0 {
+		o.Keep = 24 * time.Hour
+	}
+	if o.Wait == 0 {
+		o.Wait = 10 * time.Second
+	}
+	o.Wait = max(o.Wait, leastWait)
+	if o.Methods == nil {
+		o.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	if o.Result == nil {
+		o.Result = func(status int) bool {
+			return status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+		}
+	}
+	if o.MostBody <= 0 {
+		o.MostBody = 1 << 20
+	}
+	if o.MostResponse <= 0 {
+		o.MostResponse = 1 << 20
+	}
+	if o.Prefix == "" {
+		o.Prefix = "idempotency:"
+	}
+	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
+	return &Guard{o: o, locks: locks, group: once.New(locks, redis, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+}
+
+// Close ends the contexts of the handlers, and returns when they have returned: shut the server down before.
+func (g *Guard) Close() { g.group.Close() }
+
+var (
+	errUnknown = errors.New("the outcome of an earlier request with this Idempotency-Key is not known")
+	errNoValue = errors.New("a response that is no result")
+	errLeft    = errors.New("its request has left")
+	errBusy    = errors.New("a request with this Idempotency-Key is being processed")
+)
+
+// Handler returns the handler with the guard before it. One Guard may be before several.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		values := r.Header.Values("Idempotency-Key")
+		if !slices.Contains(g.o.Methods, r.Method) || len(values) == 0 && g.o.Optional {
+			next.ServeHTTP(w, r)
+			return
+		}
+		key, ok := parseKey(values)
+		if !ok {
+			problem(w, http.StatusBadRequest, "Idempotency-Key is missing, or is no string of at most 255 characters in quotes")
+			return
+		}
+		q, err := g.read(r, key)
+		if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+			problem(w, http.StatusRequestEntityTooLarge, "the body is too long")
+			return
+		} else if err != nil {
+			problem(w, http.StatusBadRequest, "the body cannot be read")
+			return
+		}
+		g.serve(w, r, &q, next)
+	})
+}
+
+// A turn is one request's part in the flight of its key.
+type turn struct {
+	state atomic.Int32 // what it does: see below
+	mine  *response    // of its own handler
+}
+
+const (
+	waits int32 = iota
+	runs
+	left
+)
+
+func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
+	t := &turn{}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	late := time.AfterFunc(g.o.Wait, func() { // a request whose own handler runs waits for that
+		if t.state.CompareAndSwap(waits, left) {
+			cancel(errBusy)
+		}
+	})
+	defer late.Stop()
+	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, r, q, next) })
+	var panicked *once.PanicError
+	var told *once.Shared
+	switch {
+	case errors.As(err, &panicked):
+		panic(panicked.Value)
+	case errors.Is(err, errNoValue), err == nil && !shared && t.mine != nil:
+		t.mine.write(w)
+	case errors.Is(err, errUnknown), errors.As(err, &told), errors.Is(err, once.ErrVoid):
+		problem(w, http.StatusInternalServerError, errUnknown.Error())
+	case err != nil && errors.Is(context.Cause(ctx), errBusy):
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusConflict, errBusy.Error())
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
+	default:
+		replay(w, value, q)
+	}
+}
+
+// replay writes a kept response.
+func replay(w http.ResponseWriter, value []byte, q *request) {
+	var kept record
+	switch err := json.Unmarshal(value, &kept); {
+	case err != nil:
+		problem(w, http.StatusInternalServerError, "the kept response cannot be read")
+	case kept.Print != q.print:
+		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used with another request")
+	case kept.Long:
+		problem(w, http.StatusInternalServerError, "the request was processed, and its response was too long to be kept")
+	default:
+		write(w, kept.Status, kept.Header, kept.Body)
+	}
+}
+
+// run runs the handler under the lock.
+func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, next http.Handler) ([]byte, error) {
+	if !t.state.CompareAndSwap(waits, runs) {
+		return nil, errLeft
+	}
+	began := g.locks.NewLock(q.key).Key("began")
+	hold := once.HoldOf(ctx)
+	if !g.o.Again {
+		replies, err := hold.Write(ctx, []string{began}, []string{"SET", began, q.print, "NX", "PX", strconv.FormatInt(g.o.Keep.Milliseconds(), 10)})
+		switch {
+		case err != nil:
+			return nil, err
+		case replies[0].IsNil():
+			return nil, once.ForAll(errUnknown)
+		}
+	}
+	mine := newResponse()
+	again := r.Clone(context.WithValue(ctx, keyOf{}, q.key))
+	again.Body = io.NopCloser(bytes.NewReader(q.body))
+	next.ServeHTTP(mine, again)
+	mine.end()
+	t.mine = mine
+	if !g.o.Result(mine.status) {
+		if !g.o.Again {
+			_, _ = hold.Write(ctx, []string{began}, []string{"DEL", began}) // else the outcome is unknown to later requests
+		}
+		return nil, errNoValue
+	}
+	return mine.encode(q.print, g.o.MostResponse)
+}

@@ -1,0 +1,245 @@
+package idempotent_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A server is one process with a handler.
+type server struct {
+	*idempotent.Guard
+	http.Handler
+	client *rlock.Client
+	runs   atomic.Int32
+}
+
+func start(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler http.HandlerFunc) *server {
+	t.Helper()
+	s := &server{client: redis.Client(func(c *rlock.Config) { c.Lease = 4 * time.Second })}
+	reads, err := rueidis.NewClient(redis.Options())
+	require.NoError(t, err)
+	o.Who = func(r *http.Request) string { return r.Header.Get("Account") }
+	s.Guard = idempotent.New(s.client, reads, o)
+	s.Handler = s.Guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.runs.Add(1)
+		handler(w, r)
+	}))
+	t.Cleanup(func() {
+		s.Guard.Close()
+		reads.Close()
+	})
+	return s
+}
+
+// pay is a handler that takes a second, and answers with what it was sent.
+func pay(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	select {
+	case <-time.After(time.Second):
+	case <-r.Context().Done():
+	}
+	w.Header().Set("Location", "/payments/1")
+	w.Header().Set("Set-Cookie", "session")
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, "paid %s with %d", body, len(idempotent.Key(r.Context())))
+}
+
+type option func(*http.Request)
+
+func (s *server) post(key, body string, options ...option) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
+	r.Header.Set("Account", "a")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	for _, o := range options {
+		o(r)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+const key = `"8e03978e-40d5-43dd-bc93-6894a57f9324"`
+
+// bubble runs a test with two servers.
+func bubble(t *testing.T, o idempotent.Options, handler http.HandlerFunc, run func(t *testing.T, redis *rlocktest.Server, a, b *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		redis := rlocktest.NewServer(t)
+		redis.HangAfter(72 * time.Hour)
+		run(t, redis, start(t, redis, o, handler), start(t, redis, o, handler))
+	})
+}
+
+func TestARepeatedRequestGetsTheResponseOfTheFirst(t *testing.T) {
+	bubble(t, idempotent.Options{Keep: time.Hour}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		responses := make(chan *httptest.ResponseRecorder, 10)
+		for i := range 10 { // at the same time
+			go func() { responses <- []*server{a, b}[i%2].post(key, "7") }()
+		}
+		cookies := 0
+		for range 10 {
+			w := <-responses
+			assert.Equal(t, http.StatusCreated, w.Code)
+			assert.Equal(t, "paid 7 with 44", w.Body.String())
+			assert.Equal(t, "/payments/1", w.Header().Get("Location"))
+			cookies += len(w.Header().Values("Set-Cookie"))
+		}
+		assert.Equal(t, 1, cookies, "that of the first")
+		time.Sleep(59 * time.Minute)
+		assert.Equal(t, "paid 7 with 44", b.post(key, "7").Body.String())
+		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
+		assert.Equal(t, http.StatusUnprocessableEntity, a.post(key, "8").Code, "another request")
+		for name, o := range map[string]option{
+			"another account": func(r *http.Request) { r.Header.Set("Account", "b") },
+			"another path":    func(r *http.Request) { r.URL.Path = "/refunds" },
+			"another method":  func(r *http.Request) { r.Method = http.MethodPatch },
+		} {
+			before := a.runs.Load()
+			assert.Equal(t, http.StatusCreated, a.post(key, "7", o).Code)
+			assert.Equal(t, before+1, a.runs.Load(), name)
+		}
+		time.Sleep(2 * time.Hour)
+		before := a.runs.Load()
+		a.post(key, "7")
+		assert.Equal(t, before+1, a.runs.Load(), "it is forgotten")
+	})
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	bubble(t, idempotent.Options{Wait: time.Second, MostBody: 10}, pay, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
+		for _, bad := range []string{"", "x", `""`, `"x`, `"a" "b"`, `"a\x"`, "\"\x00\"", `"` + strings.Repeat("x", 256) + `"`} {
+			w := a.post(bad, "7")
+			assert.Equal(t, http.StatusBadRequest, w.Code, bad)
+			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		}
+		assert.Equal(t, http.StatusRequestEntityTooLarge, a.post(key, strings.Repeat("x", 11)).Code)
+		assert.Equal(t, http.StatusCreated, a.post("", "7", func(r *http.Request) { r.Method = http.MethodGet }).Code, "it needs no key")
+		assert.EqualValues(t, 1, a.runs.Load())
+
+		slow := start(t, redis, idempotent.Options{}, func(w http.ResponseWriter, _ *http.Request) { time.Sleep(time.Minute) })
+		first := make(chan int)
+		go func() { first <- slow.post(key, "7").Code }()
+		synctest.Wait()
+		began := time.Now()
+		w := b.post(key, "7")
+		assert.Equal(t, http.StatusConflict, w.Code)
+		assert.Equal(t, "1", w.Header().Get("Retry-After"))
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.Equal(t, http.StatusOK, <-first, "it waits for its own handler")
+
+	})
+}
+
+// A response that is no result is that of its request alone, and the handler runs again.
+func TestResponsesThatAreNoResults(t *testing.T) {
+	var n atomic.Int32
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader([]int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusNotFound}[n.Add(1)-1])
+	}
+	bubble(t, idempotent.Options{}, handler, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		assert.Equal(t, http.StatusServiceUnavailable, a.post(key, "7").Code)
+		assert.Equal(t, http.StatusTooManyRequests, b.post(key, "7").Code)
+		for range 2 {
+			assert.Equal(t, http.StatusNotFound, b.post(key, "7").Code)
+		}
+		assert.EqualValues(t, 3, n.Load())
+	})
+}
+
+// A server that dies in its handler leaves an unknown outcome, or the handler is run again by choice.
+func TestAServerThatDiesInItsHandler(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		hang := func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Hangs") != "" {
+				<-r.Context().Done()
+			}
+		}
+		bubble(t, idempotent.Options{Again: again, Wait: time.Second}, hang, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
+			go a.post(key, "7", func(r *http.Request) { r.Header.Set("Hangs", "1") })
+			synctest.Wait()
+			redis.Kill(a.client)
+			assert.Equal(t, http.StatusConflict, b.post(key, "7").Code, "within the lease")
+			time.Sleep(5 * time.Second)
+			want := map[bool]int{false: http.StatusInternalServerError, true: http.StatusOK}[again]
+			for range 2 {
+				assert.Equal(t, want, b.post(key, "7").Code)
+			}
+			assert.EqualValues(t, map[bool]int32{false: 0, true: 1}[again], b.runs.Load())
+		})
+	}
+}
+
+// A handler that panics has an outcome that is not known, and its server has the panic.
+func TestAHandlerThatPanics(t *testing.T) {
+	bubble(t, idempotent.Options{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+			assert.PanicsWithValue(t, http.ErrAbortHandler, func() { a.post(key, "7") })
+			assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
+			assert.Zero(t, b.runs.Load())
+		})
+}
+
+// A response that comes after the loss of the lock is not kept, and no other is known.
+func TestAHandlerThatOutlivesItsLock(t *testing.T) {
+	slow := func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }
+	bubble(t, idempotent.Options{}, slow, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
+		code := make(chan int)
+		go func() { code <- a.post(key, "7").Code }()
+		synctest.Wait()
+		for _, name := range redis.Miniredis().Keys() {
+			if !strings.Contains(name, ":began") {
+				redis.Miniredis().Del(name)
+			}
+		}
+		assert.Equal(t, http.StatusInternalServerError, <-code)
+		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
+		assert.Zero(t, b.runs.Load())
+	})
+}
+
+// The client has left: its handler goes on, and the next request gets the response.
+func TestAClientThatLeaves(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		}()
+		synctest.Wait()
+		cancel()
+		<-gone
+		assert.Equal(t, "paid 7 with 44", b.post(key, "7").Body.String())
+		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
+	})
+}
+
+func TestLongResponsesAreNotKept(t *testing.T) {
+	long := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 101)) }
+	bubble(t, idempotent.Options{MostResponse: 100}, long, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		assert.Equal(t, 101, a.post(key, "7").Body.Len())
+		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
+		assert.Zero(t, b.runs.Load())
+	})
+}
