@@ -117,7 +117,7 @@ func takes(d time.Duration, value string, runs *atomic.Int32) func(context.Conte
 }
 
 // Of five hundred callers in five processes one runs, and all have its value when it ends. The commands are counted: a lone run
-// takes two, and each process that waits three and the one by which it hears what is meant for itself.
+// takes two, and each process that waits three and the one by which it subscribes to its own channel.
 func TestOfAllCallersOneRuns(t *testing.T) {
 	for _, n := range []struct{ processes, callers, most int }{{1, 1, 2}, {5, 100, 25}, {100, 5, 450}} {
 		t.Run(fmt.Sprint(n.processes), func(t *testing.T) {

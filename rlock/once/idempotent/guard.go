@@ -54,7 +54,7 @@ type Guard struct {
 // New returns a guard that locks with one client and reads with another one of the same Redis. Close it before them.
 func New(locks *rlock.Client, redis rueidis.Client, o Options) *Guard {
 	if o.Who == nil {
-		panic("idempotent: Options.Who is nil: it must tell clients apart")
+		panic("idempotent: Options.Who is needed: it tells clients apart")
 	}
 	if o.Keep <= 0 {
 		o.Keep = 24 * time.Hour

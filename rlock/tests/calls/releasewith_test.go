@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One step writes and releases: the waiter that it grants the lock finds what was written.
+// One step writes and releases: the waiter that it grants the lock finds the data.
 func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
