@@ -116,8 +116,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordSites is set, its site in the code. The client then looks at all of its holds once
-	// a second. Defaults to 0: never.
+	// RecordSites is set, its place in the code. The client looks at all of its holds as often.
+	// Negative: never. Defaults to 10 minutes.
 	LongHold time.Duration
 
 	// LongWait is after how long a waiting call is logged, once, while it waits, with its site in
@@ -172,6 +172,7 @@ const (
 	defaultHandoffTime  = 10 * time.Millisecond
 	defaultTrackedKeys  = 1000
 	defaultLongWait     = 30 * time.Second
+	defaultLongHold     = 10 * time.Minute
 )
 
 // withDefaults returns the config with every default filled in, or
@@ -185,6 +186,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
 	c.HandoffTime = cmp.Or(c.HandoffTime, defaultHandoffTime)
 	c.TrackedKeys = max(cmp.Or(c.TrackedKeys, defaultTrackedKeys), 0)
+	c.LongHold = max(cmp.Or(c.LongHold, defaultLongHold), 0)
 	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Redis = lockOptions(c.Redis)

@@ -65,8 +65,9 @@ func (c *Client) verifies() *task.Task {
 type Diag interface {
 	// Asked takes a question of another client.
 	Asked(m wire.ClientMessage)
-	// MayLast notes that a call waits, or that a hold has begun.
-	MayLast()
+	// WaitBegins notes that a call waits, and HoldBegins that a hold has begun.
+	WaitBegins()
+	HoldBegins()
 }
 
 // Watch sets the Diag, before the client has locks.
@@ -74,11 +75,11 @@ func (c *Client) Watch(d Diag) { c.diag = d }
 
 // WaitBegins notes that a call waits, and HoldBegins that a lock is held: see package diag. They may be called with a
 // mutex held.
-func (c *Client) WaitBegins() { c.diag.MayLast() }
+func (c *Client) WaitBegins() { c.diag.WaitBegins() }
 
 func (c *Client) HoldBegins() {
 	if c.Config.LongHold > 0 {
-		c.diag.MayLast()
+		c.diag.HoldBegins()
 	}
 }
 
@@ -86,7 +87,8 @@ func (c *Client) HoldBegins() {
 type noDiag struct{}
 
 func (noDiag) Asked(wire.ClientMessage) {}
-func (noDiag) MayLast()                 {}
+func (noDiag) WaitBegins()              {}
+func (noDiag) HoldBegins()              {}
 
 // HearOfTenures subscribes to the client's own channel, with its first tenure: one that never
 // holds a lock needs none. It waits for nothing, and may be called with a mutex held. The

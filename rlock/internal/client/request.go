@@ -27,7 +27,7 @@ type Request struct {
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	Least  time.Duration // how long the lock stays at least, since it was acquired; only with a handle
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
-	Stands bool          // it waits for long by design, and that is not logged
+	Stands bool          // it waits, and holds, for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
 	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.

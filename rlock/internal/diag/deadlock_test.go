@@ -50,11 +50,11 @@ func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
 	f := &fake{views: crossed()}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		log := logging(d)
-		d.MayLast()
+		d.WaitBegins()
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"), log)
 		for range 10 {
-			d.MayLast()
+			d.WaitBegins()
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
 		f.set(func() { f.views = nil })
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.views = crossedSince(2) })
-		d.MayLast()
+		d.WaitBegins()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, strings.Count(log.String(), "deadlock"), "another one")
@@ -82,7 +82,7 @@ func TestACycleThatOneLookHasIsNoDeadlock(t *testing.T) {
 	f := &fake{views: crossed(), next: []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0)}}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		log := logging(d)
-		d.MayLast()
+		d.WaitBegins()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, log.String())
@@ -117,7 +117,7 @@ func TestASearchCostsATenthOfTheTime(t *testing.T) {
 	f := &fake{views: crossed(), takes: 2 * time.Second}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		logging(d)
-		d.MayLast()
+		d.WaitBegins()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		assert.LessOrEqual(t, time.Duration(f.looks)*f.takes, time.Minute)

@@ -40,14 +40,16 @@ type Diag struct {
 	Config
 	questions chan string // that are not answered yet
 	answers   task.Task
-	watching  task.Task // of waits and holds that last
+	waits     task.Task // looks at waits that last, and holds at holds
+	holds     task.Task
 }
 
 // New returns the Diag of a client, with which it ends.
 func New(c Config) *Diag {
 	d := &Diag{Config: c, questions: make(chan string, maxAskers)}
 	d.answers = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: d.answer}
-	d.watching = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&watch{Diag: d}).work}
+	d.waits = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&waitWatch{Diag: d}).work}
+	d.holds = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&holdWatch{Diag: d}).work}
 	return d
 }
 

@@ -6,9 +6,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// How a client finds waits and holds that last for a long time, and deadlocks. While calls wait, and with LongHold while
-// locks are held, it looks at them once a second, and when one that it has seen will have lasted for long enough. So no
-// wait and no hold has a timer for that.
+// How a client finds waits and holds that last for a long time, and deadlocks. While calls wait it looks at them once a
+// second, and when one that it has seen will have lasted for long enough. While locks are held it looks at them once a
+// LongHold, and when one that it has seen will have lasted for so long: one that begins later is due later. So no wait and
+// no hold has a timer for that, and holds cost nothing while they are short.
 
 const (
 	// lookTime is how long after a look the next one is at most, and leastPause at least.
@@ -17,21 +18,58 @@ const (
 	deadlockTime = time.Second
 )
 
-// MayLast notes that a call waits, or that a hold has begun. It waits for nothing, and may be called with a mutex held.
-func (d *Diag) MayLast() { d.watching.Ask() }
+// WaitBegins notes that a call waits, and HoldBegins that a hold has begun. They wait for nothing, and may be called with a
+// mutex held.
+func (d *Diag) WaitBegins() { d.waits.Ask() }
 
-// A watch looks at waits and holds, for as long as there are any. It is used by one goroutine at a time.
-type watch struct {
-	*Diag
-	searched  memory          // waits for which deadlocks were searched for
-	waits     memory          // that were logged
-	holds     memory          // that were logged
-	deadlocks map[string]bool // that the last search has found
+func (d *Diag) HoldBegins() {
+	if d.LongHold > 0 {
+		d.holds.Ask()
+	}
+}
 
+// A look is one of several, for as long as there is something to look at.
+type look struct {
 	now   time.Time // of this look
-	next  time.Time // when the next one is to be
-	again bool      // there are waits or holds
-	long  bool      // a wait is a reason to search for deadlocks
+	next  time.Time // when the next one must be
+	again bool      // there is something
+}
+
+// begin begins a look, which another one follows after that time at most.
+func (l *look) begin(longest time.Duration) {
+	l.now, l.again = time.Now(), false
+	l.next = l.now.Add(longest)
+}
+
+// end returns what a task does next.
+func (l *look) end() (pause time.Duration, again bool) {
+	return max(leastPause, share*time.Since(l.now), l.next.Sub(l.now)), l.again
+}
+
+// isDue reports whether what began then has lasted for so long, and makes the next look be in time.
+func (l *look) isDue(since time.Time, limit time.Duration) bool {
+	at := since.Add(limit)
+	if at.After(l.now) && at.Before(l.next) {
+		l.next = at
+	}
+	return !at.After(l.now)
+}
+
+// A waitWatch looks at waits. It is used by one goroutine at a time.
+type waitWatch struct {
+	*Diag
+	look
+	searched  memory          // waits for which deadlocks were searched for
+	logged    memory          // waits
+	deadlocks map[string]bool // that the last search has found
+	long      bool            // a wait is a reason to search for deadlocks
+}
+
+// A holdWatch looks at holds. It is used by one goroutine at a time.
+type holdWatch struct {
+	*Diag
+	look
+	logged memory // holds
 }
 
 // A lasting is a wait or a hold.
@@ -56,50 +94,45 @@ func (m *memory) had(one lasting) bool {
 	return had
 }
 
-// work looks once. It is the work of a task.
-func (w *watch) work() (pause time.Duration, again bool) {
-	w.now = time.Now()
-	w.next, w.again, w.long = w.now.Add(lookTime), false, false
-	for _, m := range []*memory{&w.searched, &w.waits, &w.holds} {
-		m.begin()
-	}
-	look := terms.Look{Waits: true, Holds: w.LongHold > 0}
+// work looks once. It is the work of a task, as that which follows.
+func (w *waitWatch) work() (pause time.Duration, again bool) {
+	w.begin(lookTime)
+	w.long = false
+	w.searched.begin()
+	w.logged.begin()
+	look := terms.Look{Waits: true}
 	if w.LongWait > 0 {
 		look.Locate = w.now.Add(-w.LongWait)
 	}
-	w.Source.Look(look, w.view)
+	w.Source.Look(look, func(v *terms.View) {
+		for i := range v.Waits {
+			w.again = true
+			w.wait(v, &v.Waits[i])
+		}
+	})
 	if w.long {
 		w.deadlocks = w.tellDeadlocks(w.deadlocks)
 	}
-	return max(leastPause, share*time.Since(w.now), w.next.Sub(w.now)), w.again
+	return w.end()
 }
 
-// view looks at a lock.
-func (w *watch) view(v *terms.View) {
-	for i := range v.Waits {
-		w.again = true
-		w.wait(v, &v.Waits[i])
-	}
-	if w.LongHold <= 0 || !v.ValidUntil.After(w.now) {
-		return
-	}
-	for i := range v.Levels {
-		w.again = true
-		w.hold(v, &v.Levels[i])
-	}
-}
-
-// isDue reports whether what began then has lasted for so long, and makes the next look be in time.
-func (w *watch) isDue(since time.Time, limit time.Duration) bool {
-	at := since.Add(limit)
-	if at.After(w.now) && at.Before(w.next) {
-		w.next = at
-	}
-	return !at.After(w.now)
+func (w *holdWatch) work() (pause time.Duration, again bool) {
+	w.begin(w.LongHold)
+	w.logged.begin()
+	w.Source.Look(terms.Look{Holds: true}, func(v *terms.View) {
+		if !v.ValidUntil.After(w.now) {
+			return
+		}
+		for i := range v.Levels {
+			w.again = true
+			w.hold(v, &v.Levels[i])
+		}
+	})
+	return w.end()
 }
 
 // wait looks at a call that waits.
-func (w *watch) wait(v *terms.View, one *terms.Wait) {
+func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
 	if v.Tenure != "" && !one.Logged && w.now.Sub(one.Since) >= deadlockTime && !w.searched.had(key) {
 		w.searched.now[key] = true
@@ -107,17 +140,17 @@ func (w *watch) wait(v *terms.View, one *terms.Wait) {
 	}
 	switch {
 	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole tells of its own waits
-	case !w.isDue(one.Since, w.LongWait) || w.waits.had(key):
+	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
 	case one.Site == nil: // its goroutine finds it out
 		w.next = w.now
 	default:
-		w.waits.now[key] = true
+		w.logged.now[key] = true
 		w.tellLongWait(v, one)
 	}
 }
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
-func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
+func (w *waitWatch) tellLongWait(v *terms.View, one *terms.Wait) {
 	holder, where := one.Holder, ""
 	if v.Tenure != "" {
 		holder, where = v.Tenure+v.Holder.Owner.String(), terms.Known(v.Holder.Site).String()
@@ -135,12 +168,12 @@ func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
 }
 
 // hold looks at a level. A hold is reported by its first one.
-func (w *watch) hold(v *terms.View, one *terms.Level) {
+func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if !one.First || !w.isDue(one.Since, w.LongHold) || w.holds.had(key) {
+	if !one.First || one.Stands || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
 		return
 	}
-	w.holds.now[key] = true
+	w.logged.now[key] = true
 	name, kind, site := v.Name, key.kind, one.Site
 	if whole := one.Whole; whole != nil {
 		if !whole.TellsLong() { // the first of its parts tells, in its name

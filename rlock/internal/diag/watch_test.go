@@ -21,6 +21,12 @@ func lastingLock(name string, site *terms.Site) terms.View {
 // limited makes a client log holds after four seconds and waits after seven.
 func limited(d *Diag) { d.LongHold, d.LongWait = 4*time.Second, 7*time.Second }
 
+// begins notes that waits and holds have begun.
+func begins(d *Diag) {
+	d.WaitBegins()
+	d.HoldBegins()
+}
+
 const (
 	longHold = "a lock is held for a long time"
 	longWait = "a call waits for a lock for a long time"
@@ -39,10 +45,10 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 		}
 		here := &terms.Site{Function: "here"}
 		f.set(func() { f.views = []terms.View{lastingLock("a", here)} })
-		d.MayLast()
+		begins(d)
 		time.Sleep(300 * time.Millisecond)
 		f.set(func() { f.views = append(f.views[:1:1], lastingLock("b", here)) }) // between two looks
-		d.MayLast()
+		begins(d)
 		time.Sleep(3699 * time.Millisecond)
 		said(0, 0)
 		time.Sleep(time.Millisecond)
@@ -74,7 +80,7 @@ func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []terms.View{lastingLock("a", nil)} })
-		d.MayLast()
+		begins(d)
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		assert.NotContains(t, log.String(), longWait)
@@ -98,12 +104,45 @@ func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 			v.Levels[0].Whole, v.Waits[0].Whole = whole, whole
 			f.views = append(f.views, v)
 		}
-		d.MayLast()
+		begins(d)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), longHold))
 		assert.Equal(t, 1, strings.Count(log.String(), "lock=a,b kind=multi"))
 		assert.NotContains(t, log.String(), longWait, "it logs its own waits")
+	})
+}
+
+// A leader holds its lock for as long as it lives.
+func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
+	f := &fake{}
+	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+		log := logging(d)
+		limited(d)
+		v := lastingLock("a", nil)
+		v.Levels[0].Stands = true
+		f.views = []terms.View{v}
+		begins(d)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.NotContains(t, log.String(), longHold)
+	})
+}
+
+// Holds cost nothing while they are short.
+func TestHoldsAreLookedAtOnceInTheTimeThatIsLong(t *testing.T) {
+	f := &fake{}
+	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+		log := logging(d)
+		d.LongHold = 10 * time.Minute
+		f.views = []terms.View{lastingLock("a", nil)}
+		for range 100 {
+			d.HoldBegins()
+			time.Sleep(6 * time.Second)
+		}
+		synctest.Wait()
+		assert.Equal(t, 2, f.looks)
+		assert.Equal(t, 1, strings.Count(log.String(), longHold), "in time")
 	})
 }
 
@@ -114,7 +153,7 @@ func TestNothingIsLookedAtWhereNothingLasts(t *testing.T) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []terms.View{plain("a", 1, 0)} })
-		d.MayLast()
+		begins(d)
 		time.Sleep(10 * time.Second)
 		f.set(func() { f.views = nil })
 		time.Sleep(10 * time.Second)
@@ -126,7 +165,7 @@ func TestNothingIsLookedAtWhereNothingLasts(t *testing.T) {
 
 		d.LongHold = 0
 		f.set(func() { f.views = []terms.View{plain("a", 1, 0)} })
-		d.MayLast()
+		begins(d)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, looks+1, f.looks)

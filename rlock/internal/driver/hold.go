@@ -28,6 +28,7 @@ type hold struct {
 
 	// The mutex of the lock's shard protects following.
 
+	stands   bool // it is held for long by design; never changed
 	released bool
 	lost     error // why it is over without a release, nil if it is not
 }
@@ -35,7 +36,7 @@ type hold struct {
 // newHold returns the handle of a call, whose context is made from parent.
 func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least)}
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), stands: req.Stands}
 	life := req.Life
 	if req.Whole != nil {
 		life = nil // it ends with the whole

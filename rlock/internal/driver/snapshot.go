@@ -162,7 +162,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
 		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
-		Site: siteOf(v), Whole: wholeOf(v),
+		Site: siteOf(v), Whole: wholeOf(v), Stands: standsBy(v),
 	}
 	if v.Until != core.NeverSafe {
 		l.Until = clock.safe(v.Until)
@@ -179,6 +179,12 @@ func callerOf(v *core.Level) uint64 {
 		return 0
 	}
 	return ownerOf(v).Goroutine()
+}
+
+// standsBy reports whether the level is held for long by design.
+func standsBy(v *core.Level) bool {
+	h, ok := v.Handle.(*hold)
+	return ok && h.stands
 }
 
 // siteOf returns where the level was taken, nil if that is not recorded.

@@ -42,6 +42,7 @@ type Level struct {
 	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
 	Site      *Site
 	Whole     *Whole // that it is held for, nil for none
+	Stands    bool   // it is held for long by design: see Standing
 }
 
 // A Wait is one call that waits for the lock.

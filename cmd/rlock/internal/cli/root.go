@@ -123,7 +123,7 @@ func (a *app) config(cmd *cobra.Command) (rlock.Config, error) {
 	if a.verbose {
 		logger = slog.New(slog.NewTextHandler(a.err, nil))
 	}
-	return rlock.Config{Redis: option, Prefix: a.prefix, Logger: logger, LongWait: -1}, nil // exec waits for long by design
+	return rlock.Config{Redis: option, Prefix: a.prefix, Logger: logger, LongHold: -1, LongWait: -1}, nil // exec waits, and holds, for long by design
 }
 
 // with calls use with a client.
