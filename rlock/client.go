@@ -75,7 +75,7 @@ func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
 	c.diag = diag.New(diag.Config{
 		Source: c.driver, Redis: redis, Hub: c.shared.Hub, ID: id,
 		Logger: c.shared.Config.Logger, NoAnswers: config.NoAnswers,
-		LongHold: config.LongHold, LongWait: config.LongWait,
+		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})
 	c.shared.Watch(c.diag)
 	c.shared.Connect()

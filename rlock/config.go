@@ -30,7 +30,7 @@ type Config struct {
 	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
-	// Lazy has New return at once, and connect in the background: until then calls wait or fail as in
+	// Lazy makes New return at once, and connect in the background: until then calls wait or fail as in
 	// an outage, or with the error of New if that would be permanent, and the Logger says once why.
 	Lazy bool
 
@@ -116,13 +116,15 @@ type Config struct {
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordSites is set, its place in the code. The client looks at all of its holds as often.
-	// Negative: never. Defaults to 10 minutes.
+	// RecordSites is set, its place in the code. Negative: never. Defaults to 10 minutes.
 	LongHold time.Duration
 
-	// LongWait is after how long a waiting call is logged, once, while it waits, with its site in
-	// the code and the holder in Redis. The site of a holder in this client needs RecordSites.
-	// Negative: never. Defaults to 30 s.
+	// ReleaseDropped releases a [Hold] of one key that the garbage collector has found dropped by the
+	// program, about a minute later. Without it such a hold is logged only.
+	ReleaseDropped bool
+
+	// LongWait is the same for a call that waits, with its site in the code and the holder in Redis. The
+	// site of a holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
 	// RecordSites records where in the code each lock is taken, for [Client.Held], the log, and
@@ -252,7 +254,7 @@ func (c Config) wire() wire.Options {
 func (c Config) shared(o *terms.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
-		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
+		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }

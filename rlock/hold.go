@@ -3,19 +3,33 @@ package rlock
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Hold is a handle to a lock that is held: to one level of it, if holds nest. Any goroutine
-// may release it. All its methods may be called concurrently. Only [Lock.Acquire] makes a Hold;
-// the methods of any other panic.
+// A Hold is a handle to a lock that is held: to one level of it, if holds nest. Its methods may be
+// called by any goroutine, and concurrently; those of one that neither [Lock.Acquire] nor
+// [Client.Resume] has made panic.
 type Hold struct {
+	*holding
+	cleanup runtime.Cleanup // notes that the program has dropped the handle
+}
+
+// A holding is a hold as its locks know it: nothing of it refers to its Hold, so that one that is dropped is collected.
+type holding struct {
 	held   client.Handle
 	scoped heldContext // the parent of held's context; it has the owner
 	life   terms.Life  // it is held
+}
+
+// handle returns the handle for a program, which may drop it.
+func (h *holding) handle() *Hold {
+	handle := &Hold{holding: h}
+	handle.cleanup = runtime.AddCleanup(handle, (*terms.Life).Drop, &h.life)
+	return handle
 }
 
 // An AcquireOption changes one acquire.
@@ -105,7 +119,7 @@ func newRequest(options []AcquireOption) client.Request {
 
 // acquire acquires the lock with a handle, whose context is made from parent. Without an owner in ctx it is the
 // goroutine's, or has an owner of its own.
-func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*Hold, error) {
+func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*holding, error) {
 	req := newRequest(options)
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
 		began := s.asks(&req, of)
@@ -122,8 +136,8 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 }
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
-func newHold(parent context.Context, l *Lock, req *client.Request) *Hold {
-	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
+func newHold(parent context.Context, l *Lock, req *client.Request) *holding {
+	h := &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
 	h.scoped.scope.life, req.Life = &h.life, &h.life
 	return h
 }
@@ -160,11 +174,15 @@ func (h *Hold) Token() (uint64, error) {
 // Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
 // if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
-func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
+func (h *Hold) Release(ctx context.Context) error {
+	err := h.held.Release(ctx)
+	h.cleanup.Stop()
+	return err
+}
 
 // Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later than it was: a
 // maximum without a command, a lease with one, for whose answer Extend waits until ctx ends; then the lease is extended
-// or not. It returns [ErrInvalidLease] for a hold without an end and for a d that is too short.
+// or not. [ErrInvalidLease] says that the hold has no end, or that d is too short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends there
@@ -181,11 +199,12 @@ func (h *Hold) Detach(ctx context.Context) error {
 }
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.
-func (h *Hold) run(fn func(ctx context.Context) error) (err error) {
+func (h *holding) run(fn func(ctx context.Context) error) (err error) {
+	ctx := h.held.Context()
 	defer func() {
-		if failed := h.Release(h.Context()); failed != nil && !errors.Is(err, failed) {
+		if failed := h.held.Release(ctx); failed != nil && !errors.Is(err, failed) {
 			err = errors.Join(err, failed)
 		}
 	}()
-	return fn(h.Context())
+	return fn(ctx)
 }

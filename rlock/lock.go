@@ -252,7 +252,11 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	// The time to wait for a lock is not the time to hold it.
-	return acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
+	h, err := acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
+	if err != nil {
+		return nil, err
+	}
+	return h.handle(), nil
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends

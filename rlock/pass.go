@@ -47,5 +47,5 @@ func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOpti
 	if h.held, err = one.Resume(ctx, &h.scoped, req, &p); err != nil {
 		return nil, err
 	}
-	return h, nil
+	return h.handle(), nil
 }

@@ -57,6 +57,7 @@ type Config struct {
 	TrackedKeys     int           // 0: none
 	LongHold        time.Duration // 0: never
 	LongWait        time.Duration // 0: never
+	ReleaseDropped  bool
 	RecordSites     bool
 	RedissonPolls   wire.RedissonPolls
 	NoClientChannel bool

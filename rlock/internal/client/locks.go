@@ -78,7 +78,7 @@ func (c *Client) Watch(d Diag) { c.diag = d }
 func (c *Client) WaitBegins() { c.diag.WaitBegins() }
 
 func (c *Client) HoldBegins() {
-	if c.Config.LongHold > 0 {
+	if c.Config.LongHold > 0 || c.Config.ReleaseDropped {
 		c.diag.HoldBegins()
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 
 	// After how long a hold and a wait are logged; 0: never.
 	LongHold, LongWait time.Duration
+
+	ReleaseDropped bool // a hold whose handle was dropped is released
 }
 
 // A Diag tells people about the locks of a client. Its methods may be called concurrently.

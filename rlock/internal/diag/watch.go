@@ -8,12 +8,14 @@ import (
 
 // How a client finds waits and holds that last for a long time, and deadlocks. While calls wait it looks at them once a
 // second, and when one that it has seen will have lasted for long enough. While locks are held it looks at them once a
-// LongHold, and when one that it has seen will have lasted for so long: one that begins later is due later. So no wait and
-// no hold has a timer for that, and holds cost nothing while they are short.
+// minute, and when one that it has seen will have lasted for LongHold. So no wait and no hold has a timer for that, and
+// holds cost nothing while they are short. A handle that the program has dropped is found by these looks as well.
 
 const (
 	// lookTime is how long after a look the next one is at most, and leastPause at least.
 	lookTime, leastPause = time.Second, 50 * time.Millisecond
+	// mostHoldLook is how long after a look at holds the next one is at most: a handle may have been dropped.
+	mostHoldLook = time.Minute
 	// deadlockTime is how long a call waits until deadlocks are searched for.
 	deadlockTime = time.Second
 )
@@ -23,7 +25,7 @@ const (
 func (d *Diag) WaitBegins() { d.waits.Ask() }
 
 func (d *Diag) HoldBegins() {
-	if d.LongHold > 0 {
+	if d.LongHold > 0 || d.ReleaseDropped {
 		d.holds.Ask()
 	}
 }
@@ -69,7 +71,8 @@ type waitWatch struct {
 type holdWatch struct {
 	*Diag
 	look
-	logged memory // holds
+	logged  memory // holds that last
+	dropped memory // holds that were logged since their handles were dropped
 }
 
 // A lasting is a wait or a hold.
@@ -117,14 +120,20 @@ func (w *waitWatch) work() (pause time.Duration, again bool) {
 }
 
 func (w *holdWatch) work() (pause time.Duration, again bool) {
-	w.begin(w.LongHold)
+	longest := mostHoldLook
+	if w.LongHold > 0 {
+		longest = min(longest, w.LongHold)
+	}
+	w.begin(longest)
 	w.logged.begin()
+	w.dropped.begin()
 	w.Source.Look(terms.Look{Holds: true}, func(v *terms.View) {
 		if !v.ValidUntil.After(w.now) {
 			return
 		}
 		for i := range v.Levels {
 			w.again = true
+			w.drop(v, &v.Levels[i])
 			w.hold(v, &v.Levels[i])
 		}
 	})
@@ -170,7 +179,7 @@ func (w *waitWatch) tellLongWait(v *terms.View, one *terms.Wait) {
 // hold looks at a level. A hold is reported by its first one.
 func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if !one.First || one.Stands || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
+	if w.LongHold <= 0 || !one.First || one.Stands || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
 		return
 	}
 	w.logged.now[key] = true
@@ -183,4 +192,25 @@ func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	}
 	w.Logger.Warn("rlock: a lock is held for a long time", "lock", name, "kind", kind,
 		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String())
+}
+
+// drop looks at a level whose handle may have been dropped by the program, which nothing but the end of its lease, of the
+// process or of its maximum would release.
+func (w *holdWatch) drop(v *terms.View, one *terms.Level) {
+	if !one.Dropped {
+		return
+	}
+	name, kind, site := v.Name, v.KindOf(one.Reads), one.Site
+	if whole := one.Whole; whole != nil {
+		name, kind, site = whole.Name, whole.Kind, whole.Site
+	}
+	key := lasting{name, kind, one.Owner, time.Time{}}
+	had := w.dropped.had(key) || w.dropped.now[key]
+	w.dropped.now[key] = true
+	released := w.ReleaseDropped && one.Release != nil && w.Redis.Start(one.Release)
+	if had {
+		return
+	}
+	w.Logger.Warn("rlock: the program has dropped a Hold without releasing it", "lock", name, "kind", kind,
+		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String(), "released", released)
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"slices"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -163,6 +164,12 @@ func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
 		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
 		Site: siteOf(v), Whole: wholeOf(v), Stands: standsBy(v),
+	}
+	if h, ok := v.Handle.(*hold); ok && h.life.IsDropped() {
+		l.Dropped = true
+		if h.whole == nil {
+			l.Release = func() { _ = h.Release(context.Background()) }
+		}
 	}
 	if v.Until != core.NeverSafe {
 		l.Until = clock.safe(v.Until)

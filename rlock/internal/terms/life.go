@@ -6,10 +6,17 @@ import (
 )
 
 // A Life is the time for which a hold is held. A context of the hold refers to it for as long as the context exists.
-type Life struct{ over atomic.Bool }
+type Life struct{ over, dropped atomic.Bool }
 
 // IsOver reports whether the hold is about to be released, or was released, lost, detached or passed on.
 func (l *Life) IsOver() bool { return l.over.Load() }
+
+// Drop notes that the program has dropped the handle of the hold, and cannot release it any more. It is called by the
+// runtime's goroutine for cleanups, which belongs to no bubble of testing/synctest: so it does no more.
+func (l *Life) Drop() { l.dropped.Store(true) }
+
+// IsDropped reports whether the hold is held, and the program has dropped its handle.
+func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
 
 func (l *Life) end() {
 	if l != nil {

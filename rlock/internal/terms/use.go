@@ -43,6 +43,8 @@ type Level struct {
 	Site      *Site
 	Whole     *Whole // that it is held for, nil for none
 	Stands    bool   // it is held for long by design: see Standing
+	Release   func() // releases a level whose handle was dropped, and that of no whole; nil for any other
+	Dropped   bool   // its handle, or that of its whole, was dropped
 }
 
 // A Wait is one call that waits for the lock.

@@ -61,7 +61,7 @@ func TestDoEndsItsContextAfterItsMaximum(t *testing.T) {
 // A dead man's switch: the hold lasts for as long as somebody says so, at no command.
 func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(func(c *rlock.Config) { c.Lease = time.Hour })
+		p := w.NewClient(func(c *rlock.Config) { c.Lease, c.RedissonPolls = time.Hour, rlock.RedissonPollsNever })
 		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithMaxHold(10*time.Second))
 		require.NoError(t, err)
 		sent := p.Stats().Commands
@@ -78,7 +78,7 @@ func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 
 func TestExtendAsksRedisForALeaseOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
+		p := w.NewClient(func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsNever })
 		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLease(10*time.Second))
 		require.NoError(t, err)
 		require.NoError(t, h.Extend(w.Ctx, 10*time.Second)) // Redis knows the script from now on
