@@ -160,5 +160,9 @@ func init() {
 		}
 		return uses
 	}
+	client.Of = func(face any) (*client.Client, string) {
+		c := face.(*Client)
+		return c.shared, c.prefix
+	}
 	terms.Standing = AcquireOption(func(o *acquireOptions) { o.stands = true })
 }

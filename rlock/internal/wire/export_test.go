@@ -24,5 +24,3 @@ func WithText(text string) *Script {
 
 // HasDirect reports whether a lone caller has a connection of its own now.
 func (r *Redis) HasDirect() bool { return r.direct.line.Load() != nil && !r.direct.busy.Load() }
-
-func HashSlot(key string) uint16 { return hashSlot(key) }

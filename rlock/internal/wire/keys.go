@@ -130,8 +130,8 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	k.text = string(append(text, client...))
 	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // the caller's may be forgotten
 	if !r.isOpen() || r.cluster {
-		k.Slot = hashSlot(key)
-		k.torn = k.Slot != hashSlot(k.Channel()) || k.Slot != hashSlot(k.Queue()) || l.HasExtra && k.Slot != hashSlot(k.Extra())
+		k.Slot = HashSlot(key)
+		k.torn = k.Slot != HashSlot(k.Channel()) || k.Slot != HashSlot(k.Queue()) || l.HasExtra && k.Slot != HashSlot(k.Extra())
 		if k.torn && r.InCluster() {
 			return k, fmt.Errorf("rlock: lock %q: %w", key, k.tornError())
 		}

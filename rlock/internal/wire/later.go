@@ -175,9 +175,9 @@ func (r *Redis) Await(ctx context.Context, k *Keys) error {
 	}
 }
 
-// hashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, as the Cluster specification says. The builder
+// HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, as the Cluster specification says. The builder
 // of rueidis, which routes by the same number, is not there before a connection.
-func hashSlot(key string) (slot uint16) {
+func HashSlot(key string) (slot uint16) {
 	tag := tagOf(key)
 	for i := range len(tag) {
 		slot ^= uint16(tag[i]) << 8

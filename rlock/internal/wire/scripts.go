@@ -36,8 +36,8 @@ var (
 	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
 	// AskAcquire and PlainAskStep are Acquire and PlainStep for a call that takes an answer.
-	AskAcquire   = scriptOf("local reply = (function()\n" + Acquire.text + "\n" + read("clocked_acquire"))
-	PlainAskStep = scriptOf("local reply = (function()\n" + PlainStep.text + "\n" + read("clocked"))
+	AskAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + read("clocked_acquire"))
+	PlainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + read("clocked"))
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
@@ -57,15 +57,16 @@ func newScript(names ...string) *Script {
 	}
 	text = strings.Replace(text, swiftHere, read("swift"), 1)
 	text = strings.Replace(text, ownersHere, read("owners"), 1)
-	return scriptOf(text)
+	return ScriptOf(text)
 }
 
 // ofSeveral returns the script that acquires several locks by the acquire script s: see acquire_all.lua.
 func (s *Script) ofSeveral() *Script {
-	return scriptOf(strings.Replace(read("acquire_all"), acquireHere, s.text, 1))
+	return ScriptOf(strings.Replace(read("acquire_all"), acquireHere, s.text, 1))
 }
 
-func scriptOf(text string) *Script {
+// ScriptOf returns the script of that text.
+func ScriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -16,7 +16,7 @@ func init() {
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
 		AcquireAll, ReadWriteAcquireAll, SemaphoreAcquireAll,
 	} {
-		*s = *scriptOf(strict + s.text)
+		*s = *ScriptOf(strict + s.text)
 	}
 	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
 		g.looks = strict + g.looks

@@ -86,7 +86,7 @@ func (g *Guard) script(of guarded, begin, end string) *Script {
 			flags, rest, _ = strings.Cut(rest, "\n")
 			flags += "\n"
 		}
-		s = scriptOf(flags + begin + rest + "\n" + end)
+		s = ScriptOf(flags + begin + rest + "\n" + end)
 		if len(g.scripts) >= mostSources {
 			clear(g.scripts)
 		}
@@ -135,7 +135,7 @@ func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 			return fmt.Errorf("%w: a key is empty", ErrInvalidName)
 		case own:
 			return fmt.Errorf("%w: the key %q is one of a lock", ErrInvalidName, key)
-		case r.InCluster() && hashSlot(key) != k.Slot:
+		case r.InCluster() && HashSlot(key) != k.Slot:
 			return fmt.Errorf("%w: the key %q has another slot than the lock: give it the lock's hash tag, as in %q, or, if it exists, name the lock after it, as in %q", ErrInvalidName, key, Beside(k.Key, key), "lock:{"+tagOf(key)+"}")
 		}
 	}

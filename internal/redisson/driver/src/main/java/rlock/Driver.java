@@ -106,6 +106,9 @@ public final class Driver {
     }
 
     private Object call(Command c) throws InterruptedException {
+        if (Synchronizers.isOne(c.kind())) {
+            return Synchronizers.call(redisson, c);
+        }
         RLock lock = locks.computeIfAbsent(c.kind() + " " + c.name(), key -> lock(c.kind(), c.name()));
         long lease = c.leaseMillis() > 0 ? c.leaseMillis() : -1; // as lock() and tryLock(wait, unit) have it
         switch (c.call()) {

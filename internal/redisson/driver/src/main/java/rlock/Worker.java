@@ -25,12 +25,15 @@ final class Worker extends Thread {
 
     /**
      * Whether it waits for a message, and would get it. Redisson's waiters sleep on a semaphore, to which a message that
-     * comes between their last try and this adds no permit if it is meant for all of them.
+     * comes between their last try and this adds no permit if it is meant for all of them. Those of a latch sleep at a
+     * gate.
      */
     boolean isAsleep() {
         State state = getState();
         return (state == State.WAITING || state == State.TIMED_WAITING)
-                && Arrays.stream(getStackTrace()).anyMatch(frame -> frame.getClassName().equals(Semaphore.class.getName()));
+                && Arrays.stream(getStackTrace())
+                        .map(StackTraceElement::getClassName)
+                        .anyMatch(name -> name.equals(Semaphore.class.getName()) || name.endsWith(".ReclosableLatch"));
     }
 
     @Override

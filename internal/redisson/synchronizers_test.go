@@ -1,0 +1,167 @@
+package redisson_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/redisson"
+)
+
+// background calls work in a goroutine.
+func background(work func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	return done
+}
+
+// The synchronizers of both languages wait for each other.
+func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		t, ctx := s.t, s.ctx
+		c, java := redisson.New(s.client), s.java.Thread("a")
+
+		t.Run("a semaphore", func(t *testing.T) {
+			sem := c.Semaphore("sem")
+			set, err := sem.TrySetPermits(ctx, 2)
+			require.NoError(t, err)
+			require.True(t, set)
+			require.NoError(t, java.Acquire("sem", 1))
+			require.NoError(t, sem.Acquire(ctx, 1))
+			taken, err := java.TryAcquire("sem", 1, 0)
+			require.NoError(t, err)
+			assert.False(t, taken)
+
+			here := background(func() error { return sem.Acquire(ctx, 2) })
+			require.NoError(t, java.Release("sem", 1))
+			require.NoError(t, java.AddPermits("sem", 1)) // also while it is waited for
+			require.NoError(t, <-here)
+
+			there := background(func() error { return java.Acquire("sem", 2) })
+			for asleep := false; !asleep; {
+				asleep, err = java.IsAsleep()
+				require.NoError(t, err)
+			}
+			require.NoError(t, sem.Release(ctx, 2))
+			require.NoError(t, <-there)
+			n, err := s.java.Thread("b").AvailablePermits("sem")
+			require.NoError(t, err)
+			assert.Zero(t, n)
+		})
+
+		t.Run("permits with leases", func(t *testing.T) {
+			sem := c.PermitSemaphore("permits")
+			set, err := sem.TrySetPermits(ctx, 1)
+			require.NoError(t, err)
+			require.True(t, set)
+			mine, err := sem.Acquire(ctx, 0)
+			require.NoError(t, err)
+			held, err := java.UpdateLease("permits", mine.ID(), time.Minute)
+			require.NoError(t, err)
+			assert.True(t, held, "Redisson knows its id")
+			var theirs string
+			there := background(func() (err error) {
+				theirs, err = java.AcquirePermit("permits", 2*time.Second)
+				return err
+			})
+			for asleep := false; !asleep; {
+				asleep, err = java.IsAsleep()
+				require.NoError(t, err)
+			}
+			require.NoError(t, mine.Release(ctx))
+			require.NoError(t, <-there)
+			assert.Len(t, theirs, 32)
+			again, err := sem.Acquire(ctx, time.Minute) // its lease ends
+			require.NoError(t, err)
+			free, err := java.FreePermits("permits")
+			require.NoError(t, err)
+			assert.Zero(t, free)
+			gone, err := java.TryReleasePermit("permits", theirs)
+			require.NoError(t, err)
+			assert.False(t, gone)
+			released, err := java.TryReleasePermit("permits", again.ID())
+			require.NoError(t, err)
+			assert.True(t, released)
+			require.Error(t, again.Release(ctx))
+		})
+
+		t.Run("a latch", func(t *testing.T) {
+			latch := c.CountDownLatch("latch")
+			set, err := java.TrySetCount("latch", 2)
+			require.NoError(t, err)
+			require.True(t, set)
+			here := background(func() error { return latch.Await(ctx) })
+			there := background(func() error { return s.java.Thread("b").Await("latch") })
+			for asleep := false; !asleep; {
+				asleep, err = s.java.Thread("b").IsAsleep()
+				require.NoError(t, err)
+			}
+			require.NoError(t, java.CountDown("latch"))
+			n, err := latch.Count(ctx)
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, n)
+			require.NoError(t, latch.CountDown(ctx))
+			require.NoError(t, <-here)
+			require.NoError(t, <-there)
+		})
+
+		t.Run("both take turns", func(t *testing.T) {
+			sem := c.Semaphore("turns")
+			_, err := sem.TrySetPermits(ctx, 3)
+			require.NoError(t, err)
+			var inside, most atomic.Int64
+			enter := func() {
+				n := inside.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+			}
+			var all []<-chan error
+			for range 4 {
+				all = append(all, background(func() error {
+					for range 50 {
+						if err := sem.Acquire(ctx, 1); err != nil {
+							return err
+						}
+						enter()
+						time.Sleep(time.Millisecond)
+						inside.Add(-1)
+						if err := sem.Release(context.WithoutCancel(ctx), 1); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+			}
+			for _, name := range []string{"1", "2"} {
+				thread := s.java.Thread(name)
+				all = append(all, background(func() error {
+					for range 50 {
+						// A wake-up of Redisson's may be lost: it would sleep until the next message.
+						if ok, err := thread.TryAcquire("turns", 1, 100*time.Millisecond); err != nil {
+							return err
+						} else if !ok {
+							continue
+						}
+						enter()
+						inside.Add(-1)
+						if err := thread.Release("turns", 1); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+			}
+			for _, one := range all {
+				require.NoError(t, <-one)
+			}
+			assert.LessOrEqual(t, most.Load(), int64(3))
+			n, err := sem.AvailablePermits(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, 3, n)
+		})
+	})
+}

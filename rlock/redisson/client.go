@@ -1,0 +1,209 @@
+package redisson
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Client makes synchronizers over the connections of an rlock client. It has no connection of its own. Its methods may be
+// called concurrently.
+type Client struct {
+	shared *client.Client
+	prefix string
+	tick   time.Duration
+
+	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
+	rooms map[string]*room // by channel
+
+	keeping keeping
+}
+
+// New returns a client over the connections of c. It needs no Close: when c is closed, calls return [rlock.ErrClosed], and
+// permits are no longer renewed.
+func New(c *rlock.Client) *Client {
+	shared, prefix := client.Of(c)
+	return &Client{shared: shared, prefix: prefix, tick: shared.Tick, rooms: make(map[string]*room)}
+}
+
+// Semaphore returns the semaphore of that name. It asks Redis nothing.
+func (c *Client) Semaphore(name string) *Semaphore {
+	return &Semaphore{c.object(name, semaphoreChannel)}
+}
+
+// PermitSemaphore returns the semaphore of permits with leases of that name. It asks Redis nothing.
+func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
+	o := c.object(name, semaphoreChannel)
+	return &PermitSemaphore{object: o, set: braced(o.key) + ":timeout"}
+}
+
+// CountDownLatch returns the latch of that name. It asks Redis nothing.
+func (c *Client) CountDownLatch(name string) *CountDownLatch {
+	return &CountDownLatch{c.object(name, latchChannel)}
+}
+
+// An object is one synchronizer.
+type object struct {
+	client  *Client
+	name    string // as the caller knows it
+	key     string
+	channel string
+	err     error // why it can never work, nil if it can
+}
+
+// braced is Redisson's rule: any opening brace counts as a hash tag.
+func braced(name string) string {
+	if strings.Contains(name, "{") {
+		return name
+	}
+	return "{" + name + "}"
+}
+
+func semaphoreChannel(key string) string { return "redisson_sc:" + braced(key) }
+func latchChannel(key string) string     { return "redisson_countdownlatch__channel__{" + key + "}" }
+
+func (c *Client) object(name string, channel func(key string) string) object {
+	o := object{client: c, name: name, key: c.prefix + name}
+	switch o.channel = channel(o.key); {
+	case name == "":
+		o.err = fmt.Errorf("rlock: redisson: %w: it is empty", rlock.ErrInvalidName)
+	case wire.HashSlot(o.key) != wire.HashSlot(o.channel):
+		o.err = fmt.Errorf("rlock: redisson %q: %w: its channel has another slot, so that Redisson cannot use the name in a Cluster: choose one without braces", o.key, rlock.ErrInvalidName)
+	}
+	return o
+}
+
+//go:embed scripts/*.lua
+var files embed.FS
+
+// The scripts, each with its KEYS, ARGV and replies on top of its file.
+var (
+	semaphoreAcquire = script("semaphore_acquire")
+	semaphoreAdd     = script("semaphore_add")
+	semaphoreDrain   = script("semaphore_drain")
+	semaphoreSet     = script("semaphore_set")
+	permitsAcquire   = script("permits", "permits_acquire")
+	permitsRelease   = script("permits", "permits_release")
+	permitsUpdate    = script("permits", "permits_update")
+	permitsRead      = script("permits", "permits_read")
+	permitsSet       = script("permits", "permits_set")
+	latchSet         = script("latch_set")
+	latchDown        = script("latch_down")
+	latchDelete      = script("latch_delete")
+)
+
+func script(names ...string) *wire.Script {
+	text := ""
+	for _, name := range names {
+		part, err := files.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text += string(part)
+	}
+	return wire.ScriptOf(text)
+}
+
+// publish is the command by which a script tells waiters.
+func (c *Client) publish() string {
+	if c.shared.Redis.Sharded {
+		return "spublish"
+	}
+	return "publish"
+}
+
+// call executes a script with the keys of the object before those given, and tells how sure its result is.
+func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
+	c := o.client.shared
+	switch {
+	case o.err != nil && (c.Redis.InCluster() || o.name == ""):
+		return rueidis.RedisMessage{}, refused, o.err
+	case c.Closed.Load():
+		return rueidis.RedisMessage{}, refused, o.named(rlock.ErrClosed)
+	}
+	if err := context.Cause(ctx); ctx.Err() != nil {
+		return rueidis.RedisMessage{}, refused, o.named(err)
+	}
+	if err := c.Redis.Ready(ctx, nil); err != nil {
+		return o.failed(err)
+	}
+	keys = append([]string{o.key}, keys...)
+	within := context.Background() // to wait for a context as well costs a few per cent
+	if !c.Redis.Ends() {
+		within = c.Redis.Deadline(time.Now())
+	}
+	reply, err := c.Redis.Do(within, wire.Call{Script: s, Keys: keys, Args: args}).ToMessage()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return o.failed(err)
+	}
+	return reply, executed, nil
+}
+
+// A fate is how sure it is that a command was executed.
+type fate uint8
+
+const (
+	executed fate = iota
+	notNow        // it was not, and waiting may cure that
+	refused       // it was not, and waiting cures nothing
+	unknown       // it may have been, or may still be
+)
+
+func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
+	switch fault, explained := wire.Diagnose(err); {
+	case wire.Released(err): // a message was refused
+		return m, executed, o.named(fmt.Errorf("it is changed, but the waiters were not notified: %w", explained))
+	case fault == wire.NotNow:
+		return m, notNow, o.named(explained)
+	case fault == wire.Never:
+		return m, refused, o.named(explained)
+	default:
+		return m, unknown, o.named(fmt.Errorf("%w: it may have been executed, or may still be: %w", rlock.ErrUnconfirmed, explained))
+	}
+}
+
+func (o *object) named(err error) error { return fmt.Errorf("rlock: redisson %q: %w", o.key, err) }
+
+// number executes a script that replies with an integer.
+func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args ...string) (n int64, err error) {
+	reply, f, err := o.call(ctx, s, keys, args...)
+	if f != executed || err != nil {
+		return 0, err
+	}
+	if n, err = reply.AsInt64(); err != nil {
+		return 0, o.named(err)
+	}
+	return n, nil
+}
+
+// read reads the counter, 0 for none. It changes nothing, and so may be sent again.
+func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
+	r := o.client.shared.Redis
+	switch {
+	case o.name == "":
+		return 0, refused, o.err
+	case o.client.shared.Closed.Load():
+		return 0, refused, o.named(rlock.ErrClosed)
+	}
+	if err = r.Ready(ctx, nil); err == nil {
+		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
+	}
+	if err == nil || rueidis.IsRedisNil(err) {
+		return n, executed, nil
+	}
+	if fault, _ := wire.Diagnose(err); fault == wire.Never {
+		f = refused
+	} else {
+		f = notNow
+	}
+	return 0, f, o.named(wire.ExplainTo(ctx, err))
+}

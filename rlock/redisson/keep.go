@@ -1,0 +1,108 @@
+package redisson
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A keeping renews the permits of a client that the watchdog keeps, and ends those whose leases end. Its zero value keeps
+// none, and has no goroutine.
+type keeping struct {
+	once   sync.Once
+	keeper *lease.Keeper
+}
+
+// keep begins to keep the permit.
+func (k *keeping) keep(p *Permit) {
+	k.once.Do(func() { k.start(p.of.client) })
+	p.mu.Lock()
+	at := p.renewal(p.until)
+	p.mu.Unlock()
+	k.keeper.Schedule(p, at)
+}
+
+func (k *keeping) stop(p *Permit) {
+	k.once.Do(func() { k.start(p.of.client) })
+	k.keeper.Stop(p)
+}
+
+// start starts the keeper, until the client is closed.
+func (k *keeping) start(c *Client) {
+	length := c.shared.Config.Lease
+	k.keeper = lease.NewKeeper(lease.Config{Tick: c.tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
+	if !c.shared.Redis.Start(func() {
+		<-c.shared.Redis.Done()
+		k.keeper.Close()
+	}) {
+		k.keeper.Close()
+	}
+}
+
+// Entry implements [lease.Renewable], as Group and Due.
+func (p *Permit) Entry() *lease.Entry { return &p.entry }
+
+// Group is the node.
+func (p *Permit) Group() uint32 {
+	r := p.of.client.shared.Redis
+	if !r.InCluster() {
+		return 0
+	}
+	return r.Nodes.Of(wire.HashSlot(p.of.key))
+}
+
+// Due ends a permit whose validity is over, and else asks for its renewal.
+func (p *Permit) Due(now time.Time) (send bool) {
+	p.mu.Lock()
+	over, until := p.over, p.until
+	p.mu.Unlock()
+	switch {
+	case over:
+		return false
+	case !now.Before(until):
+		p.end(p.lost("its lease has ended"))
+		return false
+	case now.Before(p.renewal(until)):
+		p.of.client.keeping.keeper.Schedule(p, p.renewal(until))
+		return false
+	}
+	p.of.client.keeping.keeper.Schedule(p, until)
+	return p.lease == 0
+}
+
+// renew implements [lease.Sender]: one command for the permits of a semaphore.
+func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
+	due := make(map[string][]*Permit) // by key
+	for _, item := range batch {
+		p := item.(*Permit)
+		p.mu.Lock()
+		if !p.over {
+			due[p.of.key] = append(due[p.of.key], p)
+		}
+		p.mu.Unlock()
+	}
+	for _, permits := range due {
+		ids := make([]string, len(permits))
+		for i, p := range permits {
+			ids[i] = p.raw
+		}
+		sent := time.Now()
+		held, f, err := permits[0].of.update(context.Background(), permits[0].length(), ids...)
+		reached = reached || f != unknown && f != notNow
+		for i, p := range permits {
+			switch {
+			case err != nil || len(held) != len(permits):
+				c.keeping.keeper.Schedule(p, time.Now().Add(p.length()/10))
+			case held[i]:
+				p.confirm(sent)
+				c.keeping.keep(p)
+			default:
+				p.end(p.lost("it is gone from Redis"))
+			}
+		}
+	}
+	return reached || len(due) == 0
+}

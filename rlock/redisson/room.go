@@ -1,0 +1,169 @@
+package redisson
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+// lookTime is after how long a waiter looks again, whatever it has heard: messages may be lost, and neither an expiry nor a
+// shorter lease is told.
+const lookTime = 2 * time.Second
+
+// A room has the callers of this process that wait for messages on one channel, in a line.
+type room struct {
+	sub   *pubsub.Subscription
+	users int // the client's mutex protects it
+
+	mu   sync.Mutex // protects following
+	line waitqueue.Queue[chan struct{}]
+}
+
+// A seat is a caller's place in the line. Its channel has a token when the caller is to look.
+type seat = waitqueue.Waiter[chan struct{}]
+
+// enter joins the line of the channel, and subscribes.
+func (c *Client) enter(channel string) (*room, *seat) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.rooms[channel]
+	if r == nil {
+		r = new(room)
+		c.rooms[channel] = r
+		r.sub = c.shared.Hub.ListenConfirmed(channel, func(string) { r.wake() }, r.wake)
+	}
+	r.users++
+	s := &seat{Value: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.line.Join(s)
+	return r, s
+}
+
+// leave leaves the line. The next in it looks: so no wake-up is lost with one that leaves.
+func (c *Client) leave(channel string, r *room, s *seat) {
+	r.mu.Lock()
+	r.line.Leave(s)
+	r.mu.Unlock()
+	r.wake()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.users--; r.users == 0 {
+		r.sub.Close()
+		delete(c.rooms, channel)
+	}
+}
+
+// isOccupied reports whether callers of this process wait.
+func (c *Client) isOccupied(channel string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rooms[channel] != nil
+}
+
+// wake has all look: those of a semaphore that are not the first go on waiting by themselves.
+func (r *room) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.line.All {
+		select {
+		case s.Value <- struct{}{}:
+		default: // it will look anyhow
+		}
+	}
+}
+
+func (r *room) isFirst(s *seat) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.line.Head() == s
+}
+
+// An attempt is one look of a waiter. It returns after how long another one may succeed without a message, 0 if that is not
+// known.
+type attempt func(ctx context.Context) (done bool, again time.Duration, f fate, err error)
+
+// wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is the first of this process.
+// A negative wait has no end.
+func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
+	c := o.client
+	if !ordered || !c.isOccupied(o.channel) {
+		if done, _, f, err := try(ctx); done || f.isFinal() || wait == 0 {
+			return done, err
+		}
+	} else if wait == 0 {
+		return false, nil
+	}
+	r, s := c.enter(o.channel)
+	defer c.leave(o.channel, r, s)
+	w := waiter{object: o, room: r, seat: s, ordered: ordered, try: try, pause: wire.FirstRetry}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		w.over = timer.C
+	}
+	w.look = time.NewTimer(lookTime)
+	defer w.look.Stop()
+	if r.sub.Confirmed() {
+		w.look.Reset(0)
+	}
+	return w.run(ctx)
+}
+
+// isFinal reports whether another attempt is of no use, or might take effect twice.
+func (f fate) isFinal() bool { return f == refused || f == unknown }
+
+// A waiter is a call that waits.
+type waiter struct {
+	*object
+	room    *room
+	seat    *seat
+	ordered bool
+	try     attempt
+	over    <-chan time.Time // has a message at the end of the wait
+	look    *time.Timer      // when it looks, whatever it hears
+	pause   time.Duration    // before the next attempt, should that not be executed
+}
+
+func (w *waiter) run(ctx context.Context) (done bool, err error) {
+	for {
+		ended := false
+		select {
+		case <-w.seat.Value:
+		case <-w.look.C:
+		case <-w.over:
+			ended = true
+		case <-w.client.shared.Redis.Done():
+		case <-ctx.Done():
+			return false, w.named(wire.Over(ctx))
+		}
+		next := lookTime
+		if !w.ordered || w.room.isFirst(w.seat) {
+			done, again, f, err := w.try(ctx)
+			if done || f.isFinal() || ended {
+				return done, err
+			}
+			next = w.after(again, f)
+		} else if ended {
+			return false, nil
+		}
+		w.look.Reset(next)
+	}
+}
+
+// after returns the time until the next look, after an attempt without success.
+func (w *waiter) after(again time.Duration, f fate) (next time.Duration) {
+	if f == notNow {
+		next, w.pause = wire.Jitter(w.pause), min(2*w.pause, wire.LastRetry)
+		return next
+	}
+	w.pause = wire.FirstRetry
+	if again > 0 {
+		return min(again, lookTime)
+	}
+	return lookTime
+}

@@ -1,0 +1,17 @@
+-- Deletes the count of a latch, which is open then. The message is 1, as Redisson's.
+--
+-- KEYS[1]  the count
+-- KEYS[2]  the channel
+-- ARGV[1]  the command by which it is published
+--
+-- 1        deleted
+-- 0        there was none
+if not redis.call('get', KEYS[1]) then -- an error for a key of another type
+	return 0
+end
+redis.call('del', KEYS[1])
+local told = redis.pcall(ARGV[1], KEYS[2], '1')
+if type(told) == 'table' and told.err then
+	return redis.error_reply(told.err .. ' (released)')
+end
+return 1

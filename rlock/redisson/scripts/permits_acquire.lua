@@ -1,0 +1,30 @@
+-- Takes permits, all or none.
+--
+-- KEYS[1..3], ARGV[1]  see permits.lua
+-- ARGV[2]  lease in milliseconds, which begins now; "0" for none
+-- ARGV[3]  the id of each permit, and so on
+--
+-- -1       taken; so it is if the first id is taken already: sent again it changes nothing
+-- n        not so many are free; the next one ends in n milliseconds; 0: that is not known
+local ids = #ARGV - 2
+if redis.call('zscore', KEYS[2], ARGV[3]) then
+	return -1
+end
+sweep()
+local free = redis.call('get', KEYS[1])
+if free and tonumber(free) >= ids then
+	redis.call('decrby', KEYS[1], ids)
+	for i = 3, #ARGV do
+		redis.call('zadd', KEYS[2], ending(ARGV[2]), ARGV[i])
+	end
+	local expires = redis.call('pttl', KEYS[1])
+	if expires > 0 then -- both keys go together
+		redis.call('pexpire', KEYS[2], expires)
+	end
+	return -1
+end
+local first = redis.call('zrange', KEYS[2], '0', '0', 'withscores')[2]
+if not first or tonumber(first) >= tonumber(never) then
+	return 0
+end
+return math.max(math.ceil(first - now), 1)

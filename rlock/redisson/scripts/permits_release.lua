@@ -1,0 +1,25 @@
+-- Gives permits back.
+--
+-- KEYS[1..3], ARGV[1]  see permits.lua
+-- ARGV[2]  the id of each permit, and so on
+--
+-- How many of them had not ended. One that had ended, and was not swept yet, is given back, too. An
+-- error that ends with "(released)": they are given back, but the message was refused.
+local held, back = 0, 0
+for i = 2, #ARGV do
+	local score = redis.call('zscore', KEYS[2], ARGV[i])
+	if score and redis.call('zrem', KEYS[2], ARGV[i]) == 1 then
+		back = back + 1
+		if tonumber(score) > now then
+			held = held + 1
+		end
+	end
+end
+if back > 0 then
+	redis.call('incrby', KEYS[1], back)
+	local refused = tell()
+	if refused then
+		return refused
+	end
+end
+return held

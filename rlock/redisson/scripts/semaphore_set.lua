@@ -1,0 +1,19 @@
+-- Sets the number of free permits if there is none, also that of permits with leases.
+--
+-- KEYS[1]  the number of free permits
+-- KEYS[2]  the channel
+-- ARGV[1]  how many there are
+-- ARGV[2]  the command by which it is published
+--
+-- 1        set
+-- 0        there is a number
+if not redis.call('set', KEYS[1], ARGV[1], 'nx') then
+	return 0
+end
+if tonumber(ARGV[1]) > 0 then
+	local told = redis.pcall(ARGV[2], KEYS[2], ARGV[1])
+	if type(told) == 'table' and told.err then
+		return redis.error_reply(told.err .. ' (released)')
+	end
+end
+return 1
