@@ -6,7 +6,7 @@ package core
 // A ForeignConfig has the times of the first ticket behind foreign clients.
 type ForeignConfig struct {
 	TurnLook           Span // how often it looks in a turn that is longer than this
-	Look, SilentLook   Span // how soon it looks at a lock that one has just taken, and that one of those takes that publish nothing
+	Look, SilentLook   Span // how soon it looks at a lock that was just taken, and at one that a silent client took
 	Noise, SilentNoise Span // by how much the end of a lease seems to move between two looks
 	LongLease          Span // a longer lease counts as one without an end
 }

@@ -51,7 +51,7 @@ func (l *Lock) Holds(o OwnerID, now Now) bool {
 	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
 }
 
-// KeepsOut reports whether the first waiter is a reader, and readers here have the lock beside whom it may read at once.
+// KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
 func (l *Lock) KeepsOut(now Now) bool {
 	w, t := l.line.first(), l.owner
 	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()

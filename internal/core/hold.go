@@ -52,8 +52,7 @@ func (l *Lock) ended(now Now) {
 	}
 }
 
-// ticketMoved begins a hold if the tenure is a ticket that has the lock now, and has its waiter get another one if it
-// cannot get the lock any more.
+// ticketMoved starts the hold of a granted ticket, or replaces a ticket that can no longer be granted.
 func (l *Lock) ticketMoved(t *Tenure, now Now) {
 	switch w := t.call; {
 	case !t.isTicket():
@@ -97,8 +96,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	l.begin(t, w, way, now)
 }
 
-// begin gives a call the lock by the tenure, which has no levels: the first time, or the next one. It keeps nothing of the
-// waiter.
+// begin opens the first level of a hold on t after a grant, a hand-off or a linger. It does not retain w.
 func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()

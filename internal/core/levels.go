@@ -5,7 +5,7 @@ import "slices"
 // A Level is one Lock that was not unlocked yet.
 type Level struct {
 	Owner  OwnerID
-	Mode   Mode     // Shared: a reader's, beside which others may have theirs
+	Mode   Mode     // Shared: other readers may hold it too
 	Part   bool     // it is held for a lock over several, and that is told in its place
 	Guest  bool     // it is a guest's of the owner, and makes the owner no holder
 	First  bool     // the owner held nothing before: one of each owner's levels is the first
@@ -129,9 +129,9 @@ func (l *Lock) open(w *Call, way Way, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from
-// the first level of its owner to the last. Its report, how and when it was acquired, goes on to a
-// level that is told itself, so that each beginning that was told has its end.
+// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from the first level of its owner
+// to the last. Way and Since move to another reported level of the owner, so that every Acquired event gets its Released or
+// Lost.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
 	if was.wrote {
@@ -191,7 +191,7 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	l.levels.all = slices.DeleteFunc(all, func(v Level) bool { return slices.Contains(over, v.Owner) })
 	l.levels.summary = sum(l.levels.all)
 	if l.isHeld() {
-		l.levels.ends = ends // without levels that are over, whose owners go on
+		l.levels.ends = ends // ignores expired levels of owners that still hold another
 	}
 	return tooLong, ended
 }

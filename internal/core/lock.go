@@ -43,8 +43,7 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 	return w.Outcome
 }
 
-// Nest, AtOnce and Wait are the parts of Lock, for a driver: only Wait keeps the waiter, so that a call that is served at
-// once needs no memory.
+// Nest, AtOnce and Wait are the parts of Lock, for a driver. Only Wait retains w; until then w may live on the stack.
 
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Call, now Now) bool {
@@ -56,7 +55,7 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 	return true
 }
 
-// AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
+// AtOnce decides a call that needs no command; otherwise it returns Waiting. Nest must have returned false.
 func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
 	switch owner := l.owner; {

@@ -38,7 +38,7 @@ type Tenure struct {
 
 	// When the next command may be sent, see table.go.
 	again Time // until then nothing is sent for it
-	late  Time // until when a command without an answer may run yet
+	late  Time // an unanswered command may still run until then
 	since Time // Gone, and Held without a level: since when
 	look  Time // InQueue: when it is looked for
 	alarm Time // when its agent was told to poll it: no later than that it does

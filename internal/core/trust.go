@@ -83,7 +83,7 @@ func (t *Tenure) worthHolding(f flight, now Now) bool {
 	return now.Safe < t.trust.until
 }
 
-// worth reports whether enough is left of the trust to begin another hold in the tenure.
+// worth reports whether a tenth of the lease is left, enough to start another hold.
 func (t *Tenure) worth(now Now) bool {
 	return t.trust.until.Since(now.Safe) > min(t.lock.client.Lease, t.trust.lease)/10
 }

@@ -14,7 +14,7 @@ type turn struct {
 func (t *turn) heardOf(others int, now Now) {
 	switch {
 	case others == 0:
-		*t = turn{handed: t.handed}
+		*t = turn{handed: t.handed} // which the next mirror clears
 	case !t.contested:
 		t.contested, t.since = true, now.Time
 	}

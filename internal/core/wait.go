@@ -106,7 +106,7 @@ func (l *Lock) seek(now Now) {
 	}
 }
 
-// seekAll is seek for all waiters, of which each of a strict lock has a ticket.
+// seekAll calls seekFor for every waiter of a strict lock, and seek for others.
 func (l *Lock) seekAll(now Now) {
 	if l.Kind.Strict {
 		for w := range l.line.All {
@@ -273,7 +273,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answers == t.takes && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.call, next.Tenure = next, t
-		t.unsure() // another's
+		t.unsure() // the owner text in Redis is that of the waiter that left
 		l.touch(t)
 	default:
 		l.give(t, now)

@@ -28,8 +28,8 @@ func (t *Tenure) stays(now Now) { t.since = now.Time }
 // parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
 func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
 
-// give makes the tenure leave Redis, until Redis says that it has left or it is over by itself. Its
-// undo, release, give back and disowning are all this.
+// give makes the tenure leave Redis, until Redis says that it has left or its lease has ended. Undoing an acquire, releasing a
+// hold and returning an unwanted grant are all this transition.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
 		if l.owner, l.stays = nil, 0; l.Kind.Fenced {
