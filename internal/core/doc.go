@@ -80,7 +80,8 @@
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
 //     the clock that never runs behind (time.go), from before the command was sent (trust.go).
-//   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go).
+//   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go). One that
+//     a release carries was executed if the release is confirmed.
 //   - A caller that has left never holds the lock: what it was granted is given back.
 //   - No lock stays idle beside a waiter for longer than a claim, and a tenure that is not wanted any more leaves Redis.
 //   - Others are passed a bounded number of times, and the waiters of a strict lock are served in their order, also after
