@@ -90,11 +90,9 @@ type Answer struct {
 	Read   time.Time // ...at this time; 0 and the zero time if there was none
 }
 
-// WithAnswer lets another holder answer the call instead of leaving it the lock: if the script
-// of its [Hold.ReleaseWith] returns a string, Acquire returns [ErrAnswered], and *a has the
-// string. It must have waited in Redis' queue by then, in which a client has one place for a
-// lock: of its calls one is answered. It is for plain, fenced and fair locks; others return
-// [errors.ErrUnsupported].
+// WithAnswer lets another holder answer a call that waits: if the script of its [Hold.ReleaseWith] returns a
+// string, Acquire returns [ErrAnswered], and *a has the string. Of the calls of a client for a lock one is answered, which
+// has the place in Redis' queue. Only plain, fenced and fair locks have answers (else [errors.ErrUnsupported]).
 func WithAnswer(a *Answer) AcquireOption {
 	return func(o *acquireOptions) { o.answer = a }
 }

@@ -27,14 +27,10 @@ func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (ru
 	return h.held.Write(ctx, script, keys, args)
 }
 
-// ReleaseWith releases the hold as [Hold.Release] does, and has the script executed as [Hold.Exec] does: the look at the lock,
-// the script and the release are one step and one round trip, so that the next holder finds what the script has written. The
-// lock is released whatever the script returns, also if it fails, and no hold of this process follows without a new look at
-// Redis. ctx ends nothing.
-//
-// If the hold did not have the lock, nothing is written, and the error is [ErrFenced]. [ErrUnconfirmed] says that no answer
-// came: the script may have been executed, with the release, and is not sent again. An error of the script is returned as it
-// is. If the hold is nested in another, its lock is not released yet: then it is Exec, followed by Release.
+// ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder finds what the script has
+// written. The lock is released also if the script fails. After [ErrFenced] nothing was written; after [ErrUnconfirmed] the
+// script may have been executed, and is not sent again. ctx ends nothing. A hold that is nested in another is released by
+// two steps. A string that the script returns answers calls that wait: see [WithAnswer].
 func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.ReleaseWith(ctx, script, keys, args)
 }
