@@ -54,9 +54,9 @@
 // Before the answer to an Acquire, a Resume or a Join the place is Unsure, and after one that has found a free lock, which
 // tickets wait for: as one whose key is gone the tenure leaves, since its Leave is the step that grants the lock to the first
 // ticket. A Gone tenure that is Out is forgotten at once. A tenure that was released and not found is absent
-// only if no command that brings it in may still run: else the answer is as unknown as none. Two answers are decided beside
-// the table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be believed leaves a
-// ticket in the queue, where a Look finds that it has the lock.
+// only if no command that brings it in may still run: else the answer is as unknown as none. Two answers are decided
+// besides the table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be believed
+// leaves a ticket in the queue, where a Look finds that it has the lock.
 //
 // # The sender of a command
 //

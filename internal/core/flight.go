@@ -89,7 +89,7 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	cmd.Writes, cmd.Reads, cmd.Exact = int(t.shown.writes), t.shown.reads, f.exact
 }
 
-// follows reports whether an earlier command about the tenure may still be executed.
+// follows reports whether an earlier command of t may still run.
 func (t *Tenure) follows(now Now) bool { return t.underWay() || t.late > now.Time }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.

@@ -40,6 +40,8 @@ func (l *Lock) Hear(m Message, now Now) {
 	case ForeignNews:
 		l.abroad.hear(m)
 		l.doubtTickets(now)
+	default:
+		panic("core: a message of no kind")
 	}
 	l.settle(now)
 }

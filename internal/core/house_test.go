@@ -117,12 +117,6 @@ func eachWritten(file *ast.File, yield func(field string)) {
 	})
 }
 
-var (
-	wantNames  = [...]string{"Gone", "Asked", "Held", "Parted"}
-	placeNames = [...]string{"Out", "Unsure", "InQueue", "Owner"}
-	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write"}
-)
-
 // A picture is a table in doc.go: its first line has the names of the columns.
 type picture struct {
 	columns string
@@ -165,47 +159,45 @@ func (p picture) cell(row int, column, next string) string {
 
 // The picture of the commands in doc.go is the table.
 func TestThePictureIsTheTable(t *testing.T) {
-	p := pictureOf(t, `want \ place`, len(wantNames))
+	p := pictureOf(t, `want \ place`, int(wants))
 	for w := range table {
-		if !strings.HasPrefix(p.rows[w], wantNames[w]+" ") {
-			t.Fatalf("%q is not the line of %s", p.rows[w], wantNames[w])
+		if !strings.HasPrefix(p.rows[w], Want(w).String()+" ") {
+			t.Fatalf("%q is not the line of %s", p.rows[w], Want(w))
 		}
 		for place := range table[w] {
 			next := ""
-			if place+1 < len(placeNames) {
-				next = placeNames[place+1]
+			if place+1 < int(places) {
+				next = Place(place + 1).String()
 			}
 			var ops []string
 			for _, m := range table[w][place] {
-				ops = append(ops, opNames[m.op])
+				ops = append(ops, m.op.String())
 			}
-			if is, shown := strings.Join(ops, ", "), p.cell(w, placeNames[place], next); is != shown {
-				t.Errorf("%s and %s: the table has %q, and the picture %q", wantNames[w], placeNames[place], is, shown)
+			if is, shown := strings.Join(ops, ", "), p.cell(w, Place(place).String(), next); is != shown {
+				t.Errorf("%s and %s: the table has %q, and the picture %q", Want(w), Place(place), is, shown)
 			}
 		}
 	}
 }
-
-var verdictNames = [...]string{"holds", "waits", "free", "nowhere", "left", "absent", "granted", "executed", "notRun", "unknown", "fatal"}
 
 // The picture of the answers is their table.
 func TestThePictureOfTheAnswersIsTheirTable(t *testing.T) {
 	p := pictureOf(t, `command \ answer`, int(Unmark))
 	for op := Acquire; op <= Unmark; op++ {
 		row := int(op) - 1
-		if !strings.HasPrefix(p.rows[row], opNames[op]) {
-			t.Fatalf("%q is not the line of %s", p.rows[row], opNames[op])
+		if !strings.HasPrefix(p.rows[row], op.String()) {
+			t.Fatalf("%q is not the line of %s", p.rows[row], op)
 		}
 		for v, to := range answers[op] {
 			is, next := "", ""
 			if to != asItWas {
-				is = placeNames[to.place()]
+				is = to.place().String()
 			}
-			if v+1 < len(verdictNames) {
-				next = verdictNames[v+1]
+			if v+1 < int(verdicts) {
+				next = verdict(v + 1).String()
 			}
-			if shown := p.cell(row, verdictNames[v], next); is != shown {
-				t.Errorf("%s and %s: the table has %q, and the picture %q", opNames[op], verdictNames[v], is, shown)
+			if shown := p.cell(row, verdict(v).String(), next); is != shown {
+				t.Errorf("%s and %s: the table has %q, and the picture %q", op, verdict(v), is, shown)
 			}
 		}
 	}

@@ -46,6 +46,9 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.news = noNews
 	case executed:
 		t.stepped(f)
+	case free, nowhere, left, absent: // the place says it
+	default:
+		panic("core: a reply without a verdict")
 	}
 	t.fails, t.again = 0, 0
 }

@@ -25,7 +25,7 @@ const (
 // A cell has the moves for a tenure at one want and place. The first move that is due is sent.
 type cell []move
 
-// A move is a command, and when it is due: Never for not now, and a nil function for at once.
+// A move is a command and when to send it: Never means not now.
 type move struct {
 	op  Op
 	due func(*Tenure, Now) Time
@@ -66,11 +66,7 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
 	if !waits {
 		for _, m := range table[t.want][t.place] {
-			due := Time(0)
-			if m.due != nil {
-				due = m.due(t, now)
-			}
-			if due < at {
+			if due := m.due(t, now); due < at {
 				op, at = m.op, due
 			}
 		}
@@ -121,8 +117,8 @@ func (t *Tenure) isMissing() bool {
 
 // When the next command of a tenure is due. These are times of the table's moves.
 
-// leaves returns when a tenure that is Gone is to leave: until Redis has answered, and once more when it is over by
-// itself, since the command that brought it in may have run after the last Leave.
+// leaves returns when a tenure that is Gone leaves: until Redis has answered, and once more when it is over by itself, since
+// the command that brought it in may have run after the last Leave, and its ticket may have been granted the lock.
 func (t *Tenure) leaves(Now) Time { return min(t.again, t.ends()) }
 
 // ends returns when a tenure that is Gone is over whatever Redis says.
@@ -211,7 +207,7 @@ func (t *Tenure) unmarks(Now) Time {
 // endsItself returns when the lease of a tenure has ended that this client has parted with.
 func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
 
-// hurries has a tenure that is Gone leave at once, though its last Leave had no answer.
+// hurries resets the backoff of a Gone tenure: it leaves at once.
 func (l *Lock) hurries(t *Tenure) {
 	t.fails, t.again = 0, 0
 	l.touch(t)

@@ -269,7 +269,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "state":
 		for t := range s.lock.Tenures {
 			_, at := s.lock.Peek(t, s.now)
-			s.tell("%s %s %s in flight %s, next %s", t.ID.text(), wantNames[t.Want()], placeNames[t.Place()], opNames[t.InFlight()], s.at(at))
+			s.tell("%s %s %s in flight %s, next %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at))
 		}
 		for _, v := range s.lock.Levels() {
 			s.tell("level of %d: %s, token %d", v.Owner, [...]string{Alone: "writes", Shared: "reads"}[v.Mode], v.Token)

@@ -68,7 +68,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 			r.Mode = core.Shared
 		}
 		if l.Lock(r, now) != core.Acquired {
-			w.fail("client %d: nested Lock: outcome %d", c.id, r.Outcome)
+			w.fail("client %d: nested Lock: outcome %v", c.id, r.Outcome)
 			return
 		}
 		if r.Mode == core.Shared {
@@ -316,6 +316,7 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 		w.carried(p.cmd.ID)
 	}
 	w.joins(c, p)
+	w.ownRelease(c, p, a)
 	w.granted()
 	return a
 }

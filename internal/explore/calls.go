@@ -75,7 +75,7 @@ func (w *world) mayEnter(c *client, s slot) bool { return c.slots[s] < w.Slots }
 // leaves ends the call of a user that does not wait any more.
 func (w *world) leaves(c *client, i int) {
 	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
-	call, flew := u.call, u.stage == flies
+	call, flew, place := u.call, u.stage == flies, w.placeOf(c, u.call)
 	u.call, u.stage, u.timer = nil, sleeps, core.Never
 	u.stays = 0
 	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
@@ -88,6 +88,7 @@ func (w *world) leaves(c *client, i int) {
 	if u.state = idle; flew {
 		w.abandon(c, i)
 	}
+	w.keepsPlace(c, l, place)
 }
 
 // abandon leaves behind the command of a user's call. Where the connection keeps the order the answer is that there is none,
@@ -141,10 +142,12 @@ func (w *world) returns(c *client, u *user) {
 		if p := &w.passed; o.Outcome == core.NotPassed && o.Named == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
 			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
 		}
-		w.refused = w.refused || o.Outcome == core.Denied && w.deadWait()
+		if o.Outcome == core.Denied {
+			w.denied(c)
+		}
 	}
 	if was == unlocking && o.Outcome != core.Done {
-		w.fail("client %d: a release returns with outcome %d", c.id, o.Outcome)
+		w.fail("client %d: a release returns with outcome %v", c.id, o.Outcome)
 	}
 }
 

@@ -272,6 +272,57 @@ func (w *world) deadWait() bool {
 	return len(w.server.Holders) == 0 && len(w.server.Queue)+len(w.server.Marks) > 0
 }
 
+// denied notes that an attempt was refused. It fails one that a lock which lingers has refused, in setups in which it cannot
+// linger once more, and one that only the dead have refused, in setups that begin with them.
+func (w *world) denied(c *client) {
+	w.refused = w.refused || w.deadWait()
+	if w.begin != nil && len(w.server.Holders) == 0 {
+		w.fail("client %d: an attempt is refused where only the dead have waited", c.id)
+	}
+	for i := range w.clients {
+		if o := &w.clients[i]; w.Rounds == 1 && w.faults == w.Faults && o != c && o.lives() && o.locks[0].Lingers() {
+			w.fail("client %d: an attempt is refused by a lock that lingers", c.id)
+		}
+	}
+}
+
+// ownRelease fails an attempt that is refused by a tenure which its own client is about to release.
+func (w *world) ownRelease(c *client, p *packet, a core.Reply) {
+	if p.cmd.Op != core.Acquire || a.Found == core.Holds || a.Holder.Client != uint32(c.id) || c.dead || w.Kind.Strict || w.faults < w.Faults {
+		return // each waiter of a strict lock has a ticket of its own
+	}
+	if t := c.locks[0].Find(a.Holder); t != nil && t.Want() == core.Gone {
+		w.fail("client %d: an attempt is refused by the tenure that it releases", c.id)
+	}
+}
+
+// placeOf returns the ticket of a call that stands in the queue in Redis, the zero ID for none.
+func (w *world) placeOf(c *client, call *core.Call) core.ID {
+	if call.Tenure == nil || w.Kind.Strict || w.faults < w.Faults {
+		return core.ID{}
+	}
+	for _, t := range w.server.Queue {
+		if t.ID == call.Tenure.ID && (t.Mode == core.Shared) == (call.Mode == core.Shared) {
+			return t.ID
+		}
+	}
+	return core.ID{}
+}
+
+// keepsPlace fails a client that gives up a place in the queue when its caller leaves, though the next one could stand there.
+func (w *world) keepsPlace(c *client, l *core.Lock, place core.ID) {
+	if place == (core.ID{}) || c.core.Closed() {
+		return
+	}
+	for next := range l.Waiters {
+		t := l.Find(place)
+		if next.Waits && next.Until == core.Never && next.Tenure == nil && (t == nil || t.Want() == core.Gone) {
+			w.fail("client %d: it gives up a place in the queue, and user %d waits", c.id, next.Tag)
+		}
+		return
+	}
+}
+
 // lingersOn fails a lock that lingers for longer than it may, or for less though no other client wants it.
 func (w *world) lingersOn(c *client) {
 	l := c.locks[0]

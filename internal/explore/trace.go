@@ -20,7 +20,7 @@ func trace(s *Setup, steps []step) (lines []string) {
 	return lines
 }
 
-var opNames = [...]string{"nothing", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark", "guarded write", "forget"}
+var opNames = [...]string{"nothing", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark", "guarded write"}
 
 func nameOf(id core.ID) string {
 	if id == (core.ID{}) {

@@ -138,7 +138,7 @@ func (l *lock) checkCalls() (seen int) {
 // state describes a tenure.
 func (l *lock) state(t *core.Tenure) string {
 	op, at := l.Peek(t, l.shard.at)
-	return fmt.Sprintf("the tenure %d (want %d, place %d, in flight %d, next %d at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
+	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
 }
 
 // checkReported asserts rule 3 for a call that is about to return with the lock.

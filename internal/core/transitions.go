@@ -71,10 +71,13 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	w := t.call
 	way := ByRedis
 	switch t.entry {
+	case Acquire:
 	case Join:
 		way = ByQueue
 	case Resume:
 		way = ByPass
+	default:
+		panic("core: a ticket enters by " + t.entry.String())
 	}
 	w.Tenure, t.call = nil, nil
 	t.alarm = 0 // the keeper is its agent now, and is about to be told

@@ -1,6 +1,6 @@
 package core
 
-// What a driver may look at, and what it does beside the events of calls and answers.
+// What a driver reads, and what it does besides the events of calls and answers.
 
 // Client returns the client of the lock.
 func (l *Lock) Client() *Client { return l.client }
