@@ -49,7 +49,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	if op.enters() {
 		t.entering()
-		t.shown = oneLevel(t.call.Owner, t.mode)
+		t.shown, t.old = oneLevel(t.call.Owner, t.mode), false
 	}
 	if op != Leave {
 		t.asksFor(t.flight)

@@ -76,7 +76,6 @@ type shape struct {
 	owner  OwnerID
 	writes int32
 	reads  bool
-	old    bool     // of what Redis was told last: it may show something else
 	until  SafeTime // NeverSafe: it is renewed
 }
 
@@ -275,7 +274,7 @@ func (l *Lock) shows(t *Tenure, now Now) bool {
 	if s.until == NeverSafe && t.shown.until == l.levels.longest && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
 		s.until = t.shown.until
 	}
-	return t.shown == s
+	return !t.old && t.shown == s
 }
 
 // showing notes that a command is about to be sent that shows the levels in Redis, in the name of an owner that has one.
@@ -283,21 +282,21 @@ func (l *Lock) showing(t *Tenure, now Now) {
 	if l.isHeld() && !l.Hosts(t.named, true) {
 		t.named = l.levels.all[0].Owner
 	}
-	t.shown = l.shape(now)
+	t.shown, t.old = l.shape(now), false
 }
 
 // unshown notes that Redis may show something else than the levels.
-func (t *Tenure) unshown() { t.shown.old = true }
+func (t *Tenure) unshown() { t.old = true }
 
 // unsure notes that Redis may not have been told of the levels: it may show the lease of a renewal, or a longer one.
 func (t *Tenure) unsure() {
-	if t.shown.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
+	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.asksExactly()
 	}
 }
 
 // asksExactly makes the next mirror an exact one, whatever lease Redis shows.
-func (t *Tenure) asksExactly() { t.shown.old, t.shown.until = true, NeverSafe-1 }
+func (t *Tenure) asksExactly() { t.old, t.shown.until = true, NeverSafe-1 }
 
 // shortens reports whether the next mirror is to shorten the lease, so that others do not wait for the rest of a longer one
 // if this client dies: Redis was told of a lease that ends later than those that the levels ask for. All other mirrors only

@@ -98,7 +98,7 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		for _, e := range l.client.TakeEffects(at(0)) {
 			asked[e.Tenure] = asked[e.Tenure] || e.Kind == Poll
 		}
-		doubts := o != nil && o.shown.old && asked[o] && asked[n] && n.look == 50
+		doubts := o != nil && o.old && asked[o] && asked[n] && n.look == 50
 		if granted := n.place == Owner; granted != c.granted || doubts != c.doubts {
 			t.Errorf("%s: granted %v, doubts %v", c.name, granted, doubts)
 		}
@@ -137,10 +137,9 @@ func TestWhatAMessageChanges(t *testing.T) {
 		o := l.owner
 		l.newTenure(ID{1, false, 7}, Alone).want = Gone
 		o.shown = l.shape(at(50))
-		was := o.shown
 		l.Hear(Message{Kind: c.message, ID: c.of}, at(50))
-		if o.want != c.want || (o.shown != was) != c.doubts {
-			t.Errorf("%s: want %d, doubts %v", c.name, o.want, o.shown != was)
+		if o.want != c.want || o.old != c.doubts {
+			t.Errorf("%s: want %d, doubts %v", c.name, o.want, o.old)
 		}
 	}
 }

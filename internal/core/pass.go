@@ -49,7 +49,7 @@ func (l *Lock) stay(now Now) *Tenure {
 // passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
 func (t *Tenure) passing() (lease Span) {
 	lease, t.within = t.within, 0
-	t.shown = oneLevel(passedOn, t.mode)
+	t.shown, t.old = oneLevel(passedOn, t.mode), false
 	return lease
 }
 

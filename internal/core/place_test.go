@@ -111,7 +111,7 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		n.answered(f, Reply{Fault: c.fault}, at(200))
-		if n.place != c.then || n.late != c.late || n.shown.old == c.shown || n.step != (c.op != Step) {
+		if n.place != c.then || n.late != c.late || n.old == c.shown || n.step != (c.op != Step) {
 			t.Errorf("%+v: place %d, late %d, shown %v, step %v", c, n.place, n.late, n.shown, n.step)
 		}
 		if n.again != 200+80 || n.fails != 4 {

@@ -17,6 +17,7 @@ type Tenure struct {
 	mode    Mode // in which it needs the lock
 	takes   bool // a release with an answer takes the ticket out of the queue
 	news    news
+	old     bool  // Redis may show something else than what it was told last
 	step    bool  // Held, Parted: a downgrade is to let in others that wait
 	wrote   bool  // a level that has closed has sent a guarded write
 	marked  bool  // it was granted the lock out of the queue, and may have a mark there

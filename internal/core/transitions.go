@@ -28,7 +28,7 @@ func (l *Lock) current(now Now) *Tenure {
 		l.lose(KeyGone, now)
 	case now.Safe >= l.validUntil():
 		cause := Unrenewed
-		if l.levels.asked != NeverSafe && t.fails == 0 && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
+		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
 			cause = LeaseEnded
 		}
 		l.lose(cause, now)
@@ -104,10 +104,10 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
 	}
-	if way != ByLinger || t.shown != l.shape(now) { // else Redis shows the owner that had it before until the next mirror
+	if way != ByLinger || t.old || t.shown != l.shape(now) { // else Redis shows the owner that had it before until the next mirror
 		t.named = w.Owner
 	}
-	entered := t.shown == oneLevel(w.Owner, w.Mode)
+	entered := !t.old && t.shown == oneLevel(w.Owner, w.Mode)
 	l.owner, t.mode, t.linger = t, w.Mode, w.Linger
 	t.holds()
 	l.open(w, way, now)

@@ -242,7 +242,7 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		switch {
 		case w.Tenure != nil || w.Outcome != Cancelled:
 			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Tenure != nil, w.Outcome)
-		case c.passed && (next.Tenure != n || n.call != next || n.want != Asked || !n.shown.old || asked[0].Tenure != n || asked[0].Call != next):
+		case c.passed && (next.Tenure != n || n.call != next || n.want != Asked || !n.old || asked[0].Tenure != n || asked[0].Call != next):
 			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
 		case !c.passed && (next.Tenure != had || n.call != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Call != nil):
 			t.Errorf("%s: it does not leave: %+v", c.name, asked)

@@ -160,7 +160,7 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 		b = append(b, at.until(t.alarm))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
-		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.shown.old), at.safe(t.shown.until), byte(t.linger))
+		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until), byte(t.linger))
 	if owns && of.Lingers() {
 		b = append(b, at.until(t.since.After(t.linger)))
 	}

@@ -151,6 +151,7 @@ type tenure struct {
 	mode    core.Mode
 	takes   bool
 	news    byte
+	old     bool
 	step    bool
 	wrote   bool
 	marked  bool
@@ -199,7 +200,6 @@ type shape struct {
 	owner  core.OwnerID
 	writes int32
 	reads  bool
-	old    bool
 	until  core.SafeTime
 }
 
