@@ -86,12 +86,19 @@ func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 
 // wait waits until the call has an outcome, and returns it. It is called with the mutex held, and gives it back.
 func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
+	if c, n := l.shard.client, l.name; l.run(ctx, w, now) {
+		return c.finished(ctx, n, w)
+	}
+	return l.ended(ctx, w)
+}
+
+// ended returns the outcome of a call that leaves the lock alone from now on. It is called with the mutex held, and gives it
+// back.
+func (l *lock) ended(ctx context.Context, w *waiter) error {
 	c, n := l.shard.client, l.name
-	switch served := l.run(ctx, w, now); {
-	case served:
-	case w.Outcome == core.Acquired:
+	if w.Outcome == core.Acquired {
 		l.shard.exit(l)
-	default:
+	} else {
 		l.leave(w)
 	}
 	return c.finished(ctx, n, w)

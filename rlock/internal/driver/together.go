@@ -66,17 +66,22 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *client.Request) 
 	}
 	at.Wait(&w.Call, now)
 	at.shard.applyAll()
-	a := at.Next(&w.Call, true, now)
-	sends := a.Do == core.Sends && a.Op == core.Acquire
-	if sends {
+	switch a := at.Next(&w.Call, true, now); {
+	case a.Do == core.Returns: // the call leaves the lock alone from now on
+		one := &r.calls[len(r.calls)-1]
+		one.waiter, one.err = nil, at.ended(ctx, w)
+		return one.err == nil
+	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
 		x.cmd, x.row = at.Lock.Command(&w.Call, a.Op, now), r
 		at.begins(x, now)
 		r.sent = append(r.sent, x)
 		w.stage = flying // until it goes on
+		at.shard.exit(at)
+		return true
 	}
 	at.shard.exit(at)
-	return sends
+	return false
 }
 
 // send sends the commands, and returns when they have their answers, or when ctx has ended: then these are landed later.

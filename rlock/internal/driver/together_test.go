@@ -191,3 +191,54 @@ func TestRowsBesideEachOther(t *testing.T) {
 		})
 	}
 }
+
+// A call that core ends before its command is over: while the release of a lock has no answer, an attempt for it is denied at
+// once, and its lock is as any other afterwards.
+func TestARowWhoseLockIsBeingReleasedIsDenied(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		locks := f.many(c, 3)
+		holds, err := holdAll(t.Context(), locks, terms.NewOwner())
+		require.NoError(t, err)
+		f.fate = func(_ uint32, cmd *core.Command) fate {
+			if cmd.Op == core.Leave {
+				return held
+			}
+			return passes
+		}
+		released := make(chan error, 1)
+		go func() { released <- holds[0].Release(t.Context()) }()
+		synctest.Wait()
+		for range 3 {
+			_, err = holdAll(t.Context(), locks, terms.NewOwner())
+			require.ErrorIs(t, err, terms.ErrNotAcquired)
+		}
+		f.fate = nil
+		f.deliver(0)
+		require.NoError(t, <-released)
+		for _, h := range holds[1:] {
+			require.NoError(t, h.Release(t.Context()))
+		}
+		again, err := holdAll(t.Context(), locks, terms.NewOwner())
+		require.NoError(t, err)
+		waits, stop := context.WithTimeout(t.Context(), 3*time.Second)
+		defer stop()
+		_, err = locks[0].Hold(waits, waits, client.Request{Owner: terms.NewOwner(), Wait: terms.Forever})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		for _, h := range again {
+			require.True(t, client.Valid(h))
+			require.NoError(t, h.Release(t.Context()))
+		}
+		f.areFree(locks)
+		assert.Nil(t, c.lockOf(locks[0]), "it is forgotten")
+	})
+}
+
+// lockOf returns the lock as the client keeps it, nil if it has forgotten it.
+func (c *Client) lockOf(l *Lock) *lock {
+	one, _ := c.enterIfAny(l.Name, 0)
+	if one != nil {
+		one.shard.exit(one)
+	}
+	return one
+}
