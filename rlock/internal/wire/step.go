@@ -105,8 +105,8 @@ type Value interface {
 }
 
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
-// for a lock without.
-func ReadAcquire(reply Value, tokens uint64) (a Answer, err error) {
+// for a lock without. It has a type parameter since an interface would take memory with each acquire.
+func ReadAcquire[V Value](reply V, tokens uint64) (a Answer, err error) {
 	a.Window = -1
 	if tokens > 0 {
 		if counter, err := reply.ToString(); err == nil {
@@ -133,7 +133,7 @@ func ReadAcquire(reply Value, tokens uint64) (a Answer, err error) {
 
 // EachAcquire returns the replies to so many acquires in one call. They end with the first that is no grant: behind that
 // no lock was asked for.
-func EachAcquire(result rueidis.RedisResult, many int) (replies []Value, err error) {
+func EachAcquire(result rueidis.RedisResult, many int) (replies []*rueidis.RedisMessage, err error) {
 	values, err := result.ToArray()
 	if err == nil && len(values) != many {
 		err = fmt.Errorf("%d replies to %d acquires", len(values), many)
