@@ -25,6 +25,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
+// work is what a child process does: see process_test.go, which only Unix has.
+var work func(addr string)
+
 func TestMain(m *testing.M) {
 	if addr := os.Getenv("ONCE_WORKER"); addr != "" {
 		work(addr)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package once_test
 
 import (
@@ -23,8 +25,10 @@ import (
 
 const workers = 20 // callers of each process
 
-// work is a process that asks with some callers at a time, and says what each of them gets.
-func work(addr string) {
+func init() { work = askAndTell }
+
+// askAndTell is a process that asks with some callers at a time, and says what each of them gets.
+func askAndTell(addr string) {
 	option := rueidis.ClientOption{InitAddress: []string{addr}}
 	locks, err := rlock.New(rlock.Config{Redis: option, Lease: 2 * time.Second})
 	if err != nil {
