@@ -54,7 +54,7 @@ func (l *Lock) Holds(o OwnerID, now Now) bool {
 // KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
 func (l *Lock) KeepsOut(now Now) bool {
 	w, t := l.line.first(), l.owner
-	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
+	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
 }
 
 // TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.

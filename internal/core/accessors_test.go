@@ -147,7 +147,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"no call waits", func(l *Lock) { l.line = line{} }, false},
 		{"a writer waits", func(l *Lock) { l.line.first().Mode = Alone }, false},
 		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)) }, false},
-		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, false},
+		{"others wait", func(l *Lock) { l.owner.share.contested = true }, false},
 		{"a guarded write may run", func(l *Lock) { l.owner.wrote = true }, false},
 		{"the client closes", func(l *Lock) { l.client.closed = true }, false},
 		{"the lease is nearly over", func(l *Lock) { l.owner.trust.lease, l.owner.trust.until = 30_000, 1_000 }, false},

@@ -102,7 +102,7 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	if f.asks == asksNot || a.Fault != Answered || a.Found != Holds {
 		return
 	}
-	t.turn.heardOf(a.Others, now)
+	t.share.heardOf(a.Others, now)
 	switch {
 	case t == l.owner && l.lingers() && a.Others > 0:
 		l.give(t, now)

@@ -130,7 +130,7 @@ type Reply struct {
 	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
 	Others int    // of a Mirror that asks, and of a Resume: how many tickets and foreign clients wait
 
-	Turn     Span // how much longer the turn of foreign clients lasts; 0 if there is none
+	Window   Span // how much longer the window of foreign clients lasts; 0 if there is none
 	HeldBack bool // foreign readers keep a writer of ours out, which holds readers of ours back...
 	HeldFor  Span // ...for so much longer; 0 if they may begin to read
 }
@@ -143,7 +143,7 @@ type MessageKind uint8
 
 const (
 	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
-	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their turn
+	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their window
 	Called                         // "w": a client waits for the tenure, which may linger
 	Forced                         // "f": the tenure was released by force
 	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears

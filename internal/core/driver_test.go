@@ -200,7 +200,7 @@ func TestAReaderThatIsHeldBackIsDueWhenItMayTakeATicket(t *testing.T) {
 		l.Lock(holder, at(0))
 		cmd := sendFor(t, l, holder, at(0), Acquire)
 		l.Answer(&cmd, Reply{Found: Holds}, at(1))
-		l.owner.turn = turn{contested: true, passes: int32(c.HandoffLimit)}
+		l.owner.share = share{contested: true, passes: int32(c.HandoffLimit)}
 		l.Lock(waits, at(1))
 		return l
 	}

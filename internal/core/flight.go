@@ -84,7 +84,7 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 		f.asks = asks
 	}
 	if f.asks != asksNot {
-		t.turn.handed = false
+		t.share.handed = false
 	}
 	cmd.Writes, cmd.Reads, cmd.Exact = int(t.shown.writes), t.shown.reads, f.exact
 }

@@ -1,11 +1,11 @@
 package core
 
 // Foreign clients, Redisson's, know the lock and a channel, and nothing of the queue. While one of them holds the lock,
-// or has its turn, the client of the first ticket listens to what they are told, and looks when the lock may be free.
+// or has its window, the client of the first ticket listens to what they are told, and looks when the lock may be free.
 
 // A ForeignConfig has the times of the first ticket behind foreign clients.
 type ForeignConfig struct {
-	TurnLook           Span // how often it looks in a turn that is longer than this
+	WindowLook         Span // how often it looks in a window that is longer than this
 	Look, SilentLook   Span // how soon it looks at a lock that was just taken, and at one that a silent client took
 	Noise, SilentNoise Span // by how much the end of a lease seems to move between two looks
 	LongLease          Span // a longer lease counts as one without an end
@@ -72,13 +72,13 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	if a.HeldBack && a.HeldFor > 0 { // readers may begin then
 		d = a.HeldFor + c.Slack
 	}
-	if a.Found != First || a.Turn <= 0 && !a.Foreign {
+	if a.Found != First || a.Window <= 0 && !a.Foreign {
 		return d
 	}
 	l.listenAbroad()
-	if a.Turn > 0 {
-		if d = min(d, a.Turn+c.Slack); a.Turn > c.Foreign.TurnLook {
-			d = min(d, c.jitter(c.Foreign.TurnLook)) // one of those that cannot be counted: Redis learns by a look that it has the lock
+	if a.Window > 0 {
+		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
+			d = min(d, c.jitter(c.Foreign.WindowLook)) // one of those that cannot be counted: Redis learns by a look that it has the lock
 		}
 	}
 	if a.Foreign {

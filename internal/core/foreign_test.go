@@ -2,10 +2,10 @@ package core
 
 import "testing"
 
-// besideForeign returns a lock with a ticket, and the times of turns of foreign clients.
+// besideForeign returns a lock with a ticket, and the times of windows of foreign clients.
 func besideForeign() (*Lock, *Tenure) {
 	l, n := tenure()
-	l.client.Slack, l.client.Foreign = 1, ForeignConfig{TurnLook: 5, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100}
+	l.client.Slack, l.client.Foreign = 1, ForeignConfig{WindowLook: 5, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100}
 	n.want, n.entry, n.place = Asked, Join, InQueue
 	return l, n
 }
@@ -19,17 +19,17 @@ func TestWhenTheFirstTicketLooksBesideForeignClients(t *testing.T) {
 	}{
 		{"no foreign client is there", Reply{Found: First}, Forever, false},
 		{"it is not the first", Reply{Found: Waits, Foreign: true, TTL: 20}, Forever, false},
-		{"it is not the first in their turn", Reply{Found: Waits, Turn: 3}, Forever, false},
+		{"it is not the first in their window", Reply{Found: Waits, Window: 3}, Forever, false},
 		{"readers are held back", Reply{Found: Waits, HeldBack: true, HeldFor: 7}, 8, false},
 		{"they may begin", Reply{Found: Waits, HeldBack: true}, Forever, false},
 		{"they are not held back", Reply{Found: Waits, HeldFor: 7}, Forever, false},
-		{"in a turn", Reply{Found: First, Turn: 3}, 4, true},
-		{"in a turn, while readers are held back", Reply{Found: First, Turn: 3, HeldBack: true, HeldFor: 1}, 2, true},
-		{"in a turn that is not long", Reply{Found: First, Turn: 5}, 6, true},
-		{"in a long turn", Reply{Found: First, Turn: 6}, 5, true},
-		{"in a long turn, while readers are held back", Reply{Found: First, Turn: 50, HeldBack: true, HeldFor: 2}, 3, true},
+		{"in a window", Reply{Found: First, Window: 3}, 4, true},
+		{"in a window, while readers are held back", Reply{Found: First, Window: 3, HeldBack: true, HeldFor: 1}, 2, true},
+		{"in a window that is not long", Reply{Found: First, Window: 5}, 6, true},
+		{"in a long window", Reply{Found: First, Window: 6}, 5, true},
+		{"in a long window, while readers are held back", Reply{Found: First, Window: 50, HeldBack: true, HeldFor: 2}, 3, true},
 		{"a foreign client has the lock", Reply{Found: First, Foreign: true, TTL: 20}, 4, true},
-		{"a foreign client has it in a turn", Reply{Found: First, Turn: 2, Foreign: true, TTL: 20}, 3, true},
+		{"a foreign client has it in a window", Reply{Found: First, Window: 2, Foreign: true, TTL: 20}, 3, true},
 		{"without an end", Reply{Found: First, Foreign: true, TTL: NoTTL}, Forever, true},
 		{"for very long", Reply{Found: First, Foreign: true, TTL: 101}, Forever, true},
 		{"for long", Reply{Found: First, Foreign: true, TTL: 100}, 4, true},

@@ -375,8 +375,8 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 		cmd := n.send(Mirror, at(50))
 		l.line = line{}
 		l.Answer(&cmd, Reply{Found: Holds, Others: c.others}, at(60))
-		if n.step != c.step || n.turn.contested != c.contested || n.want != c.then {
-			t.Errorf("%s: step %v, contested %v, want %d", c.name, n.step, n.turn.contested, n.want)
+		if n.step != c.step || n.share.contested != c.contested || n.want != c.then {
+			t.Errorf("%s: step %v, contested %v, want %d", c.name, n.step, n.share.contested, n.want)
 		}
 	}
 }

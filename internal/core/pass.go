@@ -63,7 +63,7 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 		return w.Outcome
 	}
 	t := l.asks(w, Resume)
-	t.turn.spent(l.client)
+	t.share.spent(l.client)
 	if w.Inherits > 0 { // it has no tokens for other holds
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}

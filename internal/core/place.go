@@ -71,11 +71,11 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	switch f.op {
 	case Look:
 		t.marked = true
-		t.turn.heardOf(1, now) // it was freed for others
+		t.share.heardOf(1, now) // it was freed for others
 	case Join:
 		t.marked = true
 	case Resume:
-		t.turn.heardOf(a.Others, now)
+		t.share.heardOf(a.Others, now)
 	}
 	if t.isTicket() && !t.worthHolding(f, now) {
 		t.comesLate(now)
@@ -148,7 +148,7 @@ func (t *Tenure) granted(m Message, now Now) {
 			return
 		}
 		t.place, t.marked = Owner, true
-		t.turn.heardOf(1, now)
+		t.share.heardOf(1, now)
 	}
 }
 

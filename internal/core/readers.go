@@ -16,7 +16,7 @@ func (l *Lock) mayJoin(w *Call, now Now) bool {
 		}
 		return true
 	}
-	if t.turn.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
+	if t.share.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
 		t.asksSoon() // those that waited may have left
 		l.touch(t)
 	}
@@ -52,7 +52,7 @@ func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	case !t.isOpen():
 		return w.began, true
 	}
-	return w.began.After(l.client.ReadersTime), t.turn.contested
+	return w.began.After(l.client.ReadersTime), t.share.contested
 }
 
 // giveWay puts the writers at the front of the line behind the readers: as long as foreign readers keep the writers out,

@@ -50,10 +50,10 @@ func TestHowLongALockIsHandedOff(t *testing.T) {
 		passes int
 	}{
 		{"no other client waits", func(*Lock) {}, true, 5},
-		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, true, 6},
-		{"they have been passed often enough", func(l *Lock) { l.owner.turn.contested, l.owner.turn.passes = true, 10 }, false, 10},
-		{"they have waited for long enough", func(l *Lock) { l.owner.turn.contested, l.owner.turn.since = true, 50 }, false, 5},
-		{"almost", func(l *Lock) { l.owner.turn.contested, l.owner.turn.since = true, 51 }, true, 6},
+		{"others wait", func(l *Lock) { l.owner.share.contested = true }, true, 6},
+		{"they have been passed often enough", func(l *Lock) { l.owner.share.contested, l.owner.share.passes = true, 10 }, false, 10},
+		{"they have waited for long enough", func(l *Lock) { l.owner.share.contested, l.owner.share.since = true, 50 }, false, 5},
+		{"almost", func(l *Lock) { l.owner.share.contested, l.owner.share.since = true, 51 }, true, 6},
 		{"the lock is strict", func(l *Lock) { l.Kind.Strict = true }, false, 5},
 		{"the client has closed", func(l *Lock) { l.client.closed = true }, false, 5},
 		{"the lease is nearly over", func(l *Lock) { l.owner.trust.until = 150 }, false, 5},
@@ -61,24 +61,24 @@ func TestHowLongALockIsHandedOff(t *testing.T) {
 	} {
 		l := held(writes(1, NeverSafe))
 		l.client.HandoffLimit, l.client.HandoffTime, l.hears = 10, 50, listening
-		l.owner.trust.lease, l.owner.turn.passes, l.owner.turn.since = 2_000, 5, 90
+		l.owner.trust.lease, l.owner.share.passes, l.owner.share.since = 2_000, 5, 90
 		c.change(l)
-		if may := l.mayPass(at(100)); may != c.may || int(l.owner.turn.passes) != c.passes {
-			t.Errorf("%s: %v, passed %d times", c.name, may, l.owner.turn.passes)
+		if may := l.mayPass(at(100)); may != c.may || int(l.owner.share.passes) != c.passes {
+			t.Errorf("%s: %v, passed %d times", c.name, may, l.owner.share.passes)
 		}
 	}
 }
 
 func TestATurnBeginsWhenOthersAreHeardOf(t *testing.T) {
-	k := turn{handed: true}
-	if k.heardOf(2, at(7)); k != (turn{contested: true, since: 7, handed: true}) {
+	k := share{handed: true}
+	if k.heardOf(2, at(7)); k != (share{contested: true, since: 7, handed: true}) {
 		t.Errorf("%+v", k)
 	}
 	k.passes = 3
-	if k.heardOf(1, at(9)); k != (turn{contested: true, since: 7, passes: 3, handed: true}) {
+	if k.heardOf(1, at(9)); k != (share{contested: true, since: 7, passes: 3, handed: true}) {
 		t.Errorf("%+v", k)
 	}
-	if k.heardOf(0, at(9)); k != (turn{handed: true}) {
+	if k.heardOf(0, at(9)); k != (share{handed: true}) {
 		t.Errorf("%+v", k)
 	}
 }
@@ -99,9 +99,9 @@ func TestATenureThatWasResumedHasNoHandoffsWhileOthersWait(t *testing.T) {
 		if l.owner == nil || l.mayPass(at(60)) != may {
 			t.Errorf("%d wait: %+v", others, l.owner)
 		}
-		l.owner.turn.heardOf(0, at(61)) // the others have left: those that come have a turn before them as always
-		if l.owner.turn.heardOf(1, at(62)); !l.mayPass(at(62)) {
-			t.Errorf("%d waited: %+v", others, l.owner.turn)
+		l.owner.share.heardOf(0, at(61)) // the others have left: those that come have a turn before them as always
+		if l.owner.share.heardOf(1, at(62)); !l.mayPass(at(62)) {
+			t.Errorf("%d waited: %+v", others, l.owner.share)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 			l.owner.ID.Lingers, l.owner.linger, l.owner.trust.most = true, 300, 40_000
 		}, Gone, false},
 		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.called = true, 300, true }, Gone, false},
-		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.turn.contested = true, 300, true }, Gone, false},
+		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.share.contested = true, 300, true }, Gone, false},
 		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.client.closed = true, 300, true }, Gone, false},
 		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.trust.until = true, 300, 150 }, Gone, false},
 	} {
@@ -210,7 +210,7 @@ func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 			n.stays(at(100))
 		}
 		l.Hear(Message{Kind: Called, ID: n.ID}, at(7))
-		if n.want != c.want || n.called != c.called || n.turn.contested != c.called {
+		if n.want != c.want || n.called != c.called || n.share.contested != c.called {
 			t.Errorf("%+v: want %d, called %v", c, n.want, n.called)
 		}
 	}
@@ -229,14 +229,14 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		{"a writer", func(*Lock) {}, Alone, false, true, 0},
 		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)); l.showing(l.owner, at(90)) }, Shared, false, true, 0},
 		{"a caller waits", func(l *Lock) { l.line.join(&Call{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
-		{"others have waited for long", func(l *Lock) { l.owner.turn.contested = true }, Shared, false, true, 1_100},
-		{"others waited long ago", func(l *Lock) { l.owner.turn.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},
-		{"others have waited for long, for a writer", func(l *Lock) { l.owner.turn.contested = true }, Alone, false, true, 0},
+		{"others have waited for long", func(l *Lock) { l.owner.share.contested = true }, Shared, false, true, 1_100},
+		{"others waited long ago", func(l *Lock) { l.owner.share.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},
+		{"others have waited for long, for a writer", func(l *Lock) { l.owner.share.contested = true }, Alone, false, true, 0},
 		{"others have waited for long, while a writer has it", func(l *Lock) {
 			l.closeAll()
 			l.add(writes(1, NeverSafe))
 			l.showing(l.owner, at(90))
-			l.owner.turn.contested = true
+			l.owner.share.contested = true
 		}, Shared, false, true, 0},
 		{"the client closes, after long", func(l *Lock) { l.client.closed = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, true, 0},
 		{"there is none", func(l *Lock) { l.owner = nil }, Shared, false, false, 0},
@@ -274,7 +274,7 @@ func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
 		{[]Level{writes(1, NeverSafe), reads(1, NeverSafe)}, Shared, false},
 	} {
 		l := held(c.levels...)
-		l.owner.mode, l.owner.turn.contested, l.hears = c.levels[0].Mode, true, listening
+		l.owner.mode, l.owner.share.contested, l.hears = c.levels[0].Mode, true, listening
 		w := &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
 		l.line.join(w)
 		l.Unlock(1, c.closes, nil, at(50))
@@ -296,7 +296,7 @@ func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 	ticket := l.asks(all[0], Join)
 	ticket.place = InQueue
 	l.client.HandoffLimit, l.client.HandoffTime = 1, 1_000
-	l.owner.turn.contested = true
+	l.owner.share.contested = true
 	l.Unlock(1, Alone, nil, at(60))
 	for i, way := range []Way{ByHandoff, ByJoining, ByNesting, ByJoining} {
 		if w := all[i]; w.Outcome != Acquired || w.Way != way || w.Tenure != nil {

@@ -162,7 +162,7 @@ func (t *Tenure) mirrors(now Now) Time {
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
 	if t.claim { // most sections that began with a claim are over by the end of a short one
-		return max(seen.After(min(lease, t.trust.lease)/3), t.turn.since.After(c.ShortSection), t.again)
+		return max(seen.After(min(lease, t.trust.lease)/3), t.share.since.After(c.ShortSection), t.again)
 	}
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }

@@ -94,7 +94,7 @@ func TestWhenALeaseIsRenewed(t *testing.T) {
 		l.client.ShortSection = 50
 		n := l.owner
 		n.trust, n.claim = c.trust, c.claim
-		n.trust.seen, n.trust.until, n.again, n.turn.since = at(100), 50_000, c.again, c.began
+		n.trust.seen, n.trust.until, n.again, n.share.since = at(100), 50_000, c.again, c.began
 		l.showing(n, at(100))
 		if due := n.mirrors(at(200)); due != c.want {
 			t.Errorf("%s: at %d", c.name, due)
@@ -160,8 +160,8 @@ func TestPausesHaveJitter(t *testing.T) {
 		t.Errorf("a ticket that polled until its client had subscribed looks after %d", n.look)
 	}
 	l.hears = deaf
-	if d := l.follow(n, Reply{Found: First, Turn: 50}, at(0)); d != 2 {
-		t.Errorf("the first ticket looks after %d in a turn", d)
+	if d := l.follow(n, Reply{Found: First, Window: 50}, at(0)); d != 2 {
+		t.Errorf("the first ticket looks after %d in a window", d)
 	}
 	if d := l.follow(n, Reply{Found: First, Foreign: true, TTL: 20}, at(0)); d != 2 {
 		t.Errorf("the first ticket looks after %d at a foreign holder", d)

@@ -150,7 +150,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.client = &Client{Config: Config{
 			Lease: Span(w.number("lease", 30)), Claim: 8, QueueTime: 60, Margin: 1, LookTime: 8, Slack: 1, Retry: 1, MaxRetry: 8, FirstPoll: 1, LastPoll: 4,
 			Silence: 5, Patience: 3, LeastWait: 2, ReadersTime: 6, ShortSection: 1, HandoffLimit: 2, HandoffTime: 50,
-			Foreign:  ForeignConfig{TurnLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
+			Foreign:  ForeignConfig{WindowLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
 			Replicas: w.has("replicas"),
 		}}
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int32(w.number("permits", 0))})
@@ -290,7 +290,7 @@ func (s *story) at(t Time) string {
 
 func (s *story) reply(name string, w words) (a Reply) {
 	a = Reply{Holder: id(w["holder"]), Foreign: w.has("foreign"), TTL: Span(w.number("ttl", 20)), Others: int(w.number("others", 0)), Token: uint64(w.number("token", 0)),
-		Turn: Span(w.number("turn", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing")}
+		Window: Span(w.number("window", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing")}
 	if w.has("heldfor") {
 		a.HeldBack, a.HeldFor = true, Span(w.number("heldfor", 0))
 	}

@@ -18,7 +18,7 @@ func isBusy(l *Lock) { l.newTenure(ID{1, false, 9}, Alone).flight.op = Acquire }
 func heldBack(h hearing) func(*Lock, *Call) {
 	return func(l *Lock, w *Call) {
 		o := held(reads(2, NeverSafe)).owner
-		l.owner, o.lock, o.turn.contested = o, l, true
+		l.owner, o.lock, o.share.contested = o, l, true
 		l.add(reads(2, NeverSafe))
 		l.client.ReadersTime, w.Mode, w.began = 40, Shared, 10
 		l.hears, l.patient = h, 70

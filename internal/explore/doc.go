@@ -53,5 +53,5 @@
 // edits of core's text in testdata, with which the explorer is compiled once more (mutants_test.go).
 //
 // What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
-// that died while it waited costs no claim, and that a turn of foreign clients that comes up begins.
+// that died while it waited costs no claim, and that a window of foreign clients that comes up begins.
 package explore

@@ -184,8 +184,8 @@ func foreignWriter(w *world) {
 	w.foreignActs(1, doForeignSubscribe)
 }
 
-// In passedFair the second of two fair waiters has been passed in five ticks of the six after the longest turn in vain, and
-// the hash of the turns has expired.
+// In passedFair the second of two fair waiters has been passed in five ticks of the six after the longest window in vain, and
+// the hash of the windows has expired.
 func passedFair(w *world) {
 	w.server.Foreign.Fair = []core.ID{foreignID(1), foreignID(0)}
 	for i := range w.threads {
@@ -217,7 +217,7 @@ var long = []Setup{
 	passes, resumes,
 	{Name: "2x1 and two fair waiters", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1},
 	{Name: "2x1 and a fair waiter, faults", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Queuer}, ForeignRounds: 2, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
-	// Ours pass a waiter in six ticks after the longest turn in vain, and in two after one that the other waiter used, but was
+	// Ours pass a waiter in six ticks after the longest window in vain, and in two after one that the other waiter used, but was
 	// over before a step saw that: see passedFair.
 	{Name: "1x1 and two fair waiters, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignTicks: 8, Passes: 9},
 	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1},

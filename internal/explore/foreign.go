@@ -18,12 +18,12 @@ const (
 	Writer                    // a subscriber that writes
 	Sleeper                   // is subscribed, and never tries
 	Queuer                    // waits in Redisson's fair queue, each on a channel of its own
-	Former                    // a poller that has left: the server remembers its scripts, so turns of pollers are in vain
+	Former                    // a poller that has left: the server remembers its scripts, so windows of pollers are in vain
 )
 
-// turns are the times of foreign turns in ticks: one that is not used is one long, then two, and the next one comes as
+// windows are the times of foreign windows in ticks: one that is not used is one long, then two, and the next one comes as
 // late as it was in vain, twice.
-var turns = server.Turns{
+var windows = server.Windows{
 	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1,
 }
 
@@ -231,9 +231,9 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 	}
 	began, used, last := at(m.Began, -20), at(m.Used, -20), at(m.Last, -6)
 	switch {
-	case m.Used > 0 && !m.Polls: // it is known how long the turn is
+	case m.Used > 0 && !m.Polls: // it is known how long the window is
 		began, used = 1, 1
-	case m.Began > 0 && m.Last > 0: // the turn will be as long as there was between the two
+	case m.Began > 0 && m.Last > 0: // the window will be as long as there was between the two
 		last = byte(min(m.Began-m.Last, 8))
 	}
 	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), at(m.Polled, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))

@@ -159,13 +159,13 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *image.Names) []b
 	t, j := image.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Takes, m.Joins.Takes), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), flags(p.left, image.Waits(m)), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
-	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
+	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
 
 func (w *world) appendRest(b []byte, k *keys) []byte {
 	name := func(id core.ID) (byte, byte) {
-		if id.Client >= uint32(len(w.clients)) { // foreign, or a turn of theirs
+		if id.Client >= uint32(len(w.clients)) { // foreign, or a window of theirs
 			return 255, byte(id.Client)
 		}
 		return k.rank[id.Client], k.names[id.Client].ID(id)

@@ -265,7 +265,7 @@ func (w *world) queued(i int) bool {
 // deadWait reports whether the lock is free and only dead clients wait for it.
 func (w *world) deadWait() bool {
 	for _, t := range w.server.Queue {
-		if t != server.Turn && !w.clients[t.ID.Client].dead {
+		if t != server.Window && !w.clients[t.ID.Client].dead {
 			return false
 		}
 	}
@@ -347,7 +347,7 @@ func (w *world) keepsReaders(c *client) {
 	if c.kept++; !waits || !c.lives() || len(w.threads) == 0 || w.server.Mode != server.Read || w.faults < w.Faults {
 		c.kept = 0
 	}
-	if most := int(turns.Starved + turns.Respite + 3); c.kept > most {
+	if most := int(windows.Starved + windows.Respite + 3); c.kept > most {
 		w.fail("client %d: a reader has waited for %d ticks beside readers", c.id, c.kept)
 	}
 }

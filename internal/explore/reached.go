@@ -17,7 +17,7 @@ var hardStates = [...]struct {
 }{
 	{"a grant lost", (*world).grantLost},
 	{"a claim ended unheard", (*world).claimEnded},
-	{"a turn of foreign clients missed", (*world).turnMissed},
+	{"a window of foreign clients missed", (*world).windowMissed},
 	{"a hold passed on while a mirror is under way", (*world).mirrorOfPassed},
 	{"a ticket taken out by an answer", (*world).satisfied},
 }
@@ -82,8 +82,8 @@ func (w *world) has(id core.ID) bool {
 		slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id && !w.isOver(h) })
 }
 
-// turnMissed: a turn of foreign clients is over, and none has used it.
-func (w *world) turnMissed() bool {
+// windowMissed: a window of foreign clients is over, and none has used it.
+func (w *world) windowMissed() bool {
 	m := &w.server.Foreign.Memory
 	return m.Began > 0 && m.Used == 0 && core.Time(m.Over) <= w.now
 }

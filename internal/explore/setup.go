@@ -123,7 +123,7 @@ func (s *Setup) config() core.Config {
 		Lease: s.lease(), Claim: s.claim(), QueueTime: s.queueTime(),
 		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
 		LeastWait: or(s.Least, 1), ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
-		Foreign:  core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
+		Foreign:  core.ForeignConfig{WindowLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
 		Replicas: s.Fault&Unreplicated != 0,
 	}
 }
@@ -136,7 +136,7 @@ func (s *Setup) server() *server.Config {
 	case s.Kind.Permits > 0:
 		kind = server.Semaphore
 	}
-	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime(), Turns: turns}
+	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime(), Windows: windows}
 }
 
 // locks is how many locks a client has: of a semaphore each owner has one.

@@ -33,7 +33,7 @@ var opNames = map[core.Op]string{core.Acquire: "Acquire", core.Join: "Join", cor
 func compare(t *testing.T, clients uint32, seed uint64, counts map[string]int) {
 	const claim, silence = 2000, 20_000
 	r := rand.New(rand.NewPCG(seed, uint64(clients)))
-	m := model.Server{Config: &model.Config{Kind: model.Plain, Claim: claim, Silence: silence, Turns: model.RedisTurns}}
+	m := model.Server{Config: &model.Config{Kind: model.Plain, Claim: claim, Silence: silence, Windows: model.RedisWindows}}
 	listens := make(map[uint32]bool)
 	config := &server.Config{Claim: claim, Silence: silence, Listens: func(c uint32) bool { return listens[c] }}
 	var l server.Lock

@@ -127,7 +127,7 @@ func (f *Fleet) config() core.Config {
 		LookTime: look, Slack: ms, Retry: 10 * ms, MaxRetry: 500 * ms, FirstPoll: ms, LastPoll: 128 * ms,
 		Silence: 250 * ms, Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,
 		HandoffLimit: 16, HandoffTime: 10 * ms,
-		Foreign: core.ForeignConfig{TurnLook: 5 * ms, Look: 100 * ms, SilentLook: 2 * ms, Noise: 20 * ms, SilentNoise: 4 * ms, LongLease: 24 * 3600 * 1000 * ms},
+		Foreign: core.ForeignConfig{WindowLook: 5 * ms, Look: 100 * ms, SilentLook: 2 * ms, Noise: 20 * ms, SilentNoise: 4 * ms, LongLease: 24 * 3600 * 1000 * ms},
 	}
 }
 

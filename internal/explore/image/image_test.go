@@ -40,7 +40,7 @@ func full() *core.Lock {
 		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
 		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
 		tokens: tokens{reserved: 3, left: 2, current: 4},
-		turn:   turn{contested: true, since: 20},
+		share:  share{contested: true, since: 20},
 		since:  20, again: 20, late: 20, look: 20, alarm: 20,
 	}
 	l.tenures.add(n)

@@ -142,8 +142,8 @@ func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	now, owns := at.Now, of.Owner() != nil && ofTenure(of.Owner()) == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes))
+		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.share.contested),
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes))
 	if f := &t.flight; f.op != core.None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
@@ -164,8 +164,8 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	if owns && of.Lingers() {
 		b = append(b, at.until(t.since.After(t.linger)))
 	}
-	if t.turn.contested {
-		b = append(b, at.time(t.turn.since), byte(min(t.turn.passes, 200)))
+	if t.share.contested {
+		b = append(b, at.time(t.share.since), byte(min(t.share.passes, 200)))
 	}
 	return b
 }

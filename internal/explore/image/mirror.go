@@ -167,7 +167,7 @@ type tenure struct {
 	named  core.OwnerID
 	shown  shape
 	tokens tokens
-	turn   turn
+	share  share
 	linger core.Span
 	within core.Span
 
@@ -209,7 +209,7 @@ type tokens struct {
 	current  uint64
 }
 
-type turn struct {
+type share struct {
 	since     core.Time
 	passes    int32
 	contested bool

@@ -9,25 +9,25 @@ import (
 
 // What a step does for foreign clients: foreign.lua, and its parts of grant.lua.
 
-// Turns are the times of the turns of foreign clients.
-type Turns struct {
-	Shortest, Longest core.Span // of a turn that no foreign client uses
-	LeastPart, Part   core.Span // of a turn that is used: the least and the most for each process that waits
+// Windows are the times of the windows of foreign clients.
+type Windows struct {
+	Shortest, Longest core.Span // of a window that no foreign client uses
+	LeastPart, Part   core.Span // of a window that is used: the least and the most for each process that waits
 	Credit            core.Span // and the most of it for the time until it was used
-	Vain, Polled      core.Span // by how much the next turn is farther away than the lock was idle: after one in vain, after one of pollers
+	Vain, Polled      core.Span // by how much the next window is farther away than the lock was idle: after one in vain, after one of pollers
 	Memory            core.Span // how long the hash is kept
 	Patience          core.Span // how long a place in the fair queue outlives the lease
 	Starved, Respite  core.Span // how long readers of ours are held back, and then may begin
 }
 
-// RedisTurns are the times in the scripts, in milliseconds.
-var RedisTurns = Turns{
+// RedisWindows are the times in the scripts, in milliseconds.
+var RedisWindows = Windows{
 	Shortest: 10, Longest: 140, LeastPart: 5, Part: 10, Credit: 64, Vain: 16, Polled: 2,
 	Memory: 5000, Patience: 3000, Starved: 2000, Respite: 1000,
 }
 
-// Turn is "?" in the queue: a turn for foreign clients.
-var Turn = core.Ticket{ID: core.ID{Client: 1<<32 - 1}}
+// Window is "?" in the queue: a window for foreign clients.
+var Window = core.Ticket{ID: core.ID{Client: 1<<32 - 1}}
 
 // FirstForeign is the first of the numbers of foreign clients: that of the n-th process is FirstForeign + n. The tenure
 // of a thread there has its number; unlike ours it is the same each time.
@@ -53,12 +53,12 @@ type Foreign struct {
 // Memory is the hash. No time in it is 0, which is for none.
 type Memory struct {
 	Ends    Time      // when it expires
-	Began   Time      // b: when the turn that is on began
+	Began   Time      // b: when the window that is on began
 	Over    Time      // e: when it ends
 	Used    Time      // u: when it was first seen to be used
 	Polls   bool      // p: "?" is for foreign clients that only poll
 	Next    Time      // n: "?" for those that are counted is not put in the queue before
-	Length  core.Span // l: of their next turn, if none uses it
+	Length  core.Span // l: of their next window, if none uses it
 	Polled  Time      // q: "?" for those that only poll is not put in the queue before
 	Last    Time      // t: when the last one ended
 	Seen    Time      // s: when a foreign holder was last seen, in a Cluster with plain pub/sub
@@ -71,7 +71,7 @@ type stay struct {
 	here  bool // there may be some: the other fields are known
 	fair  bool // there is a fair queue
 	waits int  // how many wait: those that listen, and the processes of the fair queue
-	on    bool // it is their turn
+	on    bool // it is their window
 	told  bool // they were told that the lock is free
 }
 
@@ -80,19 +80,19 @@ func (s *Server) foreignHolds() bool {
 	return slices.ContainsFunc(s.Holders, func(h Holder) bool { return IsForeign(h.ID) })
 }
 
-func (s *Server) turnFirst() bool { return len(s.Queue) > 0 && s.Queue[0] == Turn }
+func (s *Server) windowFirst() bool { return len(s.Queue) > 0 && s.Queue[0] == Window }
 
-// behind returns the first ticket, which may stand behind a turn.
+// behind returns the first ticket, which may stand behind a window.
 func (s *Server) behind() (core.Ticket, bool) {
-	if i := slices.IndexFunc(s.Queue, func(t core.Ticket) bool { return t != Turn }); i >= 0 {
+	if i := slices.IndexFunc(s.Queue, func(t core.Ticket) bool { return t != Window }); i >= 0 {
 		return s.Queue[i], true
 	}
 	return core.Ticket{}, false
 }
 
-func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Turns.Memory) }
+func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Windows.Memory) }
 
-// meet counts foreign clients, and begins or ends their turns. The step may have freed the lock, and added a ticket at
+// meet counts foreign clients, and begins or ends their windows. The step may have freed the lock, and added a ticket at
 // the end of the queue.
 func (r *run) meet(freed, added bool) {
 	f, m := &r.stay, &r.Foreign.Memory
@@ -100,13 +100,13 @@ func (r *run) meet(freed, added bool) {
 		f.waits = bits.OnesCount64(uint64(r.Foreign.Listen))
 	}
 	f.fair = r.Kind.fair() && len(r.Foreign.Fair) > 0
-	f.here = r.polling || f.fair || f.waits > 0 || r.turnFirst() || r.foreignHolds() || r.Uncounted && m.Ends > 0
+	f.here = r.polling || f.fair || f.waits > 0 || r.windowFirst() || r.foreignHolds() || r.Uncounted && m.Ends > 0
 	if !f.here {
 		return
 	}
 	if f.fair {
 		f.waits += r.fairProcesses()
-		if r.now.since(m.FairAt) > r.Turns.Memory/2 {
+		if r.now.since(m.FairAt) > r.Windows.Memory/2 {
 			m.FairAt = r.now
 			r.note()
 		}
@@ -116,40 +116,40 @@ func (r *run) meet(freed, added bool) {
 			m.Seen = r.now
 			r.note()
 		}
-		if r.now.since(m.Seen) < r.Turns.Memory {
+		if r.now.since(m.Seen) < r.Windows.Memory {
 			f.waits = max(f.waits, 1)
 		}
 	}
 	if m.Began > 0 && m.Used == 0 && (r.heard || r.foreignHolds()) {
 		r.use()
 	}
-	had := false // the lock has been left free to them since their turn began
+	had := false // the lock has been left free to them since their window began
 	switch {
-	case m.Began > 0 && !r.turnFirst(): // no ticket waited for its end, and the queue has expired
+	case m.Began > 0 && !r.windowFirst(): // no ticket waited for its end, and the queue has expired
 		had = !freed && len(r.Holders) == 0
 		used, polls := m.Used > 0, m.Polls
 		r.forget()
 		switch {
 		case polls:
 		case used:
-			m.Length = r.Turns.Shortest
+			m.Length = r.Windows.Shortest
 			r.note()
 		case f.waits > 0:
-			m.Length = min(2*r.length(), r.Turns.Longest)
+			m.Length = min(2*r.length(), r.Windows.Longest)
 			r.note()
 		}
 	case m.Began > 0 && !r.foreignHolds() && (r.now >= m.Over || f.waits == 0 && !m.Polls):
 		r.finish()
-	case m.Began == 0 && r.turnFirst() && f.waits == 0 && !m.Polls: // those for whom it was to begin have left
+	case m.Began == 0 && r.windowFirst() && f.waits == 0 && !m.Polls: // those for whom it was to begin have left
 		r.dropTurn()
 	}
-	f.on = r.turnFirst() && m.Began > 0
-	if len(r.Queue) > 0 && !r.turnFirst() && !had && r.due() && !r.queues(Turn) {
+	f.on = r.windowFirst() && m.Began > 0
+	if len(r.Queue) > 0 && !r.windowFirst() && !had && r.due() && !r.queues(Window) {
 		at := len(r.Queue)
 		if added {
 			at--
 		}
-		r.Queue = slices.Insert(slices.Clone(r.Queue), at, Turn)
+		r.Queue = slices.Insert(slices.Clone(r.Queue), at, Window)
 		if f.waits == 0 {
 			m.Polls = true
 			r.note()
@@ -157,7 +157,7 @@ func (r *run) meet(freed, added bool) {
 	}
 }
 
-// due reports whether a turn may be put in the queue: of those that are counted, if there are some, else of those that only
+// due reports whether a window may be put in the queue: of those that are counted, if there are some, else of those that only
 // poll. The two do not put off one another.
 func (r *run) due() bool {
 	m := &r.Foreign.Memory
@@ -178,20 +178,20 @@ func (r *run) fairProcesses() int {
 	return len(seen)
 }
 
-// length returns how long the next turn is that no foreign client uses.
+// length returns how long the next window is that no foreign client uses.
 func (r *run) length() core.Span {
 	if l := r.Foreign.Memory.Length; l > 0 {
 		return l
 	}
-	return r.Turns.Shortest
+	return r.Windows.Shortest
 }
 
-// begin begins a turn, of foreign clients that only poll or of others.
+// begin begins a window, of foreign clients that only poll or of others.
 func (r *run) begin(polls bool) {
 	m := &r.Foreign.Memory
 	length := r.length()
 	if polls {
-		length = r.Turns.Longest
+		length = r.Windows.Longest
 	}
 	m.Began, m.Over, m.Used, m.Holding = r.now, r.now.after(length), 0, 0
 	r.note()
@@ -200,10 +200,10 @@ func (r *run) begin(polls bool) {
 	r.stay.on, r.stay.told = true, true
 }
 
-// use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each client
-// of ours had since the last one, for each process that waits, less a quarter. If all that is over, so is the turn.
+// use notes that a foreign client has the lock in its window, or has had it. From now the window lasts as long as each client
+// of ours had since the last one, for each process that waits, less a quarter. If all that is over, so is the window.
 func (r *run) use() {
-	m, t := &r.Foreign.Memory, r.Turns
+	m, t := &r.Foreign.Memory, r.Windows
 	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
 	var seen []uint32
 	for _, ticket := range tickets {
@@ -224,9 +224,9 @@ func (r *run) use() {
 	r.note()
 }
 
-// finish ends the turn.
+// finish ends the window.
 func (r *run) finish() {
-	m, t := &r.Foreign.Memory, r.Turns
+	m, t := &r.Foreign.Memory, r.Windows
 	used, polls := m.Used, m.Polls
 	if used == 0 && r.stay.waits == 0 && !polls {
 		used = r.now
@@ -248,7 +248,7 @@ func (r *run) finish() {
 	r.note()
 }
 
-// forget forgets the turn that was on.
+// forget forgets the window that was on.
 func (r *run) forget() {
 	m := &r.Foreign.Memory
 	m.Began, m.Over, m.Used, m.Polls = 0, 0, 0, false
@@ -258,7 +258,7 @@ func (r *run) forget() {
 }
 
 func (r *run) dropTurn() {
-	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == Turn })
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == Window })
 }
 
 func (r *run) hasPlace() bool { return slices.Contains(r.Foreign.Fair, Place) && r.Kind.fair() }
@@ -272,7 +272,7 @@ func (r *run) takePlace() {
 	if !r.hasPlace() {
 		r.Foreign.Fair = slices.Insert(slices.Clone(r.Foreign.Fair), 0, Place)
 	}
-	r.Foreign.PlaceEnds = r.now.after(max(r.Kind.remaining(r), 0) + r.Turns.Patience)
+	r.Foreign.PlaceEnds = r.now.after(max(r.Kind.remaining(r), 0) + r.Windows.Patience)
 }
 
 func (r *run) leavePlace() {
@@ -292,7 +292,7 @@ func (r *run) callFair() {
 
 // holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then grants them the lock.
 func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted, held bool, left core.Span) {
-	m, t := &r.Foreign.Memory, r.Turns
+	m, t := &r.Foreign.Memory, r.Windows
 	if !r.stay.here || len(r.Queue) == 0 || r.Queue[0].Mode == core.Shared || !r.Kind.open(r, core.Shared) || !r.foreignHolds() {
 		return 0, false, false, 0
 	}
@@ -305,7 +305,7 @@ func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted
 		return 0, false, true, left
 	}
 	for _, member := range r.Queue {
-		if member.Mode == core.Shared && member != Turn {
+		if member.Mode == core.Shared && member != Window {
 			if last, asks := r.grant(member, asker, term); asks {
 				token, granted = last, true
 			}

@@ -75,7 +75,7 @@ func (r *run) shortened(c *core.Command) {
 }
 
 // others returns how many tickets and foreign clients wait, if the command asks: others.lua. Foreign clients that cannot be
-// counted are one when their turn is due.
+// counted are one when their window is due.
 func (r *run) others(c *core.Command) int {
 	if !c.Asks {
 		return 0

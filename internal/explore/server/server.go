@@ -21,7 +21,7 @@ type Config struct {
 	Silence core.Span
 	// Uncounted is set in a Cluster with plain pub/sub, where no node knows all subscribers.
 	Uncounted bool
-	Turns     Turns // of foreign clients
+	Windows   Windows // of foreign clients
 }
 
 // A Server is one lock in Redis, with its queue.

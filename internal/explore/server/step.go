@@ -27,7 +27,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	if join != noTicket && !r.Kind.inside(r, join) {
 		joined = true
 		if n := len(r.Queue); n > 0 {
-			behind = r.Queue[n-1] != join && r.Queue[n-1] != Turn
+			behind = r.Queue[n-1] != join && r.Queue[n-1] != Window
 		}
 		if !r.queues(join) {
 			r.Queue, added = with(r.Queue, join), true
@@ -109,7 +109,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		}
 	}
 	if r.stay.on {
-		a.Turn = max(r.Foreign.Memory.Over.since(r.now), 0)
+		a.Window = max(r.Foreign.Memory.Over.since(r.now), 0)
 	}
 	a.HeldBack, a.HeldFor = held, heldFor
 	return a
@@ -125,7 +125,7 @@ func (r *run) queueEmptied(freed, existed bool) {
 	switch {
 	case freed && !f.on && len(r.Holders) == 0:
 		if f.here && r.due() { // else our next acquire is always sooner
-			r.Queue = with(r.Queue, Turn)
+			r.Queue = with(r.Queue, Window)
 			polls := f.waits == 0
 			m.Polls = m.Polls || polls
 			r.begin(polls)
@@ -180,12 +180,12 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	}
 }
 
-// grantAll grants the lock as long as it is open to the first ticket. If a turn of foreign clients is the first and some
+// grantAll grants the lock as long as it is open to the first ticket. If a window of foreign clients is the first and some
 // wait, it begins.
 func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted bool) {
 	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode) {
 		switch m := r.Queue[0]; {
-		case m != Turn:
+		case m != Window:
 			if last, asks := r.grant(m, asker, term); asks {
 				token, granted = last, true
 			}

@@ -69,7 +69,7 @@ const (
 	queueLeast       = 5 * time.Millisecond
 	readersTime      = time.Second
 	shortSection     = 50 * time.Millisecond
-	turnLook         = 5 * time.Millisecond
+	windowLook       = 5 * time.Millisecond
 	firstLook        = 100 * time.Millisecond
 	firstSilent      = 2 * time.Millisecond
 	foreignNoise     = 20 * time.Millisecond
@@ -95,7 +95,7 @@ func (c *Client) config() core.Config {
 		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: core.Span(c.shared.Config.HandoffTime),
 
 		Foreign: core.ForeignConfig{
-			TurnLook: core.Span(turnLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),
+			WindowLook: core.Span(windowLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),
 			Noise: core.Span(foreignNoise), SilentNoise: core.Span(silentNoise), LongLease: core.Span(longForeignLease),
 		},
 

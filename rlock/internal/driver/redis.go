@@ -361,7 +361,7 @@ func (r *redis) readOthers(c *exchange, got *wire.Answer, a *answer) {
 		return
 	}
 	if got.Window >= 0 {
-		a.Turn = max(core.Span(wire.Milliseconds(got.Window)), 1)
+		a.Window = max(core.Span(wire.Milliseconds(got.Window)), 1)
 	}
 	if got.HeldBack >= 0 {
 		a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))

@@ -159,8 +159,8 @@ func (c *comparison) free(h server.Holder) {
 	}
 }
 
-// turnEnds returns the times at which a turn of foreign clients ends, or the next one may be put in the queue.
-func (c *comparison) turnEnds() (ends []server.Time) {
+// windowEnds returns the times at which a window of foreign clients ends, or the next one may be put in the queue.
+func (c *comparison) windowEnds() (ends []server.Time) {
 	m := c.server.Foreign.Memory
 	for _, t := range []server.Time{m.Over, m.Next, m.Polled} {
 		if t > 0 {
@@ -250,20 +250,20 @@ func (c *comparison) readForeign(looks []any, n *snapshot) (words []string) {
 }
 
 // blur is by how much less exact a time of the hash is than the clock: "n" and "q" are 16 times as far away as the lock was idle, and
-// "e" as far as it was until the turn was used.
+// "e" as far as it was until the window was used.
 func (k *modelKind) blur(field string) time.Duration {
 	switch {
 	case k.exact:
 		return 1
 	case field == "n", field == "q":
-		return 1 + time.Duration(server.RedisTurns.Vain)
+		return 1 + time.Duration(server.RedisWindows.Vain)
 	case field == "e":
 		return 2
 	}
 	return 1
 }
 
-// adopt copies the times of Redis to the model, where they are not exact: turns are short.
+// adopt copies the times of Redis to the model, where they are not exact: windows are short.
 func (c *comparison) adopt() {
 	if c.exact {
 		return

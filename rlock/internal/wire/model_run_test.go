@@ -48,7 +48,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 		require.True(t, ok, "the script is not accepted")
 	}
 	k.exact = on.exact()
-	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence, Uncounted: k.uncounted, Turns: server.RedisTurns}}
+	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows}}
 }
 
 // round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
@@ -103,9 +103,9 @@ func (c *comparison) listen(client uint32, on bool) {
 func (c *comparison) advance() {
 	d := time.Duration(c.random.IntN(3000)) * time.Millisecond
 	if c.foreign.some() && c.random.IntN(3) > 0 {
-		d = time.Duration(1+c.random.IntN(30)) * time.Millisecond // turns are short
+		d = time.Duration(1+c.random.IntN(30)) * time.Millisecond // windows are short
 	}
-	if ends := append(ends(&c.server), c.turnEnds()...); len(ends) > 0 && c.random.IntN(3) == 0 {
+	if ends := append(ends(&c.server), c.windowEnds()...); len(ends) > 0 && c.random.IntN(3) == 0 {
 		d = ms(core.Span(ends[c.random.IntN(len(ends))]-c.last)) + time.Duration(c.random.IntN(3)-1)*time.Millisecond
 		if !c.on.exact() {
 			d += 20 * time.Millisecond

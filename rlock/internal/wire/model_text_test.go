@@ -51,7 +51,7 @@ func member(t core.Ticket) wire.Member {
 	if t == (core.Ticket{}) {
 		return wire.Member{}
 	}
-	if t == server.Turn {
+	if t == server.Window {
 		return wire.Member{Mode: "?"}
 	}
 	mode := "x"
@@ -115,8 +115,8 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		n.answer += ", held back"
 		n.times = append(n.times, ms(a.HeldFor))
 	}
-	if a.Turn > 0 {
-		n.times = append(n.times, ms(a.Turn))
+	if a.Window > 0 {
+		n.times = append(n.times, ms(a.Window))
 	}
 	left := func(t server.Time) { n.times = append(n.times, max(ms(core.Span(t-now)), 0)) }
 	var fields []string
