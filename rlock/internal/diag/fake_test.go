@@ -27,6 +27,7 @@ func (f *fake) Look(look terms.Look, yield func(*terms.View)) {
 		f.lists++
 	}
 	takes, views := f.takes, f.views
+	f.located = f.located || len(views) > 0 && !look.Locate.IsZero()
 	if look.Holds && f.lists%2 == 0 && f.next != nil {
 		views = f.next
 	}
@@ -34,7 +35,6 @@ func (f *fake) Look(look terms.Look, yield func(*terms.View)) {
 	time.Sleep(takes)
 	for i := range views {
 		v := views[i]
-		f.located = f.located || !look.Locate.IsZero()
 		if !look.Waits {
 			v.Waits = nil
 		}

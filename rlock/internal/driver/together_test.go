@@ -185,7 +185,9 @@ func TestRowsBesideEachOther(t *testing.T) {
 				}
 			}
 			time.Sleep(5 * time.Minute)
+			f.mu.Lock()
 			f.fate = nil
+			f.mu.Unlock()
 			time.Sleep(time.Minute)
 			f.areFree(all)
 		})
