@@ -182,7 +182,7 @@ func TestLossesAndRenewalsAreMeasured(t *testing.T) {
 		time.Sleep(time.Second)
 		m = l.metrics(t)
 		assert.Equal(t, map[string]point{
-			"lock.reason=key_gone": {value: 1}, "lock.reason=unrenewed": {}, "lock.reason=lease_ended": {}, "lock.reason=forced": {},
+			"lock.reason=key_gone": {value: 1}, "lock.reason=unrenewed": {}, "lock.reason=lease_ended": {}, "lock.reason=forced": {}, "lock.reason=held_too_long": {},
 		}, m["lock.client.lost"])
 		assert.Equal(t, uint64(1), m["lock.client.hold.duration"]["lock.kind=plain,lock.release=lost"].count)
 		assert.Equal(t, uint64(1), m["lock.client.renew.duration"]["lock.result=failed"].count)
