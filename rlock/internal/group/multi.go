@@ -145,8 +145,8 @@ func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, err
 		lease = 0
 	}
 	taken, err := g.hold.takeTogether(ctx, home, rest[:n], lease)
-	if options.left(g.began) > 0 && ctx.Err() == nil {
-		return taken, nil // also after an error: waiting may cure it
+	if options.left(g.began) > 0 {
+		return taken, nil // also after an error: waiting may cure it, and tells the end of ctx from a lock that is held
 	}
 	return taken, err
 }

@@ -256,3 +256,25 @@ func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
+
+// A caller that leaves while the free parts are asked for is told so, and not that another part is held.
+func TestACallerThatLeavesBetweenTwoPartsIsToldSo(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		ctx, cancel := context.WithCancel(t.Context())
+		trips := 0
+		home := f.home(together(&trips), func(c *Config) {
+			all := c.AcquireAll
+			c.AcquireAll = func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) ([]terms.Part, error) {
+				parts, err := all(ctx, o, locks, options)
+				cancel()
+				return parts, err
+			}
+		})
+		a, b := f.lock(home, "a"), f.lock(home, "b")
+		b.occupy()
+		_, err := NewMulti(lockers(a, b)).Hold(ctx, ctx, terms.NewOwner(), forever)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 1, trips)
+		assert.Zero(t, a.held())
+	})
+}
