@@ -18,6 +18,10 @@ import (
 
 // homeOf returns what package group needs of a client.
 func homeOf(e *client.Client) *group.Home {
+	together := acquireAll
+	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas by itself
+		together = nil
+	}
 	return group.NewHome(group.Config{
 		ID:       e.ID.Prefix,
 		Where:    e.Redis.Where,
@@ -34,7 +38,7 @@ func homeOf(e *client.Client) *group.Home {
 		CheckLease: func(lock string, lease time.Duration) error {
 			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},
-		AcquireAll: acquireAll,
+		AcquireAll: together,
 		Losses:     &e.Losses,
 		NotHeld: func(name string, o terms.Owner) error {
 			return e.NothingToUnlock(name, o, nil, e.Losses.NotHeld())

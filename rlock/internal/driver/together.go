@@ -27,13 +27,10 @@ type rowCall struct {
 
 // HoldAll acquires locks of one client with a handle each, in their order, in one attempt each, up to the first that is not
 // free, and takes one round trip. It returns the handles of those before it and, if there is one, the error of the first
-// that it has not acquired. A lock behind that may have been acquired and released. Where each grant has to wait for
-// replicas it takes the first lock only.
+// that it has not acquired. A lock behind that may have been acquired and released. It is not for a client whose
+// grants wait for replicas: a pipeline has no WAIT behind each.
 func HoldAll(ctx, parent context.Context, locks []*Lock, requests []client.Request) (holds []client.Handle, err error) {
 	r := &row{client: locks[0].driver}
-	if r.client.wire.traits().replicated {
-		locks = locks[:1]
-	}
 	for i, l := range locks {
 		if req := &requests[i]; !r.begin(ctx, l, l.newHold(parent, req), req) {
 			break

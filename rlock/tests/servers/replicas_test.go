@@ -126,6 +126,12 @@ func TestWithoutReplicasNoGrantCounts(t *testing.T) {
 		assert.False(t, ok)
 		assert.False(t, w.Exists(testbed.Key))
 
+		ok, err = rlock.NewMultiLock(p.NewLock("first"), p.NewLock("second")).TryLock(me)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.ErrorContains(t, err, `lock "first": `, "nor that of a part, be it the first")
+		assert.False(t, ok)
+		assert.False(t, w.Exists("first"))
+
 		_, err = p.NewLock(testbed.Key).Acquire(me, rlock.WithWait(time.Minute))
 		require.ErrorIs(t, err, rlock.ErrNotReplicated, "the error must not say that another owner holds the lock")
 		assert.False(t, w.Exists(testbed.Key))
