@@ -132,7 +132,10 @@ func (g *gathering) lost() error {
 // wait for the next one.
 func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, error) {
 	home := homeOf(rest[0])
-	n := slices.IndexFunc(rest, func(l Locker) bool { return len(l.Leaves()) > 1 || homeOf(l) != home })
+	n := slices.IndexFunc(rest, func(l Locker) bool {
+		_, several := l.(*Lock)
+		return several || homeOf(l) != home
+	})
 	if n < 0 {
 		n = len(rest)
 	}

@@ -404,3 +404,16 @@ func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 		})
 	})
 }
+
+// A red lock of one server has one key, and is no lock of one key.
+func TestARedLockOfOneServerIsAPart(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		red := rlock.NewRedLock([]*rlock.Client{p.Client}, "b")
+		lock := rlock.NewMultiLock(p.NewLock("a"), red, p.NewLock("c"))
+		require.NoError(t, lock.Lock(me))
+		assert.Equal(t, []string{"a", "b", "c"}, w.Keys())
+		require.NoError(t, lock.Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
