@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 //go:embed look.lua
@@ -18,8 +19,11 @@ var lookSource string
 
 var lookScript = rueidis.NewLuaScript(lookSource)
 
-// patience is how long a look waits for its answer.
-const patience = 2 * time.Second
+// patience is how long a look waits for its answer, and the longest pause before another one; firstPause is the first.
+const (
+	patience   = 2 * time.Second
+	firstPause = 20 * time.Millisecond
+)
 
 // A flight is the one wait of this process for a key. Its goroutine runs fly.
 type flight struct {
@@ -159,26 +163,43 @@ func (f *flight) round(looks bool) (over, again bool) {
 		return true, false
 	}
 	if looks || a.Waited { // a value may have been stored since
-		for answered := false; !answered; {
-			if !hold.Valid() {
-				_ = hold.Release(f.ctx)
-				return f.ctx.Err() != nil, true
-			}
-			over := f.look(func(ctx context.Context, floor string) ([]string, error) {
-				reply, err := hold.Exec(ctx, lookSource, []string{f.at}, []string{floor})
-				answered = err == nil
-				if err != nil {
-					return nil, err
-				}
-				return reply.AsStrSlice()
-			})
-			if over {
-				_ = hold.Release(f.ctx)
-				return true, false
-			}
+		switch over, err := f.lookUnder(hold); {
+		case err != nil && f.ctx.Err() == nil:
+			_ = hold.Release(f.ctx)
+			f.failAll(err)
+			return true, false
+		case over || !hold.Valid():
+			_ = hold.Release(f.ctx)
+			return over, true
 		}
 	}
 	return f.lead(hold)
+}
+
+// lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or no caller is left, which it reports.
+// It returns the error of a server that waiting does not cure.
+func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
+	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
+		var failed error
+		over = f.look(func(ctx context.Context, floor string) ([]string, error) {
+			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, []string{floor})
+			if failed = err; err != nil {
+				return nil, err
+			}
+			return reply.AsStrSlice()
+		})
+		if over || failed == nil {
+			return over, nil
+		}
+		if fault, explained := wire.Diagnose(failed); fault == wire.Never {
+			return false, explained
+		}
+		select {
+		case <-time.After(pause):
+		case <-f.ctx.Done():
+		}
+	}
+	return f.ctx.Err() != nil, nil
 }
 
 // ask asks Redis for a value outside of the lock.

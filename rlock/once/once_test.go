@@ -478,3 +478,40 @@ func TestTypedValuesAndEvents(t *testing.T) {
 		assert.Equal(t, map[once.Source]int{once.Ran: 2, once.Process: 1, once.Message: 1}, sources)
 	})
 }
+
+// A server that refuses the look under the lock is no reason to ask it again and again.
+func TestAKeyWithOtherDataIsAnError(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Keep: time.Minute})
+		_, err := w.Push(p.client.NewLock(key).Key("once"), "another program's")
+		require.NoError(t, err)
+		var runs atomic.Int32
+		e := <-p.asks(w.Ctx, 1, takes(time.Second, "value", &runs))
+		require.ErrorIs(t, e.err, rlock.ErrWrongType)
+		assert.Zero(t, e.after)
+		assert.Zero(t, runs.Load())
+		assert.False(t, w.Exists(key), "the lock is free")
+	})
+}
+
+// While Redis cannot be reached the look under the lock is repeated, with pauses.
+func TestALookUnderTheLockWaitsForRedis(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Keep: time.Minute})
+		p.warm(w, start(w, once.Options{Keep: time.Minute}))
+		var runs atomic.Int32
+		sent := 0
+		p.client.Net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Request && (f.Is("EVALSHA") || f.Is("EVAL")) && slices.ContainsFunc(f.Args, func(a string) bool { return strings.HasSuffix(a, ":once") }) {
+				if sent++; sent < 8 {
+					return network.Cut
+				}
+			}
+			return network.Pass
+		})
+		e := <-p.asks(w.Ctx, 1, takes(time.Second, "value", &runs))
+		require.NoError(t, e.err)
+		assert.Equal(t, "value", e.value)
+		assert.Greater(t, e.after, time.Second+100*time.Millisecond, "it pauses")
+	})
+}
