@@ -20,7 +20,6 @@ import (
 type Client struct {
 	shared *client.Client
 	prefix string
-	tick   time.Duration
 
 	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
 	rooms map[string]*room // by channel
@@ -28,11 +27,12 @@ type Client struct {
 	keeping keeping
 }
 
-// New returns a client over the connections of c. It needs no Close: when c is closed, calls return [rlock.ErrClosed], and
-// permits are no longer renewed.
+// New returns a client over the connections of c: make one for each c, since of two the later one alone hears the messages,
+// and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
+// [rlock.ErrClosed], and permits are no longer renewed.
 func New(c *rlock.Client) *Client {
 	shared, prefix := client.Of(c)
-	return &Client{shared: shared, prefix: prefix, tick: shared.Tick, rooms: make(map[string]*room)}
+	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
 }
 
 // Semaphore returns the semaphore of that name. It asks Redis nothing.

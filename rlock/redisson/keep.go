@@ -33,7 +33,7 @@ func (k *keeping) stop(p *Permit) {
 // start starts the keeper, until the client is closed.
 func (k *keeping) start(c *Client) {
 	length := c.shared.Config.Lease
-	k.keeper = lease.NewKeeper(lease.Config{Tick: c.tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
+	k.keeper = lease.NewKeeper(lease.Config{Tick: c.shared.Tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
 	if !c.shared.Redis.Start(func() {
 		<-c.shared.Redis.Done()
 		k.keeper.Close()

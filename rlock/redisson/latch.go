@@ -12,8 +12,8 @@ import (
 // A CountDownLatch is Redisson's RCountDownLatch: a count in Redis that any client may count down, and that others wait for
 // until it is zero. A latch without a count is open. Its methods may be called concurrently.
 //
-// A new count may follow at once after zero: who still waits then, here and in Java, waits for that one too, since nothing
-// tells the two apart.
+// A new count may follow at once after zero. A caller that still waits then, here or in Java, waits for the new count too:
+// nothing tells the two apart.
 type CountDownLatch struct{ object }
 
 // TrySetCount sets the count if there is none, and reports whether it did. After [rlock.ErrUnconfirmed] it may have. A count

@@ -86,7 +86,7 @@ func (p *Permit) begin(sent time.Time) {
 func (p *Permit) confirm(sent time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.until = sent.Add(p.length() - lease.Drift(p.length(), p.of.client.tick))
+	p.until = sent.Add(p.length() - lease.Drift(p.length(), p.of.client.shared.Tick))
 }
 
 // end ends the permit here.

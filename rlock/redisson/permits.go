@@ -46,7 +46,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, wait, lease time.Duration
 		sent := time.Now()
 		n, f, err := s.ask(ctx, permitsAcquire, milliseconds(p.length()), p.raw)
 		if lost = nil; f == unknown {
-			lost, f = err, notNow // with that id it changes nothing more
+			lost, f = err, notNow // with that id it takes no second permit
 		}
 		if f != executed || err != nil {
 			return false, 0, f, err

@@ -94,6 +94,30 @@ func (p *program) messages(channel string) []string {
 	}
 }
 
+// A row is a call for a counter: its value before and after, and the messages.
+type row struct {
+	before string
+	call   func() (any, error)
+	result any
+	after  string
+	told   []string
+}
+
+func (p *program) check(key, channel string, rows []row) {
+	p.t.Helper()
+	for i, r := range rows {
+		p.do("DEL", key)
+		if r.before != "absent" {
+			p.do("SET", key, r.before)
+		}
+		result, err := r.call()
+		require.NoError(p.t, err, "row %d", i)
+		assert.Equal(p.t, r.result, result, "row %d", i)
+		assert.Equal(p.t, r.after, p.do("GET", key), "row %d", i)
+		assert.Equal(p.t, r.told, append([]string(nil), p.messages(channel)...), "row %d", i)
+	}
+}
+
 // The rows are those that Redisson 3.17.7 and 4.7.0 were seen to have, but for the numbers below 1, which Redisson tells, and
 // the debts, which it forgives.
 func TestASemaphoreIsRedissons(t *testing.T) {
@@ -110,13 +134,7 @@ func TestASemaphoreIsRedissons(t *testing.T) {
 		release := func(n int) func() (any, error) { return func() (any, error) { return nil, s.Release(ctx, n) } }
 		add := func(n int) func() (any, error) { return func() (any, error) { return nil, s.AddPermits(ctx, n) } }
 		drain := func() (any, error) { return s.DrainPermits(ctx) }
-		for i, row := range []struct {
-			before string
-			call   func() (any, error)
-			result any
-			after  string
-			told   []string
-		}{
+		p.check("s", channel, []row{
 			{"absent", took(1), false, "absent", nil},
 			{"absent", release(1), nil, "1", []string{"1"}},
 			{"absent", set(3), true, "3", []string{"3"}},
@@ -132,17 +150,7 @@ func TestASemaphoreIsRedissons(t *testing.T) {
 			{"5", drain, 5, "0", nil},
 			{"absent", add(2), nil, "2", []string{"2"}},
 			{"absent", drain, 0, "absent", nil},
-		} {
-			p.do("DEL", "s")
-			if row.before != "absent" {
-				p.do("SET", "s", row.before)
-			}
-			result, err := row.call()
-			require.NoError(t, err, "row %d", i)
-			assert.Equal(t, row.result, result, "row %d", i)
-			assert.Equal(t, row.after, p.do("GET", "s"), "row %d", i)
-			assert.Equal(t, row.told, append([]string(nil), p.messages(channel)...), "row %d", i)
-		}
+		})
 		_, err := s.TryAcquire(ctx, -1, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.ErrorIs(t, s.Release(ctx, -1), rlock.ErrInvalidConfig)
@@ -165,13 +173,7 @@ func TestALatchIsRedissons(t *testing.T) {
 		}
 		down := func() (any, error) { return nil, l.CountDown(ctx) }
 		remove := func() (any, error) { return l.Delete(ctx) }
-		for i, row := range []struct {
-			before string
-			call   func() (any, error)
-			result any
-			after  string
-			told   []string
-		}{
+		p.check("l", channel, []row{
 			{"absent", down, nil, "absent", nil},
 			{"absent", set(2), true, "2", []string{"1"}},
 			{"2", set(3), false, "2", nil},
@@ -180,17 +182,7 @@ func TestALatchIsRedissons(t *testing.T) {
 			{"absent", remove, false, "absent", nil},
 			{"2", remove, true, "absent", []string{"1"}},
 			{"0", down, nil, "absent", nil},
-		} {
-			p.do("DEL", "l")
-			if row.before != "absent" {
-				p.do("SET", "l", row.before)
-			}
-			result, err := row.call()
-			require.NoError(t, err, "row %d", i)
-			assert.Equal(t, row.result, result, "row %d", i)
-			assert.Equal(t, row.after, p.do("GET", "l"), "row %d", i)
-			assert.Equal(t, row.told, append([]string(nil), p.messages(channel)...), "row %d", i)
-		}
+		})
 		_, err := l.TrySetCount(ctx, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.NoError(t, l.Await(ctx), "it is open")
@@ -399,6 +391,17 @@ func TestALostAnswerIsReported(t *testing.T) {
 		free, err := p.AvailablePermits(w.Ctx)
 		require.NoError(t, err)
 		assert.Equal(t, 4, free)
+
+		client.Net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
+		slow, err := p.Acquire(w.Ctx, 10*time.Second) // its first answer is waited for, in vain
+		require.NoError(t, err)
+		require.NoError(t, slow.Err())
+		raw, err := hex.DecodeString(slow.ID())
+		require.NoError(t, err)
+		end, err := w.ZScore("{p}:timeout", string(raw))
+		require.NoError(t, err)
+		<-slow.Context().Done()
+		assert.Less(t, time.Now().UnixMilli(), int64(end), "it ends here before it ends in Redis")
 	})
 }
 

@@ -4,16 +4,20 @@
 -- ARGV[2]  lease in milliseconds, which begins now; "0" for none
 -- ARGV[3]  the id of each permit, and so on
 --
--- -1       taken; so it is if the first id is taken already: sent again it changes nothing
+-- -1       taken; so it is if the first id is taken already: sent again it takes no more, and the lease
+--          begins anew, from which the client counts
 -- n        not so many are free; the next one ends in n milliseconds; 0: that is not known
 local ids = #ARGV - 2
-if redis.call('zscore', KEYS[2], ARGV[3]) then
-	return -1
+local taken = redis.call('zscore', KEYS[2], ARGV[3])
+local free = nil
+if not taken then
+	sweep()
+	free = redis.call('get', KEYS[1])
 end
-sweep()
-local free = redis.call('get', KEYS[1])
-if free and tonumber(free) >= ids then
-	redis.call('decrby', KEYS[1], ids)
+if taken or free and tonumber(free) >= ids then
+	if not taken then
+		redis.call('decrby', KEYS[1], ids)
+	end
 	for i = 3, #ARGV do
 		redis.call('zadd', KEYS[2], ending(ARGV[2]), ARGV[i])
 	end
