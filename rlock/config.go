@@ -116,7 +116,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordSites is set, its place in the code. Negative: never. Defaults to 10 minutes.
+	// RecordSites is set, its site in the code. Negative: never. Defaults to 10 minutes.
 	LongHold time.Duration
 
 	// ReleaseDropped releases a [Hold] of one key that the garbage collector has found dropped by the

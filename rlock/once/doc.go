@@ -13,7 +13,7 @@
 // ([Options].Keep). A message that is late, and a value that stays in Redis for those that lost the message, are believed or
 // refused by comparing two numbers: when the value was stored, which grows with each run, and an upper bound of Redis' clock
 // at the call. The bound errs to one side: a caller that asked less than a round trip before the store, or 1 % of the time
-// that its process had waited by then, is refused the value, and one more function runs. Nobody gets a value that is older
+// that its process had waited by then, is refused the value, and one more function runs. No caller gets a value that is older
 // than its question. "After the call" is about the store: the function may have read its data before.
 //
 // # How it works
@@ -35,6 +35,7 @@
 // # State in Redis
 //
 // For the key k: the lock k with its queue, and the hash "{k}:once", which expires after Keep, and ten seconds at least. The
-// name is taken: who locks k otherwise makes all callers wait. Who may publish on the client's channels can forge a value.
+// name is taken: another holder of the lock k makes all callers wait. A user of Redis that may publish on the channels of the
+// client can forge a value.
 // All processes need the same prefix, and should have the same Options.
 package once

@@ -24,11 +24,11 @@ type hold struct {
 	token uint64       // set when the lock was granted, and never changed; 0: it has none
 
 	// stays is until when the lock stays also after its release; before it is acquired, for how long after that. 0: not at all.
-	stays core.Time
+	stays  core.Time
+	stands bool // it is held for long by design
 
 	// The mutex of the lock's shard protects following.
 
-	stands   bool // it is held for long by design; never changed
 	released bool
 	lost     error // why it is over without a release, nil if it is not
 }

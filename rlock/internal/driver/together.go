@@ -3,8 +3,11 @@ package driver
 import (
 	"context"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Locks that are acquired together. Each is a call of its own, as any other; only the first commands of those that are not
@@ -61,6 +64,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *client.Request) 
 	if w == nil {
 		return err == nil
 	}
+	at.hear(w, now)
 	at.Wait(&w.Call, now)
 	at.shard.applyAll()
 	switch a := at.Next(&w.Call, true, now); {
@@ -125,5 +129,21 @@ func (c *rowCall) drop(ctx context.Context) {
 	}
 	if c.hold.begun(c.err) == nil {
 		c.hold.ReleaseLater()
+	}
+}
+
+// fillInRow is fillIn for acquires. One that was not asked for was not executed, and will not be.
+func (r *redis) fillInRow(part []*exchange, result rueidis.RedisResult) {
+	replies, err := wire.EachAcquire(result, len(part))
+	for i, c := range part {
+		switch {
+		case err != nil:
+			c.answer = r.read(c, wire.Answer{}, err)
+		case i < len(replies):
+			got, err := wire.ReadAcquire(replies[i], c.cmd.Tokens)
+			c.answer = r.read(c, got, err)
+		default:
+			c.answer = answer{Reply: core.Reply{Fault: core.NotRun}, heard: true}
+		}
 	}
 }

@@ -26,7 +26,7 @@
 //
 // # How it works
 //
-// The request is a flight of package once, whose key is a hash of who asks, method, path and key. Under the lock, before the
+// The request is a flight of package once, whose key is a hash of the client, the method, the path and the key. Under the lock, before the
 // handler, a guarded write marks that it has begun. The response is stored by the release of the lock, in one step: then those
 // that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end.
 //
@@ -39,7 +39,7 @@
 //
 //   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
 //     ends with the loss of the lock. A handler that ignores that may overlap the next one.
-//   - Who must tell clients apart, or one reads the response of another by guessing its key. Authorize before this middleware.
+//   - Options.Who must tell clients apart: otherwise one reads the response of another by guessing its key. Authorize before this middleware.
 //   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer.
 //   - Set-Cookie, Date and fields of the connection are not kept.
 //   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.

@@ -20,7 +20,7 @@ import (
 
 // Options of a Guard. All servers should have the same ones.
 type Options struct {
-	// Who returns who sends the request, as an account: a key of one client says nothing of that of another. It is required.
+	// Who returns the client that sends the request, as an account: each client has keys of its own. It is required.
 	Who func(*http.Request) string
 	// Keep is how long a response is given again, and how long an unknown outcome is remembered. Defaults to 24 hours.
 	Keep time.Duration
@@ -54,7 +54,7 @@ type Guard struct {
 // New returns a guard that locks with one client and reads with another one of the same Redis. Close it before them.
 func New(locks *rlock.Client, redis rueidis.Client, o Options) *Guard {
 	if o.Who == nil {
-		panic("idempotent: Options.Who is needed: it tells clients apart")
+		panic("idempotent: Options.Who is nil: set it to a function that returns the account of a request")
 	}
 	if o.Keep <= 0 {
 		o.Keep = 24 * time.Hour

@@ -66,7 +66,7 @@ func hash(parts ...string) string {
 
 type keyOf struct{}
 
-// Key returns the key of the request whose handler has the context: a hash of who asks, method, path and the header, for a
+// Key returns the key of the request whose handler has the context: a hash of the client, the method, the path and the header, for a
 // unique column beside the effect. It is "" in a handler without a key.
 func Key(ctx context.Context) string {
 	key, _ := ctx.Value(keyOf{}).(string)
