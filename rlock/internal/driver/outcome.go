@@ -66,7 +66,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 	e := c.shared
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
-		if *a = (terms.Answer{Text: w.answer, Waited: w.waits, Clock: w.clock}); w.clock > 0 {
+		if *a = (terms.Answer{Text: w.answer, Waited: w.hasWaited(), Clock: w.clock}); w.clock > 0 {
 			a.Read = c.clock.time(w.read)
 		}
 	}

@@ -166,3 +166,25 @@ func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 		f.isClean()
 	})
 }
+
+// The message of a grant may overtake the answer to the Join. The caller has waited all the same: what it was waiting for may
+// have happened between its attempt and its ticket.
+func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		f.onOp(core.Join, late)
+		l, req := here.lock(), request(terms.NewOwner())
+		req.Answer = new(terms.Answer)
+		got := make(chan error, 1)
+		go func() { got <- l.Take(t.Context(), req) }()
+		synctest.Wait()
+		require.NoError(t, h.Release(t.Context()))
+		f.deliver(-1)
+		require.NoError(t, <-got)
+		assert.True(t, req.Answer.Waited)
+		assert.Zero(t, f.count(core.Look), "the grant came before the answer")
+		require.NoError(t, l.Unlock(t.Context(), req.Owner))
+		f.isClean()
+	})
+}

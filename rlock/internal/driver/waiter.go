@@ -210,6 +210,12 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	return now, slot, false
 }
 
+// hasWaited reports whether the call, which is over, had to wait. A message may overtake the answer to its Join: then it has
+// waited in Redis' queue although it was not counted.
+func (w *waiter) hasWaited() bool {
+	return w.waits || w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue
+}
+
 // exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
 // answer to an attempt.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
