@@ -45,6 +45,7 @@ type Config struct {
 	Cluster  bool          // and which
 	Watchdog time.Duration // lockWatchdogTimeout; defaults to 30 s
 	Sharding Sharding      // defaults to ShardingAuto
+	Prefix   string        // which a NameMapper puts before each name; "": there is no NameMapper
 	Log      io.Writer     // gets Redisson's warnings; defaults to nowhere
 }
 
@@ -87,15 +88,20 @@ var quickly = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}
 
 // Start starts a Java process and returns when its client is connected.
 func Start(c Config) (*Process, error) {
+	cmd, err := Command(c.Version, "rlock.Driver", slices.Concat(quickly, []string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"})...)
+	if err != nil {
+		return nil, err
+	}
+	return StartCommand(cmd, c)
+}
+
+// StartCommand is Start of another program that reads and writes the same lines as the driver, in Go, say.
+func StartCommand(cmd *exec.Cmd, c Config) (*Process, error) {
 	if c.Watchdog == 0 {
 		c.Watchdog = 30 * time.Second
 	}
 	if c.Sharding == "" {
 		c.Sharding = ShardingAuto
-	}
-	cmd, err := Command(c.Version, "rlock.Driver", slices.Concat(quickly, []string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"})...)
-	if err != nil {
-		return nil, err
 	}
 	p := &Process{command: cmd, ended: make(chan struct{}), waiting: make(map[int64]chan answer)}
 	cmd.Stderr = c.Log
@@ -112,8 +118,7 @@ func Start(c Config) (*Process, error) {
 	connected := make(chan answer, 1)
 	p.waiting[0] = connected
 	go p.hear(out)
-	settings := map[string]any{"addresses": c.Addrs, "replicas": c.Replicas, "cluster": c.Cluster, "watchdog": c.Watchdog.Milliseconds(), "sharded": c.Sharding}
-	if err := json.NewEncoder(p.in).Encode(settings); err != nil {
+	if err := json.NewEncoder(p.in).Encode(c.settings()); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("redisson: %w", err)
 	}
@@ -122,6 +127,15 @@ func Start(c Config) (*Process, error) {
 		return nil, fmt.Errorf("%w before its client was connected: see Config.Log", ErrEnded)
 	}
 	return p, nil
+}
+
+// settings are the first line that the process reads.
+func (c Config) settings() any {
+	s := map[string]any{"addresses": c.Addrs, "replicas": c.Replicas, "cluster": c.Cluster, "watchdog": c.Watchdog.Milliseconds(), "sharded": c.Sharding}
+	if c.Prefix != "" {
+		s["prefix"] = c.Prefix
+	}
+	return s
 }
 
 // hear gives each answer to the call that waits for it, until the process ends.

@@ -71,6 +71,7 @@ type setting struct {
 	linger   time.Duration // of the locks in Go
 	sharding redisson.Sharding
 	pubSub   rlock.PubSub
+	prefix   string // before each name
 
 	listensAtReplicas bool // Redisson's subscriptionMode=SLAVE, with one primary
 }
@@ -86,6 +87,20 @@ var versions = []redisson.Version{redisson.V3, redisson.V4}
 // its own. To start a JVM costs more than most tests do with it: what fits the
 // same setting, and breaks nothing, is better one test.
 func withBoth(t *testing.T, c setting, run func(s *scene)) {
+	withEach(t, versions, c, run)
+}
+
+// withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for what
+// differs between those.
+func withOldAndNew(t *testing.T, c setting, run func(s *scene)) {
+	if *other != "" {
+		withBoth(t, c, run)
+		return
+	}
+	withEach(t, []redisson.Version{redisson.Oldest, redisson.V4}, c, run)
+}
+
+func withEach(t *testing.T, versions []redisson.Version, c setting, run func(s *scene)) {
 	t.Parallel()
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
@@ -183,7 +198,7 @@ func (s *scene) startJava() *redisson.Process {
 	c := s.setting
 	config := redisson.Config{
 		Version: c.version, Addrs: s.Options().InitAddress, Cluster: s.Kind == redistest.KindCluster,
-		Watchdog: c.lease, Sharding: c.sharding, Log: s.t.Output(),
+		Watchdog: c.lease, Sharding: c.sharding, Prefix: c.prefix, Log: s.t.Output(),
 	}
 	if c.listensAtReplicas {
 		primary, replicas := s.primaryAndReplicas()
@@ -213,7 +228,7 @@ func withJava(t *testing.T, version redisson.Version) {
 func (s *scene) startGo() *rlock.Client {
 	s.t.Helper()
 	c := s.setting
-	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, Linger: c.linger, PubSub: c.pubSub, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, Linger: c.linger, PubSub: c.pubSub, Prefix: c.prefix, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
 	return client
@@ -236,7 +251,12 @@ var lockNumber atomic.Int64
 // those that wait for it are, in either family of commands, on any node.
 func (s *scene) awaitWaiter(lock string) {
 	s.t.Helper()
-	channel := s.channelOf(lock)
+	s.awaitChannel(s.channelOf(lock))
+}
+
+// awaitChannel returns when a client is subscribed to the channel.
+func (s *scene) awaitChannel(channel string) {
+	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		for _, node := range s.nodes {
 			for _, count := range s.counts {

@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	jvm "github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
@@ -21,7 +24,7 @@ func background(work func() error) <-chan error {
 
 // The synchronizers of both languages wait for each other.
 func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
+	withOldAndNew(t, setting{}, func(s *scene) {
 		t, ctx := s.t, s.ctx
 		c, java := redisson.New(s.client), s.java.Thread("a")
 
@@ -164,4 +167,116 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 			assert.Equal(t, 3, n)
 		})
 	})
+}
+
+// Redisson's NameMapper puts a prefix before each name, as Config.Prefix does. The oldest version names the leases of
+// permits after the name without it.
+func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
+	withOldAndNew(t, setting{prefix: "app:"}, func(s *scene) {
+		t, ctx, c, java := s.t, s.ctx, redisson.New(s.client), s.java.Thread("a")
+		sem := c.Semaphore("sem")
+		here := background(func() error { return sem.Acquire(ctx, 1) })
+		require.NoError(t, java.Release("sem", 1))
+		require.NoError(t, <-here)
+		assert.EqualValues(t, 1, s.number("EXISTS", "app:sem"))
+		there := background(func() error { return java.Acquire("sem", 1) })
+		s.awaitAsleep(java, "")
+		require.NoError(t, sem.Release(ctx, 1))
+		require.NoError(t, <-there)
+
+		latch := c.CountDownLatch("latch")
+		set, err := java.TrySetCount("latch", 1)
+		require.NoError(t, err)
+		require.True(t, set)
+		there = background(func() error { return java.Await("latch") })
+		s.awaitAsleep(java, "")
+		require.NoError(t, latch.CountDown(ctx))
+		require.NoError(t, <-there)
+		assert.Zero(t, s.number("EXISTS", "app:latch"))
+
+		permits, shared := c.PermitSemaphore("permits"), s.setting.version != jvm.Oldest
+		require.NoError(t, permits.SetPermits(ctx, 2))
+		ours, err := permits.Acquire(ctx, time.Minute)
+		require.NoError(t, err)
+		theirs, err := java.AcquirePermit("permits", time.Minute)
+		require.NoError(t, err)
+		free, err := java.FreePermits("permits")
+		require.NoError(t, err)
+		assert.Zero(t, free, "both sides take from one number of permits")
+		known, err := java.UpdateLease("permits", ours.ID(), time.Minute)
+		require.NoError(t, err)
+		assert.Equal(t, shared, known)
+		released, err := permits.Release(ctx, theirs)
+		require.NoError(t, err)
+		assert.Equal(t, shared, released)
+	})
+}
+
+// In a Cluster both sides choose sharded channels, or are told to have plain ones, which the oldest version always has.
+func TestSynchronizersAreSharedInACluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.Cluster(t)
+	for _, row := range []struct {
+		title string
+		setting
+	}{
+		{"4.7.0 chooses", setting{version: jvm.V4}},
+		{"4.7.0 plain", setting{version: jvm.V4, sharding: jvm.ShardingOff, pubSub: rlock.PubSubPlain}},
+		{"3.17.7", setting{version: jvm.Oldest, pubSub: rlock.PubSubPlain}},
+	} {
+		t.Run(row.title, func(t *testing.T) {
+			s := stage(t, server, row.setting)
+			c, java := redisson.New(s.client), s.java.Thread("a")
+			for range 3 { // in as many slots
+				sharedInACluster(s, c, java)
+			}
+		})
+	}
+}
+
+func sharedInACluster(s *scene, c *redisson.Client, java jvm.Thread) {
+	t, ctx, name := s.t, s.ctx, s.fresh()
+	sem := c.Semaphore(name + ":{sem}")
+	there := background(func() error { return java.Acquire(name+":{sem}", 1) })
+	s.awaitAsleep(java, "")
+	require.NoError(t, sem.Release(ctx, 1))
+	require.NoError(t, <-there)
+	began := time.Now()
+	here := background(func() error { return sem.Acquire(ctx, 1) })
+	s.awaitChannel("redisson_sc:" + name + ":{sem}")
+	require.NoError(t, java.Release(name+":{sem}", 1))
+	require.NoError(t, <-here)
+	assert.Less(t, time.Since(began), fallback, "it is told, and need not look")
+
+	permits := c.PermitSemaphore(name + ":permits")
+	require.NoError(t, permits.SetPermits(ctx, 1))
+	ours, err := permits.Acquire(ctx, 0)
+	require.NoError(t, err)
+	var theirs string
+	there = background(func() (err error) {
+		theirs, err = java.AcquirePermit(name+":permits", time.Minute)
+		return err
+	})
+	s.awaitAsleep(java, "")
+	require.NoError(t, ours.Release(ctx))
+	require.NoError(t, <-there)
+	here = background(func() (err error) { ours, err = permits.Acquire(ctx, time.Minute); return err })
+	s.awaitChannel("redisson_sc:{" + name + ":permits}")
+	released, err := java.TryReleasePermit(name+":permits", theirs)
+	require.NoError(t, err)
+	assert.True(t, released)
+	require.NoError(t, <-here)
+	require.NoError(t, ours.Release(ctx))
+
+	latch := c.CountDownLatch(name + ":latch")
+	set, err := latch.TrySetCount(ctx, 2)
+	require.NoError(t, err)
+	require.True(t, set)
+	there = background(func() error { return java.Await(name + ":latch") })
+	s.awaitAsleep(java, "")
+	here = background(func() error { return latch.Await(ctx) })
+	require.NoError(t, s.java.Thread("b").CountDown(name+":latch"))
+	require.NoError(t, latch.CountDown(ctx))
+	require.NoError(t, <-here)
+	require.NoError(t, <-there)
 }

@@ -80,6 +80,8 @@ final class Synchronizers {
                 return null;
             case "getCount":
                 return l.getCount();
+            case "delete":
+                return l.delete();
             case "await":
                 if (c.waitMillis() == 0) {
                     l.await();

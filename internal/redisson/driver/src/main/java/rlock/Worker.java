@@ -1,5 +1,7 @@
 package rlock;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadInfo;
 import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -26,12 +28,13 @@ final class Worker extends Thread {
     /**
      * Whether it waits for a message, and would get it. Redisson's waiters sleep on a semaphore, to which a message that
      * comes between their last try and this adds no permit if it is meant for all of them. Those of a latch sleep at a
-     * gate.
+     * gate. The state and the stack are of one moment: Thread's own are of two, between which it may go to sleep.
      */
     boolean isAsleep() {
-        State state = getState();
-        return (state == State.WAITING || state == State.TIMED_WAITING)
-                && Arrays.stream(getStackTrace())
+        ThreadInfo now = ManagementFactory.getThreadMXBean().getThreadInfo(getId(), Integer.MAX_VALUE);
+        return now != null
+                && (now.getThreadState() == State.WAITING || now.getThreadState() == State.TIMED_WAITING)
+                && Arrays.stream(now.getStackTrace())
                         .map(StackTraceElement::getClassName)
                         .anyMatch(name -> name.equals(Semaphore.class.getName()) || name.endsWith(".ReclosableLatch"));
     }
