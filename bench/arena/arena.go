@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // An Arena is a Redis and the networks in front of it. One measurement at a time.
@@ -26,7 +28,7 @@ type Arena struct {
 	run      string  // the prefix of the names of all keys
 	measured atomic.Int64
 	networks map[string]*network
-	idle     map[string][]*process // of contenders' own programs, for the next job
+	idle     map[string][]*launch.Talk // of contenders' own programs, for the next job
 }
 
 // An other is a redis-server beside the first one, for locks over several.
@@ -39,17 +41,17 @@ type other struct {
 type network struct {
 	addr      string
 	roundTrip time.Duration // as measured
-	proxy     *process      // nil for the loopback
+	proxy     *launch.Talk  // nil for the loopback
 }
 
 // Open connects to the Redis at addr, or starts one if addr is "". Its data are never
 // flushed: names have a prefix with the number of this run, and keys end with their leases.
 func Open(ctx context.Context, addr string) (*Arena, error) {
-	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*process), stop: func() {}}
+	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*launch.Talk), stop: func() {}}
 	var err error
 	if addr == "" {
-		if a.addr, a.stop, err = StartRedis(ctx, redisServer); err != nil {
-			return nil, err
+		if a.addr, a.stop, err = standin.Redis(); err != nil {
+			return nil, fmt.Errorf("arena: no Redis: %w (-addr names one)", err)
 		}
 	}
 	a.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.addr}, ForceSingleClient: true, DisableCache: true})
@@ -72,12 +74,12 @@ func Open(ctx context.Context, addr string) (*Arena, error) {
 func (a *Arena) Close() {
 	for _, processes := range a.idle {
 		for _, p := range processes {
-			p.end(5 * time.Second)
+			p.End(5 * time.Second)
 		}
 	}
 	for _, n := range a.networks {
 		if n.proxy != nil {
-			n.proxy.end(time.Second)
+			n.proxy.End(time.Second)
 		}
 	}
 	for _, o := range a.others {
@@ -89,12 +91,12 @@ func (a *Arena) Close() {
 
 // server returns the address of the server of that number, and starts it if necessary. Number
 // 0 exists.
-func (a *Arena) server(ctx context.Context, number int) (string, error) {
+func (a *Arena) server(number int) (string, error) {
 	if number == 0 {
 		return a.addr, nil
 	}
 	for len(a.others) < number {
-		addr, stop, err := StartRedis(ctx, redisServer)
+		addr, stop, err := standin.Redis()
 		if err != nil {
 			return "", err
 		}
@@ -113,21 +115,25 @@ func (a *Arena) network(ctx context.Context, number int, n scenario.Network) (*n
 	if way := a.networks[name]; way != nil {
 		return way, nil
 	}
-	addr, err := a.server(ctx, number)
+	addr, err := a.server(number)
 	if err != nil {
 		return nil, err
 	}
 	way := &network{addr: addr}
 	if n.RoundTrip > 0 {
-		proxy, err := start(worker.RoleNetwork)
+		command, err := launch.Self(worker.Role + "=" + worker.RoleNetwork)
 		if err != nil {
 			return nil, err
 		}
-		if err = proxy.say(fmt.Sprintf("%s %s", addr, n.RoundTrip)); err == nil {
-			way.addr, err = proxy.hear(setUp)
+		proxy, err := launch.Converse(command)
+		if err != nil {
+			return nil, err
+		}
+		if err = proxy.Tell(fmt.Sprintf("%s %s", addr, n.RoundTrip)); err == nil {
+			way.addr, err = proxy.Hear(setUp)
 		}
 		if err != nil {
-			proxy.end(0)
+			proxy.End(0)
 			return nil, err
 		}
 		way.proxy = proxy

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,6 +16,7 @@ import (
 	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/launch"
 )
 
 const (
@@ -38,7 +41,7 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	defer func() {
 		r.Took += time.Since(began)
 		if err != nil {
-			r.Error = err.Error()
+			r.Error, _, _ = strings.Cut(err.Error(), "\n")
 		}
 	}()
 	way, err := a.network(ctx, 0, cell.Network)
@@ -67,16 +70,14 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	}
 	defer func() { _ = os.Remove(job.Ground) }()
 
-	workers, err := a.ready(c, job)
+	workers, program, err := a.ready(c, job)
 	defer func() {
 		if err == nil && c.Program != nil {
-			for _, w := range workers {
-				a.idle[program(w.command)] = append(a.idle[program(w.command)], w)
-			}
+			a.idle[program] = append(a.idle[program], workers...)
 			return
 		}
 		for _, w := range workers {
-			w.end(5 * time.Second)
+			w.End(5 * time.Second)
 		}
 	}()
 	if err != nil {
@@ -88,7 +89,7 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	}
 	begin := time.Now().Add(headStart)
 	for _, w := range workers {
-		if err := w.say(strconv.FormatInt(begin.UnixNano(), 10)); err != nil {
+		if err := w.Tell(strconv.FormatInt(begin.UnixNano(), 10)); err != nil {
 			return err
 		}
 	}
@@ -107,18 +108,18 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 			return err
 		}
 		for _, w := range workers {
-			if err := w.say("release"); err != nil {
+			if err := w.Tell("release"); err != nil {
 				return err
 			}
 		}
 	}
 	var reports []worker.Report
 	for _, w := range workers {
-		report, err := w.report(time.Until(begin) + job.Duration + job.Drain + overtime)
+		one, err := report(w, time.Until(begin)+job.Duration+job.Drain+overtime)
 		if err != nil {
 			return err
 		}
-		reports = append(reports, report)
+		reports = append(reports, one)
 	}
 	if job.Kind == worker.Web {
 		if after, err = look(ctx, a.redis); err != nil {
@@ -134,45 +135,61 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	return nil
 }
 
-// ready starts the workers of a job, all at once, and returns when all are ready.
-func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*process, err error) {
+// ready starts the workers of a job, all at once, and returns when all are ready. program is
+// the same for contenders' programs whose processes can do each other's jobs.
+func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*launch.Talk, program string, err error) {
 	for job.Process = range job.Processes {
-		w, failed := a.worker(c)
+		w, command, failed := a.worker(c)
 		if failed != nil {
-			return workers, failed
+			return workers, program, failed
 		}
-		workers = append(workers, w)
+		workers, program = append(workers, w), command
 		line, failed := json.Marshal(job)
 		if failed == nil {
-			failed = w.say(string(line))
+			failed = w.Tell(string(line))
 		}
 		if failed != nil {
-			return workers, failed
+			return workers, program, failed
 		}
 	}
 	for _, w := range workers {
-		if _, failed := w.hear(setUp); failed != nil {
+		if _, failed := w.Hear(setUp); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}
-	return workers, err
+	return workers, program, err
 }
 
 // worker returns a process that awaits a job. A program of a contender is started once for
 // each process needed at a time, and does many jobs.
-func (a *Arena) worker(c contender.Contender) (*process, error) {
-	if c.Program == nil {
-		return start(worker.RoleWorker)
+func (a *Arena) worker(c contender.Contender) (w *launch.Talk, program string, err error) {
+	start := c.Program
+	if start == nil {
+		start = func() (*exec.Cmd, error) { return launch.Self(worker.Role + "=" + worker.RoleWorker) }
 	}
-	command, err := c.Program()
+	command, err := start()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if idle := a.idle[program(command)]; len(idle) > 0 {
-		a.idle[program(command)] = idle[1:]
-		return idle[0], nil
+	program = strings.Join(command.Args, " ")
+	if idle := a.idle[program]; len(idle) > 0 {
+		a.idle[program] = idle[1:]
+		return idle[0], program, nil
 	}
-	return launch(command)
+	w, err = launch.Converse(command)
+	return w, program, err
+}
+
+// report returns a worker's report.
+func report(w *launch.Talk, limit time.Duration) (r worker.Report, err error) {
+	line, err := w.Hear(limit)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		return r, fmt.Errorf("arena: report: %w", err)
+	}
+	return r, nil
 }
 
 // countUpdates compares the sequence number with the number of requests that wrote it.

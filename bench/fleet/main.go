@@ -21,9 +21,9 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/go-rlock/rlock/bench/arena"
 	"github.com/go-rlock/rlock/bench/fleet/cost"
 	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 func main() {
@@ -43,9 +43,8 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	out := flags.String("out", filepath.Join("results", "fleet-simulation"), "folder of the results, and of costs.json")
-	calibrate := flags.Bool("calibrate", false, "measure the costs, and write costs.json")
+	calibrate := flags.Bool("calibrate", false, "measure the costs of the redis-server in PATH, or of that which RLOCK_SERVER names, and write costs.json")
 	pinned := flags.Bool("pin", true, "with -calibrate: keep the server on one processor and the clients on another")
-	server := flags.String("server", "redis-server", "with -calibrate: the server, by name or path")
 	scripts := flags.String("scripts", filepath.Join("..", "rlock", "internal", "wire", "scripts"), "with -calibrate: the folder of rlock's scripts")
 	real := flags.Bool("real", false, "measure real fleets, and write real.json")
 	beside := flags.Bool("beside", false, "simulate the real fleets only, and write beside.md")
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		return measureReal(ctx, *out, *rounds, progress)
 	}
 	if *calibrate {
-		return measure(ctx, *server, *scripts, *out, *pinned)
+		return measure(ctx, *scripts, *out, *pinned)
 	}
 	data, err := os.ReadFile(filepath.Join(*out, "costs.json"))
 	if err != nil {
@@ -95,8 +94,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // measure measures the costs of a server of its own.
-func measure(ctx context.Context, program, scripts, out string, pinned bool) error {
-	addr, stop, err := arena.StartRedis(ctx, program)
+func measure(ctx context.Context, scripts, out string, pinned bool) error {
+	addr, stop, err := standin.Redis()
 	if err != nil {
 		return err
 	}

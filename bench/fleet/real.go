@@ -21,6 +21,7 @@ import (
 	"github.com/go-rlock/rlock/bench/fleet/sim"
 	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // A realFleet is one that this machine can run, as it was measured.
@@ -65,7 +66,7 @@ func measureReal(ctx context.Context, out string, rounds int, progress func(stri
 		return err
 	}
 	defer a.Close()
-	clock, err := startSleeper(ctx)
+	clock, err := startSleeper()
 	if err != nil {
 		return err
 	}
@@ -126,8 +127,8 @@ type sleeper struct {
 	stop  func()
 }
 
-func startSleeper(ctx context.Context) (*sleeper, error) {
-	addr, stop, err := arena.StartRedis(ctx, "redis-server")
+func startSleeper() (*sleeper, error) {
+	addr, stop, err := standin.Redis()
 	if err != nil {
 		return nil, err
 	}

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/bench/arena"
-	"github.com/go-rlock/rlock/internal/suspend"
+	"github.com/go-rlock/rlock/internal/launch"
 )
 
 // A process is a worker. Its methods may be called concurrently, but one fault meets it at a time.
@@ -22,9 +18,7 @@ type process struct {
 	locks  place // its way to the lock
 	said   *ledger
 
-	command *exec.Cmd
-	input   io.Closer     // its end is the worker's
-	gone    chan struct{} // closed when the process has ended
+	*launch.Process // its input's end is the worker's
 
 	mu   sync.Mutex // protects following
 	busy bool       // a fault is under way
@@ -44,53 +38,17 @@ func (p *process) start(r *run) error {
 		return err
 	}
 	command.Env = append(os.Environ(), role+"="+string(text))
-	command.SysProcAttr = arena.Ours()
-	input, err := command.StdinPipe()
-	if err != nil {
-		return err
-	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("guardedset: %w", err)
-	}
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		for lines := bufio.NewScanner(output); lines.Scan(); {
-			p.said.add(lines.Text(), time.Now())
-		}
-		_ = command.Wait() // most are killed
-	}()
-	p.command, p.input, p.gone = command, input, gone
-	return nil
+	p.Process, err = launch.Start(command, func(line string) { p.said.add(line, time.Now()) })
+	return err
 }
 
 // stop suspends the worker, and returns what resumes it.
 func (p *process) stop() (resume func()) {
-	process := p.command.Process
-	if err := suspend.Process(process); err != nil {
+	process := p.Process
+	if err := process.Suspend(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	return func() { _ = suspend.Resume(process) }
-}
-
-// kill ends the process as a crash does.
-func (p *process) kill() {
-	_ = p.command.Process.Kill()
-	<-p.gone
-}
-
-// end lets the worker end, and kills it if it does not.
-func (p *process) end() {
-	_ = p.input.Close()
-	select {
-	case <-p.gone:
-	case <-time.After(3 * time.Second):
-		p.kill()
-	}
+	return func() { _ = process.Resume() }
 }
 
 func (p *process) begin() bool {

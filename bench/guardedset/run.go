@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // A run is one form under the faults of a scenario.
@@ -52,13 +52,13 @@ const workers = 6
 func (r *run) measure(ctx context.Context) (result, error) {
 	r.faults, r.said, r.setting = make(map[string]int), newLedger(), r.scenario.make()
 	defer r.setting.close()
-	locks, err := r.setting.open(ctx)
+	locks, err := r.setting.open()
 	if err != nil {
 		return result{}, err
 	}
 	r.dataAt = locks
 	if r.form.Form != guarded {
-		addr, stop, err := arena.StartRedis(ctx, "redis-server")
+		addr, stop, err := standin.Redis()
 		if err != nil {
 			return result{}, err
 		}
@@ -147,7 +147,7 @@ func (r *run) check(err error) {
 func (r *run) end() {
 	var all sync.WaitGroup
 	for _, p := range r.workers {
-		all.Go(p.end)
+		all.Go(func() { p.End(3 * time.Second) })
 	}
 	all.Wait()
 	r.workers = nil

@@ -17,7 +17,7 @@ type ofSentinel struct {
 	server *redistest.Server
 }
 
-func (s *ofSentinel) open(context.Context) (place, error) {
+func (s *ofSentinel) open() (place, error) {
 	err := standin.Attempt(func() { s.server = redistest.Sentinel(&s.test) })
 	if err != nil {
 		return place{}, err

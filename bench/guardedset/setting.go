@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/go-rlock/rlock/bench/arena"
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // A setting is the lock's Redis of a run, and the faults there.
 type setting interface {
 	// open starts Redis, and returns where it is.
-	open(ctx context.Context) (place, error)
+	open() (place, error)
 	// way returns a worker's way there.
 	way(worker int) (place, error)
 	// fault lets the nth fault happen, counted from 1, and returns its name, "" for none. What ends it runs in r.ends.
@@ -50,8 +50,8 @@ type single struct {
 	stop     func()
 }
 
-func (s *single) open(ctx context.Context) (p place, err error) {
-	s.addr, s.stop, err = arena.StartRedis(ctx, "redis-server")
+func (s *single) open() (p place, err error) {
+	s.addr, s.stop, err = standin.Redis()
 	return place{Addrs: []string{s.addr}}, err
 }
 
@@ -84,7 +84,7 @@ func (s *ofHolders) fault(ctx context.Context, r *run, n int) string {
 	}
 	switch n % 4 {
 	case 0:
-		p.kill()
+		p.Kill()
 		r.check(p.start(r))
 		p.done()
 		return "kills"

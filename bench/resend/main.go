@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-rlock/rlock/bench/arena"
 	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/report"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // maxCommands is how many commands of an operation are met by a fault, each in a case of its own.
@@ -41,7 +41,7 @@ func play(ctx context.Context) error {
 	only := flag.String("library", "", "the one to play, all by default")
 	out := flag.String("out", filepath.Join("results", "resend"), "folder of the results")
 	flag.Parse()
-	addr, stop, err := arena.StartRedis(ctx, "redis-server")
+	addr, stop, err := standin.Redis()
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
-	"github.com/go-rlock/rlock/internal/suspend"
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -180,7 +180,7 @@ func tell(ctx context.Context, addr, how string, second func() error) error {
 	} else {
 		fmt.Print(line)
 	}
-	if err := suspend.Process(first.Process); err != nil {
+	if err := launch.Suspend(first.Process); err != nil {
 		return err
 	}
 	say("first", "is stopped")
@@ -190,7 +190,7 @@ func tell(ctx context.Context, addr, how string, second func() error) error {
 	if _, err := io.WriteString(input, "\n"); err != nil {
 		return err
 	}
-	if err := suspend.Resume(first.Process); err != nil {
+	if err := launch.Resume(first.Process); err != nil {
 		return err
 	}
 	say("first", "goes on")

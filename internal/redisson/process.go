@@ -1,7 +1,6 @@
 package redisson
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/launch"
 )
 
 // ErrEnded means that the Java process ended before it answered.
@@ -52,12 +53,11 @@ type Config struct {
 // A Process is a Java process with one RedissonClient. Its methods may be called
 // concurrently.
 type Process struct {
-	command *exec.Cmd
-	ended   chan struct{} // closed when the process has
+	java  *launch.Process
+	ended chan struct{} // closed when the process has, and all calls know
 
 	mu      sync.Mutex // protects following
-	in      io.WriteCloser
-	sent    int64 // id of the last command
+	sent    int64      // id of the last command
 	waiting map[int64]chan answer
 }
 
@@ -103,22 +103,15 @@ func StartCommand(cmd *exec.Cmd, c Config) (*Process, error) {
 	if c.Sharding == "" {
 		c.Sharding = ShardingAuto
 	}
-	p := &Process{command: cmd, ended: make(chan struct{}), waiting: make(map[int64]chan answer)}
+	connected := make(chan answer, 1)
+	p := &Process{ended: make(chan struct{}), waiting: map[int64]chan answer{0: connected}}
 	cmd.Stderr = c.Log
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		p.in, err = cmd.StdinPipe()
-	}
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
+	var err error
+	if p.java, err = launch.Start(cmd, p.hear); err != nil {
 		return nil, fmt.Errorf("redisson: %w", err)
 	}
-	connected := make(chan answer, 1)
-	p.waiting[0] = connected
-	go p.hear(out)
-	if err := json.NewEncoder(p.in).Encode(c.settings()); err != nil {
+	go p.end()
+	if err := p.tell(c.settings()); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("redisson: %w", err)
 	}
@@ -138,22 +131,33 @@ func (c Config) settings() any {
 	return s
 }
 
-// hear gives each answer to the call that waits for it, until the process ends.
-func (p *Process) hear(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var a answer
-		if json.Unmarshal(lines.Bytes(), &a) != nil {
-			continue // a JVM that is asked to may print
-		}
-		p.mu.Lock()
-		call := p.waiting[a.ID]
-		delete(p.waiting, a.ID)
-		p.mu.Unlock()
-		if call != nil {
-			call <- a
-		}
+// hear gives an answer to the call that waits for it.
+func (p *Process) hear(line string) {
+	var a answer
+	if json.Unmarshal([]byte(line), &a) != nil {
+		return // a JVM that is asked to may print
 	}
-	_ = p.command.Wait() // how it ended is of no interest
+	p.mu.Lock()
+	call := p.waiting[a.ID]
+	delete(p.waiting, a.ID)
+	p.mu.Unlock()
+	if call != nil {
+		call <- a
+	}
+}
+
+// tell writes one line.
+func (p *Process) tell(line any) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	return p.java.Say(string(text))
+}
+
+// end tells all calls when the process has ended.
+func (p *Process) end() {
+	<-p.java.Gone()
 	p.mu.Lock()
 	for _, call := range p.waiting {
 		close(call)
@@ -174,7 +178,7 @@ func (p *Process) call(c command) (value json.RawMessage, err error) {
 	p.sent++
 	c.ID = p.sent
 	p.waiting[c.ID] = answered
-	err = json.NewEncoder(p.in).Encode(c)
+	err = p.tell(c)
 	p.mu.Unlock()
 	if err != nil { // it ends, or is told to
 		<-p.ended
@@ -192,21 +196,17 @@ func (p *Process) call(c command) (value json.RawMessage, err error) {
 
 // Kill ends the process with SIGKILL, as a crash would: nothing is released.
 func (p *Process) Kill() {
-	_ = p.command.Process.Kill() // fails only if it has ended
+	p.java.Kill()
 	<-p.ended
 }
 
 // Close shuts the client down, and ends the process by force if that takes too
 // long. Redisson leaves locks that are still held to expire.
 func (p *Process) Close() error {
-	p.mu.Lock()
-	_ = p.in.Close() // fails only if the process has ended
-	p.mu.Unlock()
-	select {
-	case <-p.ended:
-		return nil
-	case <-time.After(patience):
-		p.Kill()
+	orderly := p.java.End(patience)
+	<-p.ended
+	if !orderly {
 		return fmt.Errorf("redisson: the client has not shut down within %v", patience)
 	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/suspend"
+	"github.com/go-rlock/rlock/internal/launch"
 )
 
 // patience is how long the package waits for a server before it returns an error. It is long,
@@ -38,9 +37,8 @@ type process struct {
 	within []string          // the command that runs it elsewhere, see Apart
 	dial   dial              // the way there, nil for the usual one
 
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when cmd has ended; nil before the first launch
-	paused bool          // by pause
+	runs   *launch.Process // the last one; nil before the first launch
+	paused bool            // by pause
 }
 
 const confFile = "redis.conf"
@@ -62,7 +60,7 @@ func (p *process) path(file string) string { return filepath.Join(p.dir, file) }
 // writeFiles does nothing after the first launch: Redis rewrites its files when a role
 // changes, so that a restarted process knows its role.
 func (p *process) writeFiles() error {
-	if p.exited != nil {
+	if p.runs != nil {
 		return nil
 	}
 	err := os.MkdirAll(p.dir, 0o700)
@@ -86,31 +84,18 @@ func (p *process) launch() error {
 	line := slices.Concat(p.within, []string{p.binary, p.path(confFile)}, p.args)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
-	dieWithParent(cmd)
-
-	started, exited := make(chan error), make(chan struct{})
-	go func() {
-		// The thread that starts the process must outlive it: dieWithParent.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(exited)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // the log shows how it ended
-		}
-	}()
-	if err := <-started; err != nil {
+	runs, err := launch.Start(cmd, nil) // the log shows how it ended
+	if err != nil {
 		return err
 	}
-	p.cmd, p.exited, p.paused = cmd, exited, false
+	p.runs, p.paused = runs, false
 	return nil
 }
 
 // await returns when the process answers. The answer must carry the process's own id, since
 // another server may answer at a port that was lost to it.
 func (p *process) await() error {
-	own := fmt.Sprintf("process_id:%d\r", p.cmd.Process.Pid)
+	own := fmt.Sprintf("process_id:%d\r", p.runs.ID())
 	err := eventually(func() error {
 		if !p.running() {
 			return hopeless{errors.New("it ended")}
@@ -137,35 +122,24 @@ func (p *process) await() error {
 	return fmt.Errorf("redistest: %s at %s did not start: %w; the end of its log:\n%s", p.binary, p.addr(), err, log)
 }
 
-func (p *process) running() bool {
-	if p.exited == nil {
-		return false
-	}
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
+func (p *process) running() bool { return p.runs != nil && p.runs.Running() }
 
 // kill ends the process with SIGKILL, which works on a paused one too, and returns when it is
 // gone. A test server needs no orderly shutdown.
 func (p *process) kill() {
-	if p.exited != nil {
-		_ = p.cmd.Process.Kill() // fails only if it ended by itself
-		<-p.exited
+	if p.runs != nil {
+		p.runs.Kill()
 	}
 }
 
-func (p *process) pause() error  { return p.setPaused(true, suspend.Process) }
-func (p *process) resume() error { return p.setPaused(false, suspend.Resume) }
+func (p *process) pause() error  { return p.setPaused(true, (*launch.Process).Suspend) }
+func (p *process) resume() error { return p.setPaused(false, (*launch.Process).Resume) }
 
-func (p *process) setPaused(paused bool, set func(*os.Process) error) error {
+func (p *process) setPaused(paused bool, set func(*launch.Process) error) error {
 	if !p.running() {
 		return fmt.Errorf("redistest: the server at %s is not running", p.addr())
 	}
-	err := set(p.cmd.Process)
+	err := set(p.runs)
 	if err == nil {
 		p.paused = paused
 	}

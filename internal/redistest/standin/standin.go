@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A Test has the methods that redistest calls; the embedded nil has the rest of the interface.
@@ -38,6 +40,9 @@ func (t *Test) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
 // Skip is Fatal.
 func (t *Test) Skip(args ...any) { t.Fatal(args...) }
 
+// Skipf is Fatalf.
+func (t *Test) Skipf(format string, args ...any) { t.Fatalf(format, args...) }
+
 // Fatalf fails the attempt.
 func (t *Test) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
@@ -59,6 +64,16 @@ func (t *Test) TempDir() string {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
 	return dir
+}
+
+// Redis starts one server of the program that redistest chooses, in memory only. The caller stops it.
+func Redis() (addr string, stop func(), err error) {
+	t := &Test{}
+	if err := Attempt(func() { addr = redistest.Standalone(t, "--maxclients", "20000").Addr() }); err != nil {
+		t.Close()
+		return "", nil, err
+	}
+	return addr, t.Close, nil
 }
 
 // Close does what a test does at its end.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -40,7 +41,7 @@ func (f pauseWorker) Inject(s *stage.Stage) error { return s.Workers[f.number].P
 
 func (f pauseWorker) Heal(s *stage.Stage) error {
 	// A worker that was killed meanwhile cannot be resumed.
-	if err := s.Workers[f.number].Resume(); err != nil && err != stage.ErrKilled {
+	if err := s.Workers[f.number].Resume(); err != nil && err != launch.ErrKilled {
 		return err
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/torture/stage"
@@ -34,14 +35,7 @@ func repeat() {
 	lines.Scan()
 	job := lines.Text()
 	for lines.Scan() {
-		switch lines.Text() {
-		case "die":
-			panic("as I was told")
-		case "shout":
-			fmt.Println(strings.Repeat("a", 17<<20)) // longer than an answer may be
-		default:
-			fmt.Println(job)
-		}
+		fmt.Println(job)
 	}
 	if err := lines.Err(); err != nil {
 		panic(err)
@@ -135,11 +129,6 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	answers(t, client)
 }
 
-func TestAWorkerWhoseAnswerIsTooLongIsEnded(t *testing.T) {
-	s := open(t, stage.Standalone)
-	require.ErrorIs(t, hire(t, s).Ask("shout", new(int)), bufio.ErrTooLong)
-}
-
 func TestHeldFramesAreDeliveredWhenTheRuleIsRemoved(t *testing.T) {
 	s := open(t, stage.Standalone)
 	client := connect(t, s)
@@ -189,8 +178,8 @@ func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {
 
 	w.Kill()
 	w.Kill()
-	require.ErrorIs(t, w.Ask("life", &life), stage.ErrKilled)
-	require.ErrorIs(t, w.Pause(), stage.ErrKilled)
+	require.ErrorIs(t, w.Ask("life", &life), launch.ErrKilled)
+	require.ErrorIs(t, w.Pause(), launch.ErrKilled)
 	require.NoError(t, w.Revive())
 	require.NoError(t, w.Revive())
 	require.NoError(t, w.Ask("life", &life))
@@ -216,13 +205,6 @@ func TestAPausedWorkerAnswersWhenItGoesOn(t *testing.T) {
 
 	require.NoError(t, w.Pause())
 	w.Kill() // works on a paused process
-}
-
-func TestAWorkerThatEndsByItselfReportsTheReason(t *testing.T) {
-	s := open(t, stage.Standalone)
-	w := hire(t, s)
-	var life int
-	require.ErrorContains(t, w.Ask("die", &life), "panic: as I was told")
 }
 
 func TestACommandGoesToThePrimariesOrToAllNodes(t *testing.T) {

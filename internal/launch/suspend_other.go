@@ -1,11 +1,11 @@
 //go:build !unix
 
-package suspend
+package launch
 
 import "os"
 
-// Process returns [ErrUnsupported].
-func Process(*os.Process) error { return ErrUnsupported }
+// Suspend returns [ErrUnsupported].
+func Suspend(*os.Process) error { return ErrUnsupported }
 
 // Resume returns [ErrUnsupported].
 func Resume(*os.Process) error { return ErrUnsupported }

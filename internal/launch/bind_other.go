@@ -1,0 +1,8 @@
+//go:build !linux
+
+package launch
+
+import "os/exec"
+
+// bind does nothing: only Linux kills a process with its parent.
+func bind(*exec.Cmd) {}
