@@ -29,7 +29,7 @@ const (
 // It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING, and panics in a
 // goroutine of its own, which ends the process, where a server answers both with an
 // error: BUSY while a script runs for too long, or any other refusal (see
-// bench/findings/rueidis-unsubscribe). An error in answer to a SUBSCRIBE or to a PING
+// docs/peers.md). An error in answer to a SUBSCRIBE or to a PING
 // alone is harmless. So subscriptions end with their connection: see renew.go.
 type conn struct {
 	link   *link

@@ -88,7 +88,7 @@ func TestEachContenderExcludesAcrossClients(t *testing.T) {
 }
 
 // lock retries for rueidislock, which may sleep, or begin to sleep, while the lock is free
-// (findings/rueidislock-never-woken): a cancelled call may try again.
+// (docs/peers.md): a cancelled call may try again.
 func lock(ctx context.Context, m contender.Mutex) (err error) {
 	for range 10 {
 		// The context must outlive the Lock, since rueidislock derives the hold from it.

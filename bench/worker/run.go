@@ -124,7 +124,7 @@ func (w *worker) warmUp() error {
 }
 
 // warm takes a free lock, and releases it. A contender may wait for such a lock
-// (findings/rueidislock-never-woken): then it is cancelled and retried.
+// (docs/peers.md): then it is cancelled and retried.
 func warm(ctx context.Context, m contender.Mutex) error {
 	for tries := 1; ; tries++ {
 		// Some contenders derive the hold from the context, so that it must outlive Lock.

@@ -12,7 +12,7 @@ import (
 )
 
 // linked are the pages whose links are checked, as patterns.
-var linked = []string{"*.md", "docs/*.md", "examples/*.md", "bench/README.md", "bench/findings/README.md"}
+var linked = []string{"*.md", "docs/*.md", "examples/*.md", "bench/README.md"}
 
 func TestEachLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	var paths []string
