@@ -17,20 +17,14 @@ import (
 // claims has a line that each example prints when all went as its story says. An example that is a
 // module of its own has a test of its own, main_test.go.
 var claims = map[string]string{
-	"quickstart":  "ok   a dead holder's lock was free again",
-	"gear":        "machine A is refused, and begins again",
-	"balance":     "finds that the balance is too small\n   => the balance is 30",
-	"flashsale":   "guarded     100        0",
-	"longwork":    "worker 2   still has the lock: true",
-	"nested":      "charge(42) holds the lock 3 times",
-	"migrate":     "lock.unlockAsync(threadId)",
-	"tick":        "3 ticks, 5 replicas: the job ran once per tick",
-	"leader":      "stops: the lock was lost",
-	"handler":     "a request that lost the lock: 500 Internal Server Error",
-	"passed":      "and the order is processed, by one worker at a time",
-	"ratelimited": "40 workers made 800 calls over at most 10 connections",
-	"sticky":      "more than nine of ten requests needed no command",
-	"shutdown":    "both locks are free",
+	"quickstart": "ok   a dead holder's lock was free again",
+	"gear":       "machine A is refused, and begins again",
+	"balance":    "finds that the balance is too small\n   => the balance is 30",
+	"nested":     "charge(42) holds the lock 3 times",
+	"leader":     "stops: the lock was lost",
+	"handler":    "a request that lost the lock: 500 Internal Server Error",
+	"passed":     "and the order is processed, by one worker at a time",
+	"shutdown":   "both locks are free",
 }
 
 // brief is the example that -short runs: to build and to run all of them takes more processor time than
