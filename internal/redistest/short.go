@@ -11,6 +11,18 @@ func Slow(t testing.TB) {
 	}
 }
 
+// Rounds returns how many rounds a test has that is slow by their number: n, fewer under the race detector, and still fewer
+// with -short. The same rounds show the same in each.
+func Rounds(n int) int {
+	if UnderRace {
+		n /= 6
+	}
+	if testing.Short() {
+		n /= 20
+	}
+	return max(n, 1)
+}
+
 // isWanted reports whether a test may use a real server. With -short the tests are the same on each
 // machine. A program that starts servers has no such flag.
 func isWanted() bool { return isDemanded() || !testing.Testing() || !testing.Short() }

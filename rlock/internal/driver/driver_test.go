@@ -74,14 +74,7 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 		"plain": client.PlainKind, "fenced": client.FencedKind, "fair": client.FairKind, "read-write": client.ReadWriteKind, "permits": client.SemaphoreKind,
 	} {
 		t.Run(name, func(t *testing.T) {
-			seeds := uint64(30)
-			switch {
-			case testing.Short():
-				seeds = 1
-			case redistest.UnderRace:
-				seeds = 8
-			}
-			for seed := range seeds {
+			for seed := range uint64(redistest.Rounds(30)) {
 				bubbleOf(t, kind, func(t *testing.T, f *fake) { f.storms(t, seed) })
 			}
 		})

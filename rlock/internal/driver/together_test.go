@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -147,7 +148,7 @@ func TestARowOfAClosedClientIsRefused(t *testing.T) {
 // Two clients acquire rows of the same locks, and commands are lost, late and refused: no lock has two holders, and nothing
 // is left.
 func TestRowsBesideEachOther(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(redistest.Rounds(200)) {
 		bubble(t, func(t *testing.T, f *fake) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			f.fate = func(uint32, *core.Command) fate {
