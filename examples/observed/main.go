@@ -10,8 +10,8 @@
 //
 // On the way an operator unlocks held locks by force, a worker forgets to unlock for a
 // while, and others do not wait that long: look for lock_client_lost_total, for the result
-// timeout, and for the lines of the log. The command in the folder picture draws what
-// Prometheus and the dashboard of rlockotel make of it.
+// timeout, and for the lines of the log. docs/dashboard.svg is what the dashboard of rlockotel
+// makes of it.
 package main
 
 import (
