@@ -32,7 +32,7 @@ type Network struct {
 }
 
 // errRefused is the error of a dial while the network refuses.
-var errRefused = errors.New("network: connections are refused")
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("network: connections are refused")}
 
 // New returns a network whose connections are opened with dial. Close it at the
 // end.

@@ -16,9 +16,12 @@ func init() {
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
 		AcquireAll, ReadWriteAcquireAll, SemaphoreAcquireAll,
 	} {
-		*s = *ScriptOf(strict + s.text)
+		s.BeStrict()
 	}
 	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
 		g.looks = strict + g.looks
 	}
 }
+
+// BeStrict puts the prelude before the script, which has not been called yet: package redisson has scripts, too.
+func (s *Script) BeStrict() { *s = *ScriptOf(strict + s.text) }

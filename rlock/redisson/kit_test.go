@@ -1,0 +1,114 @@
+package redisson_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/redisson"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+// What users test with the kit, in virtual time: see docs/testing.md.
+func withTheKit(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) {
+	t.Helper()
+	t.Parallel()
+	redistest.WithoutServer(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		server.HangAfter(24 * time.Hour)
+		run(t, server)
+	})
+}
+
+func TestWithTheKitASemaphoreIsWaitedForForHours(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		here, there := redisson.New(server.Client()).Semaphore("s"), redisson.New(server.Client()).Semaphore("s")
+		began := time.Now()
+		waits := result(func() error { return here.Acquire(t.Context(), 1) })
+		time.Sleep(5 * time.Hour)
+		require.NoError(t, there.Release(t.Context(), 1))
+		require.NoError(t, <-waits)
+		assert.Equal(t, 5*time.Hour, time.Since(began), "it is told")
+		got, err := there.TryAcquire(t.Context(), 1, time.Minute)
+		require.NoError(t, err)
+		assert.False(t, got)
+		assert.Equal(t, 5*time.Hour+time.Minute, time.Since(began))
+	})
+}
+
+func TestWithTheKitAServerThatIsGoneDelaysAWaiter(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		cut, other := server.Client(), redisson.New(server.Client())
+		s := redisson.New(cut).Semaphore("s")
+		waits := result(func() error { return s.Acquire(t.Context(), 1) })
+		server.Cut(cut)
+		require.NoError(t, other.Semaphore("s").Release(t.Context(), 1))
+		time.Sleep(time.Minute)
+		server.Heal(cut)
+		healed := time.Now()
+		require.NoError(t, <-waits)
+		assert.Less(t, time.Since(healed), 10*time.Second)
+	})
+}
+
+func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		dying := server.Client()
+		p, other := redisson.New(dying).PermitSemaphore("p"), redisson.New(server.Client()).PermitSemaphore("p")
+		require.NoError(t, p.SetPermits(t.Context(), 1))
+		permit, err := p.Acquire(t.Context(), 0)
+		require.NoError(t, err)
+		time.Sleep(time.Hour) // the watchdog keeps it
+		require.NoError(t, permit.Err())
+		server.Kill(dying)
+		began := time.Now()
+		next, err := other.Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(began), 30*time.Second+2*time.Second, "the lease and a look")
+		require.ErrorIs(t, permit.Err(), rlock.ErrLost, "its holder knew before")
+		<-next.Context().Done() // a minute
+		require.ErrorIs(t, next.Err(), rlock.ErrLost)
+	})
+}
+
+func TestWithTheKitALatchOpensForAll(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		here, there := redisson.New(server.Client()).CountDownLatch("l"), redisson.New(server.Client()).CountDownLatch("l")
+		set, err := here.TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		require.True(t, set)
+		began := time.Now()
+		one, two := result(func() error { return here.Await(t.Context()) }), result(func() error { return there.Await(t.Context()) })
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, here.Await(short), context.DeadlineExceeded)
+		for range 2 {
+			time.Sleep(time.Hour)
+			require.NoError(t, there.CountDown(t.Context()))
+		}
+		require.NoError(t, <-one)
+		require.NoError(t, <-two)
+		assert.Equal(t, 2*time.Hour+time.Minute, time.Since(began))
+	})
+}
+
+func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		c := redisson.New(server.Client())
+		require.NoError(t, c.Semaphore("s").Release(t.Context(), 1))
+		server.Refuse("NOPERM no permission", "evalsha")
+		require.ErrorIs(t, c.Semaphore("s").Acquire(t.Context(), 1), rlock.ErrNoPermission)
+		require.ErrorIs(t, c.CountDownLatch("l").CountDown(t.Context()), rlock.ErrNoPermission)
+		_, err := c.PermitSemaphore("p").Acquire(t.Context(), 0)
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+		server.Heal()
+		require.NoError(t, c.Semaphore("s").Acquire(t.Context(), 1))
+	})
+}
