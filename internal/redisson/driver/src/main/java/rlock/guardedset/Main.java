@@ -16,7 +16,7 @@ import rlock.Fenced;
 
 /**
  * A worker of the guarded set with one of Redisson's locks. Its job is the JSON in an environment variable, as that of
- * the workers in Go; see bench/guardedset.
+ * the workers in Go; see bench/faults.
  */
 public final class Main {
 

@@ -1,12 +1,3 @@
-// Command guardedset is Jepsen's test of etcd's locks for Redis: processes read, increment and write one value under a
-// lock while they are stopped (SIGSTOP) for one to two leases, cut off from Redis, and killed, and while Sentinel fails
-// over to a replica. The resource, a hash in another Redis, keeps each write: lost updates are its writes less its value,
-// stale are the writes that found another value than the one that was read.
-//
-//	cd bench && go run ./guardedset         # twelve minutes; writes results/guardedset
-//
-// The faults meet the process that has the lock, so they are worse than in a service. Redisson's workers are JVMs; without
-// Java and Maven they are left out.
 package main
 
 import (
@@ -16,34 +7,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/report"
 )
 
-func main() {
-	if job := os.Getenv(role); job != "" {
-		if err := work(job); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := play(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func play(ctx context.Context) error {
+// guardedSet makes the table of the guarded set.
+func guardedSet(ctx context.Context, flag *flag.FlagSet, args []string) error {
 	lease := flag.Duration("lease", 2*time.Second, "of all locks")
 	calm := flag.Duration("calm", 5*time.Second, "of each run, before the faults")
 	scale := flag.Float64("scale", 1, "of the time with faults")
@@ -54,7 +26,7 @@ func play(ctx context.Context) error {
 	add := flag.Bool("add", false, "keep the other results in the folder")
 	seed := flag.Uint64("seed", 1, "of the faults' lengths")
 	out := flag.String("out", filepath.Join("results", "guardedset"), "folder of the results")
-	flag.Parse()
+	_ = flag.Parse(args) // it exits
 
 	there, absent := without(slices.DeleteFunc(forms(), func(f form) bool {
 		return !among(*libraries, f.Library) || !among(*only, f.Form)
@@ -85,25 +57,13 @@ func play(ctx context.Context) error {
 	return draw(results, *out)
 }
 
-// among reports whether the list, separated by commas, has the word or is empty.
-func among(list, word string) bool {
-	return list == "" || slices.Contains(strings.Split(list, ","), word)
-}
-
 func playAll(ctx context.Context, runs []*run, atOnce int) ([]result, error) {
 	results, failed := make([]result, len(runs)), make([]error, len(runs))
-	var all sync.WaitGroup
-	turns := make(chan struct{}, max(atOnce, 1))
-	for i, r := range runs {
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			if results[i], failed[i] = r.measure(ctx); failed[i] == nil {
-				fmt.Printf("%+v\n", results[i])
-			}
-		})
-	}
-	all.Wait()
+	each(runs, atOnce, func(i int, r *run) {
+		if results[i], failed[i] = r.measure(ctx); failed[i] == nil {
+			fmt.Printf("%+v\n", results[i])
+		}
+	})
 	return results, errors.Join(failed...)
 }
 

@@ -73,7 +73,12 @@ func TestTheTableHasTheLibrariesInOrderAndTheOmissions(t *testing.T) {
 		{Library: "redsync", Operation: locking, Fault: late, Met: true, Forever: true},
 		{Library: "rlock", Operation: waiting, Fault: replyLost, Met: true},
 	}
-	text := table(outcomes, time.Second, "redisson: no java")
+	text := resendTable(outcomes, time.Second, "redisson: no java")
 	assert.Contains(t, text, "Left out: redisson: no java.")
 	assert.Contains(t, text, "| redsync | lock | 1 |  |  |  | – |  |  | **for ever** |\n| rlock | wait | 1 |  |  | – |  |  |  |  |\n")
+}
+
+func TestATableThatThereIsNotIsRefused(t *testing.T) {
+	assert.ErrorContains(t, play(t.Context(), nil), "guardedset or resend")
+	assert.ErrorContains(t, play(t.Context(), []string{"else"}), "guardedset or resend")
 }

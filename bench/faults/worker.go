@@ -65,7 +65,7 @@ type job struct {
 func work(text string) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return fmt.Errorf("guardedset: worker: %w", err)
+		return fmt.Errorf("faults: worker: %w", err)
 	}
 	f, err := find(j.Library, j.Form)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"time"
@@ -99,7 +100,7 @@ func forms() []form {
 	}
 }
 
-var errUnknown = errors.New("guardedset: no such form")
+var errUnknown = errors.New("faults: no such form")
 
 func find(library, text string) (form, error) {
 	for _, f := range forms() {
@@ -108,4 +109,16 @@ func find(library, text string) (form, error) {
 		}
 	}
 	return form{}, errUnknown
+}
+
+// without returns the forms that can be run on this machine, and why others cannot, "" if all can.
+func without(all []form) (there []form, why string) {
+	for _, f := range all {
+		if _, err := f.command(); err != nil {
+			why = fmt.Sprintf("%s (%v)", f.Library, err)
+			continue
+		}
+		there = append(there, f)
+	}
+	return there, why
 }

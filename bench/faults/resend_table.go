@@ -10,12 +10,12 @@ import (
 // leftAfter is how long the next caller may wait for a free lock: polling takes some of it.
 const leftAfter = 700 * time.Millisecond
 
-// table has a row for each library and operation, and a column for each fault.
-func table(outcomes []*outcome, lease time.Duration, absent string) string {
+// resendTable has a row for each library and operation, and a column for each fault.
+func resendTable(outcomes []*outcome, lease time.Duration, absent string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Every command lost, doubled, late
 
-Made by `+"`cd bench && go run ./resend -lease %v`"+`. Each cell is about the first %d commands of the operation, one at a time:
+Made by `+"`cd bench && go run ./faults resend -lease %v`"+`. Each cell is about the first %d commands of the operation, one at a time:
 "–" is no effect, "error" that the caller is told, "left" that the lock has no holder and the next caller waits for so long,
 "two hold" that another is granted the lock and the holder's release is no error, "for ever" that a call has not got the
 lock %v after a lease. "doubled" is executed again 50 ms later, "after it" when the section is over, "a lease later" a lease
@@ -29,7 +29,7 @@ after that.
 		fmt.Fprintf(&b, " %s |", f)
 	}
 	b.WriteString("\n|---|---|---:|" + strings.Repeat("---|", len(faults)) + "\n")
-	for _, library := range names(outcomes) {
+	for _, library := range librariesOf(outcomes) {
 		for _, op := range operations {
 			commands, cells := 0, make([]string, len(faults))
 			for i, f := range faults {
@@ -78,8 +78,8 @@ func cell(outcomes []*outcome, library string, op operation, f fault) (text stri
 	return strings.Join(words, ", "), met
 }
 
-// names are the libraries of the outcomes, in order.
-func names(outcomes []*outcome) (names []string) {
+// librariesOf are the libraries of the outcomes, in order.
+func librariesOf(outcomes []*outcome) (names []string) {
 	for _, o := range outcomes {
 		if !slices.Contains(names, o.Library) {
 			names = append(names, o.Library)

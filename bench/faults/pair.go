@@ -15,9 +15,9 @@ type library struct {
 	keeps bool // its clients serve one case after the other: a JVM takes seconds to start
 }
 
-// libraries are those of that name, all if it is "", that can be run on this machine. absent says why others cannot, "" if
+// libraries are those that are named, separated by commas, all by default, that can be run on this machine. absent says why others cannot, "" if
 // all can.
-func libraries(name string) (there []library, absent string) {
+func libraries(named string) (there []library, absent string) {
 	for _, l := range []library{
 		{Contender: contender.RLock()},
 		{Contender: contender.Redsync()},
@@ -25,7 +25,7 @@ func libraries(name string) (there []library, absent string) {
 		{Contender: contender.RueidislockOne()},
 		{Contender: inJava(), keeps: true},
 	} {
-		if name != "" && name != l.Name {
+		if !among(named, l.Name) {
 			continue
 		}
 		if why := l.Absent(); why != "" {

@@ -58,7 +58,7 @@ func (s *ofSentinel) fault(ctx context.Context, r *run, n int) string {
 func (s *ofSentinel) await(ctx context.Context, old *redistest.Server) {
 	for until := time.Now().Add(promotion); s.server.Primary("").Addr() == old.Addr() && ctx.Err() == nil; wait(ctx, 20*time.Millisecond) {
 		if time.Now().After(until) {
-			s.test.Fatal(errors.New("guardedset: the sentinels promote no replica"))
+			s.test.Fatal(errors.New("faults: the sentinels promote no replica"))
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (r *run) await(ctx context.Context) error {
 		}
 	}
 	if r.said.count() == 0 {
-		return fmt.Errorf("guardedset: %s, %s: no write in 30 s", r.form.Library, r.form.Form)
+		return fmt.Errorf("faults: %s, %s: no write in 30 s", r.form.Library, r.form.Form)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os/exec"
 	"strconv"
 	"sync/atomic"
 
@@ -57,3 +58,13 @@ func (m javaMutex) Lock(ctx context.Context) error {
 func (m javaMutex) TryLock(context.Context) (bool, error) { return m.thread.TryLock(m.name, 0, 0) }
 
 func (m javaMutex) Unlock() error { return m.thread.Unlock(m.name) }
+
+// redissons is the library whose workers are JVMs.
+const redissons = "redisson"
+
+// redissonWorker is a worker in Java: the main class of internal/redisson/driver's package rlock.guardedset, which has
+// the same job and says the same.
+func redissonWorker() (*exec.Cmd, error) {
+	return redisson.Command(redisson.V4, "rlock.guardedset.Main",
+		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx96m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+}

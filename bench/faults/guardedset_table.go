@@ -69,7 +69,7 @@ meets. *Lost updates* are writes at the resource that another holder has overwri
 // text is the results in Markdown.
 func text(results []result, lease time.Duration, absent string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The guarded set\n\nMade by `cd bench && go run ./guardedset -lease %v`: %d processes increment one value under a lock of that lease,\n"+
+	fmt.Fprintf(&b, "# The guarded set\n\nMade by `cd bench && go run ./faults guardedset -lease %v`: %d processes increment one value under a lock of that lease,\n"+
 		"with %v between the read and the write. Lost updates are the writes at the resource less the value.\n", lease, workers, think)
 	if absent != "" {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", absent)
