@@ -63,7 +63,8 @@ func askAndTell(addr string) {
 type worker struct {
 	*exec.Cmd
 	lines chan string
-	goOn  func() // it begins, or ends its work
+	begin func()
+	end   func() // it ends its work, also if that is done once more
 }
 
 func newWorker(t *testing.T, addr string, env ...string) *worker {
@@ -75,7 +76,8 @@ func newWorker(t *testing.T, addr string, env ...string) *worker {
 	out, err := w.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, w.Start())
-	w.goOn = func() { fmt.Fprintln(in) }
+	w.begin = func() { fmt.Fprintln(in) }
+	w.end = func() { _ = in.Close() }
 	go func() {
 		defer close(w.lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -116,10 +118,10 @@ func TestProcessesThatDieOrStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first := newWorker(t, server.Addr(), "ONCE_STOPS=1")
 			others := []*worker{newWorker(t, server.Addr()), newWorker(t, server.Addr())}
-			first.goOn()
+			first.begin()
 			first.until(t, "runs")
 			for _, w := range others {
-				w.goOn()
+				w.begin()
 			}
 			require.NoError(t, first.Process.Signal(signal))
 			live, runs := others, 0
@@ -138,7 +140,7 @@ func TestProcessesThatDieOrStop(t *testing.T) {
 			}
 			if signal == syscall.SIGSTOP {
 				require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-				first.goOn()
+				first.begin()
 				live = append(live, first)
 				count(first)
 			}

@@ -56,6 +56,7 @@ func TestOnServersOfEachSort(t *testing.T) {
 					for range 5 {
 						ask(g)
 					}
+					awaitCallers(t, groups, i, 5)
 					if i > 0 {
 						s.AwaitWaiters(int64(i), testbed.Key)
 					}
@@ -119,6 +120,7 @@ func TestRedisStandsStillAtTheStore(t *testing.T) {
 		for range 10 {
 			ask(g)
 		}
+		awaitCallers(t, groups, i, 10)
 		if i > 0 {
 			s.AwaitWaiters(int64(i), testbed.Key)
 		}
@@ -130,4 +132,13 @@ func TestRedisStandsStillAtTheStore(t *testing.T) {
 	wg.Wait()
 	assert.Len(t, values, 1, "%v", values)
 	assert.LessOrEqual(t, runs.Load(), int32(2))
+}
+
+// awaitCallers waits until that group has so many more callers. The first one has one whose function runs.
+func awaitCallers(t *testing.T, groups []*once.Group, i, more int) {
+	t.Helper()
+	if i == 0 {
+		more++
+	}
+	require.Eventually(t, func() bool { return groups[i].Callers(testbed.Key) == more }, testbed.Hang, time.Millisecond)
 }
