@@ -8,10 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -85,40 +82,6 @@ func lockPair(b *testing.B, ctx context.Context, lock testbed.Locker) {
 	if err := lock.Unlock(ctx); err != nil {
 		b.Errorf("Unlock: %v", err)
 	}
-}
-
-// in distributes b.N calls over the goroutines, each with a function of its own.
-func in(b *testing.B, goroutines int, prepare func(i int) func()) {
-	var all sync.WaitGroup
-	var taken atomic.Int64
-	n := int64(b.N)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range goroutines {
-		do := prepare(i)
-		all.Go(func() {
-			for taken.Add(1) <= n {
-				do()
-			}
-		})
-	}
-	all.Wait()
-}
-
-// commands returns how many commands clients have sent to the server. The server also counts
-// the commands that a script calls; these are left out.
-func commands(b *testing.B, redis rueidis.Client) (n int64) {
-	stats, err := redis.Do(context.Background(), redis.B().Info().Section("commandstats").Build()).ToString()
-	require.NoError(b, err)
-	for line := range strings.Lines(stats) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		count, _, _ := strings.Cut(rest, ",")
-		switch calls, _ := strconv.ParseInt(count, 10, 64); name {
-		case "evalsha", "eval", "subscribe", "ping", "hello", "client|setinfo", "info":
-			n += calls
-		}
-	}
-	return n
 }
 
 func median(all []float64) float64 {
