@@ -91,7 +91,7 @@ func TestALockThatExcludesLosesNothingAmongProcesses(t *testing.T) {
 // The code of the contenders gives the commands of a section without waiters.
 func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 	a := open(t)
-	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-default": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "setnx-expire": 2, "getset-spin": 2, "rueidislock-1": 2} {
+	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-default": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "rueidislock-1": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := until(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), name, ran)
 			// At the edges of each window are one or two sections that count on one side

@@ -120,9 +120,7 @@ func All() []Contender {
 		Rueidislock(), RueidislockOne(),
 		Redsync(),
 		RedislockLinear(), RedislockExponential(), RedislockFast(),
-		Redisson(), RedissonStyle(),
-		ExpirePoll(),
-		GetSetSleep(), GetSetSpin(),
+		Redisson(),
 		FloorEvalsha(), FloorDefault(), FloorSetNX(),
 
 		RLockLinger(),

@@ -113,7 +113,7 @@ func web() Scenario {
 }
 
 // grown are the contenders that growth compares: one of each kind of waiting.
-var grown = []string{"rlock", "rueidislock-1", "redsync", "redislock-exp", "redisson-style", "broken"}
+var grown = []string{"rlock", "rueidislock-1", "redsync", "redislock-exp", "broken"}
 
 func growth() Scenario {
 	return Scenario{
