@@ -18,11 +18,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -133,7 +131,7 @@ func run() error {
 		if err := a.redis.Do(ctx, a.redis.B().Set().Key(balance).Value(fmt.Sprint(opening)).Build()).Error(); err != nil {
 			return err
 		}
-		if err := tell(ctx, options.InitAddress[0], story.way, func() error {
+		if err := tell(options.InitAddress[0], story.way, func() error {
 			return ways[story.way](a, ctx, amount, func(left int64) error {
 				say("second", "is granted the lock, reads %d, and takes %d", left, amount)
 				return nil
@@ -154,47 +152,41 @@ func run() error {
 }
 
 // tell stops the first process when it has read the balance, and lets it go on when the second has had its turn.
-func tell(ctx context.Context, addr, how string, second func() error) error {
-	program, err := os.Executable()
+func tell(addr, how string, second func() error) error {
+	command, err := launch.Self(way + "=" + how)
 	if err != nil {
 		return err
 	}
-	first := exec.CommandContext(ctx, program)
-	first.Env = append(os.Environ(), embedded.AddrEnv+"="+addr, way+"="+how)
-	first.Stderr = os.Stderr
-	input, err := first.StdinPipe()
+	command.Env = append(command.Env, embedded.AddrEnv+"="+addr)
+	command.Stderr = os.Stderr
+	read := make(chan bool, 2) // it may begin again
+	first, err := launch.Start(command, func(line string) {
+		fmt.Println(line)
+		if strings.Contains(line, "reads") {
+			read <- true
+		}
+	})
 	if err != nil {
 		return err
 	}
-	output, err := first.StdoutPipe()
-	if err != nil {
-		return err
+	defer first.Kill()
+	select {
+	case <-read:
+	case <-first.Gone():
+		return errors.New("the first process has not read the balance")
 	}
-	if err := first.Start(); err != nil {
-		return err
-	}
-	defer func() { _ = first.Process.Kill() }() // fails if it has ended
-	said := bufio.NewReader(output)
-	if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "reads") {
-		return fmt.Errorf("the first process has not read the balance: %q, %w", line, err)
-	} else {
-		fmt.Print(line)
-	}
-	if err := launch.Suspend(first.Process); err != nil {
+	if err := first.Suspend(); err != nil {
 		return err
 	}
 	say("first", "is stopped")
 	if err := second(); err != nil { // waits until the lease of the first has ended
 		return err
 	}
-	if _, err := io.WriteString(input, "\n"); err != nil {
-		return err
-	}
-	if err := launch.Resume(first.Process); err != nil {
+	if err := first.Say(""); err != nil {
 		return err
 	}
 	say("first", "goes on")
-	if _, err := io.Copy(os.Stdout, said); err != nil {
+	if err := first.Resume(); err != nil {
 		return err
 	}
 	return first.Wait()

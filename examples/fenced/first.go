@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -87,63 +86,31 @@ func deposit(ctx context.Context, lock *rlock.Lock, acc *account, work func() er
 	return nil
 }
 
-// A first is the first process, as the second sees it.
-type first struct {
-	process *exec.Cmd
-	input   io.WriteCloser
-	output  *bufio.Reader
-}
-
-func startFirst(ctx context.Context, addr, database string, fence bool) (*first, error) {
-	program, err := os.Executable()
+// startFirst starts the first process, and returns when it has read the balance.
+func startFirst(addr, database string, fence bool) (*launch.Process, error) {
+	command, err := launch.Self(holderEnv + "=" + database)
 	if err != nil {
 		return nil, err
 	}
-	f := &first{process: exec.CommandContext(ctx, program)}
-	f.process.Env = append(os.Environ(), embedded.AddrEnv+"="+addr, holderEnv+"="+database)
+	command.Env = append(command.Env, embedded.AddrEnv+"="+addr)
 	if fence {
-		f.process.Env = append(f.process.Env, fenceEnv+"=1")
+		command.Env = append(command.Env, fenceEnv+"=1")
 	}
-	f.process.Stderr = os.Stderr
-	if f.input, err = f.process.StdinPipe(); err != nil {
-		return nil, err
-	}
-	output, err := f.process.StdoutPipe()
+	command.Stderr = os.Stderr
+	read := make(chan bool, 2) // it may begin again
+	first, err := launch.Start(command, func(line string) {
+		fmt.Println(line)
+		if strings.Contains(line, "has read") {
+			read <- true
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	f.output = bufio.NewReader(output)
-	return f, f.process.Start()
-}
-
-// hears prints the output of the process, up to the line that contains the text.
-func (f *first) hears(text string) error {
-	for {
-		line, err := f.output.ReadString('\n')
-		fmt.Print(line)
-		switch {
-		case err != nil:
-			return fmt.Errorf("the first process ended before it said that it %s: %w", text, err)
-		case strings.Contains(line, text):
-			return nil
-		}
+	select {
+	case <-read:
+		return first, nil
+	case <-first.Gone():
+		return nil, fmt.Errorf("the first process has not read the balance: %w", first.Wait())
 	}
 }
-
-// goOn tells a stopped process to do its work and its write as soon as it wakes.
-func (f *first) goOn() error {
-	if _, err := io.WriteString(f.input, "\n"); err != nil {
-		return err
-	}
-	return f.wake()
-}
-
-// ends prints the rest of the output.
-func (f *first) ends() error {
-	if _, err := io.Copy(os.Stdout, f.output); err != nil {
-		return err
-	}
-	return f.process.Wait()
-}
-
-func (f *first) kill() { _ = f.process.Process.Kill() } // fails only if it has ended

@@ -111,15 +111,12 @@ func story(ctx context.Context, client *rlock.Client, addr, database string, fen
 		return 0, err
 	}
 
-	first, err := startFirst(ctx, addr, database, fence)
+	first, err := startFirst(addr, database, fence)
 	if err != nil {
 		return 0, err
 	}
-	defer first.kill()
-	if err := first.hears("has read"); err != nil {
-		return 0, err
-	}
-	if err := first.pause(); err != nil {
+	defer first.Kill()
+	if err := first.Suspend(); err != nil {
 		return 0, err
 	}
 	say("first", "is stopped, before it writes %d + %d", opening, firsts)
@@ -146,11 +143,14 @@ func story(ctx context.Context, client *rlock.Client, addr, database string, fen
 		return 0, err
 	}
 
-	if err := first.goOn(); err != nil {
+	if err := first.Say(""); err != nil { // its work, and its write, as soon as it wakes
 		return 0, err
 	}
 	say("first", "goes on")
-	if err := first.ends(); err != nil {
+	if err := first.Resume(); err != nil {
+		return 0, err
+	}
+	if err := first.Wait(); err != nil {
 		return 0, err
 	}
 	return acc.read(ctx)

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -40,29 +39,20 @@ func hold() error {
 
 // killed starts the holder, lets the first client wait for its lock, and kills the holder.
 func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, error) {
-	program, err := os.Executable()
+	command, err := launch.Self(holderEnv + "=1")
 	if err != nil {
 		return "", err
 	}
-	holder := exec.CommandContext(ctx, program)
-	holder.Env = append(os.Environ(), holderEnv+"=1", embedded.AddrEnv+"="+addr)
-	holder.Stderr = os.Stderr
-	input, err := holder.StdinPipe()
+	command.Env = append(command.Env, embedded.AddrEnv+"="+addr)
+	holder, err := launch.Converse(command)
 	if err != nil {
 		return "", err
 	}
-	defer input.Close()
-	output, err := holder.StdoutPipe()
-	if err != nil {
-		return "", err
-	}
-	if err := holder.Start(); err != nil {
-		return "", err
-	}
-	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+	defer holder.Kill()
+	if _, err := holder.Hear(time.Minute); err != nil {
 		return "", fmt.Errorf("the holder did not get the lock: %w", err)
 	}
-	say("holder", "process %d holds %s", holder.Process.Pid, crashName)
+	say("holder", "process %d holds %s", holder.ID(), crashName)
 
 	// Acquire returns a handle, which any goroutine may release; Lock would
 	// belong to the goroutine that called it.
@@ -83,11 +73,8 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 	case got := <-acquired:
 		return "", fmt.Errorf("the lock of a living holder was granted to another (%v)", got.err)
 	}
-	if err := holder.Process.Kill(); err != nil {
-		return "", err
-	}
 	died := time.Now()
-	_ = holder.Wait() // it says that the process was killed, which we know
+	holder.Kill()
 	say("holder", "killed: it could not unlock, and its lease is not renewed")
 
 	got := <-acquired

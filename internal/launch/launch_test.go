@@ -65,6 +65,7 @@ func TestEachLineIsAnsweredAndTheLastWordsAreHeard(t *testing.T) {
 	_, err = talk.Hear(time.Minute)
 	assert.ErrorContains(t, err, "panic: as I was told")
 	assert.False(t, talk.Running())
+	assert.Error(t, talk.Wait())
 }
 
 func TestAProcessThatIsSuspendedOrDeafIsKilled(t *testing.T) {
@@ -78,7 +79,9 @@ func TestAProcessThatIsSuspendedOrDeafIsKilled(t *testing.T) {
 	talk = converse(t)
 	require.NoError(t, talk.Tell("linger"))
 	assert.False(t, talk.Process.End(time.Millisecond))
-	assert.True(t, converse(t).Process.End(time.Minute), "it ends with its input")
+	talk = converse(t)
+	assert.True(t, talk.Process.End(time.Minute), "it ends with its input")
+	assert.NoError(t, talk.Wait())
 }
 
 func TestOneThatSaysMoreThanIsReadIsEnded(t *testing.T) {

@@ -29,6 +29,7 @@ type Process struct {
 	in     io.WriteCloser
 	gone   chan struct{} // closed when it has ended
 	broken error         // why its output could not be read; set before gone is closed
+	ended  error         // that of exec.Cmd.Wait; set before gone is closed
 }
 
 // Self returns the command that starts this program again, with a variable of the environment
@@ -84,7 +85,7 @@ func (p *Process) attend(out io.ReadCloser, hear func(string), started chan<- er
 		p.broken = lines.Err()
 		_ = out.Close() // a process that goes on writing must not wait for a reader
 	}
-	_ = p.cmd.Wait() // most are killed
+	p.ended = p.cmd.Wait()
 }
 
 // ID returns the number that the kernel has given to the process.
@@ -98,6 +99,12 @@ func (p *Process) Say(line string) error {
 
 // Gone is closed when the process has ended, and hear has returned from its last line.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Wait returns when the process has ended, with the error of [exec.Cmd.Wait]: nil for status 0.
+func (p *Process) Wait() error {
+	<-p.gone
+	return p.ended
+}
 
 // Running reports whether the process has not ended.
 func (p *Process) Running() bool {

@@ -1,17 +1,16 @@
 package redisson_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -80,27 +79,17 @@ func holdUntilKilled(addr string) {
 // startHolder starts such a process and returns when it has the lock.
 func (s *scene) startHolder(lock string) (kill func()) {
 	s.t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdAt+"="+s.Addr(), holdName+"="+lock)
+	cmd, err := launch.Self(holdAt + "=" + s.Addr())
+	require.NoError(s.t, err)
+	cmd.Env = append(cmd.Env, holdName+"="+lock)
 	if s.setting.kind == redisson.Read {
 		cmd.Env = append(cmd.Env, holdToRead+"=1")
 	}
-	cmd.Stderr = s.t.Output()
-	in, err := cmd.StdinPipe()
+	holder, err := launch.Converse(cmd)
 	require.NoError(s.t, err)
-	out, err := cmd.StdoutPipe()
+	s.t.Cleanup(holder.Kill)
+	said, err := holder.Hear(time.Minute)
 	require.NoError(s.t, err)
-	require.NoError(s.t, cmd.Start())
-	kill = func() {
-		_ = cmd.Process.Kill() // fails only if it has ended
-		_ = cmd.Wait()
-	}
-	s.t.Cleanup(func() {
-		_ = in.Close()
-		kill()
-	})
-	said, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(s.t, err)
-	require.Equal(s.t, "held: <nil>\n", said)
-	return kill
+	require.Equal(s.t, "held: <nil>", said)
+	return holder.Kill
 }

@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/once"
@@ -59,53 +58,32 @@ func askAndTell(addr string) {
 	fmt.Println("done")
 }
 
-// A worker is such a process, and the lines that it has printed.
-type worker struct {
-	*exec.Cmd
-	lines chan string
-	begin func()
-	end   func() // it ends its work, also if that is done once more
-}
+// A worker is such a process. It ends its work with a line, also if that is written once more.
+type worker struct{ *launch.Talk }
 
-func newWorker(t *testing.T, addr string, env ...string) *worker {
+func newWorker(t *testing.T, addr string, env ...string) worker {
 	t.Helper()
-	w := &worker{Cmd: exec.Command(os.Args[0]), lines: make(chan string, 1000)}
-	w.Env = append(append(os.Environ(), "ONCE_WORKER="+addr), env...)
-	in, err := w.StdinPipe()
+	command, err := launch.Self("ONCE_WORKER=" + addr)
 	require.NoError(t, err)
-	out, err := w.StdoutPipe()
+	command.Env = append(command.Env, env...)
+	talk, err := launch.Converse(command)
 	require.NoError(t, err)
-	require.NoError(t, w.Start())
-	w.begin = func() { fmt.Fprintln(in) }
-	w.end = func() { _ = in.Close() }
-	go func() {
-		defer close(w.lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			w.lines <- s.Text()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = w.Process.Kill()
-		_ = w.Wait()
-	})
-	require.Equal(t, "ready", <-w.lines)
+	t.Cleanup(talk.Kill)
+	w := worker{talk}
+	w.until(t, "ready")
 	return w
 }
 
 // until returns the lines before one that begins so.
-func (w *worker) until(t *testing.T, prefix string) (before []string) {
+func (w worker) until(t *testing.T, prefix string) (before []string) {
 	t.Helper()
 	for {
-		select {
-		case line, ok := <-w.lines:
-			if !ok || strings.HasPrefix(line, prefix) {
-				require.True(t, ok, "it has ended: %q", before)
-				return before
-			}
-			before = append(before, line)
-		case <-time.After(time.Minute):
-			require.FailNow(t, "it hangs", "%q", before)
+		line, err := w.Hear(time.Minute)
+		require.NoError(t, err, "%q", before)
+		if strings.HasPrefix(line, prefix) {
+			return before
 		}
+		before = append(before, line)
 	}
 }
 
@@ -114,19 +92,23 @@ func (w *worker) until(t *testing.T, prefix string) (before []string) {
 func TestProcessesThatDieOrStop(t *testing.T) {
 	redistest.Slow(t)
 	server := redistest.Standalone(t)
-	for name, signal := range map[string]syscall.Signal{"kill -9": syscall.SIGKILL, "SIGSTOP": syscall.SIGSTOP} {
-		t.Run(name, func(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprint("stops: ", stops), func(t *testing.T) {
 			first := newWorker(t, server.Addr(), "ONCE_STOPS=1")
-			others := []*worker{newWorker(t, server.Addr()), newWorker(t, server.Addr())}
-			first.begin()
+			others := []worker{newWorker(t, server.Addr()), newWorker(t, server.Addr())}
+			require.NoError(t, first.Say(""))
 			first.until(t, "runs")
 			for _, w := range others {
-				w.begin()
+				require.NoError(t, w.Say(""))
 			}
-			require.NoError(t, first.Process.Signal(signal))
+			if stops {
+				require.NoError(t, first.Suspend())
+			} else {
+				first.Kill()
+			}
 			live, runs := others, 0
 			values := map[string]int{}
-			count := func(w *worker) {
+			count := func(w worker) {
 				for _, line := range w.until(t, "done") {
 					if line == "runs" {
 						runs++
@@ -138,9 +120,9 @@ func TestProcessesThatDieOrStop(t *testing.T) {
 			for _, w := range others {
 				count(w)
 			}
-			if signal == syscall.SIGSTOP {
-				require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-				first.begin()
+			if stops {
+				require.NoError(t, first.Resume())
+				require.NoError(t, first.Say(""))
 				live = append(live, first)
 				count(first)
 			}
@@ -148,7 +130,7 @@ func TestProcessesThatDieOrStop(t *testing.T) {
 			assert.Len(t, values, 1, "%v", values)
 			for line, n := range values {
 				assert.Equal(t, workers*len(live), n, line)
-				assert.NotContains(t, line, fmt.Sprint(first.Process.Pid))
+				assert.NotContains(t, line, fmt.Sprint(first.ID()))
 			}
 		})
 	}
