@@ -143,7 +143,7 @@ func (g *group) landedLocked(k *Keeper, reached, probe bool) {
 	case reached:
 		g.down = false
 		return
-	case g.down && !probe: // sent before it was known, and tells nothing new
+	case g.down && !probe: // sent before that was known: nothing new
 		return
 	case g.down:
 		g.backoff = min(2*g.backoff, k.config.MaxBackoff)

@@ -18,7 +18,7 @@
 //	  |  for a probe                no answer from the node    |
 //	  |                                                        |
 //	  +--------------------------------------------------------+
-//	       its outcome was told to it: it schedules itself
+//	       it has its outcome: it schedules itself
 //
 // A nudge leads to asked from everywhere, after the pace, and after the flight.
 // The wheel is apart from the rest: one that is queued or in flight may be scheduled
@@ -30,7 +30,7 @@
 //     asked again afterwards.
 //   - Groups do not wait for each other. Batches of one group are in flight up to
 //     [Config].Flights, and those of others beside them.
-//   - A nudge tells that something changed. It is sent at once, or a pace (1 ms) after
+//   - A nudge says that something changed. It is sent at once, or a pace (1 ms) after
 //     the last send began; however many nudges come in between, the state of that moment
 //     is sent, and the last one is never lost.
 //

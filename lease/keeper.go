@@ -163,7 +163,7 @@ func (k *Keeper) Len() int {
 // Close ends the keeper: nothing is asked or sent any more, and the contexts of
 // the batches in flight end. It returns when all goroutines have, so it must not be
 // called from Due or Send, nor with a mutex held that they take. Calls after the
-// first wait likewise. Renewables are not told.
+// first wait likewise. Renewables are not notified.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true

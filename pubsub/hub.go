@@ -72,7 +72,7 @@ type Hub struct {
 	mu       sync.Mutex
 	channels map[string]*channel // by name; nil once the hub is closed
 	links    map[string]*link    // by address; "" is the one of a hub that is not routed
-	owners   map[uint16]string   // slot to address, as far as MOVED told; routed hubs only
+	owners   map[uint16]string   // slot to address, as far as MOVED replies named it; routed hubs only
 
 	warnedBarred time.Time // when it was last said that there is no connection
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
-// A Subscription tells one waiter when to look again. Its methods may be called
+// A Subscription notifies one waiter when to look again. Its methods may be called
 // concurrently, and from under the caller's mutex.
 type Subscription struct {
 	hub  *Hub

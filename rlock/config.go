@@ -77,7 +77,7 @@ type Config struct {
 	// node. Defaults to 0.
 	SyncReplicas int
 
-	// PubSub is the family of commands that tells waiters of grants. All clients of a lock must
+	// PubSub is the family of commands that notifies waiters of grants. All clients of a lock must
 	// use the same one. Defaults to PubSubAuto, as Redisson from 3.28 on.
 	PubSub PubSub
 
@@ -91,8 +91,8 @@ type Config struct {
 	// that of a shared Client, is kept.
 	NoClientName bool
 
-	// NoClientChannel omits the channel on which others tell this client of its locks, as when one
-	// is unlocked by force; the client then tells no others either. Such a loss is noticed by the
+	// NoClientChannel omits the channel on which others notify this client about its locks, as when one
+	// is unlocked by force; the client then notifies no others either. Such a loss is noticed by the
 	// next renewal.
 	NoClientChannel bool
 
@@ -103,7 +103,7 @@ type Config struct {
 	NoAnswers bool
 
 	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
-	// alone for 50 ms: it tells at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
+	// alone for 50 ms: it reports at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
 	// The next renewal notices the loss of other keys, and of all where Redis refuses to watch,
 	// as before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
@@ -131,7 +131,7 @@ type Config struct {
 	// answers to [Client.Ask]. Each call for a lock then takes some microseconds more.
 	RecordSites bool
 
-	// Observer is told of the events of each lock: for metrics, traces and tests. Defaults
+	// Observer gets the events of each lock: for metrics, traces and tests. Defaults
 	// to nil, which costs nothing.
 	Observer *Observer
 }

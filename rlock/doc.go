@@ -59,7 +59,7 @@
 // docs/guarantees.md has all guarantees and limits, docs/design.md the reasons.
 //
 // Clients that cannot have a lock stand in one queue in Redis. A release grants the lock to the
-// first client and tells it alone. Inside a process the lock passes first-in first-out; once
+// first client and notifies it alone. Inside a process the lock passes first-in first-out; once
 // another client waits, it does so [Config.HandoffLimit] more times or for [Config.HandoffTime].
 //
 // # Faults

@@ -164,7 +164,7 @@ func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 //
 // The same lock counts once, however often it is given. Without locks, or with one that is nil or
 // a zero value, the methods return [ErrInvalidConfig]. A multi-lock has no fencing token; a
-// fenced lock among the parts tells its own. docs/kinds.md has more.
+// fenced lock among the parts has its own. docs/kinds.md has more.
 // It is Redisson's RedissonMultiLock.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker

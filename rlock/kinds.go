@@ -43,7 +43,7 @@ func (c *Client) NewFairLock(name string) *Lock {
 // all clients: a fleet that may open ten connections to a partner takes a permit for each. Like
 // [Client.NewLock] it sends no command.
 //
-// Each holder has a lease of its own, a watchdog, and is told of its loss, as of any lock. An
+// Each holder has a lease of its own, a watchdog, and learns of its loss, as with any lock. An
 // owner has one permit, however often it locks: to take several in one goroutine use
 // [Lock.Acquire]. Waiters of all clients are served in the order in which they came; a permit is
 // never handed off inside a process.

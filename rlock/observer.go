@@ -46,7 +46,7 @@ type Observer struct {
 	// Renewed is called after each batch of renewals.
 	Renewed func(RenewedInfo)
 
-	// Missed is told how many calls of Lost and Renewed were dropped since its last call.
+	// Missed gets how many calls of Lost and Renewed were dropped since its last call.
 	Missed func(n int)
 
 	// Closed is called once the first Close of the client has released all.

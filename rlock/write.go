@@ -16,11 +16,11 @@ import (
 // and one round trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS and ARGV of
 // the script. The keys must not be those of a lock, and in a Cluster they must be in its slot: see [Lock.Key].
 //
-// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold is told of its
+// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold learns of its
 // loss. If no answer comes before ctx ends, or the connection breaks, the error is [ErrUnconfirmed]: the script may
 // have been executed, or may be until Redis no longer has the lock for this hold. An error of the script is
 // returned as it is, and the hold goes on. Exec has the script executed once at most: an error of the script by
-// which a server says that it has not executed one, as NOSCRIPT, is told as another one.
+// which a server says that it has not executed one, as NOSCRIPT, is reported as another one.
 //
 // A read hold may write: it is guarded by being a reader. A lock over several refuses ([errors.ErrUnsupported]).
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// observeEvery is how often [Candidate.Observe] asks. A change is thus told within some two seconds.
+// observeEvery is how often [Candidate.Observe] asks. A change is thus reported within some two seconds.
 const observeEvery = 2 * time.Second
 
 // Observe calls changed with the text of the leader: soon after it is called, and then each time another process

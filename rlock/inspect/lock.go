@@ -90,7 +90,7 @@ type Process struct {
 func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
 
 // A Kind is the sort of a lock. The kinds that a client's own locks have are constants of package
-// rlock. Redis tells less.
+// rlock. Redis shows less.
 type Kind string
 
 // The kinds that a [Lock] may have, besides rlock.KindSemaphore.

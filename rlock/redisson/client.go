@@ -113,7 +113,7 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// publish is the command by which a script tells waiters.
+// publish is the command by which a script notifies waiters.
 func (c *Client) publish() string {
 	if c.shared.Redis.Sharded {
 		return "spublish"
@@ -121,7 +121,7 @@ func (c *Client) publish() string {
 	return "publish"
 }
 
-// call executes a script with the keys of the object before those given, and tells how sure its result is.
+// call executes a script with the keys of the object before those given, and says how sure its result is.
 func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
 	c := o.client.shared
 	switch {

@@ -30,7 +30,7 @@
 // Redisson's waiters sleep for ever after a lost message; these look again. A command without an answer is not sent again
 // where that could take effect twice: the call returns [rlock.ErrUnconfirmed]. The latch wakes on its deletion. A
 // [Permit] can be kept by a watchdog. What the wire cannot give: a [Semaphore] knows no holder, so that permits of a process
-// that has died stay taken; a latch cannot tell a new count from the former one.
+// that has died stay taken; a latch cannot distinguish a new count from the former one.
 //
 // # Failure
 //

@@ -13,7 +13,7 @@ import (
 // until it is zero. A latch without a count is open. Its methods may be called concurrently.
 //
 // A new count may follow at once after zero. A caller that still waits then, here or in Java, waits for the new count too:
-// nothing tells the two apart.
+// nothing distinguishes the two.
 type CountDownLatch struct{ object }
 
 // TrySetCount sets the count if there is none, and reports whether it did. After [rlock.ErrUnconfirmed] it may have. A count

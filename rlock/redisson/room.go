@@ -11,7 +11,7 @@ import (
 )
 
 // lookTime is after how long a waiter looks again, whatever it has heard: messages may be lost, and neither an expiry nor a
-// shorter lease is told.
+// shorter lease is reported.
 const lookTime = 2 * time.Second
 
 // A room has the callers of this process that wait for messages on one channel, in a line.

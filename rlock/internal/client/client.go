@@ -33,7 +33,7 @@ type Client struct {
 	hearing   sync.Once // of tenures: see ownchannel.go
 	own       atomic.Pointer[pubsub.Subscription]
 	notices   *notices     // by which the Logger is called
-	troubleAt atomic.Int64 // after Began, in nanoseconds: when trouble may be told again
+	troubleAt atomic.Int64 // after Began, in nanoseconds: when trouble may be logged again
 	spells    spells
 	seed      maphash.Seed
 

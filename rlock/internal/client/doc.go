@@ -1,4 +1,4 @@
-// Package client is what all locks of one client share: its identity, its connections, what it tells and what it
+// Package client is what all locks of one client share: its identity, its connections, what it reports and what it
 // remembers. It has no lock of its own: package driver keeps those, and asks here; package rlock is the face of both.
 //
 //	rlock ──► driver ──────────► Client ──► wire.Redis      commands and replies

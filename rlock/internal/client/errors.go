@@ -79,15 +79,15 @@ func (c *Client) HolderWords(holder string) string {
 }
 
 // A call that waits for a lock goes on while Redis refuses to serve it, or does not answer,
-// since a failover may cure that. If it lasts, one line in the log tells a person why.
+// since a failover may cure that. If it lasts, one line in the log says why.
 
 const (
-	troubleTime  = 5 * time.Second // how long it lasts before it is told
-	troubleEvery = time.Minute     // how often a client tells it at most
+	troubleTime  = 5 * time.Second // how long it lasts before it is logged
+	troubleEvery = time.Minute     // how often a client logs it at most
 )
 
 // TellTrouble logs that every attempt of a call for the lock has failed since then, the last one
-// with err, if that lasts and was not told just now. It may be called with a mutex held.
+// with err, if that lasts and was not logged just now. It may be called with a mutex held.
 func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	now := time.Now()
 	if now.Sub(since) < troubleTime {

@@ -13,9 +13,9 @@ import (
 type Locks interface {
 	// Verify asks Redis about all tenures.
 	Verify()
-	// Changed says that Redis has told of a change of a tracked key.
+	// Changed says that Redis has reported a change of a tracked key.
 	Changed(key string)
-	// Heard says what another client has told this one about a tenure.
+	// Heard passes on what another client has sent to this one about a tenure.
 	Heard(m wire.ClientMessage)
 	// Close begins the release of all tenures, and ends all calls. Stop ends the rest, once nothing is
 	// to be sent any more.
@@ -45,7 +45,7 @@ const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 // verifies returns the task that asks Redis at once whether it still shows the tenures
 // of the client, when a connection has ended and when the first command over a new one is
 // answered: another server may answer now, one that took over from the primary and never had
-// the grant, or one that was restarted without its data. Else the next renewal would tell, up
+// the grant, or one that was restarted without its data. Else the next renewal would find it, up
 // to a third of the lease later, and until then there might be two holders.
 func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
@@ -61,7 +61,7 @@ func (c *Client) verifies() *task.Task {
 	}}
 }
 
-// A Diag is told of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
+// A Diag hears of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
 type Diag interface {
 	// Asked takes a question of another client.
 	Asked(m wire.ClientMessage)
@@ -83,7 +83,7 @@ func (c *Client) HoldBegins() {
 	}
 }
 
-// noDiag is told nothing.
+// noDiag hears nothing.
 type noDiag struct{}
 
 func (noDiag) Asked(wire.ClientMessage) {}

@@ -29,7 +29,7 @@ func (o *observing) Later(ctx context.Context, hook terms.Hook, e terms.Event) {
 	}
 }
 
-// close waits for the events that are still to be told.
+// close waits for the events that must still be reported.
 func (o *observing) close() {
 	if o.On() {
 		o.Notices.close()
@@ -42,11 +42,11 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 	return terms.Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
 }
 
-// Watches reports whether the Observer is told of the request: not if it is for a part of
+// Watches reports whether the request is reported to the Observer: not if it is for a part of
 // a lock that is observed as a whole.
 func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
 
-// TellAcquired tells of a call that has the lock. It is called without a mutex, as GaveUp.
+// TellAcquired reports a call that has the lock. It is called without a mutex, as GaveUp.
 func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.Observer != nil && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
@@ -55,7 +55,7 @@ func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// GaveUp tells of a call that has failed with err, and returns that.
+// GaveUp reports a call that has failed with err, and returns that.
 func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Watches(req) {
 		e := n.Event(req.Owner, req.Shared)
@@ -65,7 +65,7 @@ func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, w
 	return err
 }
 
-// TellRenewed tells of a batch that had any renewals. The keeper does not wait.
+// TellRenewed reports a batch that had any renewals. The keeper does not wait.
 func (c *Client) TellRenewed(i terms.RenewedInfo) {
 	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
 		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })

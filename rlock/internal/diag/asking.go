@@ -143,7 +143,7 @@ func (d *Diag) answer() (time.Duration, bool) {
 	return pause, false
 }
 
-// tellable returns the uses as they are told, those first that others may wait for in vain,
+// tellable returns the uses as they are sent, those first that others may wait for in vain,
 // since the answer may have no room for all: waits, then holds of an owner or a
 // goroutine that waits, then the rest.
 func tellable(uses []Use) []inspect.Use {

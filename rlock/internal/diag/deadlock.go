@@ -14,7 +14,7 @@ import (
 // or a goroutine for a lock that it has itself acquired with another handle. When a call has waited for
 // a lock of this client for a second (watch.go), it searches all waits and holds for cycles, and logs each cycle once.
 
-// tellDeadlocks logs the deadlocks that were not told before, and returns all that there are.
+// tellDeadlocks logs the deadlocks that were not logged before, and returns all that there are.
 func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {
 	found := make(map[string]bool)
 	before := deadlocks(Uses(d.Source, true))
@@ -38,7 +38,7 @@ func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {
 // or goroutine, and so on.
 type deadlock []Use
 
-// deadlocks returns the cycles among the uses, by what tells one from all others. Semaphores
+// deadlocks returns the cycles among the uses, by what distinguishes one from all others. Semaphores
 // are left out: a waiter there needs any permit, and not one.
 func deadlocks(uses []Use) map[string]deadlock {
 	var of []Use

@@ -148,7 +148,7 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 		w.long = true
 	}
 	switch {
-	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole tells of its own waits
+	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole reports its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
 	case one.Site == nil: // its goroutine finds it out
 		w.next = w.now
@@ -185,7 +185,7 @@ func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	w.logged.now[key] = true
 	name, kind, site := v.Name, key.kind, one.Site
 	if whole := one.Whole; whole != nil {
-		if !whole.TellsLong() { // the first of its parts tells, in its name
+		if !whole.TellsLong() { // the first of its parts reports it, in its name
 			return
 		}
 		name, kind, site = whole.Name, whole.Kind, whole.Site

@@ -21,7 +21,7 @@ type Hold struct {
 	owner   terms.Owner
 	options Options     // that it was taken with
 	whole   terms.Whole // as its parts know it
-	way     terms.Way   // that the Observer was told of
+	way     terms.Way   // as reported to the Observer
 	quit    func()      // ends the waits for parts that are still asked for
 
 	mu    sync.Mutex    // protects following
@@ -30,7 +30,7 @@ type Hold struct {
 	since time.Time     // when the first parts were added; zero before
 	parts []*member
 	over  bool     // released or lost: no part may be added
-	lost  error    // why it was lost, until its release has told it
+	lost  error    // why it was lost, until its release has returned that
 	lacks []Locker // a red lock's parts that it is without, to be taken again: see heal.go
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	Where func() string // the addresses of its servers, for errors and for an order
 
 	Observer *terms.Observer // nil for none
-	// Later tells a hook of the Observer an event without a caller.
+	// Later reports an event without a caller to a hook of the Observer.
 	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
 	Logger   *slog.Logger
 	LongWait time.Duration      // when a wait is logged; 0: never

@@ -149,7 +149,7 @@ func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, err
 	}
 	taken, err := g.hold.takeTogether(ctx, home, rest[:n], lease)
 	if options.left(g.began) > 0 {
-		return taken, nil // also after an error: waiting may cure it, and tells the end of ctx from a lock that is held
+		return taken, nil // also after an error: waiting may cure it, and distinguishes the end of ctx from a lock that is held
 	}
 	return taken, err
 }

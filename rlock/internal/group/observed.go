@@ -9,10 +9,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// How the Observer is told of a lock that is made of others: as of one lock. Of a hold that is a part itself the whole
+// How a lock that is made of others is reported to the Observer: as one lock. Of a hold that is a part itself the whole
 // tells.
 
-// observes reports whether the Observer is told of the hold.
+// observes reports whether the hold is reported to the Observer.
 func (h *Hold) observes() bool { return h.of.home.Observer != nil && h.options.Whole == nil }
 
 // event returns one about the hold.
@@ -49,7 +49,7 @@ func (h *Hold) observed(ctx context.Context, obtain func() error) error {
 	return nil
 }
 
-// tellReleased tells of the end of the hold by Release. It is called without a mutex.
+// tellReleased reports the end of the hold by Release. It is called without a mutex.
 func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) {
 	if h.observes() {
 		h.of.home.Observer.TellReleased(ctx, h.ended(held, err), terms.LostParts)
@@ -63,7 +63,7 @@ func (h *Hold) ended(held time.Duration, err error) terms.Event {
 	return e
 }
 
-// tellLost tells that too few parts are left, as why says of the last to go.
+// tellLost reports that too few parts are left, as why says of the last to go.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() || h.way == terms.ByNesting {
 		return

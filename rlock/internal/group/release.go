@@ -138,7 +138,7 @@ func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan s
 // isCrowded reports whether no release may be left behind.
 func (h *Home) isCrowded() bool { return h.releases.Load() > maxReleases }
 
-// bySilence tells apart the parts whose servers answer from those whose do not.
+// bySilence separates the parts whose servers answer from the others.
 func bySilence(o terms.Owner, parts []*member) (live, silent []*member) {
 	for _, m := range parts {
 		if m.lock.State(o).IsSilent() {

@@ -51,7 +51,7 @@ func Inspect(ctx context.Context, r *wire.Redis, keys [Forms]*wire.Keys) (inspec
 }
 
 // leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long as other readers keep
-// it, until the next step. If Redis does not tell, they stay.
+// it, until the next step. If Redis does not say, they stay.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease

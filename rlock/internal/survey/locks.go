@@ -87,7 +87,7 @@ func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, p
 	return names, found.Cursor, err
 }
 
-// locksAmong returns those of the keys that are locks. Two fields tell: a read-write lock has
+// locksAmong returns those of the keys that are locks. Two fields show that: a read-write lock has
 // one beside its owners. A key that has gone meanwhile, or that the user may not read, is
 // left out.
 func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, keys []string) (names []string, err error) {

@@ -19,7 +19,7 @@ import (
 // proves nothing: it is a reason to ask Redis.
 type ClientMessage struct {
 	Verb  Verb
-	Owner string // "<uuid>:<id>": a tenure of the client that is told, or a question
+	Owner string // "<uuid>:<id>": a tenure of the client that is notified, or a question
 	Text  string // the lock's name; of a question its version, of an answer its lines
 }
 

@@ -74,7 +74,7 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 	}
 }
 
-// A wire is a connection that tells when it is closed, and that cannot be read
+// A wire is a connection that reports when it is closed, and that cannot be read
 // before something was written to it. A server that refuses a connection says so
 // unasked ("ERR max number of clients reached"). rueidis takes that for the answer
 // to its first command; but if the caller's context ends before there is one, it

@@ -246,7 +246,7 @@ func (d *direct) sameServer(line rueidis.Client) bool {
 	return err == nil && id == other
 }
 
-// errDialled is what rueidis is told in place of a second connection for a line.
+// errDialled is what rueidis gets in place of a second connection for a line.
 var errDialled = errors.New("the direct connection has ended")
 
 // dial returns a new line. It takes no longer than the client lives, or a connection may take.

@@ -10,7 +10,7 @@ import (
 )
 
 // A line is a direct connection. While rueidis waits there for an answer, the caller may leave:
-// then rueidis is told that the time is over, but the connection stays open until the answer
+// then rueidis gets a timeout, but the connection stays open until the answer
 // has come, by which it is known that the command has been executed.
 type line struct {
 	net.Conn

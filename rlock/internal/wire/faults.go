@@ -44,7 +44,7 @@ var ErrCrowded = errors.New("too many commands in flight to the node, which does
 
 // ErrNoAnswer is the fault of a command without an answer in the time that it had. It hides
 // context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
-// its own, which is told apart from it by [TimeUp].
+// its own, which [TimeUp] distinguishes from it.
 var ErrNoAnswer = errors.New("no answer from Redis in time")
 
 // curable are the error codes of replies that say "not executed, try again".

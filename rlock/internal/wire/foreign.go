@@ -98,7 +98,7 @@ func (r *Redis) askForRedisson() (seen, ok bool) {
 
 // Redisson's fair lock has two keys, which a step declares, and some users have no right to them. A
 // server refuses such a user the whole step, before it has begun. The client then sends its steps
-// without these keys, and waiters of Redisson's fair lock are not told of its releases.
+// without these keys, and waiters of Redisson's fair lock are not notified of its releases.
 const fairKeysAt, fairKeys = 4, 2 // among the keys of a step
 
 // fairRights remembers whether the keys were refused. A nil fairRights is of a call without them.
@@ -128,7 +128,7 @@ func (r *Redis) fairRights(fairQueue string) *fairRights {
 	return &r.foreign.fair
 }
 
-// An Asker says how a mirror is told of the others that wait for its lock, if it asks: the keys and
+// An Asker says how a mirror learns of the others that wait for its lock, if it asks: the keys and
 // arguments of scripts/others.lua.
 type Asker struct {
 	How     string // "" for a lock that does not ask

@@ -23,7 +23,7 @@ type Layout struct {
 	// Fair says that Redisson's fair lock may share the lock.
 	Fair bool
 	// Suffix ends the names of the queue and all that belongs to it: the locks of one name
-	// that are told apart by it are different in Redis, and cannot grant to each other.
+	// that differ by it are different in Redis, and cannot grant to each other.
 	Suffix string
 }
 
@@ -148,7 +148,7 @@ func (k *Keys) tornError() error {
 // grantPrefix begins the names of all channels of our own.
 const grantPrefix = "rlock_grants:"
 
-// ClientChannel returns the name of the channel on which the client with that id is told of
+// ClientChannel returns the name of the channel on which the client with that id is notified of
 // its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
 // may PUBLISH to any channel. No channel of a lock has that name, since the part behind the
 // prefix contains a brace for every lock.

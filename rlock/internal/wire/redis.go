@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options configure the connection, and what the scripts are told.
+// Options configure the connection, and the arguments of all scripts.
 type Options struct {
 	Redis         rueidis.ClientOption // complete: see package rlock's defaults
 	Client        rueidis.Client       // to be shared instead of a client of our own, or nil
@@ -197,7 +197,7 @@ func (r *Redis) InCluster() bool { return r.isOpen() && r.cluster }
 // SyncReplicas is how many replicas must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
 
-// Where returns the addresses that the client was given, and what else tells its keys
+// Where returns the addresses that the client was given, and what else distinguishes its keys
 // from those of other clients with these.
 func (r *Redis) Where() string {
 	option := r.options.Redis

@@ -81,8 +81,8 @@ func (r *Redis) checkWait() error {
 }
 
 // Ordered reports whether Redis gets the client's commands in the order in which
-// they are sent, unless a connection is closed meanwhile, which Generation and Heard tell: on one
-// connection, that of the client's own. Of several, if it was told to have them,
+// they are sent, unless a connection is closed meanwhile, which Generation and Heard show: on one
+// connection, that of the client's own. Of several, if it is configured to have them,
 // rueidis chooses one at random in a Cluster.
 func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0

@@ -41,7 +41,7 @@ var (
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
-// server that has not seen it, or was told to forget it. rueidis.Lua does that
+// server that has not seen it, or has flushed it. rueidis.Lua does that
 // for one call at a time; here the calls of a batch do it each for themselves.
 // It never retries: only the caller knows what a lost reply means.
 type Script struct{ text, sha string }
@@ -100,7 +100,7 @@ type Call struct {
 	// fair is the rights to Redisson's fair queue if two of words are its keys, else nil.
 	fair *fairRights
 
-	// Track is the keys whose changes by other clients Redis is asked to tell: see Tracks.
+	// Track is the keys whose changes by other clients Redis is asked to report: see Tracks.
 	Track []string
 }
 

@@ -247,7 +247,7 @@ func parseCounter(text string, n uint64) (uint64, error) {
 	return last, err
 }
 
-// A Notice is what a client is told about one of its tickets.
+// A Notice is a message to a client about one of its tickets.
 type Notice struct {
 	Granted  bool   // the ticket has the lock; else it is to be looked for, unless it is answered
 	Answered bool   // a release has taken the ticket out of the queue, with Answer for its call

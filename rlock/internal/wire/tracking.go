@@ -51,7 +51,7 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// Tracks reports whether Redis is asked to tell of changed keys: not after it has refused,
+// Tracks reports whether Redis is asked to report changed keys: not after it has refused,
 // until a connection has ended.
 func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
 
@@ -106,7 +106,7 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 }
 
 // track has the keys tracked of a call that has just been added: reading them, with CACHING set, is what does it. A key
-// that is not there any more after its call is as good as one that Redis tells of.
+// that is no longer there after its call is as good as one that Redis reports.
 func (r *Redis) track(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {

@@ -45,7 +45,7 @@ func detail(message string) string {
 	return strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
 }
 
-// OfOtherKind returns the [ErrWrongType] of a call for a lock with what the key is, if Redis tells that. It asks Redis, for a
+// OfOtherKind returns the [ErrWrongType] of a call for a lock with what the key is, if Redis says that. It asks Redis, for a
 // key about which nothing else is known.
 func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	if told := (wrongType{}); errors.As(err, &told) && told.found != "" {
