@@ -42,6 +42,12 @@ func (t Thread) AcquirePermit(name string, lease time.Duration) (id string, err 
 	return id, err
 }
 
+// TryAcquirePermit is RPermitExpirableSemaphore.tryAcquire(wait, lease): the id is "" if no permit was free.
+func (t Thread) TryAcquirePermit(name string, wait, lease time.Duration) (id string, err error) {
+	err = t.With(Permits).do(&id, command{Call: "tryAcquire", Name: name, WaitMillis: wait.Milliseconds(), LeaseMillis: lease.Milliseconds()})
+	return id, err
+}
+
 // TryReleasePermit is RPermitExpirableSemaphore.tryRelease.
 func (t Thread) TryReleasePermit(name, id string) (ok bool, err error) {
 	err = t.With(Permits).do(&ok, command{Call: "tryRelease", Name: name, Counter: id})
@@ -74,4 +80,10 @@ func (t Thread) CountDown(name string) error {
 // Await is RCountDownLatch.await.
 func (t Thread) Await(name string) error {
 	return t.With(Latch).do(nil, command{Call: "await", Name: name})
+}
+
+// AwaitFor is RCountDownLatch.await(wait): it reports whether the latch is open.
+func (t Thread) AwaitFor(name string, wait time.Duration) (ok bool, err error) {
+	err = t.With(Latch).do(&ok, command{Call: "await", Name: name, WaitMillis: wait.Milliseconds()})
+	return ok, err
 }

@@ -68,8 +68,11 @@ func braced(name string) string {
 	return "{" + name + "}"
 }
 
-func semaphoreChannel(key string) string { return "redisson_sc:" + braced(key) }
-func latchChannel(key string) string     { return "redisson_countdownlatch__channel__{" + key + "}" }
+// What the channels begin with.
+const semaphores, latches = "redisson_sc:", "redisson_countdownlatch__channel__"
+
+func semaphoreChannel(key string) string { return semaphores + braced(key) }
+func latchChannel(key string) string     { return latches + "{" + key + "}" }
 
 func (c *Client) object(name string, channel func(key string) string) object {
 	o := object{client: c, name: name, key: c.prefix + name}

@@ -30,7 +30,7 @@ func (s *PermitSemaphore) newPermit(length time.Duration) (*Permit, error) {
 	if err := s.checkLease(length); err != nil {
 		return nil, err
 	}
-	p := &Permit{of: s, raw: newID(), lease: length}
+	p := &Permit{of: s, raw: s.client.newID(), lease: length}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -174,10 +175,12 @@ func (s *PermitSemaphore) checkLease(lease time.Duration) error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// newID returns the id of a permit, as Redisson has it: 16 random bytes.
-func newID() string {
+// newID returns the id of a permit, of 16 bytes as Redisson's: the first eight are the client's, by which its process is
+// found, and the others are random.
+func (c *Client) newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // does not fail
+	_, _ = hex.Decode(id[:8], []byte(strings.ReplaceAll(c.shared.ID.Prefix, "-", "")))
 	return string(id[:])
 }
 

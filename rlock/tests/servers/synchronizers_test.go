@@ -26,6 +26,26 @@ func TestTheRightsOfSynchronizers(t *testing.T) {
 	}
 }
 
+// So are those to look at them.
+func TestTheRightsToInspectSynchronizers(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	client, err := rlock.New(s.Limited(slices.Concat(s.Rights("every lock", "one primary"), s.Rights("synchronizers"), s.Rights("Inspect and Locks"), s.Rights("Names of synchronizers"))...))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	c := redisson.New(client)
+	require.NoError(t, c.PermitSemaphore("orders:p").SetPermits(s.Ctx, 1))
+	_, err = c.PermitSemaphore("orders:p").Acquire(s.Ctx, time.Minute)
+	require.NoError(t, err)
+	names, err := c.Names(s.Ctx, "orders:*")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"orders:p"}, names)
+	state, err := c.Inspect(s.Ctx, "orders:p")
+	require.NoError(t, err)
+	require.Len(t, state.Taken, 1)
+	assert.NotNil(t, state.Taken[0].Process)
+}
+
 // rehearsed does all that the synchronizers do as a user with these rights, up to the first error.
 func rehearsed(s *testbed.Site, rights []string) error {
 	client, err := rlock.New(s.Limited(rights...))

@@ -12,6 +12,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
 func (a *app) ls() *cobra.Command {
@@ -22,6 +23,10 @@ func (a *app) ls() *cobra.Command {
 		Long: `ls lists the locks that clients of rlock and of Redisson hold, by name. PATTERN is a glob,
 as for the Redis command KEYS: "orders:*"; quote it. The keyspace is read in pages, so that
 the server is not blocked; that takes a while if it is large.
+
+Redisson's semaphores and latches follow in a table of their own, with the permits that are
+free and taken, or the count: those with permits taken that have leases, and those that
+clients listen for. In Redis the others are any numbers: see rlock show.
 
 DEPTH is the number of times that the owner has locked it, LEASE the time left unless it is
 renewed, WAITING the number of clients that wait.
@@ -48,7 +53,11 @@ EXIT CODES
 				if onlyWaited {
 					inspections = slices.DeleteFunc(inspections, func(i inspect.Lock) bool { return i.Waiting == 0 && i.Foreign <= 0 })
 				}
-				return cmp.Or(list(a.out, inspections, asJSON), failed)
+				synchronizers, unread := survey.Synchronizers(cmd.Context(), client, pattern)
+				if onlyWaited {
+					synchronizers = slices.DeleteFunc(synchronizers, func(s redisson.State) bool { return s.Listening == 0 })
+				}
+				return cmp.Or(list(a.out, inspections, asJSON), listSynchronizers(a.out, synchronizers, asJSON), failed, unread)
 			})
 		},
 	}
@@ -71,4 +80,16 @@ func list(out io.Writer, inspections []inspect.Lock, asJSON bool) error {
 		table.Add(i)
 	}
 	return table.Flush()
+}
+
+func listSynchronizers(out io.Writer, all []redisson.State, asJSON bool) error {
+	if !asJSON {
+		return view.WriteSynchronizers(out, all)
+	}
+	for _, s := range all {
+		if err := view.WriteSynchronizerJSON(out, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -13,7 +14,8 @@ func (a *app) show() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show a lock, its holders and its queue",
 		Long: `show prints the state of one lock in Redis: its holders with host and process id, the lease,
-and the waiters in their order. It changes nothing.
+and the waiters in their order. It changes nothing. Of Redisson's semaphores and latches it
+prints the permits that are free, those with a lease that are taken, or the count.
 
 A process is found by the name of its connection in CLIENT LIST. Clients of Redisson, and
 clients without such a name, are shown by their owner only; so are all clients if the user
@@ -28,10 +30,14 @@ EXIT CODES
 		ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(client *rlock.Client) error {
-				i, err := client.Inspect(cmd.Context(), args[0])
+				i, synchronizer, err := survey.Lock(cmd.Context(), client, args[0])
 				switch {
 				case err != nil:
 					return err
+				case synchronizer != nil && asJSON:
+					return view.WriteSynchronizerJSON(a.out, *synchronizer)
+				case synchronizer != nil:
+					return view.WriteSynchronizer(a.out, *synchronizer)
 				case asJSON:
 					return view.WriteJSON(a.out, i)
 				}

@@ -1,0 +1,248 @@
+package redisson
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// The kinds of synchronizers, as a [State] has them.
+const (
+	KindSemaphore       inspect.Kind = "RSemaphore"
+	KindPermitSemaphore inspect.Kind = "RPermitExpirableSemaphore"
+	KindCountDownLatch  inspect.Kind = "RCountDownLatch"
+)
+
+// A State is what Redis has of one synchronizer at a moment.
+type State struct {
+	Name string
+	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are alike: the kind is told by
+	// the permits that are taken, or by the clients that listen.
+	Kind    inspect.Kind
+	Present bool          // whether there is a number
+	Number  int64         // of free permits, which may be less than 0, or the count
+	Lease   time.Duration // after which the number goes: inspect.NoExpiry for one that stays
+	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown. TakenCount is how many
+	// there are. Those whose leases have ended are among them until the next call of any client.
+	Taken      []Taken
+	TakenCount int
+	Listening  int // how many clients listen, of Java and Go, up to a minute after their last wait; -1: not known
+}
+
+// Taken is a permit.
+type Taken struct {
+	ID      string
+	Lease   time.Duration    // 0 if it has ended; inspect.NoExpiry for one without an end
+	Process *inspect.Process // that took it; nil if that is not known, as of one of Java
+}
+
+// Inspect reads the state of the synchronizer of that name, for operators. It fails with [rlock.ErrWrongType] if the key is
+// something else, and else as [rlock.Client.Inspect] does.
+func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
+	s := c.PermitSemaphore(name)
+	state := State{Name: name, Listening: -1}
+	if name == "" {
+		return state, s.err
+	}
+	r, keys := c.shared.Redis, &wire.Keys{Key: s.key}
+	if err := r.Await(ctx, nil); err != nil {
+		return state, s.named(wire.Explain(err))
+	}
+	if r.InCluster() {
+		keys.Slot = wire.HashSlot(s.key)
+	}
+	count := "NUMSUB"
+	if r.Sharded {
+		count = "SHARDNUMSUB"
+	}
+	questions := []rueidis.Completed{
+		r.Arbitrary(s.key, "GET"), r.Arbitrary(s.key, "PTTL"),
+		r.Arbitrary(s.set, "ZCOUNT", "-inf", "+inf"), r.Arbitrary(s.set, "ZRANGE", "0", strconv.Itoa(inspect.Limit-1), "WITHSCORES"),
+		r.Client.B().Time().Build(),
+		r.Client.B().Arbitrary("PUBSUB", count, s.channel).Build(), r.Client.B().Arbitrary("PUBSUB", count, latchChannel(s.key)).Build(),
+	}
+	if c.torn(s.set, s.key) { // there can be no such set: no script may have both keys
+		for i := range questions[2:4] {
+			questions[2+i] = r.Arbitrary(s.key, "ZCOUNT", "-inf", "+inf") // and a number is none
+		}
+	}
+	replies, err := r.Survey(ctx, keys.Slot, questions...)
+	if err == nil {
+		err = state.read(replies)
+	}
+	if err != nil {
+		return state, s.named(wire.Explain(err))
+	}
+	if r.Counts() {
+		state.listeners(replies[5], replies[6])
+	}
+	if len(state.Taken) > 0 {
+		state.locate(r.Processes(ctx, keys))
+	}
+	return state, nil
+}
+
+// torn reports whether keys are of different slots.
+func (c *Client) torn(one, other string) bool {
+	return c.shared.Redis.InCluster() && wire.HashSlot(one) != wire.HashSlot(other)
+}
+
+// read reads the number and the permits.
+func (s *State) read(replies []rueidis.RedisResult) (err error) {
+	s.Number, err = replies[0].AsInt64()
+	s.Present = err == nil
+	switch {
+	case rueidis.IsRedisNil(err):
+	case errors.Is(err, strconv.ErrSyntax), errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%w: it is no number", rlock.ErrWrongType)
+	case err != nil:
+		return err
+	}
+	left, err := replies[1].AsInt64()
+	if s.Lease = inspect.NoExpiry; left >= 0 {
+		s.Lease = wire.Milliseconds(left)
+	}
+	taken, err2 := replies[2].AsInt64()
+	members, err3 := replies[3].AsZScores()
+	clock, err4 := replies[4].AsIntSlice()
+	switch err = cmp.Or(err, err2, err3, err4); {
+	case errors.Is(wire.Explain(err), rlock.ErrWrongType), err == nil && len(clock) != 2: // no set of permits
+		return nil
+	case err != nil:
+		return err
+	}
+	s.TakenCount = int(taken)
+	now := time.UnixMicro(clock[0]*1e6 + clock[1])
+	for _, m := range members {
+		lease := inspect.NoExpiry
+		if m.Score < never {
+			lease = max(time.UnixMilli(int64(m.Score)).Sub(now), 0)
+		}
+		s.Taken = append(s.Taken, Taken{ID: hex.EncodeToString([]byte(m.Member)), Lease: lease})
+	}
+	if taken > 0 {
+		s.Kind = KindPermitSemaphore
+	}
+	return nil
+}
+
+// never is the end of a permit without one.
+const never = 922337203685477
+
+// listeners counts those of a semaphore, and those of a latch.
+func (s *State) listeners(replies ...rueidis.RedisResult) {
+	s.Listening = 0
+	for i, kind := range []inspect.Kind{KindSemaphore, KindCountDownLatch} {
+		counts, err := replies[i].AsIntMap()
+		if err != nil {
+			s.Listening = -1
+			return
+		}
+		for _, n := range counts {
+			if s.Listening += int(n); n > 0 {
+				s.Kind = cmp.Or(s.Kind, kind)
+			}
+		}
+	}
+}
+
+// locate finds the processes of the permits that were taken in Go: see newID.
+func (s *State) locate(p *wire.Processes) {
+	for i, t := range s.Taken {
+		if len(t.ID) == 32 {
+			s.Taken[i].Process = p.Of(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-")
+		}
+	}
+}
+
+// Names returns the names of synchronizers that match a pattern of Redis' KEYS, "" for all, in their order: those that have
+// permits taken, and those for which clients listen. Others cannot be told from any number. It reads the keyspace in pages.
+// Beside an error there may be names: those of the other nodes of a Cluster.
+func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
+	r := c.shared.Redis
+	if err := r.Await(ctx, nil); err != nil {
+		return nil, wire.Explain(err)
+	}
+	pattern = literal.Replace(c.prefix) + cmp.Or(pattern, "*")
+	for _, node := range r.EachNode() {
+		found, failed := c.namesOn(ctx, node, pattern)
+		names, err = append(names, found...), errors.Join(err, wire.ExplainTo(ctx, failed))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// literal makes a text a pattern that matches it.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+func (c *Client) namesOn(ctx context.Context, node rueidis.Client, pattern string) (names []string, err error) {
+	list := "CHANNELS"
+	if c.shared.Redis.Sharded {
+		list = "SHARDCHANNELS"
+	}
+	for _, form := range []struct{ before, name, after string }{
+		{"", "{" + pattern + "}", ":timeout"}, {"", pattern, ":timeout"},
+		{semaphores, "{" + pattern + "}", ""}, {semaphores, pattern, ""}, {latches + "{", pattern, "}"},
+	} {
+		var found []string
+		if full := form.before + form.name + form.after; form.before == "" {
+			found, err = permitSets(ctx, node, full)
+		} else {
+			found, err = node.Do(ctx, node.B().Arbitrary("PUBSUB", list, full).Build()).AsStrSlice()
+		}
+		if err != nil {
+			return names, err
+		}
+		for _, key := range found {
+			key = strings.TrimSuffix(strings.TrimPrefix(key, form.before), form.after)
+			if form.after != "}" {
+				key = unbraced(ctx, node, key)
+			}
+			names = append(names, strings.TrimPrefix(key, c.prefix))
+		}
+	}
+	return names, nil
+}
+
+// permitSets returns the sets of permits that match the pattern: each member is an id of 16 bytes.
+func permitSets(ctx context.Context, node rueidis.Client, pattern string) (sets []string, err error) {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(512).Type("zset").Build()).AsScanEntry()
+		if err != nil {
+			return sets, err
+		}
+		for _, key := range page.Elements {
+			one, err := node.Do(ctx, node.B().Arbitrary("ZRANGE").Keys(key).Args("0", "0").ReadOnly()).AsStrSlice()
+			if err == nil && len(one) == 1 && len(one[0]) == 16 {
+				sets = append(sets, key)
+			}
+		}
+		cursor = page.Cursor
+	}
+	return sets, nil
+}
+
+// unbraced is what braced was made of. For "{x}" that is x, or "{x}" itself, if there is a key of that name.
+func unbraced(ctx context.Context, node rueidis.Client, text string) string {
+	inside, opened := strings.CutPrefix(text, "{")
+	inside, closed := strings.CutSuffix(inside, "}")
+	if !opened || !closed || strings.Contains(inside, "{") {
+		return text
+	}
+	if n, _ := node.Do(ctx, node.B().Exists().Key(text).Build()).AsInt64(); n > 0 {
+		return text
+	}
+	return inside
+}
