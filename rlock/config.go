@@ -19,11 +19,9 @@ import (
 // value of each other field means its default. A negative Lease, LongestLease or HandoffTime is
 // refused with [ErrInvalidConfig].
 type Config struct {
-	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values
-	// that suit locks: one pipelined connection for commands, outside of a Cluster a second one
-	// for a lone caller, no cache, small buffers, and timeouts by which a dead peer is noticed in
-	// four seconds. ConnLifetime is refused, since commands fail when a connection reaches its
-	// end.
+	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values that suit locks: one
+	// pipelined connection for commands, outside of a Cluster a second one for a lone caller, no cache, small buffers, and
+	// timeouts by which a dead peer is noticed in four seconds. ConnLifetime is refused: commands fail at its end.
 	Redis rueidis.ClientOption
 
 	// Client is a rueidis client to share instead. Its settings stay as they are, and
@@ -61,20 +59,18 @@ type Config struct {
 	// is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
-	// Linger is how long this client keeps a lock after its last Unlock if no client waits for
-	// it. A Lock in this process then sends no command. Another client that wants the lock calls
-	// for it, and has it about one and a half round trips later than a free lock. If the process
-	// dies, others wait for the rest of the Lease. Contended names, names that clients of
-	// Redisson use, semaphores, and parts of a multi-lock or RedLock do not linger, nor does any
-	// lock with RedissonPollsAlways or NoClientChannel. [WithLinger] says otherwise for one
-	// Acquire. docs/guarantees.md has more. Defaults to 0: no lock lingers.
+	// Linger is how long this client keeps a lock after its last Unlock if no client waits for it. A Lock in this process
+	// then sends no command. Another client that wants the lock calls for it, and has it about one and a half round trips
+	// later than a free lock. If the process dies, others wait for the rest of the Lease. Contended names, names that
+	// clients of Redisson use, semaphores, and parts of a multi-lock or RedLock do not linger, nor does any lock with
+	// RedissonPollsAlways or NoClientChannel. [WithLinger] says otherwise for one Acquire. docs/guarantees.md has more.
+	// Defaults to 0: no lock lingers.
 	Linger time.Duration
 
-	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with
-	// WAIT, for a second at most or a quarter of the lease. A grant that fewer have is released
-	// again and is [ErrNotReplicated]. Hand-offs and renewals do not wait. An acquire takes a
-	// round trip to the replicas more, and a connection of its own meanwhile: at most 32 to a
-	// node. Defaults to 0.
+	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with WAIT, for a second at most
+	// or a quarter of the lease. A grant that fewer have is released again and is [ErrNotReplicated]. Hand-offs and
+	// renewals do not wait. An acquire takes a round trip to the replicas more, and a connection of its own meanwhile: at
+	// most 32 to a node. Defaults to 0.
 	SyncReplicas int
 
 	// PubSub is the family of commands that notifies waiters of grants. All clients of a lock must
@@ -96,10 +92,9 @@ type Config struct {
 	// next renewal.
 	NoClientChannel bool
 
-	// NoAnswers stops the client from answering the questions of others about its holds and waits
-	// ([Client.Ask], "rlock deadlocks"). By default it answers users of Redis that may use the
-	// channels "rlock_grants:client:*", at most ten times a second, with the names of locks, the
-	// owners, and sites in the code if RecordSites is set.
+	// NoAnswers stops the client from answering the questions of others about its holds and waits ([Client.Ask], "rlock
+	// deadlocks"). By default it answers users of Redis that may use the channels "rlock_grants:client:*", at most ten
+	// times a second, with the names of locks, the owners, and sites in the code if RecordSites is set.
 	NoAnswers bool
 
 	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
@@ -108,11 +103,10 @@ type Config struct {
 	// as before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
 
-	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,
-	// else at Warn), for faults of connections and subscriptions, for deadlocks, and for long
-	// holds and waits. None has a password. It is called in a goroutine of its own; while 1000
-	// messages wait for it, further ones are dropped and counted. If its handler panics, the first
-	// panic is written to the standard error. Defaults to slog.Default().
+	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended, else at Warn), for faults
+	// of connections and subscriptions, for deadlocks, and for long holds and waits. None has a password. It is called in a
+	// goroutine of its own; while 1000 messages wait for it, further ones are dropped and counted. If its handler panics,
+	// the first panic is written to the standard error. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if

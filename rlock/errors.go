@@ -12,11 +12,10 @@ var (
 	// ErrNotHeld: Unlock or Release of a lock that the caller does not hold. If the client has
 	// forgotten the end of a fixed lease (see [Lock.LockFor]), the error is ErrLost as well.
 	ErrNotHeld = terms.ErrNotHeld
-	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or
-	// Redis answered that the key is gone or belongs to another owner. Work since then may have
-	// overlapped that of another holder. It is also the cause of the end of a hold's context.
-	// Until the lost hold is unlocked, a nested Lock fails with it, or until a fixed lease would
-	// have ended.
+	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or Redis answered that the key
+	// is gone or belongs to another owner. Work since then may have overlapped that of another holder. It is also the
+	// cause of the end of a hold's context. Until the lost hold is unlocked, a nested Lock fails with it, or until a fixed
+	// lease would have ended.
 	ErrLost = terms.ErrLost
 	// ErrHeldTooLong: the hold has lasted for the time of [WithMaxHold], and was lost. It is an ErrLost as well.
 	ErrHeldTooLong = terms.ErrHeldTooLong
@@ -35,8 +34,8 @@ var (
 	ErrNotPassed = terms.ErrNotPassed
 	// ErrInvalidPass: [Client.Resume] with a text that no [Hold.Pass] has returned.
 	ErrInvalidPass = terms.ErrInvalidPass
-	// ErrUpgrade: a write lock for a caller that holds only the read lock of that name: two such
-	// readers would wait for each other. Unlock the read lock first.
+	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more permits ([WithPermits])
+	// than it has: two such callers would wait for each other. Unlock first.
 	ErrUpgrade = terms.ErrUpgrade
 	// ErrNotReplicated: fewer replicas than [Config.SyncReplicas] had the grant in time. Nothing
 	// is held. A call that waits tries again until its wait ends.
@@ -46,10 +45,9 @@ var (
 	ErrFenced = terms.ErrFenced
 	// ErrAnswered: another holder has answered the call ([WithAnswer]). Nothing is held.
 	ErrAnswered = terms.ErrAnswered
-	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the
-	// lock held, unless the error is ErrLost as well. The release is retried in the background
-	// until Redis answers or the lease has ended, and others wait until then. Or the answer to a
-	// [Hold.Exec] or [Hold.Write] was lost: it may be executed until Release returns no error.
+	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the lock held, unless the
+	// error is ErrLost as well. The release is retried in the background until Redis answers or the lease has ended. Or the
+	// answer to a [Hold.Exec] or [Hold.Write] was lost: it may be executed until Release returns no error.
 	ErrUnconfirmed = terms.ErrUnconfirmed
 	// ErrClosed: the client is closed, or was while the call waited; Close has released the lock.
 	ErrClosed = wire.ErrClosed
@@ -58,6 +56,8 @@ var (
 	ErrInvalidName = wire.ErrInvalidName
 	// ErrInvalidLease: the lease is negative or too short to keep.
 	ErrInvalidLease = terms.ErrInvalidLease
+	// ErrPermits: [WithPermits] of fewer than one, or of more than the semaphore has.
+	ErrPermits = terms.ErrPermits
 	// ErrInvalidConfig: a Config that cannot work, unsuitable parts or permits of a lock, a zero
 	// Lock, an invalid id for [Client.Ask].
 	ErrInvalidConfig = wire.ErrInvalidConfig

@@ -122,6 +122,8 @@ func (l over) refuses(req *client.Request) error {
 		option = "WithMaxHold"
 	case req.Least > 0:
 		option = "WithMinHold"
+	case req.More != 0:
+		option = "WithPermits"
 	default:
 		return nil
 	}

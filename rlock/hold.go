@@ -37,6 +37,7 @@ type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
 	lease, wait, linger, maxHold, minHold time.Duration
+	more                                  int // permits beside the first
 	stands                                bool
 	answer                                *Answer
 }
@@ -69,6 +70,14 @@ func WithMinHold(d time.Duration) AcquireOption {
 // context ends.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
+}
+
+// WithPermits takes k permits of a semaphore at once: the call gets all of them or none, and the last level of its owner
+// gives all back. Calls are served in the order in which they came, so that those which take few do not starve one that
+// takes many. A nested call takes none: it is [ErrUpgrade] if the owner has fewer than k. A k below 1, or above the number of
+// the semaphore, is [ErrPermits]; a lock of another kind refuses more than one ([errors.ErrUnsupported]).
+func WithPermits(k int) AcquireOption {
+	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
 // WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger.
@@ -104,7 +113,7 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Stands: with.stands, Caller: terms.Caller()}
 	if with.maxHold != 0 {
 		req.LimitHold(with.maxHold)
 	}

@@ -43,13 +43,12 @@ func (c *Client) NewFairLock(name string) *Lock {
 // all clients: a fleet that may open ten connections to a partner takes a permit for each. Like
 // [Client.NewLock] it sends no command.
 //
-// Each holder has a lease of its own, a watchdog, and learns of its loss, as with any lock. An
-// owner has one permit, however often it locks: to take several in one goroutine use
-// [Lock.Acquire]. Waiters of all clients are served in the order in which they came; a permit is
-// never handed off inside a process.
+// Each holder has a lease of its own. An owner has one permit, or as many as its call took by
+// [WithPermits], however often it locks. Waiters of all clients are served in the order in which
+// they came; a permit is never handed off inside a process.
 //
-// The number of permits may change while clients run: meanwhile there are no more holders than
-// the largest number allows. A number below 1 makes every method return [ErrInvalidConfig].
+// The number of permits may change while clients run: meanwhile no more are held than the
+// largest number allows. A number below 1 makes every method return [ErrInvalidConfig].
 // Leases end by Redis' clock, which must not step; of other locks they end by its timers.
 //
 // [Lock.IsLocked] reports whether all permits are held, [Lock.TTL] returns the time until the

@@ -68,6 +68,9 @@ func (t *Tenure) Want() Want   { return t.want }
 func (t *Tenure) Place() Place { return t.place }
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
+// More returns how many permits of a semaphore the tenure takes beside the first.
+func (t *Tenure) More() int32 { return t.more }
+
 // IsTicket reports whether the tenure does not have the lock, and is to get it.
 func (t *Tenure) IsTicket() bool { return t.isTicket() }
 

@@ -26,6 +26,7 @@ const (
 type Call struct {
 	Owner    OwnerID
 	Mode     Mode
+	More     int32  // how many permits of a semaphore it takes at once, beside the first
 	Lease    Span   // 0: renewed until Unlock
 	Waits    bool   // false: one attempt
 	Until    Time   // when its wait is over; Never for one that only Leave ends

@@ -42,6 +42,7 @@ type Ticket struct {
 	Mode  Mode
 	Polls bool    // "X" or "S": the client had not subscribed when the ticket joined
 	Takes bool    // "a" or "A" for "x" or "X": a release that has an answer takes the ticket out of the queue
+	More  int32   // of a semaphore: how many permits it takes beside the first
 	Owner OwnerID // the part behind the UUID in the owner's text
 }
 
@@ -156,6 +157,7 @@ const (
 type Message struct {
 	Kind   MessageKind
 	ID     ID     // the tenure; of ForeignNews the zero ID
+	More   int32  // how many permits it has beside the first
 	Token  uint64 // of Granted: the last of the tokens reserved
 	Tokens uint64 // and how many they are; 0 for none
 	Ours   bool   // of ForeignNews: a client of ours has published it

@@ -55,7 +55,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.shown.owner}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.more, t.shown.owner}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.call.Named, asks
 	}

@@ -64,7 +64,7 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 		if l.client.hasPartedFrom(m.ID, now) {
 			return // it is left to its lease
 		}
-		t = l.stranger(m.ID) // no waiter wants it, and the next in the queue must not wait for that
+		t = l.stranger(m) // no waiter wants it, and the next in the queue must not wait for that
 		l.give(t, now)
 		return
 	}

@@ -6,5 +6,5 @@ package core
 type Kind struct {
 	Strict  bool  // the locks are granted in the order of all waiters of all clients: each has a ticket, and no hand-off passes one
 	Fenced  bool  // each hold has a fencing token
-	Permits int32 // how many owners may hold a semaphore at once; 0 for other locks
+	Permits int32 // how many permits of a semaphore may be held at once; 0 for other locks
 }

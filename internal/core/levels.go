@@ -92,6 +92,10 @@ func (l *Lock) isHeld() bool { return len(l.levels.all) > 0 }
 // isRead reports whether only readers hold the lock here.
 func (l *Lock) isRead() bool { return l.isHeld() && l.levels.writes == 0 }
 
+// exceeds reports whether the call of an owner that has the lock asks for more of it than the tenure has: to write where
+// that reads, or for more permits. Two owners that wait for more of what they hold would wait for each other.
+func (l *Lock) exceeds(w *Call) bool { return w.Mode == Alone && l.isRead() || w.More > l.owner.more }
+
 // Guests is the handle of the levels that a guest of their owner has taken without a handle.
 var Guests any = new(guests)
 

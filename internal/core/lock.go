@@ -48,7 +48,7 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Call, now Now) bool {
 	w.began = now.Time
-	if l.owner == nil || l.current(now) == nil || !l.Hosts(w.Owner, w.Guest) || l.isRead() && w.Mode == Alone {
+	if l.owner == nil || l.current(now) == nil || !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
 		return false
 	}
 	l.nest(w, ByNesting, now)

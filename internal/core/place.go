@@ -22,9 +22,9 @@ func (t *Tenure) forcedOut() { t.place = Out }
 func (t *Tenure) takenOut() { t.place = Out }
 
 // stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
-func (l *Lock) stranger(id ID) *Tenure {
-	t := l.newTenure(id, Alone)
-	t.place = Owner
+func (l *Lock) stranger(m Message) *Tenure {
+	t := l.newTenure(m.ID, Alone)
+	t.place, t.more = Owner, m.More
 	return t
 }
 

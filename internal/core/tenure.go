@@ -26,6 +26,7 @@ type Tenure struct {
 	touched bool  // its time may have changed: an effect Poll of it is not taken yet
 	polls   uint8 // of a ticket whose client had not subscribed when it was made: one more than its looks; else 0. See looksNext
 	fails   uint8 // commands in a row without an answer, doublings at most
+	more    int32 // how many permits it takes beside the first
 
 	flight flight
 	trust  trust

@@ -154,7 +154,7 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 	for in := range l.line.All {
 		switch w := in.Value; {
 		case w.Owner != o:
-		case w.Mode == Alone && l.isRead():
+		case l.exceeds(w):
 			l.leave(w, Upgrades, now)
 		default:
 			l.admit(w, ByNesting, now)

@@ -12,7 +12,7 @@ const (
 	TimedOut                 // the same, after the time that the call had
 	Cancelled                // its caller has left
 	Closed                   // the client has closed
-	Upgrades                 // its owner reads, and may not write before it has unlocked
+	Upgrades                 // its owner has less of the lock than it asks for, as a reader that is to write, and has to unlock first
 	Failed                   // Redis has refused a command, and would do so again
 	GotAnswer                // a release has answered it
 	NotPassed                // the tenure that has passed the lock on does not have it any more

@@ -6,7 +6,7 @@ package core
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	lingers := entry == Acquire && w.Linger > 0 && w.attempt == tries
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
-	t.want, t.entry, t.call = Asked, entry, w
+	t.want, t.entry, t.call, t.more = Asked, entry, w, w.More
 	if l.hears != listening {
 		t.polls = 1
 	}

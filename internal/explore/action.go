@@ -12,13 +12,16 @@ type kind uint8
 
 const (
 	doLock kind = iota
+	doWide
 	doTry
+	doTryWide
 	doTimed
 	doFixed
 	doCapped
 	doRead
 	doFixedRead
 	doNest
+	doNestWide
 	doLongNest
 	doDowngrade
 	doUnlock
@@ -78,8 +81,8 @@ const (
 )
 
 var kindNames = [...]string{
-	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doRead: "RLock", doFixedRead: "RLock, with a lease",
-	doNest: "Lock, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
+	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doRead: "RLock", doFixedRead: "RLock, with a lease",
+	doNest: "Lock, nested", doNestWide: "Lock of two permits, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
 	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
@@ -223,6 +226,10 @@ func (w *world) usersOf(as []action, i int) []action {
 				add(doLock)
 			}
 			does(Try, doTry)
+			does(Wide, doWide)
+			if w.Do&Wide != 0 {
+				does(Try, doTryWide)
+			}
 			does(Timed, doTimed)
 			does(Fixed|OnlyFixed, doFixed)
 			does(Capped, doCapped)
@@ -246,6 +253,9 @@ func (w *world) usersOf(as []action, i int) []action {
 			}
 			if u.writes+u.reads == 1 {
 				does(Nest, doNest)
+				if w.Do&Wide != 0 {
+					does(Nest, doNestWide)
+				}
 				does(Stay, doUnlockStay)
 				does(LongNest, doLongNest)
 				does(Detach, doDetach)

@@ -31,15 +31,17 @@ func (w *world) apply(a action) {
 func (w *world) userActs(c *client, i int, k kind) {
 	u, l, now, o := &c.users[i], c.lockOf(i), w.clock(c), w.ownerOf(i)
 	switch k {
-	case doLock, doTry, doTimed, doFixed, doCapped, doRead, doFixedRead:
+	case doLock, doWide, doTry, doTryWide, doTimed, doFixed, doCapped, doRead, doFixedRead:
 		if w.Rounds > 0 {
 			u.rounds++
 		}
-		r := &core.Call{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Tag: i}
+		r := &core.Call{Owner: o, Waits: k != doTry && k != doTryWide, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Tag: i}
 		if w.Do&Same != 0 {
 			r.Info = i
 		}
 		switch k {
+		case doWide, doTryWide:
+			r.More = 1
 		case doTimed:
 			r.Until = now.Time + 1
 		case doFixed, doFixedRead:
@@ -59,6 +61,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 			return
 		}
 		w.run(c, i, false)
+	case doNestWide:
+		w.nestsWide(c, i)
 	case doNest, doLongNest, doDowngrade:
 		r := &core.Call{Owner: o, Until: core.Never, Tag: i}
 		if k == doLongNest {
@@ -133,7 +137,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if w.Rounds > 0 {
 			u.rounds++
 		}
-		r := &core.Call{Owner: o, Mode: w.passed.mode, Until: core.Never, Named: w.passed.id, Inherits: w.passed.token, Tag: i}
+		r := &core.Call{Owner: o, Mode: w.passed.mode, More: w.passed.more, Until: core.Never, Named: w.passed.id, Inherits: w.passed.token, Tag: i}
 		w.calls(c, i, waiting, r)
 		l.Resume(r, now)
 		w.run(c, i, false)
@@ -152,6 +156,19 @@ func (w *world) userActs(c *client, i int, k kind) {
 		}
 	case doWrite:
 		w.writes(c, i)
+	}
+}
+
+// nestsWide makes a user that holds the lock ask for two permits. One that has two nests, and one that has fewer is refused.
+func (w *world) nestsWide(c *client, i int) {
+	u, now := &c.users[i], w.clock(c)
+	r := &core.Call{Owner: w.ownerOf(i), More: 1, Waits: true, Until: core.Never, Tag: i}
+	switch o := c.lockOf(i).Lock(r, now); {
+	case o == core.Acquired:
+		u.writes++
+		u.more = max(u.more, r.More)
+	case o != core.Upgrades || u.more >= r.More:
+		w.fail("client %d: a nested Lock of two permits: outcome %v", c.id, o)
 	}
 }
 
@@ -175,6 +192,7 @@ func (w *world) happens(c *client, i int, k kind) {
 		l, call, now := w.lockOf(c, id), &core.Call{Named: id, Until: core.Never}, w.clock(c)
 		l.Force(call)
 		cmd := l.Command(call, l.Next(call, true, now).Op, now)
+		cmd.More = w.server.Holders[0].More // the text of the owner is the holder's
 		a := w.server.Do(cmd, server.Time(w.now), &w.effects)
 		l.Answer(&cmd, a, now)
 		l.Next(call, false, now) // it returns
@@ -293,7 +311,11 @@ func (w *world) executeFirst(c *client) {
 
 // execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
+	queue := w.server.Queue
 	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
+	if p.cmd.Op != core.Resume {
+		w.checkTurns(queue)
+	}
 	if p.cmd.Op == core.Write {
 		w.executed(c, p, a)
 	}
@@ -303,7 +325,7 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	switch {
 	case a.Found != core.Holds:
 	case p.cmd.Op == core.Mirror && p.cmd.Owner == 0:
-		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, until: w.now + within, older: w.passed.untilAll()}
+		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, more: p.cmd.More, until: w.now + within, older: w.passed.untilAll()}
 	case p.cmd.Op == core.Resume && p.cmd.Passed == w.passed.id && !w.passed.used:
 		w.passed.used, w.passed.by = true, place{c.id, c.users[0].rounds}
 	}

@@ -119,7 +119,7 @@ func (w *world) returns(c *client, u *user) {
 		u.state = idle
 		w.released(c, u, o)
 	case core.Acquired:
-		u.state, u.wrote, u.until = holding, false, 0
+		u.state, u.wrote, u.until, u.more = holding, false, 0, o.More
 		if o.Capped {
 			u.until = w.clock(c).Time + core.Time(capped)
 		}

@@ -55,7 +55,7 @@ func (w *world) valid() (valid, reads int) {
 		if c.dead {
 			continue
 		}
-		for _, l := range c.locks {
+		for j, l := range c.locks {
 			any, reading := false, true
 			for _, v := range l.Levels() {
 				if l.Holds(v.Owner, w.clock(c)) {
@@ -64,7 +64,7 @@ func (w *world) valid() (valid, reads int) {
 				}
 			}
 			if any {
-				valid++
+				valid += c.has(j)
 				if reading {
 					reads++
 				}
@@ -72,6 +72,18 @@ func (w *world) valid() (valid, reads int) {
 		}
 	}
 	return valid, reads
+}
+
+// has returns how many permits the users of a client's lock believe to have, whose owner holds it. It is 1 for other locks.
+func (c *client) has(lock int) int {
+	more := int32(0)
+	if len(c.locks) == len(c.users) {
+		u := &c.users[lock]
+		if more = u.more; u.state == waiting && u.call != nil {
+			more = u.call.More
+		}
+	}
+	return 1 + int(more)
 }
 
 // checkBeliefs fails a caller that believes something else than the core says.
@@ -241,6 +253,24 @@ func (w *world) inOrder(c *client, r *core.Call) {
 	}
 }
 
+// checkTurns fails a permit that is granted to a ticket while one that came before it waits: so a call that takes many
+// permits is not starved by those that take few. queue is the one before the command.
+func (w *world) checkTurns(queue []core.Ticket) {
+	if w.Kind.Permits == 0 {
+		return
+	}
+	for _, t := range w.effects.Granted {
+		for _, before := range queue {
+			if before.ID == t.ID {
+				break
+			}
+			if slices.Contains(w.server.Queue, before) {
+				w.fail("Redis grants a permit to client %d, and client %d came before it", t.ID.Client, before.ID.Client)
+			}
+		}
+	}
+}
+
 // granted fails a grant by Redis while another client has not been told of its loss, and one to a tenure that had one.
 func (w *world) granted() {
 	for _, t := range w.effects.Granted {
@@ -255,16 +285,16 @@ func (w *world) granted() {
 			if !c.lives() {
 				continue
 			}
-			for _, l := range c.locks {
+			for k, l := range c.locks {
 				if v := l.Levels(); len(v) > 0 && !(l.Owner() != nil && l.Owner().ID == t.ID) && uint32(j) != t.ID.Client {
-					held++
+					held += c.has(k)
 					if t.Mode == core.Shared && !slices.ContainsFunc(v, func(v core.Level) bool { return v.Mode == core.Alone }) {
 						reads++
 					}
 				}
 			}
 		}
-		if held >= w.permits() && held > reads && !w.wiped {
+		if held+1+int(t.More) > w.permits() && held > reads && !w.wiped {
 			w.fail("Redis grants the lock to client %d before another one was told of its loss", t.ID.Client)
 		}
 	}

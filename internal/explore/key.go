@@ -76,7 +76,7 @@ func (w *world) appendClient(b []byte, c *client, n *image.Names) []byte {
 		b = append(w.appendPacket(b, c, &c.late[i], n), w.since(c.late[i].since))
 	}
 	for _, m := range c.heard {
-		b = append(b, byte(m.Kind), flags(m.confirms, m.doubts, m.abroad, m.Ours), n.ID(m.ID))
+		b = append(b, byte(m.Kind), byte(m.More), flags(m.confirms, m.doubts, m.abroad, m.Ours), n.ID(m.ID))
 		if m.Tokens > 0 {
 			b = append(b, byte(w.server.Counter-m.Token), byte(m.Tokens))
 		}
@@ -131,6 +131,9 @@ func (w *world) appendUser(b []byte, c *client, j int, n *image.Names) []byte {
 	if u.state == holding && u.until > 0 {
 		b = append(b, w.left(u.until))
 	}
+	if u.state == holding {
+		b = append(b, byte(u.more))
+	}
 	if w.Do&Pass != 0 {
 		b = append(b, byte(w.server.Counter-u.token))
 	}
@@ -158,7 +161,7 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *image.Names) []b
 	m, a := &p.cmd, &p.reply
 	t, j := image.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Takes, m.Joins.Takes), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), flags(p.left, image.Waits(m)), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Takes, m.Joins.Takes), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, image.Waits(m)), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
@@ -172,7 +175,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 	}
 	if p := &w.passed; w.Do&Pass != 0 {
 		r, n := name(p.id)
-		b = append(b, r, n, byte(p.mode), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
+		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
 	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)
@@ -210,11 +213,11 @@ func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byt
 		b = append(b, byte(len(s.Holders)), byte(len(s.Queue)), byte(len(s.Marks)), byte(s.Mode))
 		for _, h := range s.Holders {
 			r, n := name(h.ID)
-			b = append(b, r, n, k.owner(h.ID, h.Owner), flags(h.Writes), byte(h.Count), byte(max(core.Time(h.Ends)-w.now, -1)))
+			b = append(b, r, n, k.owner(h.ID, h.Owner), flags(h.Writes), byte(h.Count), byte(h.More), byte(max(core.Time(h.Ends)-w.now, -1)))
 		}
 		for _, t := range s.Queue {
 			r, n := name(t.ID)
-			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared, t.Takes))
+			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared, t.Takes), byte(t.More))
 		}
 		for _, id := range s.Marks {
 			r, n := name(id)

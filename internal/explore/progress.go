@@ -117,17 +117,19 @@ func (w *world) checkUnused() {
 	used, read := 0, w.server.Mode == server.Read && len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
 	for i := range w.clients {
 		c := &w.clients[i]
-		for _, l := range c.locks {
-			used += min(len(l.Levels()), 1)
+		for j, l := range c.locks {
+			if len(l.Levels()) > 0 {
+				used += c.has(j)
+			}
 		}
 		for j := range c.users {
 			used += min(int(c.users[j].parted.N), 1)
 		}
 	}
 	if w.now < w.missedBy(w.passed.untilAll()) {
-		used++
+		used += 1 + int(w.passed.more)
 	}
-	if used >= w.permits() && !read {
+	if used+w.wanted(true) > w.permits() && !read {
 		return
 	}
 	for i := range w.clients {
@@ -137,6 +139,25 @@ func (w *world) checkUnused() {
 			}
 		}
 	}
+}
+
+// wanted returns how many permits the first ticket in the queue takes. If there is none it is the most, or the least, that a
+// call takes which waits.
+func (w *world) wanted(most bool) int {
+	if t := w.server.Queue; len(t) > 0 {
+		return 1 + int(t[0].More)
+	}
+	more, some := int32(0), false
+	for i := range w.clients {
+		for _, l := range w.clients[i].locks {
+			for r := range l.Waiters {
+				if !some || most == (r.More > more) {
+					more, some = r.More, true
+				}
+			}
+		}
+	}
+	return 1 + int(more)
 }
 
 // looks returns a waiter of the lock that would go on with a look, nil if there is none. One without a ticket that is
@@ -173,7 +194,7 @@ func (w *world) afterTick() {
 	held = held || w.isPassed()
 	foreignWaits, foreignHolds := w.foreignTick()
 	waits, held = waits || foreignWaits, held || foreignHolds
-	free := len(w.server.Holders) < w.permits()
+	free := w.server.Held()+w.wanted(false) <= w.permits()
 	if w.RW && w.server.Mode == server.Read {
 		free = len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
 	}

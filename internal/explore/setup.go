@@ -65,6 +65,7 @@ const (
 	Write                       // a guarded write in each hold, for whose answer they do not wait
 	Carry                       // an Unlock whose release carries a guarded write
 	Ask                         // calls take an answer of such a release
+	Wide                        // a Lock that takes two permits at once
 	Same                        // the users of a client are one owner
 )
 

@@ -43,6 +43,7 @@ type world struct {
 type passed struct {
 	id    core.ID   // the tenure
 	mode  core.Mode // of its level
+	more  int32     // how many permits it has beside the first
 	token uint64
 	until core.Time // in Redis
 	older core.Time // until when those are in Redis that were passed on before, and not resumed
@@ -138,6 +139,7 @@ type user struct {
 	parted      core.ID    // the tenure that it has detached, until its lease ends
 	partedUntil core.Time
 	stays       core.Time // unlocking: until when the lock stays, 0 for not
+	more        int32     // holding: how many permits it has asked for beside the first
 	until       core.Time // holding: by when its hold ends at the latest, 0 for none
 	wrote       bool      // holding: it has sent a guarded write
 	began       int       // how many faults were to come when its hold began

@@ -60,6 +60,7 @@ type Lock struct {
 type Holder struct {
 	Owner   string        // "<uuid>:<id>", as it stands in Redis
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
+	Permits int           // of a semaphore: how many it has; of other locks 0
 	Count   int64         // how many levels deep it holds the lock, as last mirrored
 	Shared  bool          // it is a reader
 	Passed  bool          // it was passed on by Hold.Pass, and is not resumed yet: it ends with the lease
@@ -70,6 +71,7 @@ type Holder struct {
 // A Waiter is one place in the queue.
 type Waiter struct {
 	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign window
+	Permits int      // of a semaphore: how many it takes at once; of other locks 0
 	Shared  bool     // it waits for the read lock
 	Polls   bool     // it is not subscribed, and looks whether it is its turn
 	Foreign bool     // it is a window that is left to clients of Redisson

@@ -77,6 +77,7 @@ var faults = []struct {
 	{rlock.ErrClosed, "ErrClosed"},
 	{rlock.ErrInvalidName, "ErrInvalidName"},
 	{rlock.ErrInvalidLease, "ErrInvalidLease"},
+	{rlock.ErrPermits, "ErrPermits"},
 	{rlock.ErrInvalidConfig, "ErrInvalidConfig"},
 	{rlock.ErrUnsupported, "ErrUnsupported"},
 	{rlock.ErrWrongType, "ErrWrongType"},

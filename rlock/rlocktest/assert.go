@@ -125,8 +125,8 @@ func (s *Server) held() string {
 }
 
 // anOwner is an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". That
-// of a writer ends with ":write".
-var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?$`)
+// of a writer ends with ":write", and that of several permits with their number, "*3".
+var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write|\*\d+)?$`)
 
 // owners returns the owners of a lock, none if the key is not a lock: the fields of a hash, or
 // of a semaphore the members of a sorted set, whose scores are the ends of their leases.

@@ -54,9 +54,10 @@ func (s *Server) Steal(name string, lease time.Duration) {
 	if permits, err := m.ZMembers(name); err == nil {
 		end := float64(time.Now().Add(lease).UnixMilli())
 		for _, owner := range permits {
-			_, id, _ := strings.Cut(owner, ":")
-			_, _ = m.ZAdd(name, end, thief+":"+id)
-			_, _ = m.ZRem(name, owner)
+			if _, id, ok := strings.Cut(owner, ":"); ok { // else it counts the permits of those that have several
+				_, _ = m.ZAdd(name, end, thief+":"+id)
+				_, _ = m.ZRem(name, owner)
+			}
 		}
 		m.SetTTL(name, lease)
 		return

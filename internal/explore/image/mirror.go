@@ -95,6 +95,7 @@ type line struct {
 type call struct {
 	Owner    core.OwnerID
 	Mode     core.Mode
+	More     int32
 	Lease    core.Span
 	Waits    bool
 	Until    core.Time
@@ -160,6 +161,7 @@ type tenure struct {
 	touched bool
 	polls   uint8
 	fails   uint8
+	more    int32
 
 	flight flight
 	trust  trust

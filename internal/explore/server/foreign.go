@@ -293,7 +293,7 @@ func (r *run) callFair() {
 // holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then grants them the lock.
 func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted, held bool, left core.Span) {
 	m, t := &r.Foreign.Memory, r.Windows
-	if !r.stay.here || len(r.Queue) == 0 || r.Queue[0].Mode == core.Shared || !r.Kind.open(r, core.Shared) || !r.foreignHolds() {
+	if !r.stay.here || len(r.Queue) == 0 || r.Queue[0].Mode == core.Shared || !r.Kind.open(r, core.Shared, 0) || !r.foreignHolds() {
 		return 0, false, false, 0
 	}
 	if r.now.since(m.Holding) >= t.Starved+t.Respite {
@@ -320,7 +320,7 @@ func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted
 func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
 	s.Expire(now)
 	r := run{Server: s, now: now, effects: &Effects{}}
-	if !s.Kind.open(&r, t.Mode) {
+	if !s.Kind.open(&r, t.Mode, t.More) {
 		return false
 	}
 	s.Kind.enter(&r, t, lease)
@@ -347,5 +347,5 @@ func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
 // ForeignLeaves releases the lock of a foreign client.
 func (s *Server) ForeignLeaves(id core.ID, now Time) {
 	s.Expire(now)
-	s.Kind.exit(&run{Server: s, now: now, effects: &Effects{}}, id)
+	s.Kind.exit(&run{Server: s, now: now, effects: &Effects{}}, core.Ticket{ID: id})
 }

@@ -12,12 +12,12 @@ func (s *Server) Append(b []byte, now Time, name func(core.ID) byte) []byte {
 	time := func(t Time) { b = binary.AppendVarint(b, int64(max(t-now, -1))) } // one past is like another
 	b = append(b, byte(len(s.Holders)), byte(s.Mode))
 	for _, h := range s.Holders {
-		b = append(b, name(h.ID), byte(h.Owner), flag(h.Writes), byte(h.Count))
+		b = append(b, name(h.ID), byte(h.Owner), flag(h.Writes), byte(h.Count), byte(h.More))
 		time(h.Ends)
 	}
 	b = append(b, byte(len(s.Queue)), byte(len(s.Marks)))
 	for _, t := range s.Queue {
-		b = append(b, name(t.ID), byte(t.Owner), byte(t.Mode)<<1|flag(t.Polls))
+		b = append(b, name(t.ID), byte(t.Owner), byte(t.Mode)<<1|flag(t.Polls), byte(t.More))
 	}
 	for _, id := range s.Marks {
 		b = append(b, name(id))

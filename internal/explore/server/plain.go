@@ -92,15 +92,15 @@ func (r *run) others(c *core.Command) int {
 
 func (plain) expire(*run) []core.ID { return nil }
 
-func (plain) exit(r *run, id core.ID) bool {
-	if len(r.Holders) == 0 || r.Holders[0].ID != id {
+func (plain) exit(r *run, t core.Ticket) bool {
+	if len(r.Holders) == 0 || r.Holders[0].ID != t.ID {
 		return false
 	}
 	r.free()
 	return true
 }
 
-func (plain) open(r *run, _ core.Mode) bool { return len(r.Holders) == 0 }
+func (plain) open(r *run, _ core.Mode, _ int32) bool { return len(r.Holders) == 0 }
 
 func (plain) inside(r *run, t core.Ticket) bool { return r.find(t.ID, t.Owner, false) >= 0 }
 

@@ -152,12 +152,12 @@ func (readWrite) expire(*run) []core.ID { return nil }
 
 // exit leaves the hash to the other readers for the longest lease among them. Readers whose own lease has ended died
 // without a word, and do not keep the lock once no other reader is left.
-func (readWrite) exit(r *run, id core.ID) bool {
+func (readWrite) exit(r *run, t core.Ticket) bool {
 	var left Time
 	ours := false
 	for _, h := range r.Holders {
 		switch {
-		case h.ID == id:
+		case h.ID == t.ID:
 			ours, r.wrote = true, r.wrote || h.Writes
 		case h.Writes:
 			left = max(left, r.Ends)
@@ -172,7 +172,7 @@ func (readWrite) exit(r *run, id core.ID) bool {
 		r.free()
 		return true
 	}
-	r.Holders, r.Ends = without(r.Holders, func(h Holder) bool { return h.ID == id }), left
+	r.Holders, r.Ends = without(r.Holders, func(h Holder) bool { return h.ID == t.ID }), left
 	if r.wrote {
 		r.Server.Mode = Read
 		r.tell()
@@ -180,7 +180,7 @@ func (readWrite) exit(r *run, id core.ID) bool {
 	return true
 }
 
-func (readWrite) open(r *run, m core.Mode) bool {
+func (readWrite) open(r *run, m core.Mode, _ int32) bool {
 	return len(r.Holders) == 0 || m == core.Shared && r.Server.Mode == Read
 }
 

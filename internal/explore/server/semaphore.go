@@ -24,7 +24,7 @@ func (semaphore) acquire(r *run, c *core.Command) core.Reply {
 			r.unmark(id)
 		}
 	}
-	full := len(r.Holders)-over >= r.permits
+	full := held(r.valid())+1+int(c.More) > r.permits
 	i := r.find(c.ID, c.Owner, false)
 	own := i >= 0 && r.Holders[i].Ends > r.now
 	if (full || waited) && !own {
@@ -46,6 +46,17 @@ func (r *run) valid() []Holder {
 	return without(r.Holders, func(h Holder) bool { return h.Ends <= r.now })
 }
 
+// Held returns how many permits are held, of another lock how many owners hold it.
+func (s *Server) Held() int { return held(s.Holders) }
+
+// held returns how many permits the holders have.
+func held(all []Holder) (n int) {
+	for _, h := range all {
+		n += 1 + int(h.More)
+	}
+	return n
+}
+
 // endPermits takes out the owners whose leases are over.
 func (r *run) endPermits() (ended []core.ID) {
 	for _, h := range r.Holders {
@@ -62,7 +73,7 @@ func (r *run) endPermits() (ended []core.ID) {
 // permit gives the ticket a permit until then. The key lives as long as the longest.
 func (r *run) permit(t core.Ticket, ends Time) {
 	kept := without(r.Holders, func(h Holder) bool { return h.ID == t.ID && h.Owner == t.Owner })
-	h := Holder{ID: t.ID, Owner: t.Owner, Count: 1, Ends: ends}
+	h := Holder{ID: t.ID, Owner: t.Owner, More: t.More, Count: 1, Ends: ends}
 	i, _ := slices.BinarySearchFunc(kept, h, compare)
 	r.Holders = slices.Insert(slices.Clone(kept), i, h)
 	r.Ends = r.Holders[len(r.Holders)-1].Ends
@@ -99,6 +110,9 @@ func (semaphore) mirror(r *run, c *core.Command) core.Reply {
 
 func (semaphore) resume(r *run, c *core.Command) core.Reply {
 	i, j := r.find(c.Passed, 0, false), r.find(c.ID, c.Owner, false)
+	if i >= 0 && r.Holders[i].More != c.More { // the text has another number
+		i = -1
+	}
 	ends := r.now.after(c.Lease)
 	switch {
 	case j >= 0 && r.Holders[j].Ends > r.now: // again
@@ -110,7 +124,7 @@ func (semaphore) resume(r *run, c *core.Command) core.Reply {
 	default:
 		r.entered(c.Ticket)
 	}
-	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == c.Passed && h.Owner == 0 })
+	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == c.Passed && h.Owner == 0 && h.More == c.More })
 	r.permit(c.Ticket, ends)
 	return core.Reply{Found: core.Holds}
 }
@@ -118,8 +132,8 @@ func (semaphore) resume(r *run, c *core.Command) core.Reply {
 func (semaphore) expire(r *run) []core.ID { return r.endPermits() }
 
 // exit goes by the whole owner's text, whose id never changes here: each owner has a tenure of its own.
-func (semaphore) exit(r *run, id core.ID) bool {
-	kept := without(r.Holders, func(h Holder) bool { return h.ID == id })
+func (semaphore) exit(r *run, t core.Ticket) bool {
+	kept := without(r.Holders, func(h Holder) bool { return h.ID == t.ID && h.More == t.More })
 	left := len(kept) < len(r.Holders)
 	if r.Holders = kept; len(kept) == 0 {
 		r.free()
@@ -127,7 +141,9 @@ func (semaphore) exit(r *run, id core.ID) bool {
 	return left
 }
 
-func (semaphore) open(r *run, _ core.Mode) bool { return len(r.Holders) < r.permits }
+func (semaphore) open(r *run, _ core.Mode, more int32) bool {
+	return held(r.Holders)+1+int(more) <= r.permits
+}
 
 func (semaphore) inside(r *run, t core.Ticket) bool { return r.find(t.ID, t.Owner, false) >= 0 }
 
@@ -157,7 +173,7 @@ func (semaphore) ungranted(r *run, leaver core.Ticket) {
 	for _, t := range r.Queue[:min(len(r.Queue), 64)] {
 		if len(told) <= 8 && !t.Polls && !slices.Contains(told, t.ID.Client) {
 			told = append(told, t.ID.Client)
-			r.send(core.AtFront, t.ID, 0, 0)
+			r.send(core.Message{Kind: core.AtFront, ID: t.ID, More: t.More})
 		}
 	}
 }

@@ -46,7 +46,8 @@ type Server struct {
 type Holder struct {
 	ID     core.ID
 	Owner  core.OwnerID
-	Writes bool // of a read-write lock: the field of a writer
+	More   int32 // how many permits it has beside the first
+	Writes bool  // of a read-write lock: the field of a writer
 	Count  int
 	Ends   Time // of a reader and of a permit: when its own lease ends
 }
@@ -96,8 +97,9 @@ type Kind interface {
 	// expire ends the leases that are over before a step, and returns their tenures.
 	expire(r *run) []core.ID
 	// exit takes out all that the tenure has, and reports whether there was anything.
-	exit(r *run, id core.ID) bool
-	open(r *run, mode core.Mode) bool
+	exit(r *run, t core.Ticket) bool
+	// open reports whether the lock is open to a ticket of the mode, which takes so many permits beside the first.
+	open(r *run, mode core.Mode, more int32) bool
 	inside(r *run, t core.Ticket) bool
 	enter(r *run, t core.Ticket, lease core.Span) (token uint64)
 	// keep keeps the lock of a ticket that has it, for the lease at least.
@@ -210,8 +212,8 @@ func (r *run) tokens() uint64 {
 	return r.Counter
 }
 
-func (r *run) send(kind core.MessageKind, id core.ID, token, tokens uint64) {
-	r.effects.Messages = append(r.effects.Messages, Message{Message: core.Message{Kind: kind, ID: id, Token: token, Tokens: tokens}})
+func (r *run) send(m core.Message) {
+	r.effects.Messages = append(r.effects.Messages, Message{Message: m})
 }
 
 // tell tells foreign clients that the lock is free, or free for readers.
@@ -224,7 +226,7 @@ func (r *run) entered(t core.Ticket) { r.effects.Granted = append(r.effects.Gran
 // call calls the clients of the holders that may linger.
 func (r *run) call() {
 	for _, id := range r.Kind.lingering(r) {
-		r.send(core.Called, id, 0, 0)
+		r.send(core.Message{Kind: core.Called, ID: id})
 	}
 }
 
@@ -232,7 +234,7 @@ func (r *run) call() {
 func (r *run) asks() {
 	for _, h := range r.Kind.asked(r) {
 		if !IsForeign(h.ID) && h.Owner != 0 {
-			r.send(core.Shown, h.ID, 0, 0)
+			r.send(core.Message{Kind: core.Shown, ID: h.ID, More: h.More})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 
 	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
-	guarded := !r.Kind.open(r, core.Shared) && !r.foreignHolds()
+	guarded := !r.Kind.open(r, core.Shared, 0) && !r.foreignHolds()
 	if guarded && joined && behind && leave == noTicket && len(ended) == 0 {
 		r.QueueEnds = r.now.after(r.Silence)
 		a := r.denial()
@@ -72,7 +72,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			r.takePlace()
 		}
 		if first != asker && (r.stay.told || left) {
-			r.send(core.AtFront, first.ID, 0, 0)
+			r.send(core.Message{Kind: core.AtFront, ID: first.ID, More: first.More})
 		}
 	}
 	switch {
@@ -147,7 +147,7 @@ func (r *run) leave(t core.Ticket) (left, freed bool) {
 	if t == noTicket {
 		return false, false
 	}
-	freed = r.Kind.exit(r, t.ID)
+	freed = r.Kind.exit(r, t)
 	if !freed && r.queues(t) {
 		r.Queue = without(r.Queue, func(m core.Ticket) bool { return m == t })
 		return true, false
@@ -183,7 +183,7 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 // grantAll grants the lock as long as it is open to the first ticket. If a window of foreign clients is the first and some
 // wait, it begins.
 func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted bool) {
-	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode) {
+	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode, r.Queue[0].More) {
 		switch m := r.Queue[0]; {
 		case m != Window:
 			if last, asks := r.grant(m, asker, term); asks {
@@ -217,7 +217,7 @@ func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bo
 		r.Marks = with(r.Marks, m.ID)
 	}
 	if !asks {
-		r.send(core.Granted, m.ID, token, r.reserve)
+		r.send(core.Message{Kind: core.Granted, ID: m.ID, More: m.More, Token: token, Tokens: r.reserve})
 	}
 	return token, asks
 }

@@ -18,7 +18,7 @@ func (r *run) guards(t core.Ticket) (a core.Reply) {
 func (r *run) satisfies() {
 	for _, t := range r.Queue {
 		if t.Takes {
-			r.send(core.Satisfied, t.ID, 0, 0)
+			r.send(core.Message{Kind: core.Satisfied, ID: t.ID})
 		}
 	}
 	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t.Takes })

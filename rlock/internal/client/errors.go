@@ -45,9 +45,12 @@ func (n *Name) ClosedError(o terms.Owner) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 }
 
-// UpgradeError is the error of a reader that asks for the write lock.
-func UpgradeError(o terms.Owner) error {
-	return fmt.Errorf("%s: %w: unlock the read lock first", o.Title(), terms.ErrUpgrade)
+// UpgradeError is the error of a reader that asks for the write lock, and of an owner that asks for more permits than it has.
+func UpgradeError(req *Request) error {
+	if req.More > 0 {
+		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
+	}
+	return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), terms.ErrUpgrade)
 }
 
 // NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has

@@ -27,6 +27,7 @@ type Request struct {
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	Least  time.Duration // how long the lock stays at least, since it was acquired; only with a handle
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
+	More   int           // how many permits of a semaphore it takes at once, beside the first
 	Stands bool          // it waits, and holds, for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
@@ -94,8 +95,26 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 	if req.Answer != nil && (n.KindID == ReadWriteKind || n.KindID == SemaphoreKind) {
 		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
 	}
+	if req.More != 0 {
+		if err := n.checkPermits(req.More); err != nil {
+			return err
+		}
+	}
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	return nil
+}
+
+// checkPermits refuses a call for so many permits beside the first that no release can serve.
+func (n *Name) checkPermits(more int) error {
+	switch {
+	case n.KindID != SemaphoreKind && more > 0:
+		return fmt.Errorf("rlock: lock %q: %w: only a semaphore has several permits", n.Key, errors.ErrUnsupported)
+	case more < 0:
+		return fmt.Errorf("rlock: lock %q: %w: a call takes %d: use 1 or more", n.Key, terms.ErrPermits, 1+more)
+	case more >= n.Permits:
+		return fmt.Errorf("rlock: semaphore %q: %w: a call takes %d of %d", n.Key, terms.ErrPermits, 1+more, n.Permits)
 	}
 	return nil
 }

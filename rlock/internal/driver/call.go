@@ -68,7 +68,7 @@ func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request,
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
 func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
-	w.Capped = req.Capped
+	w.Capped, w.More = req.Capped, int32(req.More)
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
 	if site != nil {
 		w.Info = site

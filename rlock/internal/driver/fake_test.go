@@ -287,9 +287,9 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
 	for _, m := range effects.Messages {
 		for _, to := range f.clients {
 			if to.number == m.ID.Client && m.Kind <= core.AtFront {
-				text := "?" + to.client.textOf(m.ID, f.owners[m.ID]) + " " + name
+				text := "?" + to.client.textOf(m.ID, f.owners[m.ID], m.More) + " " + name
 				if m.Kind == core.Granted {
-					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID]), m.Token, m.Tokens, name)
+					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID], m.More), m.Token, m.Tokens, name)
 				}
 				for _, s := range to.subs[name] {
 					tell = append(tell, func() { s.hear(text) })

@@ -293,7 +293,7 @@ func (l *lock) names(x *exchange) {
 		owner = l.owner // also of a tenure that no call knows of
 	}
 	if k.text == "" || k.owner != owner {
-		k.text, k.owner = l.shard.client.textOf(cmd.ID, owner), owner
+		k.text, k.owner = l.shard.client.textOf(cmd.ID, owner, cmd.More), owner
 	}
 	x.text, x.after = k.text, k.sent
 }
@@ -302,7 +302,7 @@ func (l *lock) names(x *exchange) {
 func (l *lock) joinsNext(x *exchange) {
 	s, next := l.shard, &x.cmd.Joins
 	k := s.workOf(l, l.Find(next.ID))
-	k.text, k.owner = s.client.textOf(next.ID, next.Owner), next.Owner
+	k.text, k.owner = s.client.textOf(next.ID, next.Owner, next.More), next.Owner
 	k.queued = true
 	x.joins = k.text
 }

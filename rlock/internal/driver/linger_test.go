@@ -50,7 +50,7 @@ func (f *fake) called(c *Client) {
 	holder := f.server.Holders[0]
 	f.mu.Unlock()
 	holder.ID.Client = thisClient
-	c.Heard(wire.ClientMessage{Verb: wire.Wanted, Owner: c.textOf(holder.ID, holder.Owner), Text: key})
+	c.Heard(wire.ClientMessage{Verb: wire.Wanted, Owner: c.textOf(holder.ID, holder.Owner, 0), Text: key})
 	synctest.Wait()
 }
 

@@ -82,6 +82,7 @@ func (c *Client) hear(n *client.Name, message string) {
 		return
 	}
 	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
+	_, m.More = wire.CutMore(notice.Ticket)
 	switch {
 	case notice.Granted:
 		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
@@ -158,7 +159,8 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	}
 	l, now := c.enter(n, ownerIn(m.Owner))
 	if !c.shared.Closed.Load() {
-		l.Hear(core.Message{Kind: core.Shown, ID: id}, now)
+		_, more := wire.CutMore(m.Owner)
+		l.Hear(core.Message{Kind: core.Shown, ID: id, More: more}, now)
 	}
 	l.shard.exit(l)
 }

@@ -26,20 +26,20 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 		f.mu.Unlock()
 		id := waits.ID
 		id.Client = thisClient
-		ticket := here.textOf(id, waits.Owner)
+		ticket := here.textOf(id, waits.Owner, 0)
 		id.N += 1000
 		prefix := here.id.Prefix
 		for _, message := range []string{
 			"", " ", ticket, "+" + ticket, "+" + ticket + "   ", "+" + ticket + "   {" + key + "}", "+" + ticket + "   " + key + " ",
 			"?" + ticket + " {" + key + "}", "+" + prefix + "  " + " " + key, "+" + prefix + "0   " + key, "?" + prefix + " " + key,
-			"+" + prefix + "8e0f-112233445566:   " + key, "+" + there.textOf(id, 1) + " 1 1 " + key,
+			"+" + prefix + "8e0f-112233445566:   " + key, "+" + there.textOf(id, 1, 0) + " 1 1 " + key,
 		} {
 			here.hear(l.Name, message)
 			synctest.Wait()
 			require.Empty(t, got, message)
 		}
 		sent := len(f.sent)
-		here.hear(l.Name, "+"+here.textOf(id, 1)+" 1 1 "+key)
+		here.hear(l.Name, "+"+here.textOf(id, 1, 0)+" 1 1 "+key)
 		time.Sleep(time.Second)
 		require.Empty(t, got, "a ticket that no caller waits for is given back, whether it has the lock or not")
 		assert.Equal(t, []core.Op{core.Leave}, f.ops(core.Leave))
@@ -59,14 +59,14 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 		h := holds(t, c.lock())
 		one := f.server.Holders[0]
 		one.ID.Client = thisClient
-		owner := c.textOf(one.ID, one.Owner)
+		owner := c.textOf(one.ID, one.Owner, 0)
 		one.ID.N++
 		asked := func() int {
 			time.Sleep(10 * time.Millisecond)
 			return f.count(core.Mirror)
 		}
 		for _, m := range []wire.ClientMessage{
-			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner), Text: key},
+			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner, 0), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: "x", Owner: owner, Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
 		} {
 			c.Heard(m)

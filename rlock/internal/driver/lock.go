@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
@@ -22,12 +23,12 @@ func NewLock(c *Client, id client.KindID, key string) Lock {
 	return Lock{Name: c.shared.NewName(id, key), driver: c}
 }
 
-// NewSemaphore returns the lock of one permit of so many.
+// NewSemaphore returns the lock of the permits of a semaphore of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {
 	l := NewLock(c, client.SemaphoreKind, key)
 	l.Name.Permits = permits
-	if permits < 1 && l.Name.Err == nil {
-		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
+	if (permits < 1 || permits > math.MaxInt32) && l.Name.Err == nil {
+		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use 1 to %d", key, wire.ErrInvalidConfig, permits, math.MaxInt32)
 	}
 	return l
 }

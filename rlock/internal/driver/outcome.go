@@ -122,7 +122,7 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, named, holder string
 	case o == core.Closed:
 		return wire.ErrClosed
 	case o == core.Upgrades:
-		return client.UpgradeError(req.Owner)
+		return client.UpgradeError(req)
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
 	case named == "" && l.Owner() == nil && l.Busy():

@@ -8,6 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Pass implements [client.Handle]. A pass that Redis does not confirm is released.
@@ -34,7 +35,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	}
 	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
 	l.shard.counts.Closed(was.First)
-	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0), Key: n.Key}
+	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
 	w := l.releases(t, now)
 	l.shard.exit(l)
 	h.End(h.lost) // before another can have it
@@ -75,6 +76,7 @@ func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request
 	l.asks(&first, req, h, site)
 	l.asksMore(&first, req, now)
 	first.Named, first.Inherits = c.idOf(pass.Owner), pass.Token
+	_, first.More = wire.CutMore(pass.Owner)
 	w := c.newCall(&first)
 	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
 	l.Resume(&w.Call, now)

@@ -8,8 +8,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A semaphore is a sorted set of the owners that have a permit, and of the ends of their leases. To package core each
-// permit is a lock of its own: of the name and an owner. Those of one name are together in a pool, under one mutex and
+// A semaphore is a sorted set of the owners that have permits, and of the ends of their leases. To package core the permits
+// of each owner are a lock of their own: of the name and the owner. Those of one name are together in a pool, under one mutex and
 // with one subscription: a grant names its owner, and costs no more where thousands wait.
 
 // A pool has the permits of one name.
@@ -36,8 +36,9 @@ func mirrorPermits(r *redis, part []*exchange) wire.Call {
 	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
 }
 
-// ownerIn returns the owner that the text of a tenure names, "<uuid>:<owner>"; 0 for none.
+// ownerIn returns the owner that the text of a tenure names, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 for none.
 func ownerIn(text string) core.OwnerID {
+	text, _ = wire.CutMore(text)
 	if len(text) < wire.TenureLen {
 		return 0
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // holdPermits takes n permits, each with a handle.
@@ -108,7 +110,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		f.mu.Lock()
 		f.fate = nil
 		f.mu.Unlock()
-		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77)+"   "+key)
+		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77, 0)+"   "+key)
 		s := here.shardOfKey(key)
 		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
@@ -118,6 +120,61 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		}
 		f.isClean()
 	})
+}
+
+// Several permits are one hold: one command takes them, one gives them back, and both name their number.
+func TestSeveralPermitsAreTakenAndGivenBackByOneCommand(t *testing.T) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+		f.most = 4
+		c := f.join(nil)
+		c.lock().Name.Permits = f.most
+		h, err := c.lock().Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), More: 2})
+		require.NoError(t, err)
+		one := holdPermits(t, c.lock(), 1)[0]
+		_, err = c.lock().Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner()})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		time.Sleep(time.Minute)
+		assert.True(t, client.Valid(h), "it is renewed")
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, one.Release(t.Context()))
+		f.mu.Lock()
+		wide := f.sent[0].ID
+		for _, cmd := range f.sent {
+			assert.Equal(t, cmd.ID == wide, cmd.More == 2, cmd.Op)
+		}
+		require.Len(t, f.texts, 2)
+		assert.True(t, strings.HasSuffix(f.texts[0], "*3"), f.texts[0])
+		assert.NotContains(t, f.texts[1], "*")
+		f.mu.Unlock()
+		assert.Equal(t, 2, f.count(core.Leave))
+		f.isClean()
+	})
+}
+
+// A grant that no caller waits for is given back with all its permits, also after another client's look has asked for it.
+func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
+	for verb, tell := range map[string]func(*Client, string){
+		"granted": func(c *Client, text string) { c.hear(c.shared.NewName(client.SemaphoreKind, key), "+"+text+"   "+key) },
+		"shown": func(c *Client, text string) {
+			c.Heard(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key})
+		},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+				f.most = 4
+				c := f.join(nil)
+				text := c.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77, 2)
+				require.True(t, strings.HasSuffix(text, ":77*3"))
+				tell(c, text)
+				time.Sleep(time.Minute)
+				assert.Equal(t, []core.OwnerID{77}, f.released(77))
+				f.mu.Lock()
+				assert.Equal(t, text, f.texts[len(f.texts)-1])
+				f.mu.Unlock()
+				f.isClean()
+			})
+		})
+	}
 }
 
 // released returns the owner of each release that names that one.

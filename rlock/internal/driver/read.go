@@ -148,20 +148,28 @@ func ownersAmong(fields []string, read bool) (owners []string) {
 
 // permitHolders are the owners in Redis, those included whose leases are over.
 func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
-	return look(ctx, l, owners, "ZRANGE", "0", "-1")
+	return look(ctx, l, owners, "ZRANGEBYSCORE", "0", "+inf")
 }
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
 	held, err := l.permitsHeld(ctx)
-	return len(held) >= l.Name.Permits, err
+	return sumOf(held) >= l.Name.Permits, err
 }
 
 func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 	held, err := l.permitsHeld(ctx)
-	if err != nil || len(held) < l.Name.Permits {
+	if err != nil || sumOf(held) < l.Name.Permits {
 		return 0, err
 	}
 	return slices.MinFunc(held, func(a, b wire.Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
+}
+
+// sumOf returns how many permits the owners hold.
+func sumOf(held []wire.Permit) (n int) {
+	for _, p := range held {
+		n += p.Count
+	}
+	return n
 }
 
 // permitsHeld returns the permits that are held, by the clock of the server that has the

@@ -391,9 +391,9 @@ func (c *Client) idOf(owner string) core.ID {
 	return id
 }
 
-// textOf returns the owner of a tenure of this client as it stands in Redis.
-func (c *Client) textOf(id core.ID, o core.OwnerID) string {
-	return c.id.Text(id.N, id.Lingers, uint64(o))
+// textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
+func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
+	return wire.WithMore(c.id.Text(id.N, id.Lingers, uint64(o)), more)
 }
 
 // member is a ticket as it stands in the queue.

@@ -152,7 +152,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 		}
 		v.Tenure, v.Holder = "", terms.Level{}
 		if one.tenure != (core.ID{}) {
-			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0)[:wire.TenureLen], levelOf(&one.holder, clock)
+			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0)[:wire.TenureLen], levelOf(&one.holder, clock)
 		}
 		levels, calls = levels[one.levels:], calls[one.waits:]
 		yield(v)

@@ -19,6 +19,9 @@ import (
 // fenced and fair locks share one.
 const Forms = 3
 
+// semaphoreForm is the form of a semaphore.
+const semaphoreForm = 2
+
 // formKinds are what the forms are called.
 var formKinds = [Forms]inspect.Kind{inspect.KindLock, inspect.KindReadWrite, "semaphore"}
 
@@ -115,7 +118,7 @@ func questions(r *wire.Redis, keys [Forms]*wire.Keys) []rueidis.Completed {
 		asksToken:   ask(plain.Extra(), "GET"),
 		asksNote:    ask(wire.Beside(plain.Key, inspect.NoteKey), "GET"),
 		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()).Build(),
-		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
+		asksCount:   ask(plain.Key, "ZCOUNT", "0", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
 		asksClock:   r.Client.B().Time().Build(),
 	}
@@ -192,14 +195,14 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 // readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
 // Of count owners those beyond the limit are not known to hold theirs still.
 func (i *inspection) readPermits(permits []wire.Permit, count int) error {
-	i.Kind, i.HolderCount = formKinds[2], len(permits)+max(count-inspect.Limit, 0)
+	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-inspect.Limit, 0)
 	i.Lease = 0
 	for _, p := range permits {
 		if !wire.IsOwner(p.Owner) {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", wire.ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Permits: p.Count, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
 	}
 	return nil
 }
@@ -263,6 +266,9 @@ func (i *inspection) readQueue(of inspect.Kind, replies []rueidis.RedisResult) e
 	}
 	for _, member := range members {
 		if w, ok := parseMember(member); ok && len(i.Queue) < inspect.Limit {
+			if of != formKinds[semaphoreForm] {
+				w.Permits = 0
+			}
 			i.Queue = append(i.Queue, w)
 		}
 	}
@@ -278,7 +284,8 @@ func parseMember(member string) (w inspect.Waiter, ok bool) {
 		return w, false
 	}
 	mode := member[0]
-	return inspect.Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+	owner, more := wire.CutMore(member[1:])
+	return inspect.Waiter{Owner: owner, Permits: 1 + int(more), Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
 }
 
 // locate fills in the processes of the holders and waiters.

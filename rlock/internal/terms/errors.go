@@ -17,11 +17,12 @@ var (
 	ErrPass         = errors.New("the hold cannot be passed on")
 	ErrInvalidPass  = errors.New("invalid pass")
 	ErrNotPassed    = errors.New("the lock is not passed on any more: it was resumed, its time is over, or it was freed")
-	ErrUpgrade      = errors.New("a reader cannot become a writer")
+	ErrUpgrade      = errors.New("the caller has less of the lock than it asks for")
 	ErrFenced       = errors.New("not executed, since the hold does not have the lock")
 	ErrAnswered     = errors.New("answered by the release of another holder")
 	ErrUnconfirmed  = errors.New("not confirmed by Redis")
 	ErrInvalidLease = errors.New("invalid lease")
+	ErrPermits      = errors.New("invalid number of permits")
 )
 
 // ErrUnanswered is ErrNotAcquired where no owner is known to have the lock.

@@ -215,7 +215,7 @@ func (s *Site) AwaitWaiters(n int64, name string) {
 	queue := "rlock_queue:{" + name + "}"
 	require.Eventually(s.T, func() bool {
 		waiting := int64(0)
-		for _, layout := range []string{"", "rw"} {
+		for _, layout := range []string{"", "rw", "sem"} {
 			members, err := s.Do("ZRANGE", queue+layout, "0", "-1").AsStrSlice()
 			if err != nil {
 				return false

@@ -15,6 +15,9 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 		t.Mode = core.Shared
 	}
 	t.Takes = c.model == server.Plain && t.ID.N%4 == 2
+	if c.model == server.Semaphore && t.ID.N%4 == 2 {
+		t.More = int32(t.ID.N/4) % 3
+	}
 	c.known = append(c.known, t)
 	return t
 }
@@ -99,7 +102,11 @@ func (c *comparison) drawn() core.Command {
 		if passed := c.passedOn(); r.IntN(3) > 0 && len(passed) > 0 { // some command resumes one that was passed on, as a rule
 			t := passed[r.IntN(len(passed))]
 			cmd.Op, cmd.Passed, cmd.Asks = core.Resume, t.ID, true
-			if cmd.Ticket = c.fresh(client); r.IntN(3) == 0 {
+			if cmd.Ticket = c.fresh(client); t.More != cmd.More {
+				cmd.More = t.More
+				c.known[len(c.known)-1] = cmd.Ticket
+			}
+			if r.IntN(3) == 0 {
 				cmd.Ticket = c.some()
 			}
 			if cmd.Mode = t.Mode; r.IntN(8) == 0 {
@@ -131,7 +138,7 @@ func (c *comparison) drawn() core.Command {
 func (c *comparison) passedOn() (ts []core.Ticket) {
 	for _, h := range c.server.Holders {
 		if h.Owner == 0 && !server.IsForeign(h.ID) {
-			t := core.Ticket{ID: h.ID}
+			t := core.Ticket{ID: h.ID, More: h.More}
 			if c.model == server.ReadWrite && !h.Writes {
 				t.Mode = core.Shared
 			}

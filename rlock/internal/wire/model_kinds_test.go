@@ -52,7 +52,7 @@ const (
 // call returns the call that a client sends for the command.
 func (k *modelKind) call(c core.Command) wire.Call {
 	lease := strconv.FormatInt(int64(c.Lease), 10)
-	owner := ownerText(c.ID, c.Owner)
+	owner := ownerText(c.ID, c.Owner) + permitsText(c.More)
 	number := ""
 	switch {
 	case k.fenced:
@@ -77,7 +77,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		}
 		return k.acquire.Call(2, n.Key, n.Queue(), lease, owner)
 	case core.Resume:
-		from := ownerText(c.Passed, 0)
+		from := ownerText(c.Passed, 0) + permitsText(c.More)
 		s := wire.Resumption{Lease: lease, From: from, To: owner, Polls: c.Polling}
 		switch {
 		case k.model == server.Semaphore:

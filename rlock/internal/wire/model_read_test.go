@@ -60,6 +60,7 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 	for i, f := range fields {
 		name, value, _ := strings.Cut(f, " ")
 		switch {
+		case name == "*": // how many permits owners have beside their first
 		case c.model == server.Semaphore:
 			ends, _ := strconv.ParseInt(value, 10, 64)
 			if !c.on.exact() {

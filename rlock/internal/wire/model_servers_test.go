@@ -224,7 +224,9 @@ for _, key in ipairs(redis.call('keys', '*')) do
 end
 for _, key in ipairs({lock, fair}) do
 	for _, member in ipairs(redis.call('type', key).ok == 'zset' and redis.call('zrange', key, 0, -1) or {}) do
-		redis.call('zincrby', key, -d, member)
+		if member ~= '*' then
+			redis.call('zincrby', key, -d, member)
+		end
 	end
 end
 for _, field in ipairs({'b', 'e', 'u', 'n', 'q', 't', 's', 'f', 'w'}) do

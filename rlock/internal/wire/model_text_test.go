@@ -43,7 +43,15 @@ func fieldText(h server.Holder) string {
 	if h.Writes {
 		return ownerText(h.ID, h.Owner) + ":write"
 	}
-	return ownerText(h.ID, h.Owner)
+	return ownerText(h.ID, h.Owner) + permitsText(h.More)
+}
+
+// permitsText is the end of the text of an owner that has so many permits beside the first.
+func permitsText(more int32) string {
+	if more == 0 {
+		return ""
+	}
+	return fmt.Sprintf("*%d", 1+more)
 }
 
 // member returns the member of the queue, the zero Member for no ticket.
@@ -64,7 +72,7 @@ func member(t core.Ticket) wire.Member {
 	if t.Polls {
 		mode = strings.ToUpper(mode)
 	}
-	return wire.Member{Mode: mode, Ticket: ownerText(t.ID, t.Owner)}
+	return wire.Member{Mode: mode, Ticket: ownerText(t.ID, t.Owner) + permitsText(t.More)}
 }
 
 // A snapshot is all that is compared after a command.
@@ -131,6 +139,9 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	}
 	holders := slices.Clone(s.Holders)
 	slices.SortFunc(holders, func(a, b server.Holder) int { return strings.Compare(fieldText(a), fieldText(b)) })
+	if more := s.Held() - len(holders); more > 0 {
+		fields = append(fields, fmt.Sprintf("* -%d", more))
+	}
 	for _, h := range holders {
 		fields = append(fields, fieldText(h)+" "+strconv.Itoa(h.Count))
 		if k.model != server.Plain && !h.Writes {

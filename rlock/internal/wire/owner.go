@@ -7,6 +7,7 @@ import (
 	mathrand "math/rand/v2"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -109,7 +110,27 @@ func IsOurs(owner string) bool {
 
 // HasPassed reports whether an owner in Redis stands for a lock that was passed on: see
 // scripts/resume.lua.
-func HasPassed(owner string) bool { return IsOurs(owner) && owner[TenureLen:] == "0" }
+func HasPassed(owner string) bool {
+	owner, _ = CutMore(owner)
+	return IsOurs(owner) && owner[TenureLen:] == "0"
+}
+
+// WithMore returns the text of an owner that has so many permits of a semaphore beside the first: see scripts/permits.lua.
+func WithMore(owner string, more int32) string {
+	if more == 0 {
+		return owner
+	}
+	return owner + "*" + strconv.FormatInt(1+int64(more), 10)
+}
+
+// CutMore returns the text of an owner without that, and how many permits it says that the owner has beside the first.
+func CutMore(text string) (owner string, more int32) {
+	owner, k, _ := strings.Cut(text, "*")
+	if n, err := strconv.ParseInt(k, 10, 32); err == nil && n > 1 {
+		return owner, int32(n - 1)
+	}
+	return owner, 0
+}
 
 // IsOwner reports whether a field of a hash looks like an owner, of this package or of
 // Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of a

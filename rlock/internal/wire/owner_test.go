@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strings"
 	"testing"
@@ -47,6 +48,31 @@ func TestTheNumberOfATenureIsReadFromItsOwner(t *testing.T) {
 	for _, text := range []string{"", "8888", uuid.NewString() + ":1", id.Prefix + "80zz-000000000000:1", id.Prefix + "8000x000000000000:1"} {
 		_, _, ok := wire.NumberOf(text)
 		assert.False(t, ok, text)
+	}
+}
+
+func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
+	id := wire.NewID()
+	for _, owner := range []string{id.Owner(7, false), id.Owner(0, false)} {
+		assert.Equal(t, owner, wire.WithMore(owner, 0))
+		assert.Equal(t, owner+"*3", wire.WithMore(owner, 2))
+		for _, more := range []int32{0, 1, 9, math.MaxInt32 - 1} {
+			text := wire.WithMore(owner, more)
+			read, n := wire.CutMore(text)
+			assert.Equal(t, owner, read)
+			assert.Equal(t, more, n)
+			assert.Equal(t, wire.HasPassed(owner), wire.HasPassed(text))
+			assert.True(t, wire.IsOurs(text) && wire.IsOwner(text))
+			before, _, _ := wire.NumberOf(owner)
+			number, _, ok := wire.NumberOf(text)
+			assert.True(t, ok)
+			assert.Equal(t, before, number)
+		}
+		for _, end := range []string{"*", "*0", "*1", "*-2", "*x", "*99999999999"} {
+			read, n := wire.CutMore(owner + end)
+			assert.Equal(t, owner, read)
+			assert.Zero(t, n)
+		}
 	}
 }
 

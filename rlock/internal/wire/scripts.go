@@ -57,6 +57,7 @@ func newScript(names ...string) *Script {
 	}
 	text = strings.Replace(text, swiftHere, read("swift"), 1)
 	text = strings.Replace(text, ownersHere, read("owners"), 1)
+	text = strings.Replace(text, permitsHere, read("permits"), 1)
 	return ScriptOf(text)
 }
 
@@ -74,6 +75,9 @@ func ScriptOf(text string) *Script {
 // ownersHere is the line of a script that owners.lua takes the place of: behind the paths that
 // need no owner, since Redis takes time to define its functions.
 const ownersHere = "-- (owners.lua)\n"
+
+// permitsHere is the line of a semaphore's scripts that permits.lua takes the place of.
+const permitsHere = "-- (permits.lua)\n"
 
 // swiftHere is the line of plain.lua that swift.lua takes the place of.
 const swiftHere = "-- (swift.lua)\n"

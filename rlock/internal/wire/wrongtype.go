@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -51,7 +52,7 @@ func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	if told := (wrongType{}); errors.As(err, &told) && told.found != "" {
 		return err
 	}
-	replies, failed := r.Survey(ctx, k.Slot, r.Arbitrary(k.Key, "TYPE"), r.Arbitrary(k.Key, "ZRANGE", "0", "0"),
+	replies, failed := r.Survey(ctx, k.Slot, r.Arbitrary(k.Key, "TYPE"), r.Arbitrary(k.Key, "ZRANGE", "0", "1"),
 		r.Arbitrary(k.Key, "HSCAN", "0", "COUNT", "1"))
 	if failed != nil {
 		return err
@@ -59,12 +60,12 @@ func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	return wrongType{kindOf(replies), err}
 }
 
-// kindOf says what the key is about whose type, first member and first fields Redis was asked.
+// kindOf says what the key is about whose type, first members and first fields Redis was asked.
 func kindOf(replies []rueidis.RedisResult) string {
 	title, _ := replies[0].ToString()
 	switch title {
 	case "zset":
-		if members, err := replies[1].AsStrSlice(); err == nil && len(members) > 0 && IsOwner(members[0]) {
+		if members, err := replies[1].AsStrSlice(); err == nil && slices.ContainsFunc(members, IsOwner) {
 			return "it is a semaphore of rlock: one name, one kind"
 		}
 	case "hash":

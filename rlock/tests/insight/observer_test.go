@@ -165,7 +165,7 @@ func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		assert.Equal(t, []string{
-			"a: gave up write orders:42 after 0s, contended false: a reader cannot become a writer",
+			"a: gave up write orders:42 after 0s, contended false: the caller has less of the lock than it asks for",
 			"c: waiting write orders:42",
 			"c: gave up write orders:42 after 1s, contended true: lock is held by another owner",
 		}, v.told())

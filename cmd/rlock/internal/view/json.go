@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -31,6 +32,7 @@ type Party struct {
 	Count   int64  `json:"count,omitempty"`
 	LeaseMS *int64 `json:"lease_ms,omitempty"` // of a holder of a semaphore
 	Mode    string `json:"mode"`               // "exclusive", "shared" or "permit"
+	Permits int    `json:"permits,omitempty"`  // of a semaphore: how many it has, or waits for
 	Passed  bool   `json:"passed,omitempty"`   // on, until the lease ends or it is resumed
 	Foreign bool   `json:"foreign,omitempty"`
 	Polls   bool   `json:"polls,omitempty"`
@@ -65,7 +67,7 @@ func LockOf(i inspect.Lock) Lock {
 	}
 	for _, h := range i.Holders {
 		p := party(h.Owner, mode(i, h.Shared), h.Process)
-		p.Count, p.Passed, p.Foreign = h.Count, h.Passed, h.Foreign
+		p.Count, p.Permits, p.Passed, p.Foreign = h.Count, h.Permits, h.Passed, h.Foreign
 		if i.Kind == rlock.KindSemaphore {
 			ms := h.Lease.Milliseconds()
 			p.LeaseMS = &ms
@@ -74,7 +76,7 @@ func LockOf(i inspect.Lock) Lock {
 	}
 	for _, q := range i.Queue {
 		p := party(q.Owner, mode(i, q.Shared), q.Process)
-		p.Polls, p.Foreign = q.Polls, q.Foreign
+		p.Permits, p.Polls, p.Foreign = q.Permits, q.Polls, q.Foreign
 		lock.Queue = append(lock.Queue, p)
 	}
 	return lock
@@ -86,6 +88,23 @@ func party(owner, mode string, process *inspect.Process) Party {
 		p.Program, p.Host, p.PID, p.Addr = process.Program, process.Host, process.PID, process.Addr
 	}
 	return p
+}
+
+// permits returns how many are held. Of owners that are not shown one each is certain.
+func permits(i inspect.Lock) int {
+	n := i.HolderCount - len(i.Holders)
+	for _, h := range i.Holders {
+		n += h.Permits
+	}
+	return n
+}
+
+// permitted returns the mode of a party, which has so many permits or waits for them.
+func permitted(i inspect.Lock, shared bool, permits int) string {
+	if permits > 1 {
+		return fmt.Sprintf("%d permits", permits)
+	}
+	return mode(i, shared)
 }
 
 func mode(i inspect.Lock, shared bool) string {

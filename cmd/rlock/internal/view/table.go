@@ -68,7 +68,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	case i.Lease < 0:
 		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
 	case i.Kind == rlock.KindSemaphore:
-		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", i.HolderCount, Rounded(i.Lease))
+		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", permits(i), Rounded(i.Lease))
 	case isPassed(i):
 		fmt.Fprintf(w, "State:\tpassed on; the lease ends in %s unless it is resumed\n", Rounded(i.Lease))
 	default:
@@ -87,7 +87,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Holder(h), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Holder(h), permitted(i, h.Shared, h.Permits), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -98,9 +98,9 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 			case q.Foreign:
 				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
 			case q.Polls:
-				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", Owner(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", Owner(q.Owner, q.Process, false), permitted(i, q.Shared, q.Permits), addr(q.Process), Printable(q.Owner))
 			default:
-				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", Owner(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", Owner(q.Owner, q.Process, false), permitted(i, q.Shared, q.Permits), addr(q.Process), Printable(q.Owner))
 			}
 		}
 		more(w, i.Waiting-len(i.Queue))

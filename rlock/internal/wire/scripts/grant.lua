@@ -55,7 +55,7 @@ end
 
 local stale = false -- whether second is to be looked up
 local ahead = first -- before
-while first and not on and open(modeOf(first)) do
+while first and not on and open(modeOf(first), first) do
 	if stale then
 		first, second = front()
 	end
@@ -192,7 +192,7 @@ elseif behind == asker then
 	-- first: so it is one message of many a claim.
 	if not joins and string.sub(asker, 1, 1) == modeOf(asker) then
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
-			if isOurs(owner) and string.sub(owner, 38) ~= '0' then
+			if isOurs(owner) and string.sub(owner, 38, 38) ~= '0' then
 				redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'h ' .. owner .. ' ' .. sort .. lock)
 			end
 		end

@@ -1,14 +1,15 @@
 -- The part of a step (queue.lua) that knows a semaphore: a sorted set of the owners that
--- have a permit, with the time at which the lease of each ends, in milliseconds of Redis'
--- clock. An owner whose lease is over has no permit: the next command takes it out.
+-- have permits, see permits.lua. An owner whose lease is over has none: the next command takes
+-- it out.
 --
 -- A sorted set of anything else than owners is left as it is.
 --
 -- ARGV[3]  how many permits there are. It comes with every command: while processes
---          disagree, there are no more holders than the largest number allows. A release by one
+--          disagree, no more are held than the largest number allows. A release by one
 --          that knows of fewer than are held grants no permit. Then the first tickets of other
 --          clients look, of which one may know of more.
 -- (owners.lua)
+-- (permits.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left = 0       -- of the reply
 local message = '0'  -- it has no listeners
@@ -19,9 +20,15 @@ local held           -- how many permits are, nil before they are counted
 local varies = true  -- clients may know of different numbers of permits: see grant.lua
 local sort = 's'     -- of the lock: see queue.lua
 
-local some = redis.call('zrange', lock, '0', '0')[1]
-if some and not isOurs(some) then
-	return noLock('sorted set with the member', some)
+local more, other = moreIn(lock) -- that owners have beside their first
+if other then
+	return other
+end
+
+-- Notes that owners have so many permits more, or fewer, beside their first.
+local function change(add)
+	addMore(lock, add)
+	more, held = more + add, nil
 end
 
 local function clock()
@@ -35,8 +42,9 @@ local function expire()
 		return
 	end
 	now = clock()
-	for _, owner in ipairs(redis.call('zrangebyscore', lock, '-inf', now)) do
+	for _, owner in ipairs(redis.call('zrangebyscore', lock, '0', now)) do
 		redis.call('zrem', lock, owner)
+		change(-moreOf(owner))
 		ended = ended or {}
 		ended[#ended + 1] = '!' .. string.sub(owner, 1, 36)
 	end
@@ -45,26 +53,27 @@ end
 -- A permit that was passed on is that of owner 0.
 local function exit(ticket)
 	expire()
-	held = nil
-	return redis.call('zrem', lock, ticket, string.sub(ticket, 1, 37) .. '0')
+	local left = redis.call('zrem', lock, ticket, passedAs(ticket))
+	change(-left * moreOf(ticket))
+	return left
 end
 
 if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 then
 	return exit(ARGV[2])
 end
 
-local function count()
+local function inUse()
 	expire()
-	held = held or redis.call('zcard', lock)
+	held = held or redis.call('zcard', lock) - before(more) + more
 	return held
 end
 
-local function open()
-	return count() < permits
+local function open(_, member)
+	return inUse() + (member and moreOf(member) or 0) < permits
 end
 
 local function free()
-	return count() == 0
+	return inUse() == 0
 end
 
 local function inside(ticket)
@@ -75,7 +84,7 @@ end
 -- Returns the owner whose lease ends first, false if there is none, and its end.
 local function soonest()
 	expire()
-	local first = redis.call('zrange', lock, '0', '0', 'withscores')
+	local first = redis.call('zrange', lock, before(more), before(more), 'withscores')
 	return first[1] or false, tonumber(first[2])
 end
 
@@ -94,16 +103,15 @@ local function remaining()
 	return owner and math.max(ends - now, 1) or -2
 end
 
--- Gives the ticket a permit for the lease at least. The key lives as long as the longest.
+-- Gives the ticket its permits for the lease at least. The key lives as long as the longest.
 local function keep(ticket, _, lease)
 	expire()
 	local ends = math.max(now + lease, tonumber(redis.call('zscore', lock, ticket) or 0))
-	redis.call('zadd', lock, string.format('%.0f', ends), ticket)
-	held = nil
+	change(redis.call('zadd', lock, string.format('%.0f', ends), ticket) * moreOf(ticket))
 	local last = redis.call('zrange', lock, '-1', '-1', 'withscores')[2]
 	local expires = redis.pcall('pexpire', lock, string.format('%.0f', last - now))
 	if expires ~= 1 then
-		redis.call('zrem', lock, ticket)
+		change(-redis.call('zrem', lock, ticket) * moreOf(ticket))
 		return nil, expires
 	end
 	return ''

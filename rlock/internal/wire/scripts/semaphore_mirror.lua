@@ -3,7 +3,7 @@
 -- KEYS[i]   the name of the i-th semaphore, see semaphore.lua
 -- ARGV[2i-1] the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
 --           mirror.lua
--- ARGV[2i]   its owner, "<uuid>:<id>"
+-- ARGV[2i]   its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
 --
 -- For each permit, in an array:
 -- 0        lost: it is gone, or its lease was over
@@ -25,7 +25,7 @@ end
 
 local function renew(key, lease, owner)
 	local ends = redis.call('zscore', key, owner)
-	local was = not ends and string.sub(owner, 38) == '0' and former(key, owner)
+	local was = not ends and string.sub(owner, 38, 38) == '0' and former(key, owner)
 	if was then
 		ends = redis.call('zscore', key, was)
 	end
@@ -34,7 +34,7 @@ local function renew(key, lease, owner)
 	end
 	if string.byte(lease) ~= 61 then
 		lease = math.max(tonumber(lease), ends - now)
-	elseif not was and string.sub(owner, 38) == '0' then
+	elseif not was and string.sub(owner, 38, 38) == '0' then
 		return 1
 	else
 		lease = tonumber(string.sub(lease, 2))

@@ -3,8 +3,8 @@
 -- KEYS[1]  the semaphore's name, see semaphore.lua
 -- KEYS[2]  its queue
 -- ARGV[1]  lease in milliseconds
--- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0"
--- ARGV[3]  the owner that resumes, whose UUID belongs to this tenure alone
+-- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0", of k permits "<uuid>:0*k"
+-- ARGV[3]  the owner that resumes, of as many permits, whose UUID belongs to this tenure alone
 --
 -- 1        resumed
 -- 0        neither has a permit

@@ -1,0 +1,49 @@
+-- What a script knows of the sorted set of a semaphore. A line "-- (permits.lua)" of another file is replaced by this one. It
+-- has no KEYS and no ARGV of its own, and reads and writes the key that it is given.
+--
+-- A member is an owner, and its score the end of its lease, in milliseconds of Redis' clock. One that has k permits, more than
+-- one, ends in "*k". While there are such owners, the member "*" has the score -n: they have n permits beside their first.
+-- So the number of permits that are held is known without reading all owners, and a semaphore of which each owner has one
+-- permit costs no more.
+
+-- Returns how many permits the owner has beside its first.
+local function moreOf(owner)
+	local at = string.find(owner, '*', 38, true)
+	return at and tonumber(string.sub(owner, at + 1)) - 1 or 0
+end
+
+-- Returns the owner as which the permits of this one are passed on, see resume.lua.
+local function passedAs(owner)
+	local at = string.find(owner, '*', 38, true)
+	return string.sub(owner, 1, 37) .. '0' .. (at and string.sub(owner, at) or '')
+end
+
+-- Returns how many permits owners have beside their first, or an error if the key is a set of anything else.
+local function moreIn(key)
+	local some, more = redis.call('zrange', key, '0', '0')[1], 0
+	if some == '*' then
+		more = -redis.call('zscore', key, some)
+		some = more > 0 and redis.call('zrange', key, '1', '1')[1] or some
+	end
+	if some and not isOurs(some) then
+		return nil, noLock('sorted set with the member', some)
+	end
+	return more
+end
+
+-- Returns how many members stand before the first owner.
+local function before(more)
+	return more > 0 and 1 or 0
+end
+
+-- Notes that owners have so many permits more beside their first.
+local function addMore(key, more)
+	if more ~= 0 then
+		more = more - (redis.call('zscore', key, '*') or 0)
+		if more > 0 then
+			redis.call('zadd', key, string.format('%d', -more), '*')
+		else
+			redis.call('zrem', key, '*')
+		end
+	end
+end

@@ -1,0 +1,356 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Calls that take several permits of a semaphore at once.
+
+// atOnce is one attempt.
+func atOnce(k int) []rlock.AcquireOption {
+	return []rlock.AcquireOption{rlock.WithPermits(k), rlock.WithWait(0)}
+}
+
+func TestACallTakesAllItsPermitsOrNone(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient().NewSemaphore(testbed.Key, 5), s.NewClient().NewSemaphore(testbed.Key, 5)
+		three, err := here.Acquire(s.Ctx, atOnce(3)...)
+		require.NoError(t, err)
+		_, err = there.Acquire(s.Ctx, atOnce(3)...)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "two are left")
+		locked, err := there.IsLocked(s.Ctx)
+		require.NoError(t, err)
+		assert.False(t, locked)
+		two, err := there.Acquire(s.Ctx, atOnce(2)...)
+		require.NoError(t, err, "the attempt before has left none behind")
+		for _, lock := range []*rlock.Lock{here, there} {
+			_, err = lock.Acquire(s.Ctx, rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			locked, err = lock.IsLocked(s.Ctx)
+			require.NoError(t, err)
+			assert.True(t, locked)
+			ttl, err := lock.TTL(s.Ctx)
+			require.NoError(t, err)
+			assert.Positive(t, ttl)
+		}
+		require.NoError(t, three.Release(s.Ctx))
+		held := testbed.Permits(t, s.Ctx, here, 3)
+		_, err = here.Acquire(s.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "one release has given back three")
+		for _, h := range append(held, two) {
+			require.NoError(t, h.Release(s.Ctx))
+		}
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+	})
+}
+
+// One that takes many is the first in the queue, and those that come after it wait although there is a permit for them.
+func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		const n = 3
+		c := s.NewClient()
+		lock, wide, narrow := c.NewSemaphore(testbed.Key, n), s.NewClient().NewSemaphore(testbed.Key, n), s.NewClient().NewSemaphore(testbed.Key, n)
+		held := testbed.Permits(t, s.Ctx, lock, 2)
+		var mu sync.Mutex
+		var order []string
+		takes := func(l *rlock.Lock, name string, k int) <-chan error {
+			return testbed.Start(func() error {
+				h, err := l.Acquire(s.Ctx, rlock.WithPermits(k))
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				return h.Release(s.Ctx)
+			})
+		}
+		first := takes(wide, "three", n)
+		s.AwaitWaiters(1, testbed.Key)
+		_, err := narrow.Acquire(s.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "an attempt does not pass it")
+		second := takes(narrow, "one", 1)
+		s.AwaitWaiters(2, testbed.Key)
+		third := takes(wide, "two", 2)
+		s.AwaitWaiters(3, testbed.Key)
+
+		shown, err := c.Inspect(s.Ctx, testbed.Key)
+		require.NoError(t, err)
+		assert.Equal(t, []int{3, 1, 2}, permitsOf(shown.Queue))
+		for _, h := range held {
+			require.NoError(t, h.Release(s.Ctx))
+		}
+		for _, call := range []<-chan error{first, second, third} {
+			require.NoError(t, s.Await(call))
+		}
+		assert.Equal(t, "three", order[0])
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+	})
+}
+
+func permitsOf(queue []inspect.Waiter) (ks []int) {
+	for _, w := range queue {
+		ks = append(ks, w.Permits)
+	}
+	return ks
+}
+
+func TestANestedCallHasThePermitsOfItsOwner(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewSemaphore(testbed.Key, 4)
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
+			for _, k := range []int{1, 2, 3} {
+				inner, err := lock.Acquire(ctx, atOnce(k)...)
+				require.NoError(t, err)
+				require.NoError(t, inner.Release(ctx))
+			}
+			one := testbed.Permits(t, w.Ctx, lock, 1)[0]
+			_, err := lock.Acquire(w.Ctx, rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired, "the nested calls have taken none, and given back none")
+			for _, options := range [][]rlock.AcquireOption{atOnce(4), {rlock.WithPermits(4)}} {
+				_, err = lock.Acquire(ctx, options...)
+				require.ErrorIs(t, err, rlock.ErrUpgrade)
+				assert.ErrorContains(t, err, "it has fewer than 4 permits")
+			}
+			return one.Release(w.Ctx)
+		}, rlock.WithPermits(3)))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// Calls of one owner wait at once, and the first to get permits decides how many the owner has.
+func TestCallsOfOneOwnerThatWaitForDifferentNumbersOfPermits(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock, other := w.NewClient().NewSemaphore(testbed.Key, 3), w.NewClient().NewSemaphore(testbed.Key, 3)
+		all, err := other.Acquire(w.Ctx, atOnce(3)...)
+		require.NoError(t, err)
+		ctx := rlock.WithOwner(w.Ctx, rlock.NewOwner())
+		var calls []<-chan error
+		for _, k := range []int{2, 1, 3} {
+			calls = append(calls, testbed.Start(func() error {
+				_, err := lock.Acquire(ctx, rlock.WithPermits(k))
+				return err
+			}))
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, all.Release(w.Ctx))
+		require.NoError(t, <-calls[0])
+		require.NoError(t, <-calls[1], "it nests")
+		require.ErrorIs(t, <-calls[2], rlock.ErrUpgrade)
+		assert.Equal(t, 2, lock.HoldCount(ctx))
+		time.Sleep(time.Millisecond) // the ticket of the last one has left the queue
+		last := testbed.Permits(t, w.Ctx, other, 1)[0]
+		_, err = other.Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, last.Release(w.Ctx))
+	})
+}
+
+func TestPermitsThatNoReleaseCanGiveAreRefusedAtOnce(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient()
+		for _, k := range []int{-1, 0, 4, 1 << 40} {
+			_, err := c.NewSemaphore(testbed.Key, 3).Acquire(w.Ctx, rlock.WithPermits(k))
+			require.ErrorIs(t, err, rlock.ErrPermits, k)
+		}
+		multi := rlock.NewMultiLock(c.NewSemaphore("a", 3), c.NewSemaphore("b", 3))
+		for _, lock := range []*rlock.Lock{c.NewLock(testbed.Key), c.NewFairLock(testbed.Key), c.NewReadWriteLock(testbed.Key).Read(), multi} {
+			_, err := lock.Acquire(w.Ctx, rlock.WithPermits(2))
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			h, err := lock.Acquire(w.Ctx, rlock.WithPermits(1))
+			require.NoError(t, err)
+			require.NoError(t, h.Release(w.Ctx))
+		}
+	})
+}
+
+// All permits of a hold are lost together, when its lease is over.
+func TestTheEndOfALeaseFreesAllPermitsOfAHold(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		dead, alive := w.NewClient(), w.NewClient().NewSemaphore(testbed.Key, 4)
+		lost, err := dead.NewSemaphore(testbed.Key, 4).Acquire(w.Ctx, atOnce(3)...)
+		require.NoError(t, err)
+		one := testbed.Permits(t, w.Ctx, alive, 1)[0]
+		time.Sleep(time.Minute) // both are renewed
+		assert.True(t, lost.Valid())
+		_, err = alive.Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		dead.Net.Rule(network.Silence)
+		testbed.Within(t, 18*time.Second, 33*time.Second, func() {
+			next, err := alive.Acquire(w.Ctx, rlock.WithPermits(3))
+			require.NoError(t, err)
+			require.ErrorIs(t, context.Cause(lost.Context()), rlock.ErrLost)
+			require.NoError(t, next.Release(w.Ctx))
+		})
+		for _, h := range append(testbed.Permits(t, w.Ctx, alive, 3), one) {
+			require.NoError(t, h.Release(w.Ctx))
+		}
+		dead.Net.Heal()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestPermitsArePassedOnTogether(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient(), s.NewClient()
+		hold, err := here.NewSemaphore(testbed.Key, 3).Acquire(s.Ctx, atOnce(2)...)
+		require.NoError(t, err)
+		pass, err := hold.Pass(s.Ctx, time.Minute)
+		require.NoError(t, err)
+		left := func(n int) {
+			t.Helper()
+			held := testbed.Permits(t, s.Ctx, here.NewSemaphore(testbed.Key, 3), n)
+			_, err := here.NewSemaphore(testbed.Key, 3).Acquire(s.Ctx, rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			for _, h := range held {
+				require.NoError(t, h.Release(s.Ctx))
+			}
+		}
+		left(1)
+		shown, err := there.Inspect(s.Ctx, testbed.Key)
+		require.NoError(t, err)
+		require.Len(t, shown.Holders, 1)
+		assert.Equal(t, 1, shown.HolderCount)
+		assert.True(t, shown.Holders[0].Passed)
+		assert.Equal(t, 2, shown.Holders[0].Permits)
+		hold, err = there.Resume(s.Ctx, pass)
+		require.NoError(t, err)
+		left(1)
+		_, err = hold.Exec(s.Ctx, "return 1", nil, nil)
+		if !errors.Is(err, rlock.ErrInvalidName) { // a write without a key
+			require.NoError(t, err)
+		}
+		require.NoError(t, hold.Release(s.Ctx))
+		left(3)
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+	})
+}
+
+func TestPermitsAreFreedByForceTogether(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient().NewSemaphore(testbed.Key, 4), s.NewClient().NewSemaphore(testbed.Key, 4)
+		three, err := here.Acquire(s.Ctx, atOnce(3)...)
+		require.NoError(t, err)
+		one := testbed.Permits(t, s.Ctx, there, 1)[0]
+		freed, err := there.ForceUnlock(s.Ctx)
+		require.NoError(t, err)
+		assert.True(t, freed)
+		<-three.Context().Done()
+		<-one.Context().Done()
+		all, err := there.Acquire(s.Ctx, atOnce(4)...)
+		require.NoError(t, err)
+		require.NoError(t, all.Release(s.Ctx))
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+	})
+}
+
+// Processes may know of different numbers of permits: a call for more than the client knows of that releases is served by the
+// one that knows of enough.
+func TestACallForMorePermitsThanAnotherClientKnowsOf(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		few, many := w.NewClient().NewSemaphore(testbed.Key, 2), w.NewClient().NewSemaphore(testbed.Key, 4)
+		held := testbed.Permits(t, w.Ctx, few, 2)
+		waiting := testbed.Start(func() error {
+			h, err := many.Acquire(w.Ctx, rlock.WithPermits(4))
+			if err != nil {
+				return err
+			}
+			return h.Release(w.Ctx)
+		})
+		require.True(t, testbed.Pending(waiting))
+		require.NoError(t, held[0].Release(w.Ctx))
+		testbed.Within(t, 0, 0, func() {
+			require.NoError(t, held[1].Release(w.Ctx))
+			require.NoError(t, <-waiting)
+		})
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// Callers of several clients take any number of permits, and leave in any way: never are more inside than there are permits,
+// and nothing is left.
+func TestPermitsInUseNeverExceedThoseThereAre(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		const n = 7
+		var inside, most, got atomic.Int64
+		var all sync.WaitGroup
+		for i := range 4 {
+			p := w.NewClient()
+			p.Net.SetRoundTrip(500 * time.Microsecond)
+			for j := range 4 {
+				all.Go(func() {
+					for round := range 40 {
+						k := 1 + (7*i+5*j+3*round)%n
+						ctx, cancel := context.WithTimeout(w.Ctx, time.Duration(1+round%9)*10*time.Millisecond)
+						h, err := p.NewSemaphore(testbed.Key, n).Acquire(ctx, rlock.WithPermits(k))
+						cancel()
+						if err != nil {
+							continue
+						}
+						got.Add(1)
+						most.Store(max(most.Load(), inside.Add(int64(k))))
+						time.Sleep(time.Millisecond)
+						inside.Add(-int64(k))
+						assert.NoError(t, h.Release(w.Ctx))
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.LessOrEqual(t, most.Load(), int64(n))
+		assert.Greater(t, most.Load(), int64(1))
+		assert.Greater(t, got.Load(), int64(50))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		c := s.NewClient()
+		lock := c.NewSemaphore(testbed.Key, 6)
+		var held []*rlock.Hold
+		for _, k := range []int{1, 3, 2} {
+			h, err := lock.Acquire(s.Ctx, atOnce(k)...)
+			require.NoError(t, err)
+			held = append(held, h)
+		}
+		shown, err := c.Inspect(s.Ctx, testbed.Key)
+		require.NoError(t, err)
+		assert.Equal(t, rlock.KindSemaphore, shown.Kind)
+		assert.Equal(t, 3, shown.HolderCount)
+		var ks []int
+		for _, h := range shown.Holders {
+			ks = append(ks, h.Permits)
+			assert.NotContains(t, h.Owner, "*")
+		}
+		slices.Sort(ks)
+		assert.Equal(t, []int{1, 2, 3}, ks)
+		for _, h := range held {
+			require.NoError(t, h.Release(s.Ctx))
+		}
+		err = c.NewLock(testbed.Key).Lock(s.Ctx)
+		require.NoError(t, err)
+		require.NoError(t, c.NewLock(testbed.Key).Unlock(s.Ctx))
+
+		wide, err := lock.Acquire(s.Ctx, atOnce(6)...)
+		require.NoError(t, err)
+		err = c.NewLock(testbed.Key).Lock(s.Ctx)
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		assert.ErrorContains(t, err, "it is a semaphore of rlock")
+		require.NoError(t, wide.Release(s.Ctx))
+	})
+}
