@@ -25,6 +25,17 @@ func (k *keeping) keep(p *Permit) {
 	k.keeper.Schedule(p, at)
 }
 
+// retry has the permit renewed again after a failure, soon, or ended when its validity is over.
+func (k *keeping) retry(p *Permit) {
+	at := time.Now().Add(p.length() / 10)
+	p.mu.Lock()
+	if p.until.Before(at) {
+		at = p.until
+	}
+	p.mu.Unlock()
+	k.keeper.Schedule(p, at)
+}
+
 func (k *keeping) stop(p *Permit) {
 	k.once.Do(func() { k.start(p.of.client) })
 	k.keeper.Stop(p)
@@ -95,7 +106,7 @@ func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (re
 		for i, p := range permits {
 			switch {
 			case err != nil || len(held) != len(permits):
-				c.keeping.keeper.Schedule(p, time.Now().Add(p.length()/10))
+				c.keeping.retry(p)
 			case held[i]:
 				p.confirm(sent)
 				c.keeping.keep(p)

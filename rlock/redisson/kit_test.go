@@ -2,6 +2,7 @@ package redisson_test
 
 import (
 	"context"
+	"encoding/hex"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,10 +70,16 @@ func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
 		require.NoError(t, permit.Err())
 		server.Kill(dying)
 		began := time.Now()
+		raw, err := hex.DecodeString(permit.ID())
+		require.NoError(t, err)
+		end, err := server.Miniredis().ZScore("{p}:timeout", string(raw))
+		require.NoError(t, err)
+		<-permit.Context().Done()
+		assert.Less(t, time.Now().UnixMilli(), int64(end), "its holder knows before the lease ends in Redis")
 		next, err := other.Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, time.Since(began), 30*time.Second+2*time.Second, "the lease and a look")
-		require.ErrorIs(t, permit.Err(), rlock.ErrLost, "its holder knew before")
+		require.ErrorIs(t, permit.Err(), rlock.ErrLost)
 		<-next.Context().Done() // a minute
 		require.ErrorIs(t, next.Err(), rlock.ErrLost)
 	})
