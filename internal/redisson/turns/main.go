@@ -4,7 +4,7 @@
 //	go run ./internal/redisson/turns                              a minute for each kind and version
 //	go run ./internal/redisson/turns -kinds latch -redisson 4.7.0 -duration 10m
 //
-// It starts a server, two processes in Go and one in Java, and tells their threads what to call, so it knows who has a permit:
+// It starts a server, two processes in Go and one in Java, and calls by their threads, so it knows the holders of permits:
 // from the answer to an acquire until before the release is asked for. After each fault all turns end, and the keys are
 // counted. A violation is
 //

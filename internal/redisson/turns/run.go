@@ -47,7 +47,7 @@ type run struct {
 	violations []string
 }
 
-// A turnKind is what is done with one kind of synchronizer.
+// A turnKind has the turns with one kind of synchronizer.
 type turnKind interface {
 	// begin makes the synchronizer.
 	begin(ctx context.Context) error
@@ -172,7 +172,7 @@ func (r *run) doing() string {
 	return strings.Join(all, ", ")
 }
 
-// faults are what is injected, in turn.
+// faults are injected one after the other.
 var faults = []string{"kill Go", "deafen", "cut Go", "kill Java", "cut Java"}
 
 func (r *run) inject(n int) {
