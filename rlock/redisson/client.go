@@ -124,31 +124,48 @@ func (c *Client) publish() string {
 	return "publish"
 }
 
-// call executes a script with the keys of the object before those given, and says how sure its result is.
+// call executes a script with the keys of the object before those given, and tells how sure its result is.
 func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
-	c := o.client.shared
+	return o.send(ctx, wire.Call{Script: s, Keys: append([]string{o.key}, keys...), Args: args}, true)
+}
+
+// send executes a call, alone on a connection if it is the first one, and no other with the same id may be in flight.
+func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
+	r := o.client.shared.Redis
 	switch {
-	case o.err != nil && (c.Redis.InCluster() || o.name == ""):
-		return rueidis.RedisMessage{}, refused, o.err
-	case c.Closed.Load():
-		return rueidis.RedisMessage{}, refused, o.named(rlock.ErrClosed)
+	case o.err != nil && (r.InCluster() || o.name == ""):
+		return m, refused, o.err
+	case o.client.shared.Closed.Load():
+		return m, refused, o.named(rlock.ErrClosed)
 	}
 	if err := context.Cause(ctx); ctx.Err() != nil {
-		return rueidis.RedisMessage{}, refused, o.named(err)
+		return m, refused, o.named(err)
 	}
-	if err := c.Redis.Ready(ctx, nil); err != nil {
+	if err := r.Ready(ctx, nil); err != nil {
 		return o.failed(err)
 	}
-	keys = append([]string{o.key}, keys...)
+	order := wire.Order{Call: call, First: first, At: time.Now()}
+	if r.InCluster() {
+		order.Slot = wire.HashSlot(o.key)
+	}
+	place, err := r.Limits(order.Slot).Asks.Enter(ctx, r.Done())
+	if err != nil {
+		return o.failed(err)
+	}
+	defer place.Leave()
 	within := context.Background() // to wait for a context as well costs a few per cent
-	if !c.Redis.Ends() {
-		within = c.Redis.Deadline(time.Now())
+	if !r.Ends() {
+		within = r.Deadline(order.At)
 	}
-	reply, err := c.Redis.Do(within, wire.Call{Script: s, Keys: keys, Args: args}).ToMessage()
-	if err != nil && !rueidis.IsRedisNil(err) {
+	result, sent := r.Send(within, order)
+	if sent.IsLate() {
+		sent.GiveUp() // its caller learns that its outcome is unknown
+	}
+	if m, err = result.ToMessage(); err != nil && !rueidis.IsRedisNil(err) {
 		return o.failed(err)
 	}
-	return reply, executed, nil
+	place.Heard()
+	return m, executed, nil
 }
 
 // A fate is how sure it is that a command was executed.

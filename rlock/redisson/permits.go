@@ -45,7 +45,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, wait, lease time.Duration
 	var lost error // the last attempt's, if it had no answer
 	got, err := s.wait(ctx, wait, true, func(ctx context.Context) (bool, time.Duration, fate, error) {
 		sent := time.Now()
-		n, f, err := s.ask(ctx, permitsAcquire, milliseconds(p.length()), p.raw)
+		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, milliseconds(p.length()), p.raw)
 		if lost = nil; f == unknown {
 			lost, f = err, notNow // with that id it takes no second permit
 		}
@@ -156,7 +156,13 @@ func (s *PermitSemaphore) keys() []string { return []string{s.set, s.channel} }
 
 // ask executes a script of permits that replies with an integer.
 func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...string) (n int64, f fate, err error) {
-	reply, f, err := s.call(ctx, script, s.keys(), append([]string{s.client.publish()}, args...)...)
+	return s.askFirst(ctx, true, script, args...)
+}
+
+// askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may still be executed.
+func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
+	keys, args := append([]string{s.key}, s.keys()...), append([]string{s.client.publish()}, args...)
+	reply, f, err := s.send(ctx, wire.Call{Script: script, Keys: keys, Args: args}, first)
 	if err != nil {
 		return 0, f, err
 	}
