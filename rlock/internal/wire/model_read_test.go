@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // timeOf reads the answer to TIME, in milliseconds.
@@ -118,7 +119,7 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 		return fmt.Sprintf("left %v, holds, token %s, others %d", left, last, others)
 	}
 	denied := func(left bool, found int, ttl, owner any) string {
-		name := strings.TrimSuffix(owner.(string), ":write")
+		name, _ := wire.CutMore(strings.TrimSuffix(owner.(string), ":write"))
 		if name != "" {
 			times = append(times, span(ttl))
 		}

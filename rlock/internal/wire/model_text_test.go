@@ -210,19 +210,20 @@ func (k *modelKind) sort() string {
 const aForeignOne = "a foreign one"
 
 func (k *modelKind) messageText(m server.Message, reserve uint64) string {
+	ticket := uuidText(m.ID) + permitsText(m.More)
 	switch m.Kind {
 	case core.Granted:
 		var token, n string
 		if reserve > 0 {
 			token, n = strconv.FormatUint(m.Token, 10), strconv.FormatUint(reserve, 10)
 		}
-		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
+		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), ticket, token, n, modelLock)
 	case core.Called:
 		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
 	case core.Shown:
-		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), k.sort(), modelLock)
+		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), ticket, k.sort(), modelLock)
 	case core.AtFront:
-		return fmt.Sprintf("%s%s ?%s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), modelLock)
+		return fmt.Sprintf("%s%s ?%s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), ticket, modelLock)
 	case core.Satisfied:
 		return fmt.Sprintf("%s%s =%s %d %sit", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), len(modelLock), modelLock)
 	case core.ForeignNews:

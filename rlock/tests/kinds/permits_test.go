@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,7 @@ func TestCallsOfOneOwnerThatWaitForDifferentNumbersOfPermits(t *testing.T) {
 func TestPermitsThatNoReleaseCanGiveAreRefusedAtOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		c := w.NewClient()
-		for _, k := range []int{-1, 0, 4, 1 << 40} {
+		for _, k := range []int{-1, 0, 4, math.MaxInt32} {
 			_, err := c.NewSemaphore(testbed.Key, 3).Acquire(w.Ctx, rlock.WithPermits(k))
 			require.ErrorIs(t, err, rlock.ErrPermits, k)
 		}
