@@ -42,8 +42,7 @@ type acquireOptions struct {
 	answer                                *Answer
 }
 
-// WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
-// renew it. A lease of 0 means the watchdog, which is the default.
+// WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
@@ -64,10 +63,9 @@ func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = max(d, 0) }
 }
 
-// WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the
-// lock until then, or comes first, the call returns [ErrNotAcquired]. A wait of 0 or less is one
-// attempt, which returns any fault at once. Without this option the call waits until its
-// context ends.
+// WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the lock until then, or comes
+// first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any fault at once. Without
+// this option the call waits until its context ends.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
@@ -80,9 +78,8 @@ func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
-// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger.
-// With 0 or less the lock does not linger. The option has no effect on semaphores and on
-// the parts of a multi-lock or RedLock, which never linger.
+// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger; 0 or less: not at all. It has
+// no effect on semaphores and on the parts of a multi-lock or RedLock, which never linger.
 func WithLinger(linger time.Duration) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.linger = linger; linger <= 0 {
@@ -93,15 +90,22 @@ func WithLinger(linger time.Duration) AcquireOption {
 
 // An Answer is filled in by an Acquire with [WithAnswer].
 type Answer struct {
-	Text   string    // of ErrAnswered: what the script of ReleaseWith has returned
+	Text   string    // of ErrAnswered: what the script of ReleaseWith, or of Unless, has returned
 	Waited bool      // the call had to wait, also if it holds the lock now
 	Clock  int64     // Redis' clock in µs, read by the first command of the call, which was sent...
 	Read   time.Time // ...at this time; 0 and the zero time if there was none
+
+	// The caller may set Unless to a Lua script, with Keys as for [Hold.Exec]. It runs in the step that takes the lock
+	// or a place in the queue, before that. A string that it returns is the answer, and nothing is taken: Checked says
+	// so, or that it has returned something else and the step has taken the lock.
+	Unless     string
+	Keys, Args []string
+	Checked    bool
 }
 
 // WithAnswer lets another holder answer a call that waits: if the script of its [Hold.ReleaseWith] returns a
-// string, Acquire returns [ErrAnswered], and *a has the string. Of the calls of a client for a lock one is answered, which
-// has the place in Redis' queue. Only plain, fenced and fair locks have answers (else [errors.ErrUnsupported]).
+// string, Acquire returns [ErrAnswered], and *a has the string. Of a client's calls for a lock one is answered, which has
+// the place in Redis' queue. Only plain, fenced and fair locks have answers (else [errors.ErrUnsupported]).
 func WithAnswer(a *Answer) AcquireOption {
 	return func(o *acquireOptions) { o.answer = a }
 }
@@ -118,7 +122,7 @@ func newRequest(options []AcquireOption) client.Request {
 		req.LimitHold(with.maxHold)
 	}
 	if with.answer != nil {
-		*with.answer = Answer{}
+		*with.answer = Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
 		req.Answer = (*terms.Answer)(with.answer)
 	}
 	return req

@@ -8,7 +8,7 @@ import (
 // NewFencedLock returns the fenced lock of that name; like [Client.NewLock] it sends no command.
 // Each time that the lock is granted, or handed off inside the process, the new holder has a
 // fencing token that is larger than any before, over all processes and over Redisson's
-// RFencedLock of that name. A nested lock has the token of the outer one.
+// RFencedLock of that name (getFencedLock). A nested lock has the token of the outer one.
 //
 // A holder that was stopped for longer than its lease may write when it resumes. A resource is
 // safe from that if it rejects each token that is less than the largest that it has seen:
@@ -20,9 +20,8 @@ import (
 //
 // The counter is a key of its own, Redisson's "redisson_lock_token:{name}", without a lease. If
 // Redis loses it, tokens go back: keep it as safe as the data. The user needs the rights to the
-// key, INCRBY and GET. A fenced lock and a plain one of one name exclude each other, but do not
-// nest. docs/kinds.md has more.
-// It is Redisson's getFencedLock(name).
+// key, INCRBY and GET. A fenced lock and a plain one of one name exclude each other, but do not nest. docs/kinds.md has
+// more.
 func (c *Client) NewFencedLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, c.inRedis(name)))
 }

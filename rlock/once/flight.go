@@ -19,6 +19,9 @@ var lookSource string
 
 var lookScript = rueidis.NewLuaScript(lookSource)
 
+// unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
+var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"
+
 // patience is how long a look waits for its answer, and the longest pause before another one; firstPause is the first.
 const (
 	patience   = 2 * time.Second
@@ -141,28 +144,22 @@ func (f *flight) fly() {
 // round waits until a value comes, or this process runs. It reports whether no caller is left, and else whether the next round
 // begins with a look.
 func (f *flight) round(looks bool) (over, again bool) {
-	if looks {
-		if f.look(f.ask) {
-			return true, false
-		}
-	}
 	var a rlock.Answer
+	if looks {
+		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, []string{f.least()}
+	}
 	hold, err := f.lock.Acquire(f.ctx, rlock.WithAnswer(&a))
 	f.reads(reading{a.Clock, a.Read})
 	switch {
 	case errors.Is(err, rlock.ErrAnswered):
-		s, ok := parse(a.Text)
-		if !ok || s.kind == kindAbsent || a.Clock == 0 { // it has to be read, or compared with a clock that is not known
-			return f.look(f.ask), false
-		}
-		return f.deliver(&s, Message), false
+		return f.answered(&a), false
 	case err != nil:
 		if f.ctx.Err() == nil {
 			f.failAll(err)
 		}
 		return true, false
 	}
-	if looks || a.Waited { // a value may have been stored since
+	if looks && !a.Checked || a.Waited { // a value may have been stored since
 		switch over, err := f.lookUnder(hold); {
 		case err != nil && f.ctx.Err() == nil:
 			_ = hold.Release(f.ctx)
@@ -174,6 +171,18 @@ func (f *flight) round(looks bool) (over, again bool) {
 		}
 	}
 	return f.lead(hold)
+}
+
+// answered gives the answer to the callers that it is for, and reports whether none is left.
+func (f *flight) answered(a *rlock.Answer) (over bool) {
+	s, ok := parse(a.Text)
+	switch {
+	case !ok || s.kind == kindAbsent || a.Clock == 0: // it has to be read, or compared with a clock that is not known
+		return f.look(f.ask)
+	case a.Checked:
+		return f.deliver(&s, Looked)
+	}
+	return f.deliver(&s, Message)
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or no caller is left, which it reports.
@@ -202,6 +211,20 @@ func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	return f.ctx.Err() != nil, nil
 }
 
+// least returns the time of Redis' clock after which a value is for one of the callers, as the scripts take it. That of a caller
+// without a floor is the look itself, for which a value is that is kept.
+func (f *flight) least() string {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	least := int64(1) << 52
+	for _, c := range f.callers {
+		if c.floor > 0 {
+			least = min(least, c.floor)
+		}
+	}
+	return strconv.FormatInt(least, 10)
+}
+
 // ask asks Redis for a value outside of the lock.
 func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
 	return lookScript.Exec(ctx, f.g.redis, []string{f.at}, []string{floor}).AsStrSlice()
@@ -210,18 +233,11 @@ func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
 // look asks for the value, gives it to the callers that it is for, and reports whether none is left. Without an answer nothing
 // changes.
 func (f *flight) look(ask func(ctx context.Context, floor string) ([]string, error)) (over bool) {
-	f.g.mu.Lock()
-	least := int64(1) << 52
-	for _, c := range f.callers {
-		if c.floor > 0 { // else its floor is this look itself
-			least = min(least, c.floor)
-		}
-	}
-	f.g.mu.Unlock()
+	least := f.least()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	sent := time.Now()
-	reply, err := ask(ctx, strconv.FormatInt(least, 10))
+	reply, err := ask(ctx, least)
 	if err != nil || len(reply) == 0 {
 		return f.ctx.Err() != nil
 	}

@@ -176,8 +176,13 @@ func TestAValueIsKept(t *testing.T) {
 		var runs atomic.Int32
 		o := once.Options{Keep: time.Minute, KeepErrors: time.Second}
 		a, b := start(w, o), start(w, o)
+		<-a.asks(w.Ctx, 1, takes(0, "it", &runs)) // the server knows the scripts from then on
+		time.Sleep(time.Minute)
+		runs.Store(0)
+		lone := len(a.commands())
 		r := <-a.asks(w.Ctx, 1, takes(0, "it", &runs))
 		assert.Equal(t, end{"it", false, nil, 0}, r)
+		assert.Equal(t, 2, len(a.commands())-lone, "%v", a.commands()[lone:])
 		for _, p := range []*process{a, b} {
 			synctest.Wait()
 			before := len(p.commands())
@@ -187,7 +192,7 @@ func TestAValueIsKept(t *testing.T) {
 		}
 		before := len(b.commands())
 		assert.Equal(t, end{"it", true, nil, 0}, <-b.asks(w.Ctx, 1, takes(0, "no", &runs)))
-		assert.Equal(t, 1, len(b.commands())-before)
+		assert.Equal(t, 1, len(b.commands())-before, "%v", b.commands()[before:])
 		time.Sleep(time.Minute)
 		assert.Equal(t, end{"again", false, nil, 0}, <-b.asks(w.Ctx, 1, takes(0, "again", &runs)))
 		assert.EqualValues(t, 2, runs.Load())

@@ -92,8 +92,10 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 			return err
 		}
 	}
-	if req.Answer != nil && (n.KindID == ReadWriteKind || n.KindID == SemaphoreKind) {
-		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
+	if req.Answer != nil {
+		if err := c.checkAnswer(n, req.Answer); err != nil {
+			return err
+		}
 	}
 	if req.More != 0 {
 		if err := n.checkPermits(req.More); err != nil {
@@ -115,6 +117,19 @@ func (n *Name) checkPermits(more int) error {
 		return fmt.Errorf("rlock: lock %q: %w: a call takes %d: use 1 or more", n.Key, terms.ErrPermits, 1+more)
 	case more >= n.Permits:
 		return fmt.Errorf("rlock: semaphore %q: %w: a call takes %d of %d", n.Key, terms.ErrPermits, 1+more, n.Permits)
+	}
+	return nil
+}
+
+func (c *Client) checkAnswer(n *Name, a *terms.Answer) error {
+	if n.KindID == ReadWriteKind || n.KindID == SemaphoreKind {
+		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
+	}
+	if a.Unless == "" {
+		return nil
+	}
+	if err := c.Redis.CheckKeys(&n.Keys, a.Keys); err != nil {
+		return fmt.Errorf("rlock: lock %q with a condition: %w", n.Key, err)
 	}
 	return nil
 }

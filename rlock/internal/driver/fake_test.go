@@ -59,6 +59,7 @@ type fake struct {
 	wrote   map[core.ID]int          // how often the guarded write of a release was executed
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
 	pubsub  hearing                  // what the server says to subscriptions
+	met     string                   // what each condition returns, "" for nothing
 }
 
 // A hearing is what the server says to a subscription.
@@ -169,6 +170,13 @@ func (w *fakeWire) do(ctx context.Context, c *exchange) answer {
 		w.fake.texts = append(w.fake.texts, c.text)
 		w.fake.mu.Unlock()
 	}
+	w.fake.mu.Lock()
+	if met := w.fake.met; c.unless != nil && met != "" {
+		w.fake.sent = append(w.fake.sent, c.cmd)
+		w.fake.mu.Unlock()
+		return answer{Reply: core.Reply{Fault: core.NotRun}, met: &met, heard: true, clock: 1, sent: wire.Sent{Generation: w.Generation()}}
+	}
+	w.fake.mu.Unlock()
 	a := w.fake.run(ctx, w, c)
 	if c.cmd.Carries && a.Fault == core.Answered {
 		w.fake.mu.Lock()

@@ -52,7 +52,7 @@ func (l *lock) leave(w *waiter) {
 	case core.Closed, core.Upgrades, core.NotPassed:
 		w.err = l.refusal(o, &w.req, w.holder, holder)
 	case core.Denied, core.TimedOut:
-		if w.err == nil { // else Redis has failed
+		if w.err == nil { // else Redis has failed, or has answered the last attempt
 			w.err = l.refusal(o, &w.req, w.holder, holder)
 		}
 	}
@@ -66,7 +66,8 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 	e := c.shared
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
-		if *a = (terms.Answer{Text: w.answer, Waited: w.hasWaited(), Clock: w.clock}); w.clock > 0 {
+		a.Text, a.Waited, a.Checked, a.Clock = w.answer, w.hasWaited(), w.checked, w.clock
+		if w.clock > 0 {
 			a.Read = c.clock.time(w.read)
 		}
 	}

@@ -215,7 +215,7 @@ func (r *redis) command(c *exchange) wire.Call {
 		if c.kind.foreign && r.Polls() {
 			e.SeesAcquire(n, now)
 		}
-		return c.kind.acquire(r, c)
+		return c.conditioned(c.kind.acquire(r, c))
 	case core.Resume:
 		return c.kind.resume(r, c)
 	}
@@ -237,7 +237,15 @@ func (r *redis) command(c *exchange) wire.Call {
 	if c.cmd.Takes && c.cmd.Op != core.Leave || c.cmd.Joins.Takes {
 		script = wire.PlainAskStep
 	}
-	return r.Step(script, &n.Keys, s)
+	return c.conditioned(r.Step(script, &n.Keys, s))
+}
+
+// conditioned puts the condition of the call before the command that it sends.
+func (c *exchange) conditioned(command wire.Call) wire.Call {
+	if u := c.unless; u != nil {
+		return wire.Unless.Before(u.Unless, u.Keys, u.Args, &command)
+	}
+	return command
 }
 
 // release takes back what a command was granted, if replicas do not have it.
@@ -303,7 +311,7 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 
 // read turns an answer of Redis into one that package core knows.
 func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
-	a.err, a.holder, a.heard, a.clock = err, got.Holder, wire.Answered(err), got.Clock
+	a.err, a.holder, a.heard, a.clock, a.met = err, got.Holder, wire.Answered(err), got.Clock, got.Met
 	if err != nil {
 		a.Fault = faultOf(c.cmd.Op, err)
 		if c.cmd.Op == core.Leave && wire.Released(err) { // a message to others was refused
@@ -314,6 +322,9 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	}
 	a.Left = got.Left > 0
 	switch {
+	case got.Met != nil:
+		a.Fault = core.NotRun
+		return a
 	case c.cmd.Op == core.Leave && c.joins == "":
 		return a
 	case got.Refused != nil:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -65,6 +66,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	x := c.exchanges.Get().(*exchange)
 	x.cmd = l.Lock.Command(&w.Call, op, now)
 	x.waiter, x.write, x.passed, x.slot = w, w.write, w.passed, slot
+	x.unless = w.unless(op)
 	l.begins(x, now)
 	u := w.flies()
 	x.until = u
@@ -106,10 +108,14 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if x.cmd.Op == core.Leave && a.err != nil {
 		l.clearsTheWay(a, now)
 	}
+	checks := x.checksFor(alive)
 	c.witness.landed(&x.cmd)
 	l.Answer(&x.cmd, a.Reply, now)
-	if hopeless != nil {
+	switch {
+	case hopeless != nil:
 		l.Leave(&hopeless.Call, core.Failed, now)
+	case checks != nil:
+		l.checked(checks, a.met, now)
 	}
 	l.freeSlot(x, alive)
 	if x.cmd.Op == core.Mirror {
@@ -170,4 +176,31 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 		c.shared.TellTrouble(l.name.Key, w.since, w.err)
 	}
 	return nil
+}
+
+// unless returns the condition before a command of the call, nil for none.
+func (w *waiter) unless(op core.Op) *terms.Answer {
+	if a := w.req.Answer; a != nil && a.Unless != "" && (op == core.Acquire || op == core.Join) {
+		return a
+	}
+	return nil
+}
+
+// checksFor returns the call whose condition the command has checked, nil for none: it waits for the lock by that command.
+func (x *exchange) checksFor(alive bool) *waiter {
+	if w := x.waiter; x.unless != nil && alive && x.answer.err == nil && x.work.tenure.Agent() == &w.Call && w.Outcome == core.Waiting {
+		return w
+	}
+	return nil
+}
+
+// checked ends a call whose condition was met, so that its command was not executed. One that has the lock by the command has
+// it since the condition was not met.
+func (l *lock) checked(w *waiter, met *string, now core.Now) {
+	if met == nil {
+		w.checked = w.Outcome == core.Acquired
+		return
+	}
+	w.answer, w.checked, w.err = *met, true, terms.ErrAnswered
+	l.Leave(&w.Call, core.GotAnswer, now)
 }

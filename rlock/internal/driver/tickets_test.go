@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,4 +188,50 @@ func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context(), req.Owner))
 		f.isClean()
 	})
+}
+
+// A call whose condition is met has the answer by one command, whether it waits or not and whether it begins with an acquire or,
+// where its client listens already, with a ticket. It leaves nothing behind, and the callers behind it go on.
+func TestACallWhoseConditionIsMetTakesNothing(t *testing.T) {
+	for _, wait := range []time.Duration{0, terms.Forever} {
+		for name, listens := range map[string]bool{"acquire": false, "join": true} {
+			t.Run(fmt.Sprint(name, " ", wait > 0), func(t *testing.T) {
+				bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+					here, there := f.join(nil), f.join(nil)
+					here.wire.(*fakeWire).stays = listens
+					l := here.lock()
+					if listens { // from a wait before
+						h := holds(t, there.lock())
+						o, got := takes(t.Context(), l)
+						synctest.Wait()
+						require.NoError(t, h.Release(t.Context()))
+						require.NoError(t, <-got)
+						require.NoError(t, l.Unlock(t.Context(), o))
+					}
+					h := holds(t, there.lock())
+					f.mu.Lock()
+					f.met = "it is 42"
+					sent := len(f.sent)
+					f.mu.Unlock()
+					req := request(terms.NewOwner())
+					req.Wait, req.Answer = wait, &terms.Answer{Unless: "return 1"}
+					require.ErrorIs(t, l.Take(t.Context(), req), terms.ErrAnswered)
+					assert.Equal(t, "it is 42", req.Answer.Text)
+					assert.True(t, req.Answer.Checked)
+					assert.False(t, req.Answer.Waited)
+					f.mu.Lock()
+					assert.Len(t, f.sent, sent+1)
+					f.met = ""
+					f.mu.Unlock()
+					require.NoError(t, h.Release(t.Context()))
+					req = request(terms.NewOwner())
+					req.Answer = &terms.Answer{Unless: "return 1"}
+					require.NoError(t, l.Take(t.Context(), req))
+					assert.True(t, req.Answer.Checked)
+					require.NoError(t, l.Unlock(t.Context(), req.Owner))
+					f.isClean()
+				})
+			})
+		}
+	}
 }

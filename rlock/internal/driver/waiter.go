@@ -32,9 +32,10 @@ type visit struct {
 	locates bool // it is to find out where it was made
 	logged  bool // it was logged that it waits for its own goroutine
 
-	answer string    // GotAnswer: what the release has told
-	clock  int64     // of Redis in µs, as the first answer has told it that does; 0 for none
-	read   core.Time // when that command was sent
+	answer  string    // GotAnswer: what the release has told
+	clock   int64     // of Redis in µs, as the first answer has told it that does; 0 for none
+	read    core.Time // when that command was sent
+	checked bool      // its condition was checked by the command that has ended it
 
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant
@@ -213,7 +214,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 // hasWaited reports whether the call, which is over, had to wait. A message may overtake the answer to its Join: then it has
 // waited in Redis' queue although it was not counted.
 func (w *waiter) hasWaited() bool {
-	return w.waits || w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue
+	return w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 }
 
 // exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the

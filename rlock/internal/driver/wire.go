@@ -68,10 +68,11 @@ type exchange struct {
 	track  bool   // of a Mirror: Redis is to tell of changes of the key
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	at     core.Time
-	after  uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
-	until  *until // by which its caller leaves, nil for one that does not
-	write  *write // of a Write, and of a Leave that carries one
-	row    *row   // of an Acquire: that it is sent with, nil for none
+	after  uint64        // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
+	until  *until        // by which its caller leaves, nil for one that does not
+	write  *write        // of a Write, and of a Leave that carries one
+	row    *row          // of an Acquire: that it is sent with, nil for none
+	unless *terms.Answer // of an Acquire or a Join: the condition before it, nil for none
 
 	lock    *lock
 	work    *work              // nil of a forced Leave
@@ -88,6 +89,7 @@ type answer struct {
 	err    error
 	holder string    // as Redis names it
 	clock  int64     // of Redis in µs, 0 if it is not told
+	met    *string   // what the condition has returned in place of the command, nil if that was executed
 	sent   wire.Sent // of a command that was sent by do
 	heard  bool      // the server has answered
 }

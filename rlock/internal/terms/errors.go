@@ -19,7 +19,7 @@ var (
 	ErrNotPassed    = errors.New("the lock is not passed on any more: it was resumed, its time is over, or it was freed")
 	ErrUpgrade      = errors.New("the caller has less of the lock than it asks for")
 	ErrFenced       = errors.New("not executed, since the hold does not have the lock")
-	ErrAnswered     = errors.New("answered by the release of another holder")
+	ErrAnswered     = errors.New("answered in place of the lock")
 	ErrUnconfirmed  = errors.New("not confirmed by Redis")
 	ErrInvalidLease = errors.New("invalid lease")
 	ErrPermits      = errors.New("invalid number of permits")

@@ -83,7 +83,8 @@ type Answer struct {
 	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
 	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
-	Clock    int64 // of Redis in µs, in the answer to a step about a ticket that takes an answer; else 0
+	Clock    int64   // of Redis in µs, in the answer to a step about a ticket that takes an answer; else 0
+	Met      *string // what the condition before the command has returned; nil: the command was executed
 
 	Refused error // the grant does not count, and why: too few replicas have it
 }
@@ -162,6 +163,8 @@ func ReadAskAcquire(reply Value, tokens uint64) (a Answer, err error) {
 	clock, err := parts[0].AsInt64()
 	switch {
 	case err != nil:
+	case len(parts) == metValues:
+		a, err = readMet(parts)
 	case len(parts) > 1:
 		a, err = ReadAcquire(&parts[1], tokens)
 	case tokens > 0:
@@ -170,6 +173,18 @@ func ReadAskAcquire(reply Value, tokens uint64) (a Answer, err error) {
 		a.Granted = true
 	}
 	a.Clock = clock
+	return a, err
+}
+
+// metValues is how many values an answer has that a condition gives in place of the command: see scripts/condition_end.lua.
+const metValues = 3
+
+func readMet(values []rueidis.RedisMessage) (a Answer, err error) {
+	text, err := values[2].ToString()
+	a = Answer{Met: &text, Window: -1, HeldBack: -1}
+	if err == nil {
+		a.Clock, err = values[0].AsInt64()
+	}
 	return a, err
 }
 
@@ -204,6 +219,9 @@ func ReadCarrier(result rueidis.RedisResult, joins bool, tokens uint64) (execute
 
 // readStep reads the values of a step's answer.
 func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer, _ error) {
+	if err == nil && len(values) == metValues {
+		return readMet(values)
+	}
 	if err == nil && len(values) < 5 {
 		err = fmt.Errorf("a step was answered with %d values, not 5", len(values))
 	}

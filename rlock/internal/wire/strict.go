@@ -18,7 +18,7 @@ func init() {
 	} {
 		s.BeStrict()
 	}
-	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
+	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard, Unless} {
 		g.looks = strict + g.looks
 	}
 }

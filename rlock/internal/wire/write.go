@@ -48,6 +48,7 @@ var (
 	releaseBegins = oneLine(read("release"))
 	answers       = oneLine(read("release_answer"))
 	releaseEnds   = read("release_end")
+	conditionEnds = oneLine(read("condition_end"))
 )
 
 func newGuard(name string) *Guard {
@@ -62,6 +63,19 @@ func oneLine(text string) (line string) {
 		}
 	}
 	return line
+}
+
+// Unless makes the scripts of conditions.
+var Unless = newGuard("condition")
+
+// Before returns the call of a condition and of the acquire or step c behind it: see scripts/condition.lua.
+func (g *Guard) Before(source string, keys, args []string, c *Call) Call {
+	stepKeys, stepArgs := c.split()
+	return Call{
+		Script: g.script(guarded{source, c.Script}, releaseBegins+g.looks, "end)()"+conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
+		Keys:   slices.Concat(keys, stepKeys),
+		Args:   slices.Concat(args, stepArgs, []string{strconv.Itoa(len(stepKeys)), strconv.Itoa(len(stepArgs))}),
+	}
 }
 
 // Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...") stays the first.

@@ -86,6 +86,54 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 	})
 }
 
+// A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One that is not met costs no command.
+func TestAConditionBeforeTheLock(t *testing.T) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		for name, lock := range map[string]func(*rlock.Client) *rlock.Lock{
+			"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
+			"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+			"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := testbed.At(t, server)
+				l, other := lock(s.NewClient()), lock(s.NewClient())
+				key := l.Key("stored")
+				a := rlock.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
+				hold, err := l.Acquire(s.Ctx, rlock.WithAnswer(&a))
+				require.NoError(t, err)
+				assert.True(t, a.Checked)
+				if name == "fenced" {
+					token, err := hold.Token()
+					require.NoError(t, err)
+					assert.Positive(t, token)
+				}
+				require.NoError(t, s.Do("SET", key, "the value").Error())
+				for _, wait := range []time.Duration{0, time.Minute} {
+					a.Text, a.Checked = "", false
+					_, err = other.Acquire(s.Ctx, rlock.WithAnswer(&a), rlock.WithWait(wait)) // it is held
+					require.ErrorIs(t, err, rlock.ErrAnswered)
+					assert.Equal(t, "the value", a.Text)
+					assert.True(t, a.Checked)
+					assert.False(t, a.Waited)
+				}
+				require.NoError(t, hold.Release(s.Ctx))
+				_, err = other.Acquire(s.Ctx, rlock.WithAnswer(&a)) // it is free
+				require.ErrorIs(t, err, rlock.ErrAnswered)
+				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
+				a.Unless = "error('no such thing')"
+				_, err = l.Acquire(s.Ctx, rlock.WithAnswer(&a))
+				require.ErrorContains(t, err, "no such thing")
+				require.NotErrorIs(t, err, rlock.ErrAnswered)
+				assert.Zero(t, s.Number("EXISTS", testbed.Key))
+				a.Keys = []string{testbed.Key}
+				_, err = l.Acquire(s.Ctx, rlock.WithAnswer(&a))
+				require.ErrorIs(t, err, rlock.ErrInvalidName)
+				require.NoError(t, s.Do("DEL", key).Error())
+			})
+		}
+	})
+}
+
 func TestKindsWithoutAnswers(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		c := w.NewClient()

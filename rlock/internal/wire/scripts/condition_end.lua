@@ -1,0 +1,11 @@
+-- Comes behind the source of a condition: a string that it returns is the answer to the call, and the command behind it is
+-- not executed.
+--
+-- {clock, false, answer}  the clock of Redis in microseconds, and the answer
+-- else                    as the command returns it
+if type(met) == 'string' then
+	local time = redis.call('time')
+	return {string.format('%.0f', time[1] * 1000000 + time[2]), false, met}
+elseif type(met) == 'table' and met.err then
+	return met
+end
