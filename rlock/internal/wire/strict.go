@@ -18,9 +18,10 @@ func init() {
 	} {
 		s.BeStrict()
 	}
-	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard, Unless} {
+	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
 		g.looks = strict + g.looks
 	}
+	conditionBegins = strict + conditionBegins
 }
 
 // BeStrict puts the prelude before the script, which has not been called yet: package redisson has scripts, too.

@@ -44,11 +44,12 @@ const mostSources = 1000
 const writeBegins = "local done, reply = pcall(function() "
 
 var (
-	writeEnds     = oneLine(read("guard_end"))
-	releaseBegins = oneLine(read("release"))
-	answers       = oneLine(read("release_answer"))
-	releaseEnds   = read("release_end")
-	conditionEnds = oneLine(read("condition_end"))
+	writeEnds       = oneLine(read("guard_end"))
+	releaseBegins   = oneLine(read("release"))
+	answers         = oneLine(read("release_answer"))
+	releaseEnds     = read("release_end")
+	conditionBegins = releaseBegins
+	conditionEnds   = oneLine(read("condition_end"))
 )
 
 func newGuard(name string) *Guard {
@@ -72,7 +73,7 @@ var Unless = newGuard("condition")
 func (g *Guard) Before(source string, keys, args []string, c *Call) Call {
 	stepKeys, stepArgs := c.split()
 	return Call{
-		Script: g.script(guarded{source, c.Script}, releaseBegins+g.looks, "end)()"+conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
+		Script: g.script(guarded{source, c.Script}, conditionBegins+g.looks, "end)()"+conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
 		Keys:   slices.Concat(keys, stepKeys),
 		Args:   slices.Concat(args, stepArgs, []string{strconv.Itoa(len(stepKeys)), strconv.Itoa(len(stepArgs))}),
 	}
