@@ -83,7 +83,10 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 		l.give(t, now)
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
+	case a.Full && w.isBounded(): // else the call that has asked has left, and this one asks again
+		l.refuseFull(w, a.Tickets, now)
 	case a.Found != Holds:
+		w.admitted = w.admitted || t.place == InQueue
 		l.denied(w, t, a, now)
 	}
 }

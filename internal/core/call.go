@@ -39,6 +39,7 @@ type Call struct {
 	Handle   any    // of the level, nil for one that is unlocked by its owner
 	Info     any    // of the level, the driver's
 	Answers  bool   // a release may answer it while its ticket waits
+	Most     int32  // how many may wait, itself included, for it to wait; 0: any number, negative: none
 	Carries  bool   // of Release, after UnlockWith: its command carries a guarded write
 	Named    ID     // of Resume: the tenure that has passed the lock on; of Force: the one that is to leave
 	Inherits uint64 // of Resume: the fencing token, 0 for none
@@ -51,6 +52,7 @@ type Call struct {
 	Fault   Fault   // Done: why there is no answer
 	Found   bool    // Done: Redis had the tenure when it executed the command
 	Token   uint64  // the fencing token of its level, 0 for a lock without
+	Others  int32   // Full: how many wait, as far as this client knows
 	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
 
 	purpose  Purpose
@@ -58,6 +60,7 @@ type Call struct {
 	flies    bool // its command has no answer; not of one that locks, whose ticket knows
 	attempt  attempt
 	counted  bool   // among the line's repeats
+	admitted bool   // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
 	seq      uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
 	fails    int    // its commands in a row without an answer
 	rest     Time   // until when nothing is sent for it

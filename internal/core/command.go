@@ -65,6 +65,11 @@ type Command struct {
 	Reads  bool // of a Mirror: some levels are shared
 	Asks   bool // of a Mirror and a Resume: how many others wait?
 
+	// Bounded is set in a Join that is undone in its own step unless the lock is granted to it, or Most tickets stand in the
+	// queue at most, with its own.
+	Bounded bool
+	Most    int
+
 	Tokens  uint64 // how many fencing tokens a grant is to reserve; 0 for a lock without
 	Permits int    // of a semaphore: how many there are; 0 for other locks
 
@@ -127,6 +132,9 @@ type Reply struct {
 	Holder  ID   // the holder, unless the tenure holds the lock; the zero ID for none or a foreign one
 	Foreign bool // the holder is a foreign client
 	TTL     Span // the rest of its lease; NoTTL for a lease without an end; without meaning if there is no holder
+
+	Full    bool // of a Join that is Bounded: it was undone, since too many wait...
+	Tickets int  // ...so many tickets
 
 	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
 	Others int    // of a Mirror that asks, and of a Resume: how many tickets and foreign clients wait

@@ -32,7 +32,8 @@
 // else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
 // may run yet. To detach a hold and to pass it on to another client are one thing, too: the want Parted, which for the
 // second has a Mirror first. A ticket enters by one of three commands, and one that enters by an Acquire is in the queue
-// only if the answer comes so late that it is looked for again. A lock that lingers is Held without a level.
+// only if the answer comes so late that it is looked for again. A lock that lingers is Held without a level. A Join may have a
+// bound (bound.go): it is undone in its own step if too many wait.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in, and the Mirror that passes a tenure on overtakes another one.

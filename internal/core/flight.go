@@ -41,6 +41,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 		}
 	case Join:
 		t.flight.lease = c.Claim
+		if w := t.call; w.isBounded() {
+			cmd.Bounded, cmd.Most = true, l.room(w)
+		}
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:
@@ -132,7 +135,7 @@ func (t *Tenure) Alarm() Time { return t.alarm }
 // meanwhile by the clock.
 func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.send(op, now), Never
-	if w := l.line.first(); op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.Kind.Strict &&
+	if w := l.line.first(); op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
 		next := l.asks(w, Join)
 		joins := next.send(Join, now)

@@ -69,6 +69,8 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		l.nest(w, ByJoining, now)
 	case !w.Waits && (l.isHeld() || l.line.Len() > 0):
 		w.Outcome = Denied
+	case w.Most != 0 && l.isFullHere(w):
+		w.Outcome, w.Others = Full, int32(l.line.Len())
 	}
 	return w.Outcome
 }
@@ -81,7 +83,7 @@ func (l *Lock) Wait(w *Call, now Now) {
 	l.begins(w, Locks, nil)
 	w.attempt = tries
 	l.line.join(w)
-	if l.Kind.Strict {
+	if l.hasOwnTicket(w) {
 		l.seekFor(w, now)
 	}
 	l.settle(now)

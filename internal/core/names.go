@@ -27,7 +27,7 @@ func (p Purpose) String() string {
 }
 
 func (o Outcome) String() string {
-	return [...]string{"Waiting", "Acquired", "Denied", "TimedOut", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Done"}[o]
+	return [...]string{"Waiting", "Acquired", "Denied", "TimedOut", "Full", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Done"}[o]
 }
 
 func (c Cause) String() string {

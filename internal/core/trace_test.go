@@ -311,7 +311,7 @@ func (s *story) parts(r PartResult) {
 }
 
 func (s *story) outcome(c *Call) {
-	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed"}[c.Outcome]
+	text := [...]string{"waits", "acquired", "denied", "timed out", "full", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed"}[c.Outcome]
 	if c.Outcome == Acquired {
 		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
 		if c.Token > 0 {

@@ -10,6 +10,7 @@ const (
 	Acquired                 // its owner holds the lock
 	Denied                   // another owner holds the lock
 	TimedOut                 // the same, after the time that the call had
+	Full                     // too many wait for it: its bound
 	Cancelled                // its caller has left
 	Closed                   // the client has closed
 	Upgrades                 // its owner has less of the lock than it asks for, as a reader that is to write, and has to unlock first
@@ -106,10 +107,10 @@ func (l *Lock) seek(now Now) {
 	}
 }
 
-// seekAll calls seekFor for every waiter of a strict lock, and seek for others.
+// seekAll calls seekFor for every waiter with a ticket of its own, and seek for the first.
 func (l *Lock) seekAll(now Now) {
-	if l.Kind.Strict {
-		for w := range l.line.All {
+	for w := range l.line.All {
+		if l.hasOwnTicket(w.Value) {
 			l.seekFor(w.Value, now)
 		}
 	}
@@ -145,7 +146,7 @@ func (l *Lock) tryFor(w *Call, now Now) {
 			l.leave(w, Denied, now)
 		}
 	case !l.worthTicket(w, now): // it waits for the lock here, or until its time is up
-	case mayAcquire || l.Kind.Strict || l.isHeldBack(w, now):
+	case mayAcquire || l.hasOwnTicket(w) || l.isHeldBack(w, now):
 		l.queue(w, now)
 	}
 }
@@ -318,7 +319,7 @@ func (l *Lock) wakes(w *Call, now Now) Time {
 	if w.rest > 0 {
 		return min(at, w.rest)
 	}
-	if l.hears == asking && (l.line.first() == w || l.Kind.Strict) {
+	if l.hears == asking && (l.line.first() == w || l.hasOwnTicket(w)) {
 		at = min(at, max(l.patient, now.Time))
 	}
 	if from, ok := l.heldBackFrom(w); ok && l.worthTicket(w, now) {

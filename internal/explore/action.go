@@ -18,6 +18,7 @@ const (
 	doTimed
 	doFixed
 	doCapped
+	doBounded
 	doRead
 	doFixedRead
 	doNest
@@ -81,7 +82,7 @@ const (
 )
 
 var kindNames = [...]string{
-	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doRead: "RLock", doFixedRead: "RLock, with a lease",
+	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doBounded: "Lock, unless too many wait", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doNestWide: "Lock of two permits, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
 	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
@@ -222,7 +223,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			if w.Rounds > 0 && u.rounds >= w.Rounds || c.core.Closed() {
 				break
 			}
-			if w.Do&(OnlyRead|OnlyFixed) == 0 {
+			if w.Do&(OnlyRead|OnlyFixed|OnlyBounded) == 0 {
 				add(doLock)
 			}
 			does(Try, doTry)
@@ -233,6 +234,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			does(Timed, doTimed)
 			does(Fixed|OnlyFixed, doFixed)
 			does(Capped, doCapped)
+			does(Bounded|OnlyBounded, doBounded)
 			does(Read, doRead)
 			does(FixedRead, doFixedRead)
 			if w.passed.told && (!w.endless() || !w.passed.used) {

@@ -31,7 +31,7 @@ func (w *world) apply(a action) {
 func (w *world) userActs(c *client, i int, k kind) {
 	u, l, now, o := &c.users[i], c.lockOf(i), w.clock(c), w.ownerOf(i)
 	switch k {
-	case doLock, doWide, doTry, doTryWide, doTimed, doFixed, doCapped, doRead, doFixedRead:
+	case doLock, doWide, doTry, doTryWide, doTimed, doFixed, doCapped, doBounded, doRead, doFixedRead:
 		if w.Rounds > 0 {
 			u.rounds++
 		}
@@ -48,6 +48,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 			r.Lease = 2
 		case doCapped:
 			r.Lease, r.Capped = capped, true
+		case doBounded:
+			r.Most = int32(w.most())
 		}
 		if k == doRead || k == doFixedRead {
 			r.Mode = core.Shared
@@ -319,9 +321,10 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	if p.cmd.Op == core.Write {
 		w.executed(c, p, a)
 	}
-	if p.cmd.Op == core.Join && a.Found == core.Nowhere {
+	if p.cmd.Op == core.Join && a.Found == core.Nowhere && !a.Full {
 		w.fail("a join is answered that its ticket is nowhere")
 	}
+	w.bounds(p, a)
 	switch {
 	case a.Found != core.Holds:
 	case p.cmd.Op == core.Mirror && p.cmd.Owner == 0:
@@ -337,7 +340,9 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	if w.effects.Wrote {
 		w.carried(p.cmd.ID)
 	}
-	w.joins(c, p)
+	if !a.Full {
+		w.joins(c, p)
+	}
 	w.ownRelease(c, p, a)
 	w.granted()
 	return a

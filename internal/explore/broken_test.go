@@ -120,6 +120,10 @@ var brokenRules = []struct {
 	{"WriteEnds", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late}},
 	{"WriteEnds with a release that writes", core.WriteEnds, "has no command", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Carry}},
 	{"WriteEnds after the answer", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write, Faults: 1, Fault: Double}},
+	{"BoundCounts", core.BoundCounts, "asks for one of", false, false, Setup{Clients: 1, Users: 3, Rounds: 1, Do: Bounded, Most: 2}},
+	{"BoundIsItsOwn", core.BoundIsItsOwn, "without a bound is refused", false, false, Setup{Clients: 2, Users: 2, Rounds: 1, Do: Bounded | Cancel}},
+	{"BoundOnce", core.BoundOnce, "asks for a place", true, false, Setup{Clients: 3, Users: 1, Rounds: 1, Do: OnlyBounded, Faults: 1, Fault: LoseQueue}},
+	{"BoundAsks", core.BoundAsks, "has not asked for a place", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Bounded}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }
 

@@ -31,7 +31,7 @@ const (
 // calls makes the user begin a call.
 func (w *world) calls(c *client, i int, s userState, call *core.Call) {
 	u := &c.users[i]
-	u.state, u.call, u.stage, u.timer = s, call, sleeps, core.Never
+	u.state, u.call, u.stage, u.timer, u.placed = s, call, sleeps, core.Never, false
 }
 
 // run is the loop of a call: what its goroutine does until it has to wait.
@@ -142,8 +142,11 @@ func (w *world) returns(c *client, u *user) {
 		if p := &w.passed; o.Outcome == core.NotPassed && o.Named == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
 			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
 		}
-		if o.Outcome == core.Denied {
+		switch o.Outcome {
+		case core.Denied:
 			w.denied(c)
+		case core.Full:
+			w.refusedAsFull(c, u, o)
 		}
 	}
 	if was == unlocking && o.Outcome != core.Done {
@@ -195,6 +198,7 @@ func (w *world) send(c *client, cmd core.Command, user int, s slot) {
 		enters := func(o packet) bool { return o.epoch == c.epoch && o.cmd.ID == cmd.ID && o.cmd.Op <= core.Join }
 		p.behind = slices.ContainsFunc(c.pipe, enters) || slices.ContainsFunc(c.back, enters)
 	}
+	w.checkRoom(c, &p)
 	c.slots[s]++
 	c.pipe = append(c.pipe, p)
 }
@@ -204,6 +208,9 @@ func (w *world) answered(c *client, p *packet) {
 	c.slots[p.slot]--
 	if p.left {
 		return
+	}
+	if p.user >= 0 && p.cmd.Op == core.Join && (p.reply.Found == core.Waits || p.reply.Found == core.First) {
+		c.users[p.user].placed = true
 	}
 	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
 	if p.user >= 0 && p.cmd.Op != core.Write {

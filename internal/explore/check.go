@@ -19,6 +19,7 @@ func (w *world) check() {
 	w.checkAgents()
 	w.checkLeft()
 	w.checkWrites()
+	w.checkBounds()
 }
 
 // checkSummaries fails a summary of levels that does not follow from them.

@@ -40,6 +40,7 @@ func (w *world) beforeTick() {
 			w.fail("client %d does not know that its ticket was granted the lock", c.id)
 		}
 	}
+	w.checkAsked()
 	for i := range w.clients {
 		c := &w.clients[i]
 		if !c.lives() {

@@ -33,6 +33,7 @@ type Setup struct {
 	Least  core.Span    // the shortest wait that is worth a ticket; 0: 1
 	begin  func(*world) // what there is from the beginning; nil for nothing
 
+	Most   int  // how many calls may wait, with one that has a bound; 0: 1
 	Idle   int  // for how many ticks the lock may be free beside a waiter; 0: 3
 	Steady bool // no single fault may end a hold
 	Passes int  // in how many ticks others may have the lock while a client is in the queue; 0: 3
@@ -43,30 +44,32 @@ type Users uint32
 
 // What users do.
 const (
-	Try       Users = 1 << iota // one attempt
-	Timed                       // a Lock that waits for a tick
-	Fixed                       // a Lock with a lease of two ticks
-	Read                        // a read lock
-	OnlyRead                    // no write lock
-	OnlyFixed                   // no write lock without a lease of two ticks
-	FixedRead                   // a read lock with a lease of two ticks
-	Nest                        // a Lock of what they hold
-	LongNest                    // the same with a lease that is twice as long as others
-	Downgrade                   // a read lock of what they write
-	Cancel                      // leave while they wait
-	Close                       // close the client
-	Detach                      // leave the lock to its lease
-	Pass                        // pass the lock on, and resume the last pass
-	Capped                      // a Lock that is held for six ticks at most
-	Extend                      // move that end, or that of a lease, to so long from now
-	Stay                        // an Unlock after which the lock stays for three ticks
-	SetLease                    // ask for a lease of two ticks
-	Force                       // release the holder by force
-	Write                       // a guarded write in each hold, for whose answer they do not wait
-	Carry                       // an Unlock whose release carries a guarded write
-	Ask                         // calls take an answer of such a release
-	Wide                        // a Lock that takes two permits at once
-	Same                        // the users of a client are one owner
+	Try         Users = 1 << iota // one attempt
+	Timed                         // a Lock that waits for a tick
+	Fixed                         // a Lock with a lease of two ticks
+	Read                          // a read lock
+	OnlyRead                      // no write lock
+	OnlyFixed                     // no write lock without a lease of two ticks
+	FixedRead                     // a read lock with a lease of two ticks
+	Nest                          // a Lock of what they hold
+	LongNest                      // the same with a lease that is twice as long as others
+	Downgrade                     // a read lock of what they write
+	Cancel                        // leave while they wait
+	Close                         // close the client
+	Detach                        // leave the lock to its lease
+	Pass                          // pass the lock on, and resume the last pass
+	Capped                        // a Lock that is held for six ticks at most
+	Extend                        // move that end, or that of a lease, to so long from now
+	Stay                          // an Unlock after which the lock stays for three ticks
+	SetLease                      // ask for a lease of two ticks
+	Force                         // release the holder by force
+	Write                         // a guarded write in each hold, for whose answer they do not wait
+	Carry                         // an Unlock whose release carries a guarded write
+	Ask                           // calls take an answer of such a release
+	Wide                          // a Lock that takes two permits at once
+	Same                          // the users of a client are one owner
+	Bounded                       // a Lock that waits only if few other calls do
+	OnlyBounded                   // no other write lock
 )
 
 // A Fault is a set of things that may go wrong.
@@ -102,6 +105,9 @@ const (
 
 // stays is for how many ticks a lock stays after an Unlock: not as long as a lease.
 const stays = 3
+
+// most is how many calls may wait, with one that has a bound.
+func (s *Setup) most() int { return max(s.Most, 1) }
 
 // capped is for how many ticks a capped hold lasts: longer than a lease.
 const capped core.Span = 6

@@ -143,6 +143,7 @@ type user struct {
 	until       core.Time // holding: by when its hold ends at the latest, 0 for none
 	wrote       bool      // holding: it has sent a guarded write
 	began       int       // how many faults were to come when its hold began
+	placed      bool      // waiting: it knows of a place in the queue that it has, or had
 }
 
 // A packet is a command on its way to Redis, and the answer on its way back.

@@ -108,6 +108,7 @@ type call struct {
 	Handle   any
 	Info     any
 	Answers  bool
+	Most     int32
 	Carries  bool
 	Named    core.ID
 	Inherits uint64
@@ -119,6 +120,7 @@ type call struct {
 	Fault   core.Fault
 	Found   bool
 	Token   uint64
+	Others  int32
 	Tenure  *core.Tenure
 
 	purpose  core.Purpose
@@ -126,6 +128,7 @@ type call struct {
 	flies    bool
 	attempt  byte
 	counted  bool
+	admitted bool
 	seq      uint32
 	fails    int
 	rest     core.Time
@@ -229,6 +232,9 @@ type command struct {
 	Writes  int
 	Reads   bool
 	Asks    bool
+
+	Bounded bool
+	Most    int
 
 	Tokens  uint64
 	Permits int

@@ -126,6 +126,8 @@ type run struct {
 	polling bool   // there may be foreign clients that only poll
 	heard   bool   // the client has heard a foreign release since its last step
 	permits int    // of a semaphore: how many there are
+	bounded bool   // of a Join: it is undone unless the lock is granted to it, or...
+	most    int    // ...so many tickets at most stand in the queue
 	effects *Effects
 
 	wrote bool // the tenure that left was a writer
@@ -135,7 +137,7 @@ type run struct {
 // Do executes a command, and adds what it does to effects.
 func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	s.Expire(now)
-	r := run{Server: s, now: now, reserve: c.Tokens, polling: c.Polling, heard: c.Heard, permits: c.Permits, effects: effects}
+	r := run{Server: s, now: now, reserve: c.Tokens, polling: c.Polling, heard: c.Heard, permits: c.Permits, bounded: c.Bounded, most: c.Most, effects: effects}
 	if effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds; effects.Wrote {
 		r.satisfies()
 	}

@@ -36,7 +36,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 
 	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
 	guarded := !r.Kind.open(r, core.Shared, 0) && !r.foreignHolds()
-	if guarded && joined && behind && leave == noTicket && len(ended) == 0 {
+	if guarded && joined && behind && leave == noTicket && !r.bounded && len(ended) == 0 {
 		r.QueueEnds = r.now.after(r.Silence)
 		a := r.denial()
 		a.Found = core.Waits
@@ -60,11 +60,13 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		token, granted = last, true
 	}
 
+	full := joined && r.isFull(join)
+	tickets := r.tickets()
 	first, waits := r.behind()
 	if !waits && !r.stay.on {
 		r.dropTurn()
 	}
-	if guarded && alone { // the ticket counts as the first, also if it has the lock already
+	if guarded && alone && !full { // the ticket counts as the first, also if it has the lock already
 		first, waits = join, true
 	}
 	if r.stay.here && waits && (r.stay.on || r.foreignHolds()) {
@@ -78,7 +80,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	switch {
 	case !waits:
 		r.queueEmptied(freed, existed || join != noTicket)
-	case asker != noTicket:
+	case asker != noTicket && !full:
 		r.QueueEnds = r.now.after(r.Silence)
 	}
 	if !r.queueExists() {
@@ -98,6 +100,8 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		a = r.denial()
 		a.Left = left
 		switch {
+		case full:
+			a.Full, a.Tickets = true, tickets
 		case waits && first == asker:
 			a.Found = core.First
 			r.call()
@@ -113,6 +117,24 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 	a.HeldBack, a.HeldFor = held, heldFor
 	return a
+}
+
+// isFull takes the ticket that has joined with a bound out of the queue again if too many stand there, and reports whether they do.
+func (r *run) isFull(join core.Ticket) bool {
+	if !r.bounded || !r.queues(join) || r.tickets() <= r.most {
+		return false
+	}
+	r.Queue = without(r.Queue, func(m core.Ticket) bool { return m == join })
+	return true
+}
+
+// tickets returns how many tickets stand in the queue. A window is none.
+func (r *run) tickets() int {
+	n := len(r.Queue)
+	if slices.Contains(r.Queue, Window) {
+		n--
+	}
+	return n
 }
 
 // queueEmptied is the end of a step after which no ticket is in the queue.

@@ -223,6 +223,7 @@ func (r *redis) command(c *exchange) wire.Call {
 	switch c.cmd.Op {
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
+		s.Counts, s.Most = c.cmd.Bounded, c.cmd.Most
 	case core.Look:
 		s.Look = member(c.cmd.Ticket, c.text)
 	case core.Leave:
@@ -337,6 +338,8 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 		a.Found = core.Waits
 	case c.cmd.Op != core.Acquire && got.Position == wire.FirstPosition:
 		a.Found = core.First
+	case got.Position == wire.FullPosition:
+		a.Full, a.Tickets = true, got.Tickets
 	}
 	r.readOthers(c, &got, &a)
 	return a

@@ -72,6 +72,9 @@ func (c *comparison) drawn() core.Command {
 		cmd.Op, cmd.Ticket = core.Acquire, c.some()
 	case 4, 5, 6, 7:
 		cmd.Op, cmd.Ticket = core.Join, c.fresh(client)
+		if cmd.ID.N%3 == 1 {
+			cmd.Bounded, cmd.Most = true, int(cmd.ID.N/3)%4
+		}
 	case 8:
 		cmd.Op, cmd.Ticket = core.Join, c.some()
 		if c.isChanged(cmd.Ticket) {

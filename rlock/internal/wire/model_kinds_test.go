@@ -121,6 +121,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	switch c.Op {
 	case core.Join:
 		step.Join = member(c.Ticket)
+		step.Counts, step.Most = c.Bounded, c.Most
 	case core.Look:
 		step.Look = member(c.Ticket)
 	case core.Leave:

@@ -87,7 +87,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a grant reserves tokens", modelFenced, stepPart, "redis.pcall('incrby', counter, reserve)", "redis.pcall('incrby', counter, '1')"},
 		{"a free lock is told to foreign clients", modelPlain, stepPart, "not told and redis.pcall(publish, channel, message)", "false"},
 		{"so is one without a queue", modelPlain, stepPart, "redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)", "0"},
-		{"a queue in which a client waits lives on", modelPlain, stepPart, "if joins then\n\t\tredis.call('pexpire', queue, silence)", "if false then"},
+		{"a queue in which a client waits lives on", modelPlain, stepPart, "if joins and not full then\n\t\tredis.call('pexpire', queue, silence)", "if false then"},
 		{"a look keeps the queue", modelPlain, stepPart, "if asker and not joins then", "if false then"},
 		{"marks alone are kept for the lease", modelPlain, stepPart, "math.max(remaining(), 1)", "silence"},
 		{"a queued join behind another is answered at once", modelRW, stepPart, "return {left, remaining(), holder(), -1, 1}", "return {left, remaining(), holder(), -1, 2}"},
@@ -117,6 +117,13 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"swift: a grant is for a claim", modelPlain, stepPart, "redis.pcall('pexpire', KEYS[1], '2000')", "redis.pcall('pexpire', KEYS[1], '3000')"},
 		{"swift: a grant reserves tokens", modelFenced, stepPart, "redis.pcall('incrby', KEYS[7] or KEYS[5], number)", "redis.pcall('incrby', KEYS[7] or KEYS[5], '1')"},
 		{"swift: who joins is the last", modelPlain, stepPart, "redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2", "1"},
+
+		{"a join is undone if too many wait: BOUND", modelPlain, stepPart, "redis.call('zrem', queue, asker)\n\t\tfirst, second = front()", "first, second = front()"},
+		{"not if they are as many as may: BOUND_ITSELF", modelPlain, stepPart, "tickets('+inf') > tonumber(most)", "tickets('+inf') >= tonumber(most)"},
+		{"after the tickets of the dead are dropped: BOUND_LAST", modelPlain, stepPart, "local joined = joins and not", "if most and redis.call('zcount', queue, '1', '+inf') >= tonumber(most) then\n\treturn {left, remaining(), holder() or '', -2, {-1, 0, redis.call('zcount', queue, '1', '+inf')}}\nend\nlocal joined = joins and not"},
+		{"nor does it keep the queue: BOUND_KEEPS_NOT", modelPlain, stepPart, "if joins and not full then", "if joins then"},
+		{"a window of foreign clients does not wait", modelPlain, stepPart, "(counts and 1 or 0)", "0"},
+		{"no ticket with a bound joins by the short way", modelRW, stepPart, "and not most and not ended", "and not ended"},
 
 		{"a mirror of another tenure shows that the lock is lost", modelPlain, mirrorPart, "string.sub(former, 1, 37) ~= string.sub(owner, 1, 37)", "false"},
 		{"a tenure that is handed off stays the same", modelPlain, mirrorPart, "string.sub(former, 1, 37) ~= string.sub(owner, 1, 37)", "former ~= owner"},

@@ -159,7 +159,10 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 			if token, ok := all[4].(string); ok {
 				text = held(all[0] != 0, token, 0)
 			} else {
-				text = denied(all[0] != 0, all[4].(int), all[1], all[2])
+				text = denied(all[0] != 0, found(all[4]), all[1], all[2])
+				if at, ok := all[4].([]any); ok && at[0] == -1 {
+					text += fmt.Sprintf(", %d tickets", at[2])
+				}
 			}
 			if len(all) > 5 {
 				text += ", held back"
@@ -172,4 +175,12 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 		}
 	}
 	return fmt.Sprint("an answer of another form: ", reply), nil
+}
+
+// found returns where a step has found the ticket.
+func found(reply any) int {
+	if at, ok := reply.([]any); ok {
+		return max(at[0].(int), 0)
+	}
+	return reply.(int)
 }

@@ -213,6 +213,9 @@ func commandText(c core.Command) string {
 	if c.Op == core.Resume {
 		text += ", of " + ownerText(c.Passed, 0)
 	}
+	if c.Bounded {
+		text += fmt.Sprintf(", with %d tickets at most", c.Most)
+	}
 	if c.Carries {
 		text += ", with a guarded write"
 	}

@@ -118,6 +118,9 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 			n.times = append(n.times, ms(a.TTL))
 		}
 		n.answer = fmt.Sprintf("left %v, found %d, holder %s", a.Left, a.Found, holder)
+		if a.Full {
+			n.answer += fmt.Sprintf(", %d tickets", a.Tickets)
+		}
 	}
 	if a.HeldBack {
 		n.answer += ", held back"

@@ -19,6 +19,8 @@ type Step struct {
 	Number string // what the kind's part of the script takes, "" for nothing
 	Polls  bool   // there may be foreign clients that only poll
 	Heard  bool   // of a look: a foreign client was heard to release the lock
+	Counts bool   // of a step in which none leaves: where does the ticket stand?
+	Most   int    // of one that joins, and with Counts: how many tickets may stand in the queue with it; negative: any number
 }
 
 // A Member of the queue is the ticket of a tenure to come and its mode: "x" if it needs the
@@ -56,6 +58,9 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 				all = append(all, member.Mode+member.Ticket)
 			}
 		}
+		if s.Counts {
+			all = append(all, strconv.Itoa(s.Most))
+		}
 	}
 	c.words.n = len(all)
 	return c
@@ -80,6 +85,8 @@ type Answer struct {
 	Holder   string   // its owner, if not granted; "" for none
 	Window   int64    // milliseconds that the window of foreign clients goes on, negative if it is not
 	Position Position // in the queue
+	Before   int      // of a step that counts: how many tickets stand before it
+	Tickets  int      // and how many there are, with it
 	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
 	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
@@ -97,6 +104,8 @@ const (
 	NoPosition    Position = iota // it is not in the queue
 	SomePosition                  // it is
 	FirstPosition                 // it is the first
+
+	FullPosition Position = -1 // it has joined, and was taken out again in the same step: too many wait
 )
 
 // A Value is a reply of Redis, or one of several values in it.
@@ -245,6 +254,9 @@ func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer
 		a.Position = Position(position)
 		return a, err
 	}
+	if values[4].IsArray() {
+		return a, a.readPosition(&values[4])
+	}
 	token, err := values[4].ToString()
 	if err != nil {
 		return a, err
@@ -254,6 +266,19 @@ func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer
 		a.Counter, err = parseCounter(token, tokens)
 	}
 	return a, err
+}
+
+// readPosition reads where a step that counts has found the ticket.
+func (a *Answer) readPosition(reply *rueidis.RedisMessage) error {
+	numbers, err := reply.AsIntSlice()
+	if err == nil && len(numbers) != 3 {
+		err = fmt.Errorf("a position has %d numbers, not 3", len(numbers))
+	}
+	if err != nil {
+		return err
+	}
+	a.Position, a.Before, a.Tickets = Position(numbers[0]), int(max(numbers[1]-1, 0)), int(numbers[2])
+	return nil
 }
 
 // parseCounter reads the last of n fencing tokens.

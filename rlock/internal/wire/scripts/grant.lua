@@ -109,6 +109,23 @@ if here and first and modeOf(first) ~= 's' and open('s') and isForeign(holder())
 	end
 end
 
+-- A ticket with a bound has joined as any other, so that this step has dropped the tickets of the dead that it can. It is taken out
+-- again if too many are left. That does not keep the queue: one of dead tickets alone expires.
+local full = false
+local tickets -- returns how many stand in the queue up to a score; a window is none
+if most then
+	function tickets(last)
+		local window = redis.call('zscore', queue, '?')
+		local counts = window and (last == '+inf' or tonumber(window) <= tonumber(last))
+		return redis.call('zcount', queue, '1', last) - (counts and 1 or 0)
+	end
+	full = joined and tonumber(most) >= 0 and redis.call('zscore', queue, asker) and tickets('+inf') > tonumber(most)
+	if full then
+		redis.call('zrem', queue, asker)
+		first, second = front()
+	end
+end
+
 -- A window that no ticket waits behind ends by the queue's expiry.
 local behind = first
 if first == '?' then
@@ -128,7 +145,7 @@ if here and behind and (on or isForeign(holder())) then
 	end
 end
 if behind then
-	if joins then
+	if joins and not full then
 		redis.call('pexpire', queue, silence)
 	end
 else
@@ -198,7 +215,11 @@ elseif behind == asker then
 		end
 	end
 else
-	reply[5] = (joined or redis.call('zscore', queue, asker)) and 1 or 0
+	reply[5] = not full and (joined or redis.call('zscore', queue, asker)) and 1 or 0
+end
+if most and type(reply[5]) == 'number' then
+	local own = redis.call('zscore', queue, asker)
+	reply[5] = {full and -1 or reply[5], own and tickets(own) or 0, tickets('+inf')}
 end
 reply[6] = heldBack
 return reply

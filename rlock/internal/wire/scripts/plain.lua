@@ -18,7 +18,7 @@ else
 end
 if busy == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
 	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
-	if listeners == 0 then
+	if listeners == 0 and (ARGV[1] ~= 'c' or redis.call('exists', KEYS[3]) == 0) then
 		return 1
 	elseif type(listeners) == 'table' then
 		return redis.error_reply(listeners.err .. ' (released)')

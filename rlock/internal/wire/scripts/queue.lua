@@ -30,6 +30,8 @@
 -- ARGV[4]  1 if a member leaves, else 0
 -- ARGV[5]  1 if a member joins, else 0
 -- ARGV[6]  the member that leaves, if one does, then the one that joins or is looked for, if any
+-- ARGV[7]  if none leaves, and not of most steps: what is asked for is also where the ticket stands, and of one that joins this
+--          is how many tickets may stand in the queue with it: if there are more, it is taken out again. Negative: any number
 --
 -- A release, in which one member leaves and nothing else is asked for, has at most four
 -- arguments instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are
@@ -44,6 +46,9 @@
 --                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket;
 --                     "" or "<token>": it has the lock; r, if foreign readers keep a
 --                     writer out: it holds back readers of ours for r more milliseconds
+-- a with ARGV[7], unless it has the lock:
+-- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many wait; p: its position
+--                     among the tickets in the queue, from 1, or 0; w: how many tickets there are
 --
 -- Messages on "rlock_grants:<tag>:<client>":
 --
@@ -82,6 +87,7 @@ if #ARGV < 5 then
 	leaver = (ARGV[4] or 'x') .. ARGV[2]
 end
 local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
+local most = not leaver and ARGV[7]   -- how many tickets may stand in the queue with the one that joins, nil if that is not asked
 local grants = 'rlock_grants:' .. string.sub(queue, 13) .. ':'
 local family, polls, heard = string.sub(ARGV[1], 1, 1), false, false
 if #ARGV[1] > 1 then
@@ -161,6 +167,11 @@ if leaver then
 	end
 end
 
+-- A user without the right to count gets the error before the ticket joins.
+if most then
+	redis.call('zcount', queue, '1', '+inf')
+end
+
 -- Join. The score before is left for a window of foreign clients.
 local score = joins and tonumber(row[2] or 0) + 1
 local joined = joins and not inside(ticketOf(asker), modeOf(asker))
@@ -174,7 +185,7 @@ local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
 -- That is most of the steps but the releases: the rest would take Redis as long again.
-if guarded and joined and not leaver and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
+if guarded and joined and not leaver and not most and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
 	return {left, remaining(), holder(), -1, 1}
 end
