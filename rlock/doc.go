@@ -69,7 +69,7 @@
 // ErrUnconfirmed, and the release goes on in the background. A key that is deleted is noticed at
 // once, or by the next renewal, a third of the lease later: see [Config.TrackedKeys]. If the
 // holder dies, the first in the queue has the lock when the lease has ended. A message that is
-// lost delays a waiter by 2 s at most. docs/guarantees.md has the table of faults.
+// lost delays a waiter by 2 s at most.
 //
 // [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
 // lists the locks that the client holds. Package rlockotel makes metrics and traces of them.

@@ -21,6 +21,8 @@ var (
 	ErrHeldTooLong = terms.ErrHeldTooLong
 	// ErrNotAcquired: other owners had the lock, or came first, for the whole wait of [WithWait].
 	ErrNotAcquired = terms.ErrNotAcquired
+	// ErrTooManyWaiters: as many callers as [WithMaxWaiters] allows wait already. It is an ErrNotAcquired as well.
+	ErrTooManyWaiters = terms.ErrTooManyWaiters
 	// ErrNoToken: the lock is not from [Client.NewFencedLock].
 	ErrNoToken = terms.ErrNoToken
 	// ErrDetach: [Hold.Detach] of a hold that cannot be left to its lease. Nothing was changed.

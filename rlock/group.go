@@ -124,6 +124,10 @@ func (l over) refuses(req *client.Request) error {
 		option = "WithMinHold"
 	case req.More != 0:
 		option = "WithPermits"
+	case req.Most != 0:
+		option = "WithMaxWaiters"
+	case req.Progress != nil:
+		option = "WithProgress"
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"time"
 
@@ -32,7 +33,8 @@ func (h *holding) handle() *Hold {
 	return handle
 }
 
-// An AcquireOption changes one acquire.
+// An AcquireOption changes one acquire. A lock over several has WithLease, WithWait and WithLinger alone, else it
+// returns [errors.ErrUnsupported].
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
@@ -40,6 +42,8 @@ type acquireOptions struct {
 	more                                  int // permits beside the first
 	stands                                bool
 	answer                                *Answer
+	maxWaiters                            int32 // 0: any number, negative: none
+	progress                              func(place, waiting int)
 }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
@@ -50,36 +54,33 @@ func WithLease(lease time.Duration) AcquireOption {
 // WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it for no longer
 // than that, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with cause
 // [ErrHeldTooLong], and after that the lock is released. Of the levels of one owner the first to end ends all.
-// It does not go together with WithLease ([ErrInvalidLease]). A lock over several refuses ([errors.ErrUnsupported]).
+// It does not go together with WithLease ([ErrInvalidLease]).
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = d }
 }
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a job that takes no
-// time does not run again where a clock is late. The release is one command, as ever; if Redis does not confirm it, the
-// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on, detached or released by
-// [Client.Close]. A lock over several refuses ([errors.ErrUnsupported]).
+// time does not run again where a clock is late. If Redis does not confirm the release, the
+// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on, detached or released by Close.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = max(d, 0) }
 }
 
 // WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the lock until then, or comes
-// first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any fault at once. Without
-// this option the call waits until its context ends.
+// first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any fault at once. The
+// default is to wait until the context ends.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
 // WithPermits takes k permits of a semaphore at once: the call gets all of them or none, and the last level of its owner
-// gives all back. Calls are served in the order in which they came, so that those which take few do not starve one that
-// takes many. A nested call takes none: it is [ErrUpgrade] if the owner has fewer than k. A k below 1, or above the number of
-// the semaphore, is [ErrPermits]; a lock of another kind refuses more than one ([errors.ErrUnsupported]).
+// gives all back. A nested call takes none: it is [ErrUpgrade] if the owner has fewer than k. A k below 1, or above the
+// number of the semaphore, is [ErrPermits]; a lock of another kind refuses more than one ([errors.ErrUnsupported]).
 func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
-// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger; 0 or less: not at all. It has
-// no effect on semaphores and on the parts of a multi-lock or RedLock, which never linger.
+// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger; 0 or less: not at all.
 func WithLinger(linger time.Duration) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.linger = linger; linger <= 0 {
@@ -110,6 +111,23 @@ func WithAnswer(a *Answer) AcquireOption {
 	return func(o *acquireOptions) { o.answer = a }
 }
 
+// WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait already; with 0 or less
+// it never waits. Redis counts places in the queue: each caller with this option has one, and each of a fair lock or a
+// semaphore. The others of a process share one, and count one by one in their own process only.
+func WithMaxWaiters(n int) AcquireOption {
+	return func(o *acquireOptions) {
+		if o.maxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
+			o.maxWaiters = -1
+		}
+	}
+}
+
+// WithProgress calls f in the caller's goroutine, which then goes on, when it learns its place, from 1, among those that wait,
+// counted as by WithMaxWaiters: each two seconds at least, with no more commands. If f panics nothing is held.
+func WithProgress(f func(place, waiting int)) AcquireOption {
+	return func(o *acquireOptions) { o.progress = f }
+}
+
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise. Its owner is not set.
 func newRequest(options []AcquireOption) client.Request {
@@ -117,7 +135,7 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Stands: with.stands, Caller: terms.Caller()}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Stands: with.stands, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
 	if with.maxHold != 0 {
 		req.LimitHold(with.maxHold)
 	}
@@ -197,8 +215,7 @@ func (h *Hold) Release(ctx context.Context) error {
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends there
-// by itself: nothing renews or releases it, not even [Client.Close]. A job that is to run once
-// per tick detaches the lock of the tick, so that a late replica does not acquire it. After
+// by itself: nothing renews or releases it, not even [Client.Close]. After
 // Detach every owner, the former one included, waits until the lease ends or [Lock.ForceUnlock].
 //
 // Only a hold with a lease of its own ([WithLease]) that is the only level of its lock can be

@@ -91,8 +91,7 @@ func (c *Client) Ask(ctx context.Context, ids ...string) ([]inspect.Answer, erro
 // Held returns the locks that this client holds, those that it has held the longest first,
 // and by name where the times are equal: one for each owner of each lock. Of a lock over
 // several these are the locks that it is made of. It is for people and tests: it asks
-// Redis nothing, but looks at every lock, one of 64 parts of a kind after the other.
-// [Client.Stats] has the number at less cost.
+// Redis nothing, but looks at every lock.
 func (c *Client) Held() []inspect.Held {
 	held := c.diag.Held()
 	for i := range held {

@@ -5,10 +5,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// NewFencedLock returns the fenced lock of that name; like [Client.NewLock] it sends no command.
-// Each time that the lock is granted, or handed off inside the process, the new holder has a
-// fencing token that is larger than any before, over all processes and over Redisson's
-// RFencedLock of that name (getFencedLock). A nested lock has the token of the outer one.
+// NewFencedLock returns the fenced lock of that name. Each time that it is granted, or handed off
+// inside the process, the new holder has a fencing token that is larger than any before, over all
+// processes and over Redisson's RFencedLock of that name (getFencedLock). A nested lock has the token of the outer one.
 //
 // A holder that was stopped for longer than its lease may write when it resumes. A resource is
 // safe from that if it rejects each token that is less than the largest that it has seen:
@@ -26,10 +25,9 @@ func (c *Client) NewFencedLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, c.inRedis(name)))
 }
 
-// NewFairLock returns the fair lock of that name; like [Client.NewLock] it sends no command. It
-// is granted in the order in which its waiters came, over all clients: each waiter has a ticket
-// in the queue in Redis, in place of one for each client, and the lock is never handed off inside
-// a process. The order is lost where Redis loses the queue, as in a failover, and a waiter loses
+// NewFairLock returns the fair lock of that name. It is granted in the order in which its waiters
+// came, over all clients: each waiter has a ticket in the queue in Redis, in place of one for each
+// client, and the lock is never handed off inside a process. The order is lost where Redis loses the queue, as in a failover, and a waiter loses
 // its place while the client has no connection for its subscriptions.
 //
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock only
@@ -39,8 +37,7 @@ func (c *Client) NewFairLock(name string) *Lock {
 }
 
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once, over
-// all clients: a fleet that may open ten connections to a partner takes a permit for each. Like
-// [Client.NewLock] it sends no command.
+// all clients: a fleet that may open ten connections to a partner takes a permit for each.
 //
 // Each holder has a lease of its own. An owner has one permit, or as many as its call took by
 // [WithPermits], however often it locks. Waiters of all clients are served in the order in which
@@ -75,8 +72,7 @@ type ReadWriteLock struct {
 	read, write    Lock // made of these
 }
 
-// NewReadWriteLock returns the read-write lock of that name. Like [Client.NewLock] it sends no
-// command.
+// NewReadWriteLock returns the read-write lock of that name.
 // It is Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, c.inRedis(name))}

@@ -13,18 +13,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Lock is a reentrant lock that clients on many machines contend for, known by its name. All
-// kinds of lock are of this type; the comment of its constructor has the further promises of a
-// kind. A Lock holds no state of any call: it may be shared and thrown away, and its methods may
-// be called concurrently. Two Locks of one kind, name and client are the same lock. The methods
-// of a nil Lock panic, and those of a zero Lock return [ErrInvalidConfig].
+// A Lock is a reentrant lock that clients on many machines contend for, known by its name. It
+// holds no state of any call: it may be shared and thrown away, and its methods may be called
+// concurrently. Two Locks of one kind, name and client are the same lock. The methods of a nil
+// Lock panic, and those of a zero Lock return [ErrInvalidConfig].
 //
-// Lock, LockFor, TryLock, TryLockFor and Do take the lock in the name of an [Owner]: the calling
-// goroutine, or the owner in the context. The owner may lock again without waiting, and must
-// unlock as often as it has locked.
-//
-// Levels may ask for different leases. The lock is kept for the longest that any level still open
-// asks for; the watchdog counts as without end.
+// An owner (see the package comment) must unlock as often as it has locked. Levels may ask for
+// different leases. The lock is kept for the longest that any level still open asks for; the
+// watchdog counts as without end.
 type Lock struct {
 	made   form
 	client *Client // nil for a lock over several
@@ -61,8 +57,8 @@ const (
 	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
 )
 
-// NewLock returns the lock of that name, which one owner at a time holds. It sends no command to
-// Redis, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
+// NewLock returns the lock of that name, which one owner at a time holds. Like any constructor of a
+// lock it sends no command, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
 // return [ErrInvalidName].
 //
 // The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name
@@ -233,8 +229,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // Token returns the fencing token of the caller's hold, judged without asking Redis: [ErrNotHeld]
 // if the caller holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet,
 // [ErrNoToken] if the lock is not from [Client.NewFencedLock]. With a handle, use [Hold.Token].
-// Redisson's lockAndGetToken() returns the same; its getToken() returns the counter, which is
-// another owner's token if the caller holds nothing.
+// It is Redisson's lockAndGetToken().
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
 	return f.Token(scopeOf(ctx).about(l).caller(theGoroutine))
@@ -247,9 +242,8 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
 // goroutine that acquired the handle is logged after one or two seconds.
 //
-// On an error the Hold is nil and nothing is held. The errors are those of Lock, and
-// [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
-// fails for the whole wait, that error is returned.
+// On an error the Hold is nil and nothing is held. The errors are those of Lock and of the options.
+// If Redis fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	// The time to wait for a lock is not the time to hold it.
 	h, err := acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
@@ -262,8 +256,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
 // its goroutine. The context given to fn is made from ctx, and ends also when
 // the lock is lost, with cause [ErrLost]; fn must then stop, since another may
-// hold the lock. Do waits as Lock does, or for as long as [WithWait] says: WithWait(0) is
-// one attempt. [WithLease] takes the lock for a fixed time.
+// hold the lock. Do waits as Acquire does.
 //
 // Do nests: within fn the caller's goroutine may lock the lock again, and so may every
 // goroutine that has the context given to fn. Once the lock is unlocked or lost, that context

@@ -7,7 +7,6 @@ import (
 
 // An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
 // hook may be nil, later versions may add hooks, and one Observer may serve several clients.
-// Package rlockotel makes one for OpenTelemetry.
 //
 // A call that takes a lock may be Waiting, and ends with Acquired or GaveUp; each Acquired is
 // followed by Released or Lost. If several levels of one owner are lost together, Lost is called

@@ -21,7 +21,6 @@ import (
 // have been executed, or may be until Redis no longer has the lock for this hold. An error of the script is
 // returned as it is, and the hold goes on. Exec has the script executed once at most: an error of the script by
 // which a server says that it has not executed one, as NOSCRIPT, is reported as another one.
-//
 // A read hold may write: it is guarded by being a reader. A lock over several refuses ([errors.ErrUnsupported]).
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.Write(ctx, script, keys, args)

@@ -86,7 +86,7 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	case a.Full && w.isBounded(): // else the call that has asked has left, and this one asks again
 		l.refuseFull(w, a.Tickets, now)
 	case a.Found != Holds:
-		w.admitted = w.admitted || t.place == InQueue
+		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
 		l.denied(w, t, a, now)
 	}
 }

@@ -17,6 +17,13 @@ func (l *Lock) isFullHere(w *Call) bool {
 	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.isHeld())
 }
 
+// bound gives the Join of the waiter its bound, if it has one.
+func (l *Lock) bound(cmd *Command, w *Call) {
+	if w.isBounded() {
+		cmd.Bounded, cmd.Most = true, l.room(w)
+	}
+}
+
 // room returns how many tickets may stand in the queue with that of the waiter.
 func (l *Lock) room(w *Call) int { return max(int(w.Most)-l.unticketed(w), 0) }
 

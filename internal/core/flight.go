@@ -41,9 +41,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		}
 	case Join:
 		t.flight.lease = c.Claim
-		if w := t.call; w.isBounded() {
-			cmd.Bounded, cmd.Most = true, l.room(w)
-		}
+		l.bound(&cmd, t.call)
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:

@@ -209,7 +209,7 @@ func (w *world) answered(c *client, p *packet) {
 	if p.left {
 		return
 	}
-	if p.user >= 0 && p.cmd.Op == core.Join && (p.reply.Found == core.Waits || p.reply.Found == core.First) {
+	if p.user >= 0 && p.cmd.Op == core.Join && p.cmd.Bounded && (p.reply.Found == core.Waits || p.reply.Found == core.First) {
 		c.users[p.user].placed = true
 	}
 	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))

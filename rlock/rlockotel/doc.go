@@ -35,7 +35,7 @@
 // All of them have few values:
 //
 //	lock.kind      plain, fenced, fair, read, write, semaphore, multi, red  waiters, acquire and hold duration
-//	lock.result    acquired, busy, canceled, timeout, error                 acquire duration
+//	lock.result    acquired, busy, full, canceled, timeout, error           acquire duration
 //	               ok, failed                                               renew duration, renewals
 //	lock.way       nesting, joining, handoff, redis, queue, linger, parts   acquired, acquire duration
 //	lock.release   released, unconfirmed, detached, closed, lost            hold duration

@@ -87,6 +87,8 @@ var faults = []struct {
 // resultOf says how an acquire ended that failed, and which fault it was if it was one.
 func resultOf(err error) (result, fault string) {
 	switch {
+	case errors.Is(err, rlock.ErrTooManyWaiters):
+		return "full", ""
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return "busy", ""
 	case errors.Is(err, context.Canceled):

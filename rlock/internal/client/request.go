@@ -31,6 +31,11 @@ type Request struct {
 	Stands bool          // it waits, and holds, for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
+	// Most is how many callers may wait, itself included, for it to wait; 0: any number, negative: none.
+	Most int32
+	// Progress is told where the caller stands among those that wait, when that is known and whenever it changes; nil for nothing.
+	Progress func(place, waiting int)
+
 	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.
 	Answer *terms.Answer
 

@@ -18,6 +18,9 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 		return err
 	}
 	l.hear(w, now)
+	if req.Progress != nil {
+		l.watch(w)
+	}
 	l.Wait(&w.Call, now)
 	if l.Owner() != nil {
 		l.tellOwnWait(w, now)
@@ -55,7 +58,7 @@ func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request,
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
 		default:
-			return nil, nil, now, l.refused(ctx, outcome, req, h)
+			return nil, nil, now, l.refused(ctx, outcome, w.Others, req, h)
 		}
 	}
 	earlier := l.granted(&w, req, h)
@@ -77,7 +80,7 @@ func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site
 
 func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
-	w.Answers = req.Answer != nil
+	w.Answers, w.Most = req.Answer != nil, req.Most
 	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))

@@ -83,6 +83,9 @@ func (s *shard) woken(l *lock, w *waiter) {
 	if w.waits {
 		s.counts.Waiting--
 	}
+	if len(s.audiences) > 0 {
+		l.leavesLine(w)
+	}
 	granted := w.Outcome == core.Acquired
 	if granted {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)

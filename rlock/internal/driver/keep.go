@@ -274,7 +274,9 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	l.names(x)
 	switch cmd.Op {
 	case core.Join:
-		k.queued = true
+		k.queued, x.counts = true, cmd.Bounded || l.isWatched()
+	case core.Look:
+		x.counts = l.isWatched()
 	case core.Mirror:
 		x.track = k.buildTracked(now)
 	case core.Leave:

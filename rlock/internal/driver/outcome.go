@@ -18,13 +18,13 @@ import (
 
 // refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
 // the error of a handle: that of a TryLock, which may be called in a loop, is not read.
-func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request, h *hold) error {
+func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *client.Request, h *hold) error {
 	holder := ""
 	if h != nil {
 		holder = l.holderWords("", req)
 	}
-	err := l.refusal(o, req, "", holder)
-	if o != core.Denied {
+	err := l.refusal(o, others, req, "", holder)
+	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
 	}
 	return l.giveUp(ctx, req, err)
@@ -49,11 +49,11 @@ func (l *lock) leave(w *waiter) {
 	switch o := w.Outcome; o {
 	case core.GotAnswer:
 		w.err = terms.ErrAnswered
-	case core.Closed, core.Upgrades, core.NotPassed:
-		w.err = l.refusal(o, &w.req, w.holder, holder)
+	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
+		w.err = l.refusal(o, w.Others, &w.req, w.holder, holder)
 	case core.Denied, core.TimedOut:
 		if w.err == nil { // else Redis has failed, or has answered the last attempt
-			w.err = l.refusal(o, &w.req, w.holder, holder)
+			w.err = l.refusal(o, 0, &w.req, w.holder, holder)
 		}
 	}
 	w.holder = holder
@@ -116,8 +116,8 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 }
 
 // refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. Redis has
-// named that owner in the answers to the call, "" for none.
-func (l *lock) refusal(o core.Outcome, req *client.Request, named, holder string) error {
+// named that owner in the answers to the call, "" for none. So many others wait, of a call that waits only if few do.
+func (l *lock) refusal(o core.Outcome, others int32, req *client.Request, named, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
@@ -126,6 +126,8 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, named, holder string
 		return client.UpgradeError(req)
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
+	case o == core.Full:
+		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.Most, 0))
 	case named == "" && l.Owner() == nil && l.Busy():
 		reason = terms.ErrUnanswered
 	}

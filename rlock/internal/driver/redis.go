@@ -223,7 +223,6 @@ func (r *redis) command(c *exchange) wire.Call {
 	switch c.cmd.Op {
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
-		s.Counts, s.Most = c.cmd.Bounded, c.cmd.Most
 	case core.Look:
 		s.Look = member(c.cmd.Ticket, c.text)
 	case core.Leave:
@@ -232,6 +231,9 @@ func (r *redis) command(c *exchange) wire.Call {
 			s.Join = member(c.cmd.Joins, c.joins)
 			s.Lease = r.milliseconds(core.Span(claimLease))
 		}
+	}
+	if s.Counts, s.Most = c.counts, -1; c.cmd.Bounded {
+		s.Most = c.cmd.Most
 	}
 	s.Polls = c.kind.foreign && e.SeesStep(n, s, now)
 	script := c.kind.step
@@ -312,7 +314,7 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 
 // read turns an answer of Redis into one that package core knows.
 func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
-	a.err, a.holder, a.heard, a.clock, a.met = err, got.Holder, wire.Answered(err), got.Clock, got.Met
+	a.err, a.holder, a.heard, a.clock, a.met, a.before = err, got.Holder, wire.Answered(err), got.Clock, got.Met, -1
 	if err != nil {
 		a.Fault = faultOf(c.cmd.Op, err)
 		if c.cmd.Op == core.Leave && wire.Released(err) { // a message to others was refused
@@ -334,15 +336,28 @@ func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	case got.Granted:
 		a.Found, a.Token, a.Others = core.Holds, got.Counter, got.Others
 		return a
-	case c.cmd.Op != core.Acquire && got.Position == wire.SomePosition:
-		a.Found = core.Waits
-	case c.cmd.Op != core.Acquire && got.Position == wire.FirstPosition:
-		a.Found = core.First
-	case got.Position == wire.FullPosition:
-		a.Full, a.Tickets = true, got.Tickets
+	}
+	if c.cmd.Op != core.Acquire { // that is told no more
+		readPosition(&got, &a)
 	}
 	r.readOthers(c, &got, &a)
 	return a
+}
+
+// readPosition turns what a step says of the ticket: where it stands, or that it was taken out again.
+func readPosition(got *wire.Answer, a *answer) {
+	a.Tickets = got.Tickets
+	switch got.Position {
+	case wire.SomePosition:
+		a.Found = core.Waits
+	case wire.FirstPosition:
+		a.Found = core.First
+	case wire.FullPosition:
+		a.Full = true
+	}
+	if a.Found != core.Nowhere && got.Tickets > 0 {
+		a.before = got.Before
+	}
 }
 
 // readOthers turns what an answer without a grant says of the other clients: the holder, whose window it is, and a grant that is

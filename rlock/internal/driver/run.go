@@ -117,6 +117,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	case checks != nil:
 		l.checked(checks, a.met, now)
 	}
+	if x.counts {
+		l.counted(x)
+	}
 	l.freeSlot(x, alive)
 	if x.cmd.Op == core.Mirror {
 		l.mirrored(x, alive, now)

@@ -25,6 +25,7 @@ type shard struct {
 	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
 	lingering   waitqueue.Queue[*work]
+	audiences   map[*lock]*audience // of the locks in which a call waits that is told where it stands: see progress.go
 
 	at         core.Now            // when the mutex was taken
 	losses     uint64              // how many there were

@@ -13,7 +13,7 @@ import (
 // A waiter is a call that waits, from when it begins until it returns. The shard's mutex protects it.
 type waiter struct {
 	core.Call
-	ready chan wakeUp // capacity 1
+	ready chan wakeUp // has room for one of each
 	timer *time.Timer // nil until it is needed
 	stage stage
 	until *until // flying: by which that ends; nil for none to be used again
@@ -31,6 +31,9 @@ type visit struct {
 	waits   bool // it has waited for anything but the answer to an attempt
 	locates bool // it is to find out where it was made
 	logged  bool // it was logged that it waits for its own goroutine
+
+	watches        bool // it waits in the line, and its caller is told where it stands
+	place, waiting int  // that it was told last, 0 for nothing
 
 	answer  string    // GotAnswer: what the release has told
 	clock   int64     // of Redis in µs, as the first answer has told it that does; 0 for none
@@ -94,7 +97,7 @@ func (w *waiter) lands(u *until) {
 }
 
 func newWaiter() any {
-	return &waiter{ready: make(chan wakeUp, 1)}
+	return &waiter{ready: make(chan wakeUp, 2)}
 }
 
 // wake makes a call that is asleep ask what to do. The mutex is held.
@@ -103,14 +106,13 @@ func (w *waiter) wake() {
 		return // it looks by itself
 	}
 	w.stage = waking
-	select {
-	case w.ready <- looks:
-	default: // a message of an earlier sleep is there, which does as well
+	if len(w.ready) == 0 { // else a message of an earlier sleep is there, which does as well
+		w.ready <- looks
 	}
 }
 
 // served wakes a call that has the lock. The call does not return before that, since its memory is used again: a later call
-// would take the message for its own.
+// would take the message for its own. It does not wait for the goroutine, which may be in a function of the user's.
 func (w *waiter) served() { w.ready <- served }
 
 // awaitServed waits for served, after another reason to wake. It is called without a mutex.
@@ -154,9 +156,8 @@ func (c *Client) newCall(first *core.Call) *waiter {
 
 // done gives the waiter back.
 func (c *Client) done(w *waiter) {
-	select {
-	case <-w.ready:
-	default:
+	for len(w.ready) > 0 {
+		<-w.ready
 	}
 	if w.timer != nil {
 		w.timer.Stop()
@@ -218,18 +219,22 @@ func (w *waiter) hasWaited() bool {
 }
 
 // exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
-// answer to an attempt.
+// answer to an attempt. Its caller is told where it stands if that is news.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
-	if t := w.Tenure; w.waits || w.Purpose() != core.Locks || t != nil && t.InFlight() != core.None {
-		l.shard.exit(l)
-		return
-	}
-	w.waits = true
-	l.shard.counts.Waiting++
 	c, n := l.shard.client, l.name
-	c.shared.WaitBegins()
+	t := w.Tenure
+	begins := !w.waits && w.Purpose() == core.Locks && (t == nil || t.InFlight() == core.None)
+	if begins {
+		w.waits = true
+		l.shard.counts.Waiting++
+		c.shared.WaitBegins()
+	}
+	moves := w.watches && l.moves(w)
 	l.shard.exit(l)
-	if c.shared.Watches(&w.req) {
+	if begins && c.shared.Watches(&w.req) {
 		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
+	}
+	if moves {
+		l.tellPlace(ctx, w)
 	}
 }

@@ -66,6 +66,7 @@ type exchange struct {
 	passed string // of a Resume: the owner that the lock was passed on with; of a forced Leave: the holder
 	joins  string // the same of the ticket that joins with a Leave
 	track  bool   // of a Mirror: Redis is to tell of changes of the key
+	counts bool   // of a Join and a Look: where does the ticket stand?
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	at     core.Time
 	after  uint64        // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
@@ -90,6 +91,7 @@ type answer struct {
 	holder string    // as Redis names it
 	clock  int64     // of Redis in µs, 0 if it is not told
 	met    *string   // what the condition has returned in place of the command, nil if that was executed
+	before int       // the ticket is in the queue, and so many stand before it; negative: that is not known
 	sent   wire.Sent // of a command that was sent by do
 	heard  bool      // the server has answered
 }

@@ -25,6 +25,9 @@ var (
 	ErrPermits      = errors.New("invalid number of permits")
 )
 
+// ErrTooManyWaiters is ErrNotAcquired of a call that does not wait, since too many others do.
+var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNotAcquired)
+
 // ErrUnanswered is ErrNotAcquired where no owner is known to have the lock.
 var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
 

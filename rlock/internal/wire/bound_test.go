@@ -144,6 +144,10 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	there, err := c.do("EXISTS", c.keys.Queue()).ToInt64()
 	require.NoError(t, err)
 	assert.Zero(t, there)
-	_, err = poor.step(wire.Step{Join: ticket()})
-	assert.NoError(t, err, "others do not need it")
+	for _, counts := range []bool{false, true} {
+		answer, err := poor.step(wire.Step{Join: ticket(), Counts: counts, Most: -1})
+		require.NoError(t, err, "others do not need it")
+		assert.Equal(t, wire.Answer{TTL: answer.TTL, Holder: c.holder, Window: answer.Window, HeldBack: -1, Position: answer.Position}, answer)
+		assert.NotEqual(t, wire.NoPosition, answer.Position)
+	}
 }

@@ -30,8 +30,8 @@
 -- ARGV[4]  1 if a member leaves, else 0
 -- ARGV[5]  1 if a member joins, else 0
 -- ARGV[6]  the member that leaves, if one does, then the one that joins or is looked for, if any
--- ARGV[7]  if none leaves, and not of most steps: what is asked for is also where the ticket stands, and of one that joins this
---          is how many tickets may stand in the queue with it: if there are more, it is taken out again. Negative: any number
+-- ARGV[7]  of a step in which none leaves, if it asks for the position of the ticket: how many tickets may stand in the queue with
+--          one that joins; if there are more, it is taken out again. Negative: any number
 --
 -- A release, in which one member leaves and nothing else is asked for, has at most four
 -- arguments instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are
@@ -167,9 +167,14 @@ if leaver then
 	end
 end
 
--- A user without the right to count gets the error before the ticket joins.
+-- A user without the right to count gets the error before a ticket with a bound joins. Any other is not told where it stands.
 if most then
-	redis.call('zcount', queue, '1', '+inf')
+	local counts = redis.pcall('zcount', queue, '1', '+inf')
+	if type(counts) == 'table' and tonumber(most) >= 0 then
+		return counts
+	elseif type(counts) == 'table' then
+		most = nil
+	end
 end
 
 -- Join. The score before is left for a window of foreign clients.

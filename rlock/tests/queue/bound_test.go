@@ -1,0 +1,228 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Queues that refuse: WithMaxWaiters.
+
+// waitersOf are the locks of one name, for which all callers wait that have to.
+var waitersOf = map[string]func(*rlock.Client, string) *rlock.Lock{
+	"plain":     (*rlock.Client).NewLock,
+	"fenced":    (*rlock.Client).NewFencedLock,
+	"fair":      (*rlock.Client).NewFairLock,
+	"write":     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
+	"semaphore": func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
+}
+
+// queued returns how many tickets stand in the queue of the lock, of whatever kind.
+func queued(w *testbed.World) (n int) {
+	for _, key := range []string{testbed.Queue, testbed.Queue + "rw", testbed.Queue + "sem"} {
+		members, err := w.ZMembers(key)
+		if err != nil {
+			continue
+		}
+		for _, member := range members {
+			if member[0] != '!' {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// bounded is a call that waits if fewer than n wait.
+func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
+	return testbed.Start(func() error {
+		h, err := l.Acquire(ctx, rlock.WithMaxWaiters(n))
+		if err != nil {
+			return err
+		}
+		return h.Release(ctx)
+	})
+}
+
+func TestAQueueThatIsFullRefuses(t *testing.T) {
+	for name, of := range waitersOf {
+		t.Run(name, func(t *testing.T) {
+			testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+				here, there := s.NewClient(), s.NewClient()
+				held, err := of(here, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
+				require.NoError(t, err, "it need not wait")
+
+				_, err = of(there, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
+				require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				assert.ErrorContains(t, err, `lock "orders:42"`)
+				assert.ErrorContains(t, err, "0 of 0")
+
+				first := bounded(s.Ctx, of(there, testbed.Key), 2)
+				s.AwaitWaiters(1, testbed.Key)
+				second := bounded(s.Ctx, of(here, testbed.Key), 2)
+				s.AwaitWaiters(2, testbed.Key)
+				for _, c := range []*rlock.Client{here, there} {
+					_, err = of(c, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
+					require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
+					assert.ErrorContains(t, err, "2 of 2")
+					assert.ErrorContains(t, err, "held by")
+				}
+				s.AwaitWaiters(2, testbed.Key) // those that were refused take no place
+
+				require.NoError(t, held.Release(s.Ctx))
+				require.NoError(t, s.Await(first))
+				require.NoError(t, s.Await(second))
+				assert.True(t, s.IsFree(of(there, testbed.Key)))
+			})
+		})
+	}
+}
+
+// Those that wait never are more than may, whatever their processes and their order.
+func TestNeverMoreWaitThanMay(t *testing.T) {
+	const most, clients, callers, rounds = 3, 3, 8, 6
+	for name, of := range waitersOf {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				var inside, refused, served atomic.Int32
+				var done sync.WaitGroup
+				for range clients {
+					c := w.NewClient()
+					for i := range callers {
+						done.Go(func() {
+							for round := range rounds {
+								time.Sleep(time.Duration(1+(i*7+round*3)%11) * time.Millisecond)
+								err := of(c.Client, testbed.Key).Do(w.Ctx, func(context.Context) error {
+									assert.EqualValues(t, 1, inside.Add(1))
+									assert.LessOrEqual(t, queued(w), most)
+									time.Sleep(2 * time.Millisecond)
+									inside.Add(-1)
+									return nil
+								}, rlock.WithMaxWaiters(most))
+								switch {
+								case errors.Is(err, rlock.ErrTooManyWaiters):
+									refused.Add(1)
+								case assert.NoError(t, err):
+									served.Add(1)
+								}
+							}
+						})
+					}
+				}
+				done.Wait()
+				assert.EqualValues(t, clients*callers*rounds, refused.Load()+served.Load())
+				assert.Positive(t, refused.Load())
+				assert.Greater(t, served.Load(), int32(most))
+				assert.Zero(t, queued(w))
+			})
+		})
+	}
+}
+
+// Callers without the option share a place in the queue with the others of their process. Each of them counts there, and all are
+// one elsewhere.
+func TestCallersThatShareAPlaceCountInTheirProcess(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		holder, here, there := w.NewClient(), w.NewClient(), w.NewClient()
+		held, err := holder.NewLock(testbed.Key).Acquire(w.Ctx)
+		require.NoError(t, err)
+		var all []<-chan error
+		for range 3 {
+			all = append(all, testbed.Start(func() error { return here.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing) }))
+		}
+		require.True(t, testbed.Pending(all[2]))
+		require.Len(t, w.Queued(), 1)
+		require.ErrorIs(t, <-bounded(w.Ctx, here.NewLock(testbed.Key), 3), rlock.ErrTooManyWaiters)
+		sent := here.Stats().Commands
+		require.ErrorIs(t, <-bounded(w.Ctx, here.NewLock(testbed.Key), 3), rlock.ErrTooManyWaiters)
+		assert.Equal(t, sent, here.Stats().Commands, "Redis need not be asked")
+		two := bounded(w.Ctx, there.NewLock(testbed.Key), 2)
+		require.True(t, testbed.Pending(two))
+		require.ErrorIs(t, <-bounded(w.Ctx, there.NewLock(testbed.Key), 2), rlock.ErrTooManyWaiters)
+		five := bounded(w.Ctx, here.NewLock(testbed.Key), 5)
+		require.True(t, testbed.Pending(five))
+		require.NoError(t, held.Release(w.Ctx))
+		for _, result := range append(all, two, five) {
+			require.NoError(t, testbed.Soon(result))
+		}
+	})
+}
+
+// The tickets of processes that have died do not refuse for ever.
+func TestTheDeadDoNotRefuseForEver(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		holder, dead, p := w.NewClient(), w.NewClient(), w.NewClient()
+		require.NoError(t, holder.NewLock(testbed.Key).LockFor(w.Ctx, 5*time.Minute))
+		waits := bounded(w.Ctx, dead.NewLock(testbed.Key), 1)
+		require.True(t, testbed.Pending(waits))
+		dead.Die()
+		began := time.Now()
+		for ; len(w.Queued()) > 0; time.Sleep(time.Second) { // each refusal is a step of the queue
+			require.ErrorIs(t, <-bounded(w.Ctx, p.NewLock(testbed.Key), 1), rlock.ErrTooManyWaiters)
+			require.LessOrEqual(t, time.Since(began), time.Minute)
+		}
+		next := bounded(w.Ctx, p.NewLock(testbed.Key), 1)
+		require.True(t, testbed.Pending(next), "the holder lives, and the dead are forgotten after a minute")
+		require.NoError(t, holder.NewLock(testbed.Key).Unlock(w.Ctx))
+		require.NoError(t, testbed.Soon(next))
+	})
+}
+
+// A call that has a place keeps it when Redis has lost the queue, also if others came first then.
+func TestACallKeepsThePlaceThatItWasGiven(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		holder, p := w.NewClient(), w.NewClient()
+		require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Ctx))
+		first, second := bounded(w.Ctx, p.NewLock(testbed.Key), 2), bounded(w.Ctx, p.NewLock(testbed.Key), 2)
+		require.True(t, testbed.Pending(first))
+		require.True(t, testbed.Pending(second))
+		require.Len(t, w.Queued(), 2)
+		w.Del(testbed.Queue)
+		third := testbed.Start(func() error { return w.NewClient().NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing) })
+		require.True(t, testbed.Pending(third))
+		time.Sleep(3 * time.Second)
+		require.Len(t, w.Queued(), 3)
+		require.NoError(t, holder.NewLock(testbed.Key).Unlock(w.Ctx))
+		for _, result := range []<-chan error{first, second, third} {
+			require.NoError(t, testbed.Soon(result))
+		}
+	})
+}
+
+func TestALockOverSeveralHasNoBoundAndNoProgress(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		for _, l := range []*rlock.Lock{rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "c")} {
+			for name, option := range map[string]rlock.AcquireOption{"WithMaxWaiters": rlock.WithMaxWaiters(3), "WithProgress": rlock.WithProgress(func(int, int) {})} {
+				_, err := l.Acquire(w.Ctx, option)
+				require.ErrorIs(t, err, errors.ErrUnsupported)
+				assert.ErrorContains(t, err, name)
+			}
+		}
+	})
+}
+
+// The observer and the statistics know a call that was refused.
+func TestAFullQueueIsObserved(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var gaveUp []rlock.GaveUpInfo
+		p := w.NewClient(func(c *rlock.Config) {
+			c.Observer = &rlock.Observer{GaveUp: func(_ context.Context, i rlock.GaveUpInfo) { gaveUp = append(gaveUp, i) }}
+		})
+		require.NoError(t, w.NewClient().NewLock(testbed.Key).Lock(w.Ctx))
+		require.ErrorIs(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, rlock.WithMaxWaiters(0)), rlock.ErrTooManyWaiters)
+		require.Len(t, gaveUp, 1)
+		require.ErrorIs(t, gaveUp[0].Err, rlock.ErrTooManyWaiters)
+		assert.EqualValues(t, 1, p.Stats().Denied)
+		assert.Zero(t, p.Stats().Waiting)
+	})
+}
