@@ -124,11 +124,14 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 // open adds a level for the waiter, which has the lock then.
 func (l *Lock) open(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, Guest: w.Guest, Capped: w.Capped, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
+	until := NeverSafe
 	if w.Lease > 0 {
-		v.Until = now.Safe.After(w.Lease)
+		until = now.Safe.After(w.Lease)
 	}
-	l.levels.all = append(l.levels.all, v)
+	l.levels.all = append(l.levels.all, Level{
+		Owner: w.Owner, Mode: w.Mode, Until: until, Since: now.Time, Token: w.Token, Part: w.Part, Guest: w.Guest, Capped: w.Capped,
+		First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info,
+	})
 	l.levels.summary = sum(l.levels.all)
 }
 

@@ -94,7 +94,10 @@ func TimeUp(ctx context.Context, last error) error {
 // more, as for the context of a hold that was lost.
 func Over(ctx context.Context) error {
 	err := ctx.Err()
-	if cause := context.Cause(ctx); err != nil && cause != err {
+	if err == nil {
+		return nil // without a look for its cause, which takes a mutex
+	}
+	if cause := context.Cause(ctx); cause != err {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
