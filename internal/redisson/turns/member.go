@@ -81,6 +81,10 @@ func beMember() {
 		threads[c.Thread] <- c
 	}
 	_ = client.Close()
+	if err := in.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(0)
 }
 
