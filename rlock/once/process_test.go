@@ -38,16 +38,16 @@ func askAndTell(addr string) {
 		panic(err)
 	}
 	group := once.New(locks, redis, once.Options{})
-	in := bufio.NewScanner(os.Stdin)
+	in := bufio.NewReader(os.Stdin)
 	fmt.Println("ready")
-	in.Scan()
+	_, _ = in.ReadString('\n')
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			value, _, err := group.Do(context.Background(), key, func(context.Context) ([]byte, error) {
 				fmt.Println("runs")
 				if os.Getenv("ONCE_STOPS") != "" {
-					in.Scan() // the parent kills or stops it meanwhile
+					_, _ = in.ReadString('\n') // the parent kills or stops it meanwhile
 				}
 				return fmt.Append(nil, "value of ", os.Getpid()), nil
 			})
