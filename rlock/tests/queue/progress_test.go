@@ -169,7 +169,7 @@ func TestProgressSendsNothing(t *testing.T) {
 				options = append(options, s.option())
 			}
 			result := testbed.Start(func() error { return p.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing, options...) })
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute + time.Second) // no look is due at that moment
 			require.NoError(t, held.Release(w.Ctx))
 			require.NoError(t, testbed.Soon(result))
 			sent[told] = p.Stats().Commands
