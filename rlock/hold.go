@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
@@ -142,6 +143,9 @@ func newRequest(options []AcquireOption) client.Request {
 	if with.answer != nil {
 		*with.answer = Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
 		req.Answer = (*terms.Answer)(with.answer)
+		if a := with.answer; a.Unless != "" {
+			req.Unless = &terms.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
+		}
 	}
 	return req
 }

@@ -38,6 +38,7 @@ type Request struct {
 
 	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.
 	Answer *terms.Answer
+	Unless *terms.Condition // of Answer; nil for none
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
@@ -98,7 +99,7 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 		}
 	}
 	if req.Answer != nil {
-		if err := c.checkAnswer(n, req.Answer); err != nil {
+		if err := c.checkAnswer(n, req.Unless); err != nil {
 			return err
 		}
 	}
@@ -126,14 +127,14 @@ func (n *Name) checkPermits(more int) error {
 	return nil
 }
 
-func (c *Client) checkAnswer(n *Name, a *terms.Answer) error {
+func (c *Client) checkAnswer(n *Name, unless *terms.Condition) error {
 	if n.KindID == ReadWriteKind || n.KindID == SemaphoreKind {
 		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
 	}
-	if a.Unless == "" {
+	if unless == nil {
 		return nil
 	}
-	if err := c.Redis.CheckKeys(&n.Keys, a.Keys); err != nil {
+	if err := c.Redis.CheckKeys(&n.Keys, unless.Keys); err != nil {
 		return fmt.Errorf("rlock: lock %q with a condition: %w", n.Key, err)
 	}
 	return nil

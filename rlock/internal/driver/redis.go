@@ -58,10 +58,25 @@ func (r *redis) do(ctx context.Context, c *exchange) (a answer) {
 		}, r.release(c))
 		return r.read(c, got, err)
 	}
-	result, sent := r.Send(ctx, wire.Order{Call: command, Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	result, sent := r.sendBuilt(ctx, c, command)
 	a = r.readResult(c, result)
 	a.sent = sent
 	return a
+}
+
+// sendBuilt sends the call of a command. One with a source of the user's is built and sent once more if it was refused, before it
+// was executed, since the client has no right to the keys of Redisson's fair queue: the call does not know which these are.
+func (r *redis) sendBuilt(ctx context.Context, c *exchange, command wire.Call) (rueidis.RedisResult, wire.Sent) {
+	order := wire.Order{Call: command, Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)}
+	result, sent := r.Send(ctx, order)
+	if (c.unless != nil || c.cmd.Carries) && r.WithoutFair(result.Error()) {
+		order.First = false
+		if order.Call = r.command(c); c.cmd.Carries {
+			order.Call = r.carrying(c, &order.Call)
+		}
+		result, sent = r.Send(ctx, order)
+	}
+	return result, sent
 }
 
 // together is how many mirrors, or acquires of a row, share one call of the script. Alone, most of what a mirror costs is
@@ -246,7 +261,7 @@ func (r *redis) command(c *exchange) wire.Call {
 // conditioned puts the condition of the call before the command that it sends.
 func (c *exchange) conditioned(command wire.Call) wire.Call {
 	if u := c.unless; u != nil {
-		return wire.Unless.Before(u.Unless, u.Keys, u.Args, &command)
+		return wire.Unless(u.Source, u.Keys, u.Args, &command)
 	}
 	return command
 }
@@ -295,6 +310,9 @@ func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
 		return r.read(c, wire.Answer{Left: n}, err)
 	}
 	got, err := readAnswer(result, &c.cmd)
+	if got.Met != nil && c.unless == nil {
+		err = errors.New("a command without a condition was answered by one")
+	}
 	return r.read(c, got, err)
 }
 

@@ -76,11 +76,7 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 // carryOut sends a release that carries a guarded write.
 func (r *redis) carryOut(ctx context.Context, c *exchange) (a answer) {
 	w, step := c.write, r.command(c)
-	result, sent := r.Send(ctx, wire.Order{Call: r.carrying(c, &step), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
-	if r.WithoutFair(result.Error()) { // it was refused before it was executed
-		step = r.command(c)
-		result, sent = r.Send(ctx, wire.Order{Call: r.carrying(c, &step), Slot: c.name.Slot, At: r.client.clock.time(c.at)})
-	}
+	result, sent := r.sendBuilt(ctx, c, r.carrying(c, &step))
 	ran, reply, got, err := wire.ReadCarrier(result, c.joins != "", c.cmd.Tokens)
 	a = r.read(c, got, err)
 	a.sent = sent

@@ -182,9 +182,9 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 }
 
 // unless returns the condition before a command of the call, nil for none.
-func (w *waiter) unless(op core.Op) *terms.Answer {
-	if a := w.req.Answer; a != nil && a.Unless != "" && (op == core.Acquire || op == core.Join) {
-		return a
+func (w *waiter) unless(op core.Op) *terms.Condition {
+	if op == core.Acquire || op == core.Join {
+		return w.req.Unless
 	}
 	return nil
 }

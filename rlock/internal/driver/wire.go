@@ -69,11 +69,11 @@ type exchange struct {
 	counts bool   // of a Join and a Look: where does the ticket stand?
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	at     core.Time
-	after  uint64        // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
-	until  *until        // by which its caller leaves, nil for one that does not
-	write  *write        // of a Write, and of a Leave that carries one
-	row    *row          // of an Acquire: that it is sent with, nil for none
-	unless *terms.Answer // of an Acquire or a Join: the condition before it, nil for none
+	after  uint64           // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
+	until  *until           // by which its caller leaves, nil for one that does not
+	write  *write           // of a Write, and of a Leave that carries one
+	row    *row             // of an Acquire: that it is sent with, nil for none
+	unless *terms.Condition // of an Acquire or a Join: the condition before it, nil for none
 
 	lock    *lock
 	work    *work              // nil of a forced Leave

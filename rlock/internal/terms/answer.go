@@ -13,3 +13,10 @@ type Answer struct {
 	Args    []string
 	Checked bool
 }
+
+// A Condition is the Unless of an Answer, with its keys and arguments, as a call has begun with it: the caller may write to the
+// Answer once the call has returned, when a command with the condition may still be sent.
+type Condition struct {
+	Source     string
+	Keys, Args []string
+}

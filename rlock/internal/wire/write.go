@@ -15,15 +15,19 @@ import (
 // each source, and for each with a step.
 type Guard struct {
 	looks string // the part that refuses, on one line, so that an error names the line of the source
-
-	mu      sync.Mutex // protects following
-	scripts map[guarded]*Script
+	composed
 }
 
-// guarded is what a script of a guard is made of: a source, and the step of a release that carries it, nil for none.
-type guarded struct {
-	source string
-	step   *Script
+// composed are scripts that are made of a source of the user's.
+type composed struct {
+	mu      sync.Mutex // protects following
+	scripts map[parts]*Script
+}
+
+// parts are what such a script is made of: a source, and the command that is executed with it, nil for none.
+type parts struct {
+	source  string
+	command *Script
 }
 
 // The guards of the kinds of locks. Each has its KEYS, ARGV and replies on top of its file.
@@ -36,7 +40,7 @@ var (
 // Commands is the source of a guarded write that is a list of commands: see its file.
 var Commands = read("commands")
 
-// mostSources is how many sources a guard remembers: a source that is made anew for each call would fill the memory here,
+// mostSources is how many of them are remembered: a source that is made anew for each call would fill the memory here,
 // as it does that of Redis.
 const mostSources = 1000
 
@@ -44,16 +48,14 @@ const mostSources = 1000
 const writeBegins = "local done, reply = pcall(function() "
 
 var (
-	writeEnds       = oneLine(read("guard_end"))
-	releaseBegins   = oneLine(read("release"))
-	answers         = oneLine(read("release_answer"))
-	releaseEnds     = read("release_end")
-	conditionBegins = releaseBegins
-	conditionEnds   = oneLine(read("condition_end"))
+	writeEnds     = oneLine(read("guard_end"))
+	releaseBegins = oneLine(read("release"))
+	answers       = oneLine(read("release_answer"))
+	releaseEnds   = read("release_end")
 )
 
 func newGuard(name string) *Guard {
-	return &Guard{scripts: make(map[guarded]*Script), looks: oneLine(read(name))}
+	return &Guard{looks: oneLine(read(name))}
 }
 
 // oneLine returns a script without its comments on one line.
@@ -66,35 +68,22 @@ func oneLine(text string) (line string) {
 	return line
 }
 
-// Unless makes the scripts of conditions.
-var Unless = newGuard("condition")
-
-// Before returns the call of a condition and of the acquire or step c behind it: see scripts/condition.lua.
-func (g *Guard) Before(source string, keys, args []string, c *Call) Call {
-	stepKeys, stepArgs := c.split()
-	return Call{
-		Script: g.script(guarded{source, c.Script}, conditionBegins+g.looks, "end)()"+conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
-		Keys:   slices.Concat(keys, stepKeys),
-		Args:   slices.Concat(args, stepArgs, []string{strconv.Itoa(len(stepKeys)), strconv.Itoa(len(stepArgs))}),
-	}
-}
-
 // Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...") stays the first.
 func (g *Guard) Script(source string) *Script {
-	return g.script(guarded{source, nil}, g.looks+writeBegins, writeEnds)
+	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
 }
 
 // Release returns the script of a guarded write that a release carries, whose step is this one: see scripts/release.lua.
 func (g *Guard) Release(source string, step *Script) *Script {
-	return g.script(guarded{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
+	return g.script(parts{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
 		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
 }
 
 // script returns the script of a source between a beginning, on the line of its first, and an end.
-func (g *Guard) script(of guarded, begin, end string) *Script {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := g.scripts[of]
+func (c *composed) script(of parts, begin, end string) *Script {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.scripts[of]
 	if s == nil {
 		flags, rest := "", of.source
 		if strings.HasPrefix(rest, "#!") {
@@ -102,10 +91,10 @@ func (g *Guard) script(of guarded, begin, end string) *Script {
 			flags += "\n"
 		}
 		s = ScriptOf(flags + begin + rest + "\n" + end)
-		if len(g.scripts) >= mostSources {
-			clear(g.scripts)
+		if c.scripts == nil || len(c.scripts) >= mostSources {
+			c.scripts = make(map[parts]*Script)
 		}
-		g.scripts[of] = s
+		c.scripts[of] = s
 	}
 	return s
 }

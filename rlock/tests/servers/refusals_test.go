@@ -206,12 +206,7 @@ func TestARefusedGrantWakesTheTicketBehind(t *testing.T) {
 // step that does.
 func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		w.Answer(func(command string, args ...string) string {
-			if strings.HasPrefix(command, "eval") && slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "redisson_lock_queue:") }) {
-				return "NOPERM this user has no permissions to access one of the keys used as arguments"
-			}
-			return ""
-		})
+		refuseFairQueue(w)
 		p, me, them := w.NewClient(), w.Caller(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
@@ -225,5 +220,35 @@ func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.True(t, lock.IsHeld(them))
 		require.NoError(t, lock.Unlock(them))
+	})
+}
+
+// The same of a call whose first command with that key is a join behind a condition.
+func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		held, err := w.NewClient().NewLock(testbed.Key).Acquire(w.Ctx)
+		require.NoError(t, err)
+		refuseFairQueue(w)
+		lock := w.NewClient().NewLock(testbed.Key)
+		a := rlock.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
+		waits := testbed.Start(func() error {
+			h, err := lock.Acquire(w.Ctx, rlock.WithAnswer(&a))
+			if err != nil {
+				return err
+			}
+			return h.Release(w.Ctx)
+		})
+		require.True(t, testbed.Pending(waits))
+		require.NoError(t, held.Release(w.Ctx))
+		require.NoError(t, <-waits)
+	})
+}
+
+func refuseFairQueue(w *testbed.World) {
+	w.Answer(func(command string, args ...string) string {
+		if strings.HasPrefix(command, "eval") && slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "redisson_lock_queue:") }) {
+			return "NOPERM this user has no permissions to access one of the keys used as arguments"
+		}
+		return ""
 	})
 }
