@@ -100,7 +100,7 @@ func (l *latchTurns) wait(a *actor) {
 	}
 }
 
-// hasten counts down what keeps the waiters, since nobody else does any more.
+// hasten counts the latch down to zero once all other callers have stopped.
 func (l *latchTurns) hasten(ctx context.Context) error {
 	latch := l.operator.CountDownLatch(object)
 	n, err := latch.Count(ctx)

@@ -231,8 +231,8 @@ func (r *run) failed(err error) {
 	}
 }
 
-// waited notes that a waiter in Go, which asked then, has got what it asked for. Once a count begins nobody else asks, so
-// that there is a permit for each that waits.
+// waited records how long a waiter in Go slept needlessly: from the beginning of the count, or from its call if that came
+// later. No call begins during a count, so there is a permit for each waiter.
 func (r *run) waited(a *actor, asked time.Time) {
 	closed := r.closed.Load()
 	if a.java || closed == 0 {

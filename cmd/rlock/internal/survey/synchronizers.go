@@ -30,7 +30,7 @@ func Synchronizers(ctx context.Context, client *rlock.Client, pattern string) (f
 	return found, err
 }
 
-// Lock inspects the lock of that name. If the name is a number, or nobody holds or wants a lock of that name, it may be one of
+// Lock inspects the lock of that name. If the name is a number, or no lock of that name is held or waited for, it may be one of
 // Redisson's synchronizers: then that is returned instead.
 func Lock(ctx context.Context, client *rlock.Client, name string) (inspect.Lock, *redisson.State, error) {
 	lock, err := client.Inspect(ctx, name)
