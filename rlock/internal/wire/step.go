@@ -201,6 +201,9 @@ func readMet(values []rueidis.RedisMessage) (a Answer, err error) {
 // that reserves so many fencing tokens with a grant, 0 for a lock without.
 func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	values, err := result.ToArray()
+	if err == nil && len(values) == metValues {
+		return readMet(values)
+	}
 	return readStep(values, err, tokens)
 }
 
@@ -228,9 +231,6 @@ func ReadCarrier(result rueidis.RedisResult, joins bool, tokens uint64) (execute
 
 // readStep reads the values of a step's answer.
 func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer, _ error) {
-	if err == nil && len(values) == metValues {
-		return readMet(values)
-	}
 	if err == nil && len(values) < 5 {
 		err = fmt.Errorf("a step was answered with %d values, not 5", len(values))
 	}
