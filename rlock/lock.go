@@ -202,7 +202,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().
 // IsLocked asks Redis whether the lock has a holder. A read lock is locked if there is a
 // reader, also a writer that has taken the read lock as well; a write lock if there is a
 // writer. A lock over several is locked if so many parts are that no other owner can acquire
-// enough of them. The answer may be out of date when it arrives.
+// enough. The answer may be out of date: a holder of this client counts until Redis denies it.
 // It is Redisson's isLocked().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
