@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -13,9 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/report"
-	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
@@ -91,34 +88,4 @@ func TestInvalidFlagsAreErrors(t *testing.T) {
 	}
 	_, err := parse([]string{"-help"})
 	assert.ErrorIs(t, err, flag.ErrHelp)
-}
-
-// The estimate must be the time of the run that the results come from: otherwise the limits
-// of a run would mean nothing.
-func TestTheEstimateIsTheTimeOfTheLastRun(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("results", "results.json"))
-	require.NoError(t, err)
-	var last report.Report
-	require.NoError(t, json.Unmarshal(raw, &last))
-	expected := make(map[string]time.Duration)
-	for _, s := range scenario.All() {
-		for _, cell := range s.Cells(scenario.Size{}) {
-			for _, who := range contender.All() {
-				expected[cell.Scenario+cell.Setting+cell.Network.Name+who.Name] = time.Duration(cell.Rounds) * cell.Estimate(who)
-			}
-		}
-	}
-	var took, estimate time.Duration
-	for _, res := range last.Results {
-		// Not those of contenders that are not measured any more.
-		if e, ok := expected[res.Scenario+res.Setting+res.Network+res.Contender]; ok && res.Took > 0 {
-			took += res.Took
-			estimate += e
-		}
-	}
-	if took == 0 {
-		t.Skip("the results are of a run that did not note it")
-	}
-	assert.InEpsilon(t, took.Seconds(), estimate.Seconds(), 0.25, "it took %v, and not %v", took, estimate)
-	assert.Less(t, last.Took, 15*time.Minute)
 }

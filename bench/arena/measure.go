@@ -93,15 +93,13 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 			return err
 		}
 	}
-	var after snapshot
-	if job.Kind != worker.Web { // a Web job ends when it is done
-		if job.Kind == worker.Hold {
-			a.watch(ctx, job, c, begin, r)
-		}
-		time.Sleep(time.Until(begin.Add(job.Duration)))
-		if after, err = look(ctx, a.redis); err != nil {
-			return err
-		}
+	if job.Kind == worker.Hold {
+		a.watch(ctx, job, c, begin, r)
+	}
+	time.Sleep(time.Until(begin.Add(job.Duration)))
+	after, err := look(ctx, a.redis)
+	if err != nil {
+		return err
 	}
 	if job.Kind == worker.Hold {
 		if r.Gone, err = a.gone(ctx, job, c); err != nil {
@@ -121,18 +119,7 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 		}
 		reports = append(reports, one)
 	}
-	if job.Kind == worker.Web {
-		if after, err = look(ctx, a.redis); err != nil {
-			return err
-		}
-	}
-	if err := r.add(reports, after.since(before), c.Sends); err != nil {
-		return err
-	}
-	if job.Kind == worker.Web {
-		return a.countUpdates(ctx, job, reports, r)
-	}
-	return nil
+	return r.add(reports, after.since(before), c.Sends)
 }
 
 // ready starts the workers of a job, all at once, and returns when all are ready. program is
@@ -190,21 +177,6 @@ func report(w *launch.Talk, limit time.Duration) (r worker.Report, err error) {
 		return r, fmt.Errorf("arena: report: %w", err)
 	}
 	return r, nil
-}
-
-// countUpdates compares the sequence number with the number of requests that wrote it.
-func (a *Arena) countUpdates(ctx context.Context, job worker.Job, reports []worker.Report, r *Result) error {
-	redis := a.redis
-	key := worker.SequenceKey(job.Prefix)
-	last, err := redis.Do(ctx, redis.B().Hget().Key(key).Field("next").Build()).AsInt64()
-	if err != nil && !rueidis.IsRedisNil(err) {
-		return fmt.Errorf("arena: sequence number: %w", err)
-	}
-	for _, report := range reports {
-		r.LostUpdates += report.Sections
-	}
-	r.LostUpdates -= last
-	return redis.Do(ctx, redis.B().Del().Key(key).Build()).Error()
 }
 
 const (

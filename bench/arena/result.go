@@ -37,7 +37,7 @@ type Result struct {
 
 	Fewest, Most                   int64   // sections of a process
 	FewestGoroutine, MostGoroutine int64   // and of a goroutine
-	Overlaps, LostUpdates          int64   // the lock did not exclude
+	Overlaps                       int64   // the lock did not exclude
 	Failures                       int64   // of Lock and Unlock
 	FirstFailure                   string  `json:",omitempty"`
 	Stuck                          int64   // waiters never woken

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
-	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
@@ -50,14 +49,6 @@ var columns = map[string][]column{
 
 	"process share":   {{"process share", func(r *arena.Result) string { return small(r.ProcessShare()) }}},
 	"goroutine share": {{"goroutine share", func(r *arena.Result) string { return small(r.GoroutineShare()) }}},
-	"wakes": {{"waits by", func(r *arena.Result) string {
-		c, err := contender.Find(r.Contender)
-		if err != nil {
-			return "-"
-		}
-		return c.Wakes
-	}}},
-	"done": {{"done", func(r *arena.Result) string { return number(float64(r.Sections)) }}},
 
 	"client core": {{"client CPU", func(r *arena.Result) string { return core(r.ClientCPU, r.Elapsed) }}},
 	"redis core":  {{"Redis CPU", func(r *arena.Result) string { return core(r.RedisCPU, r.Elapsed) }}},
@@ -108,7 +99,6 @@ func faults(r *arena.Result) string {
 		}
 	}
 	add(r.Overlaps, "OVERLAP", "OVERLAPS")
-	add(r.LostUpdates, "LOST UPDATE", "LOST UPDATES")
 	add(r.Stuck, "never woken", "never woken")
 	add(r.Failures, "failure", "failures")
 	add(r.Cut, "still waiting", "still waiting")

@@ -17,68 +17,9 @@ import (
 	"github.com/go-rlock/rlock/bench/scenario"
 )
 
-// The targets and plots of the scenario fleet.
+// The plots of the scenario fleet.
 
 const fleet = "fleet"
-
-func fleetTargets() (all []target) {
-	add := func(processes int, network, what, must string, reached func(*Report, *arena.Result) (string, bool)) {
-		setting := scenario.FleetSetting(processes, time.Millisecond)
-		all = append(all, target{setting + ", " + network + ": " + what, must, reached, fleet, setting, network, ours})
-	}
-	for _, processes := range []int{8, 32} {
-		for _, network := range []string{"loopback", "0.5ms"} {
-			add(processes, network, "commands a section", "at most 2.2", commands(2.2))
-			add(processes, network, "smallest share of a process", "at least 0.9 of the largest", processShare(0.9))
-			add(processes, network, "p99 wait", "at most 1.5 rounds", rounds(1.5))
-			add(processes, network, "throughput", "that of the best peer", rate(0, 1))
-		}
-	}
-	add(8, "loopback", "Redis' time a section", "at most 40 µs", servedIn(40*time.Microsecond))
-	add(64, "loopback", "commands a section", "at most 2.2", commands(2.2))
-	add(8, "loopback", "throughput at every other setting", "that of the best peer, but for 2 x 1 with empty sections on loopback", everywhere)
-	return all
-}
-
-func rounds(most float64) func(*Report, *arena.Result) (string, bool) {
-	return func(_ *Report, res *arena.Result) (string, bool) {
-		return fmt.Sprintf("%.2f (%s)", res.Rounds99(), duration(res.Wait.P99)), res.Rounds99() <= most
-	}
-}
-
-func servedIn(most time.Duration) func(*Report, *arena.Result) (string, bool) {
-	return func(_ *Report, res *arena.Result) (string, bool) {
-		each := res.Each(res.Served.Seconds())
-		return microseconds(each), each <= most.Seconds()
-	}
-}
-
-// everywhere compares the library with the best peer in every cell but that of pure
-// barging.
-func everywhere(r *Report, _ *arena.Result) (got string, ok bool) {
-	cells, slower, least, where := 0, 0, math.Inf(1), ""
-	for _, cell := range r.cells(fleet) {
-		if cell.Network == "loopback" && cell.Job.Processes == 2 && cell.Job.Section == 0 {
-			continue
-		}
-		res := r.find(fleet, cell.Setting, cell.Network, ours)
-		if res == nil || r.best(res) == nil {
-			continue
-		}
-		cells++
-		times := res.Rate() / r.best(res).Rate()
-		if times < 1 {
-			slower++
-		}
-		if times < least {
-			least, where = times, cell.Setting+", "+cell.Network
-		}
-	}
-	if cells == 0 {
-		return "no peer", false
-	}
-	return fmt.Sprintf("slower at %d of %d settings; least %.2f x (%s)", slower, cells, least, where), slower == 0
-}
 
 // fleetPlots are the plots by file name. The title of each describes the figures.
 func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {

@@ -36,16 +36,6 @@ func (r *Report) plot(folder string) (files []string, err error) {
 	for _, p := range pictures {
 		draw(p.file, r.bars(p))
 	}
-	draw("one-process.svg", r.lines("One process, empty sections: sections a second", "goroutines", "one-process", func(setting string) (float64, bool) {
-		n, ok := strings.CutSuffix(setting, " goroutines, empty sections")
-		return parse(n), ok
-	}))
-	for _, what := range []string{"clients", "locks", "waiters"} {
-		draw("growth-"+what+".svg", r.lines("How the rate changes with "+what+": sections a second", what, "growth", func(setting string) (float64, bool) {
-			n, ok := strings.CutPrefix(setting, what+": ")
-			return parse(n), ok
-		}))
-	}
 	names, plots := r.fleetPlots()
 	for i, name := range names {
 		draw(name, plots[i])
@@ -73,12 +63,6 @@ func save(p *plot.Plot, path string) error {
 		return fmt.Appendf(nil, "font-size:%.4gpx", size*7/8)
 	})
 	return os.WriteFile(path, text, 0o644)
-}
-
-// parse reads the output of count.
-func parse(n string) float64 {
-	x, _ := strconv.ParseFloat(strings.ReplaceAll(n, " ", ""), 64)
-	return x
 }
 
 // palette is Okabe and Ito's, which colour-blind people can tell apart.
@@ -120,9 +104,6 @@ var pictures = []picture{
 	{file: "handover.svg", scenario: "handover", setting: "2 processes in turn", network: "0.5ms",
 		what: "Hand-over between two processes, round trip 0.5 ms: p50", unit: "ms", less: true,
 		value: func(res *arena.Result) float64 { return res.Handover.P50.Seconds() * 1e3 }},
-	{file: "web.svg", scenario: "web", setting: "1 server", network: "loopback",
-		what: "1 000 requests, 100 at a time, one server", unit: "requests a second",
-		value: (*arena.Result).Rate},
 }
 
 // group orders the contenders: rlock, then peers, then floors, which are no locks.
@@ -190,25 +171,4 @@ func texts(values plotter.Values) []string {
 		}
 	}
 	return all
-}
-
-// lines draws the rate of each contender over a number that is in the setting;
-// nil if there is nothing to draw. Only loopback, both axes logarithmic.
-func (r *Report) lines(title, axis, scenario string, at func(setting string) (float64, bool)) *plot.Plot {
-	var names []string
-	series := make(map[string]plotter.XYs)
-	for _, res := range r.Results {
-		x, ok := at(res.Setting)
-		if res.Scenario != scenario || res.Network != "loopback" || !ok || x <= 0 || res.Sections == 0 {
-			continue
-		}
-		if series[res.Contender] == nil {
-			names = append(names, res.Contender)
-		}
-		series[res.Contender] = append(series[res.Contender], plotter.XY{X: x, Y: res.Rate()})
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return drawLines(title, axis, names, series)
 }

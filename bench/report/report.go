@@ -3,11 +3,14 @@ package report
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
 )
+
+// ours is the contender that is compared with its peers.
+const ours = "rlock"
 
 // A Report is one run.
 type Report struct {
@@ -50,11 +53,6 @@ func (r *Report) find(scenario, setting, network, contender string) *arena.Resul
 	return nil
 }
 
-// asked reports whether the scenario was part of the run.
-func (r *Report) asked(scenario string) bool {
-	return slices.ContainsFunc(r.Results, func(res *arena.Result) bool { return res.Scenario == scenario })
-}
-
 // of returns the results of a cell in order.
 func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 	for _, res := range r.Results {
@@ -63,4 +61,18 @@ func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 		}
 	}
 	return of
+}
+
+// best returns the fastest peer that excluded, in the cell of res.
+func (r *Report) best(res *arena.Result) (best *arena.Result) {
+	for _, other := range r.of(res.Scenario, res.Setting, res.Network) {
+		c, err := contender.Find(other.Contender)
+		if err != nil || !c.Peer || other.Sections == 0 || other.Overlaps > 0 {
+			continue
+		}
+		if best == nil || other.Rate() > best.Rate() {
+			best = other
+		}
+	}
+	return best
 }

@@ -23,7 +23,6 @@ func (r *Report) Text() string {
 			fmt.Fprintf(&b, "%s, %s\n%s\n%s\n", cell.Setting, r.distance(cell.Network), r.table(s, cell).Render(), r.absent(cell))
 		}
 	}
-	fmt.Fprintf(&b, "Where it must get to\n%s\n", r.targets().Render())
 	return b.String()
 }
 
@@ -36,10 +35,9 @@ func (r *Report) Markdown(plots []string) string {
 	if !r.Complete {
 		b.WriteString("**The run was ended early: some measurements are missing.**\n\n")
 	}
-	fmt.Fprintf(&b, "## Where it must get to\n\n%s\n\n", r.targets().RenderMarkdown())
 	if faulty := r.faulty(); len(faulty) > 0 {
-		fmt.Fprintf(&b, "## Failures\n\nOverlaps and lost updates are locks that did not exclude; a waiter that was never woken still waited though no client "+
-			"had entered for a second. See [findings](../findings) for the smallest programs that show what a peer does.\n\n%s\n", strings.Join(faulty, ""))
+		fmt.Fprintf(&b, "## Failures\n\nOverlaps are locks that did not exclude; a waiter that was never woken still waited though no client "+
+			"had entered for a second. See docs/peers.md for what is known of a peer.\n\n%s\n", strings.Join(faulty, ""))
 	}
 	for _, plot := range plots {
 		fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(plot, ".svg"), plot)

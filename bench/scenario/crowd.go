@@ -90,58 +90,6 @@ func handover() Scenario {
 	}
 }
 
-func web() Scenario {
-	return Scenario{
-		Name:  "web",
-		Title: "The classic web test",
-		Asks: "1 000 requests, 100 at a time; each takes the lock, reads a sequence number from Redis, writes the next, and releases. Commands are " +
-			"the lock's, without the request's own two. A limit of time ends a contender that does not get through.",
-		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
-		takes:   mustWait,
-		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(800, 1500)}
-			for _, n := range pick(s, networks(1), networks(3)) {
-				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
-			}
-			if !s.Quick {
-				job.Processes, job.Goroutines = 2, 50
-				cells = append(cells, Cell{Setting: "2 servers", Network: loopback, Job: job})
-			}
-			return cells
-		},
-	}
-}
-
-// grown are the contenders that growth compares: one of each kind of waiting.
-var grown = []string{"rlock", "rueidislock-1", "redsync", "redislock-exp", "broken"}
-
-func growth() Scenario {
-	return Scenario{
-		Name:  "growth",
-		Title: "How cost grows",
-		Asks: "One thing grows, the rest stays: clients (as many processes would have, 2 goroutines each, one lock, empty sections), locks (64 goroutines " +
-			"that walk over them), waiters (goroutines of one process on one lock, empty sections).",
-		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "faults"},
-		takes:   among(grown...),
-		cells: func(s Size) (cells []Cell) {
-			add := func(setting string, job worker.Job) {
-				job.Kind, job.Duration = worker.Loop, s.window(150, 250)
-				cells = append(cells, Cell{Setting: setting, Network: loopback, Job: job})
-			}
-			for _, n := range pick(s, []int{1, 16}, []int{1, 2, 4, 8, 16, 32, 64}) {
-				add("clients: "+count(n), worker.Job{Clients: n, Goroutines: 2 * n})
-			}
-			for _, n := range pick(s, []int{1, 1000}, []int{1, 10, 100, 1000, 10_000}) {
-				add("locks: "+count(n), worker.Job{Goroutines: 64, Locks: n, Roam: true})
-			}
-			for _, n := range pick(s, []int{1000}, []int{1, 10, 100, 1000, 10_000}) {
-				add("waiters: "+count(n), worker.Job{Goroutines: n})
-			}
-			return cells
-		},
-	}
-}
-
 func sectionOf(d time.Duration) string {
 	if d == 0 {
 		return "empty sections"

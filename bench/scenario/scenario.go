@@ -76,7 +76,7 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), linger(), majority(), fleet(),
+		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), hold(), fair(), readWrite(), linger(), majority(), fleet(),
 	}
 }
 
@@ -161,7 +161,6 @@ func (s Size) fill(c *Cell) {
 	}
 	j := &c.Job
 	j.Processes = max(j.Processes, 1)
-	j.Clients = max(j.Clients, 1)
 	j.Locks = max(j.Locks, 1)
 	c.Rounds = max(c.Rounds, 1)
 	if j.Kind != worker.Hold {

@@ -11,7 +11,6 @@ const (
 	Nest     Kind = "nest"     // as Loop, Depth deep
 	Try      Kind = "try"      // one goroutine holds, the others try
 	Handover Kind = "handover" // two processes take turns
-	Web      Kind = "web"      // a number of requests, each with a section in Redis
 	Hold     Kind = "hold"     // take Locks locks, then do nothing
 )
 
@@ -28,22 +27,19 @@ type Job struct {
 
 	Process   int // its number among Processes, from 0
 	Processes int
-	Clients   int // in this process; its goroutines are spread over them
 
 	Goroutines int           // in this process
 	Locks      int           // names in use, by all processes together
 	WarmUp     int           // how often a program that gets faster takes a lock before its first job
-	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
-	Home       int           // Loop: percent of the sections for one of the process's own names, any other for the rest; 0: see Roam
+	Home       int           // Loop: percent of the sections for one of the process's own names, any other for the rest; 0: a goroutine has one name
 	Section    time.Duration // how long the lock is held
 	Pause      time.Duration // Loop: the longest pause after a section; each is a random part of it
 	Reads      int           // percent of the sections of a Loop that share the lock with other readers
 	Depth      int           // Nest: levels
 	Floor      string        // Beside: the contender to compare with
 	Block      time.Duration // Beside: how long a block is
-	Requests   int           // Web: for all processes together
 
-	Duration time.Duration // of the window; Web: the limit
+	Duration time.Duration // of the window
 	Stall    time.Duration // in the drain: the time without a section; Hold: a multiple of it without a lock taken
 	Drain    time.Duration // the longest drain
 }
@@ -52,7 +48,7 @@ type Job struct {
 type Report struct {
 	Process  int
 	Sections int64         // that ended in the window
-	Elapsed  time.Duration // the window; Web: until the last request was done
+	Elapsed  time.Duration // the window
 	CPU      time.Duration // user and system, in the window
 
 	Wait     Latency // from the call of Lock to its return

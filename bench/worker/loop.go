@@ -41,10 +41,6 @@ func (r *runner) loop() {
 		if !r.section(next, lock, shared) || !r.rest() {
 			return
 		}
-		if r.Roam {
-			lock = (lock + 1) % r.Locks
-			m, reader = r.handles(lock)
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,7 +23,6 @@ type worker struct {
 	ground  *Ground
 	more    *bufio.Reader // the lines of the benchmark after the start
 	holds   *holds        // Hold: the locks taken before the start
-	app     *app          // Web: the data of the sections
 
 	// ctx is the context of every Lock; it ends when the drain is over.
 	ctx    context.Context
@@ -61,7 +59,7 @@ func open(job Job) (w *worker, err error) {
 	if w.ground, err = OpenGround(job.Ground, job.Locks); err != nil {
 		return w, err
 	}
-	opened := slices.Repeat([]contender.Contender{c}, job.Clients)
+	opened := []contender.Contender{c}
 	if job.Kind == Beside {
 		floor, err := contender.Find(job.Floor)
 		if err != nil {
@@ -79,11 +77,8 @@ func open(job Job) (w *worker, err error) {
 	if err := w.warmUp(); err != nil {
 		return w, err
 	}
-	switch job.Kind {
-	case Hold:
+	if job.Kind == Hold {
 		w.holds, err = w.take()
-	case Web:
-		w.app, err = openApp(job)
 	}
 	return w, err
 }
@@ -92,9 +87,6 @@ func (w *worker) close() {
 	w.cancel()
 	for _, client := range w.clients {
 		_ = client.Close()
-	}
-	if w.app != nil {
-		w.app.close()
 	}
 	if w.ground != nil {
 		_ = w.ground.Close()
@@ -232,7 +224,7 @@ func (w *worker) goroutine(i int, end time.Time) {
 	r := &runner{worker: w, index: i, end: end}
 	r.wait, r.pair, r.nested, r.handover = w.wait.recorder(), w.pair.recorder(), w.nested.recorder(), w.handover.recorder()
 	r.turns = w.turns.recorder()
-	r.client = w.clients[i%len(w.clients)]
+	r.client = w.clients[0]
 	switch w.Kind {
 	case Loop:
 		r.loop()
@@ -244,8 +236,6 @@ func (w *worker) goroutine(i int, end time.Time) {
 		r.try()
 	case Handover:
 		r.takeTurns()
-	case Web:
-		r.serve()
 	}
 	r.wait.flush()
 	r.pair.flush()

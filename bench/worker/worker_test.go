@@ -20,7 +20,7 @@ import (
 
 // job completes a job with the fields that all tests share.
 func job(t *testing.T, j worker.Job) worker.Job {
-	j.Processes, j.Clients, j.Locks = max(1, j.Processes), max(1, j.Clients), max(1, j.Locks)
+	j.Processes, j.Locks = max(1, j.Processes), max(1, j.Locks)
 	j.Prefix = "test:" + t.Name()
 	if j.Duration == 0 {
 		j.Duration = 100 * time.Millisecond
@@ -125,18 +125,6 @@ func TestAFailureIsCountedAndQuoted(t *testing.T) {
 	assert.Zero(t, r.Overlaps)
 }
 
-func TestRoamingTakesOneLockAfterTheOther(t *testing.T) {
-	j := job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: addr(t), Goroutines: 1, Locks: 3, Roam: true})
-	for do(t, j).Sections <= 3 { // the window was too short for it
-	}
-	g, err := worker.OpenGround(j.Ground, 3)
-	require.NoError(t, err)
-	defer func() { _ = g.Close() }()
-	for lock := range 3 {
-		assert.Equal(t, 0, g.Last(lock))
-	}
-}
-
 func TestAPauseLeavesTheLockFree(t *testing.T) {
 	// A pause of some minutes is longer than the window, and ends the job.
 	r := until(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1, Pause: time.Hour}, sections)
@@ -211,18 +199,6 @@ func TestTryCountsRefusals(t *testing.T) {
 func TestASuccessfulTryOfAHeldLockIsCaught(t *testing.T) {
 	// Only a lock that is free can be granted: the lease has ended before the others try.
 	until(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: 100 * time.Millisecond, Duration: 500 * time.Millisecond}, overlaps)
-}
-
-func TestRequestsAreServedOnceEach(t *testing.T) {
-	server := redistest.Standalone(t)
-	j := job(t, worker.Job{Kind: worker.Web, Contender: "rlock", Addr: server.Addr(), Goroutines: 10, Requests: 100, Duration: 2 * time.Minute})
-	r := do(t, j)
-	assert.EqualValues(t, 100, r.Sections)
-	assert.Less(t, r.Elapsed, j.Duration)
-	redis := server.Client(t)
-	n, err := redis.Do(t.Context(), redis.B().Hget().Key(worker.SequenceKey(j.Prefix)).Field("next").Build()).AsInt64()
-	require.NoError(t, err)
-	assert.EqualValues(t, 100, n)
 }
 
 func TestHeldLocksAreMeasuredAndReleased(t *testing.T) {
