@@ -7,7 +7,6 @@
 //	go run ./internal/torture -kinds rw,fair          two kinds of lock; all of them otherwise
 //	go run ./internal/torture -names 2000             so many names, and goroutines, in every second process
 //	go run ./internal/torture -losses untracked       Redis does not tell of keys that are gone
-//	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
 // It starts its own servers and processes, shows progress, and prints a report. It exits with
 // 1 after a violation; then the history is kept.
@@ -17,7 +16,6 @@
 //	stage      the servers, the networks, the processes
 //	worker     the work of the processes
 //	probe      how soon locks work again
-//	load       much load, with nothing broken
 //	report     the results
 package main
 
@@ -48,11 +46,7 @@ func main() {
 		return
 	}
 	violations := 0
-	switch {
-	case err != nil:
-	case o.load:
-		violations, err = runLoad(o)
-	default:
+	if err == nil {
 		violations, err = run(ctx, o)
 	}
 	if err != nil {
@@ -80,7 +74,6 @@ type options struct {
 	section    time.Duration
 	losses     worker.Losses
 	out        string
-	load       bool
 }
 
 func parse(args []string) (o options, err error) {
@@ -100,7 +93,6 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
 	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
 	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of failures; default: a new one")
-	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -25,7 +25,7 @@ type attempt struct {
 // attempt notes that op is about to be called. Close the attempt afterwards.
 func (v *visit) attempt(ctx context.Context, op history.Op) *attempt {
 	a := &attempt{ctx: ctx, visit: v, op: op, began: time.Now()}
-	if !v.worker.Calm && v.in(3) {
+	if v.in(3) {
 		a.giveUp = giveUpAfter(ctx, v.upTo(v.worker.Lease))
 		a.ctx = a.giveUp.ctx
 	} else {

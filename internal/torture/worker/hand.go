@@ -54,7 +54,7 @@ func (h *hand) visit() {
 		v.carried = true
 	case 2: // a handle's
 	}
-	if !w.Calm && h.in(5000) {
+	if h.in(5000) {
 		v.force(ctx)
 		return
 	}

@@ -22,7 +22,6 @@ type Job struct {
 	Losses     Losses        // how the client learns of losses
 	Section    time.Duration // the usual bound of a hold, 0 for the default
 	History    string        // the file to write; none if empty
-	Calm       bool          // no call gives up, nothing is lost: the watchdog keeps each lock, and all sections are short
 }
 
 // Name returns the name of the process in the history.
@@ -59,7 +58,6 @@ type Cancels struct {
 type Idle struct {
 	Goroutines int
 	AtFirst    int // after the client had locked once
-	Heap       uint64
 }
 
 // Ended is the answer to end.

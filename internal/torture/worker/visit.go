@@ -98,7 +98,6 @@ func (v *visit) method() history.Method {
 // the context limits it.
 func (v *visit) terms(method history.Method) (lease, wait time.Duration) {
 	switch {
-	case v.worker.Calm:
 	case method == history.LockFor:
 		lease = 50*time.Millisecond + v.upTo(v.worker.Lease)
 	case method != history.Lock && method != history.TryLock && method != history.Do:
@@ -201,8 +200,6 @@ const lingers = time.Second / 2
 func (v *visit) work(l *level) {
 	var lasts time.Duration
 	switch {
-	case v.worker.Calm:
-		lasts = v.upTo(time.Millisecond)
 	case l.lease > 0 && v.in(20):
 		lasts = l.lease + 20*time.Millisecond
 	case v.in(150):

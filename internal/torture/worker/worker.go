@@ -136,10 +136,7 @@ func (w *worker) settle() (s Settled) {
 }
 
 func (w *worker) idle() Idle {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return Idle{Goroutines: runtime.NumGoroutine(), AtFirst: w.first, Heap: m.HeapAlloc}
+	return Idle{Goroutines: runtime.NumGoroutine(), AtFirst: w.first}
 }
 
 // end ends the worker, and looks for leftovers.
