@@ -13,7 +13,7 @@ import (
 )
 
 func TestEightThreadsAndEightGoroutinesLoseNoCount(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
+	withNewest(t, setting{}, func(s *scene) {
 		java, golang := crowd(s, 8, 4*time.Second)
 		assert.Positive(s.t, java)
 		assert.Positive(s.t, golang)

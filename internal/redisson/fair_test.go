@@ -19,7 +19,7 @@ func (s *scene) fairGo() side {
 }
 
 func TestAFairLockAndJavasLocksOfItsName(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
+	withNewest(t, setting{}, func(s *scene) {
 		for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
 			s.run("Java's is "+string(kind), func(s *scene) { fairExclusion(s.of(kind)) })
 		}

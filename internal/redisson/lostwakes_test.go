@@ -12,39 +12,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A message that is published while Redisson's subscription is being renewed is
-// lost, and the waiter sleeps until the holder's lease is over.
-func TestAMessageThatIsLostWithItsConnectionDelaysNoWaiter(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		ours, theirs := s.fresh(), s.fresh()
-		s.occupy(ours, time.Hour)
-		s.occupy(theirs, time.Hour)
-		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
-		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-		s.awaitAsleep(golang, ours)
-		s.awaitAsleep(java, theirs)
-
-		b := s.outside.B
-		freed := time.Now()
-		for _, reply := range s.outside.DoMulti(s.ctx, b().Multi().Build(),
-			b().ClientKill().TypePubsub().Build(),
-			b().Del().Key(ours, theirs).Build(),
-			b().Publish().Channel(s.channelOf(ours)).Message("0").Build(),
-			b().Publish().Channel(s.channelOf(theirs)).Message("0").Build(),
-			b().Exec().Build()) {
-			require.NoError(s.t, reply.Error())
-		}
-		s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
-		s.awaitWaiter(theirs)
-		s.sleepsOn(java, theirWait)
-		require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
-		theirWait.succeeds()
-		require.NoError(s.t, golang.Unlock(ours))
-		require.NoError(s.t, java.Unlock(theirs))
-	})
-}
-
 // sleepsOn asserts that Redisson has not woken its waiter, though the lock is free.
 func (s *scene) sleepsOn(java redisson.Thread, waiter *call) {
 	s.t.Helper()
@@ -67,101 +34,12 @@ func (s *scene) occupy(lock string, lease time.Duration) {
 	}
 }
 
-// A key that was made one that does not expire is waited for by Redisson until a
-// message comes.
-func TestAKeyWithoutALeaseIsLookedAtAgain(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		ours, theirs := s.fresh(), s.fresh()
-		s.occupy(ours, 0)
-		s.occupy(theirs, 0)
-		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
-		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-		s.awaitAsleep(golang, ours)
-		s.awaitAsleep(java, theirs)
-		require.NoError(s.t, s.do("DEL", theirs).Error())
-		require.NoError(s.t, s.do("DEL", ours).Error())
-		ourWait.succeeds()
-		s.sleepsOn(java, theirWait)
-		require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
-		theirWait.succeeds()
-		require.NoError(s.t, golang.Unlock(ours))
-		require.NoError(s.t, java.Unlock(theirs))
-	})
-}
-
-// A client of Redisson has at most 50 connections for subscriptions, with five
-// channels each. To wait for one more lock is an error.
-func TestAsManyLocksMayBeWaitedForAsThereAre(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		const channels, more = 50 * 5, 10
-		var ours, theirs []*call
-		var locks []string
-		for i := range channels + more {
-			lock, javas := s.fresh(), s.fresh()
-			locks = append(locks, lock)
-			s.occupy(lock, time.Hour)
-			s.occupy(javas, time.Hour)
-			golang, java := s.golang(), s.java.Thread(fmt.Sprint(i))
-			ours = append(ours, s.start(func() error { return golang.Lock(lock, 0) }))
-			theirs = append(theirs, s.start(func() error { return java.Lock(javas, 0) }))
-		}
-		refused := func() (n int, err error) {
-			for _, c := range theirs {
-				select {
-				case <-c.done:
-					n, err = n+1, c.err
-				default:
-				}
-			}
-			return n, err
-		}
-		require.Eventually(s.t, func() bool { n, _ := refused(); return n >= more }, hang, 10*time.Millisecond)
-		n, err := refused()
-		s.t.Logf("Redisson refuses %d of %d: %v", n, len(theirs), err)
-		for _, lock := range locks {
-			require.NoError(s.t, s.do("DEL", lock).Error())
-			require.NoError(s.t, s.do("PUBLISH", s.channelOf(lock), "0").Error())
-		}
-		for _, c := range ours {
-			c.succeeds()
-		}
-	})
-}
-
-// Redisson's subscription to a sharded channel does not come back when its slot
-// has moved.
-func TestAWaiterWhoseSlotMovesIsWoken(t *testing.T) {
-	withBothInACluster(t, setting{}, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		lock := s.fresh()
-		ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
-		s.occupy(ours, time.Hour)
-		s.occupy(theirs, time.Hour)
-		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
-		theirWait := s.start(func() error { return java.LockInterruptibly(theirs, 0) })
-		s.awaitAsleep(golang, ours)
-		s.awaitAsleep(java, theirs)
-		s.MoveSlot(lock)
-		freed := time.Now()
-		require.NoError(s.t, s.do("DEL", theirs, ours).Error())
-		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
-		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(ours), "0").Error())
-		s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
-		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
-		s.sleepsOn(java, theirWait)
-		require.NoError(s.t, java.Interrupt())
-		require.Error(s.t, theirWait.fails())
-		require.NoError(s.t, golang.Unlock(ours))
-	})
-}
-
 // No defect, but what a fleet gets that is configured wrong: neither side hears the
 // other. The locks exclude all the same, and each waiter looks when it would without
 // any message.
 func TestWithoutOneFamilyOfPubSubTheLockStillExcludes(t *testing.T) {
 	wrong := setting{lease: shortLease, sharding: redisson.ShardingOff, pubSub: rlock.PubSubSharded}
-	withBothAtOnceInACluster(t, wrong, func(s *scene) {
+	withNewestInACluster(t, wrong, func(s *scene) {
 		s.run("exclusion", func(s *scene) { s.eachWay(exclusion) })
 		s.eachWayAtOnce(func(s *scene, first, second side) {
 			lock := s.fresh()
@@ -174,4 +52,118 @@ func TestWithoutOneFamilyOfPubSubTheLockStillExcludes(t *testing.T) {
 			require.NoError(s.t, second.Unlock(lock))
 		})
 	})
+}
+
+// A message that is published while Redisson's subscription is being renewed is
+// lost, and the waiter sleeps until the holder's lease is over.
+func lostMessage(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	ours, theirs := s.fresh(), s.fresh()
+	s.occupy(ours, time.Hour)
+	s.occupy(theirs, time.Hour)
+	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
+	theirWait := s.start(func() error { return java.Lock(theirs, 0) })
+	s.awaitAsleep(golang, ours)
+	s.awaitAsleep(java, theirs)
+
+	b := s.outside.B
+	freed := time.Now()
+	for _, reply := range s.outside.DoMulti(s.ctx, b().Multi().Build(),
+		b().ClientKill().TypePubsub().Build(),
+		b().Del().Key(ours, theirs).Build(),
+		b().Publish().Channel(s.channelOf(ours)).Message("0").Build(),
+		b().Publish().Channel(s.channelOf(theirs)).Message("0").Build(),
+		b().Exec().Build()) {
+		require.NoError(s.t, reply.Error())
+	}
+	s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
+	s.awaitWaiter(theirs)
+	s.sleepsOn(java, theirWait)
+	require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
+	theirWait.succeeds()
+	require.NoError(s.t, golang.Unlock(ours))
+	require.NoError(s.t, java.Unlock(theirs))
+}
+
+// A key that was made one that does not expire is waited for by Redisson until a
+// message comes.
+func keyWithoutLease(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	ours, theirs := s.fresh(), s.fresh()
+	s.occupy(ours, 0)
+	s.occupy(theirs, 0)
+	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
+	theirWait := s.start(func() error { return java.Lock(theirs, 0) })
+	s.awaitAsleep(golang, ours)
+	s.awaitAsleep(java, theirs)
+	require.NoError(s.t, s.do("DEL", theirs).Error())
+	require.NoError(s.t, s.do("DEL", ours).Error())
+	ourWait.succeeds()
+	s.sleepsOn(java, theirWait)
+	require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
+	theirWait.succeeds()
+	require.NoError(s.t, golang.Unlock(ours))
+	require.NoError(s.t, java.Unlock(theirs))
+}
+
+// A client of Redisson has at most 50 connections for subscriptions, with five
+// channels each. To wait for one more lock is an error.
+func manyLocks(s *scene) {
+	const channels, more = 50 * 5, 10
+	var ours, theirs []*call
+	var locks []string
+	for i := range channels + more {
+		lock, javas := s.fresh(), s.fresh()
+		locks = append(locks, lock)
+		s.occupy(lock, time.Hour)
+		s.occupy(javas, time.Hour)
+		golang, java := s.golang(), s.java.Thread(fmt.Sprint(i))
+		ours = append(ours, s.start(func() error { return golang.Lock(lock, 0) }))
+		theirs = append(theirs, s.start(func() error { return java.Lock(javas, 0) }))
+	}
+	refused := func() (n int, err error) {
+		for _, c := range theirs {
+			select {
+			case <-c.done:
+				n, err = n+1, c.err
+			default:
+			}
+		}
+		return n, err
+	}
+	require.Eventually(s.t, func() bool { n, _ := refused(); return n >= more }, hang, 10*time.Millisecond)
+	n, err := refused()
+	s.t.Logf("Redisson refuses %d of %d: %v", n, len(theirs), err)
+	for _, lock := range locks {
+		require.NoError(s.t, s.do("DEL", lock).Error())
+		require.NoError(s.t, s.do("PUBLISH", s.channelOf(lock), "0").Error())
+	}
+	for _, c := range ours {
+		c.succeeds()
+	}
+}
+
+// Redisson's subscription to a sharded channel does not come back when its slot
+// has moved.
+func movedSlot(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	lock := s.fresh()
+	ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
+	s.occupy(ours, time.Hour)
+	s.occupy(theirs, time.Hour)
+	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
+	theirWait := s.start(func() error { return java.LockInterruptibly(theirs, 0) })
+	s.awaitAsleep(golang, ours)
+	s.awaitAsleep(java, theirs)
+	s.MoveSlot(lock)
+	freed := time.Now()
+	require.NoError(s.t, s.do("DEL", theirs, ours).Error())
+	require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
+	require.NoError(s.t, s.do("SPUBLISH", s.channelOf(ours), "0").Error())
+	s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
+	require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
+	s.sleepsOn(java, theirWait)
+	require.NoError(s.t, java.Interrupt())
+	require.Error(s.t, theirWait.fails())
+	require.NoError(s.t, golang.Unlock(ours))
 }

@@ -82,7 +82,7 @@ func TestALockThatIsPassedOnIsHeldToRedisson(t *testing.T) {
 
 // A thread that waits has read a lease of 30 s. It is told that the lock is left to a shorter one.
 func TestAThreadHasALockThatIsPassedOnAndNotResumedInTime(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
+	withNewest(t, setting{}, func(s *scene) {
 		lock, java := s.fresh(), s.thread("one")
 		hold, err := s.client.NewLock(lock).Acquire(s.ctx)
 		require.NoError(s.t, err)

@@ -41,7 +41,7 @@ func threads(s *scene) {
 }
 
 func TestAThreadIsInterruptedInWhatItDoesAndCallsOfAProcessThatHasEndedFail(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
+	withNewest(t, setting{}, func(s *scene) {
 		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
 		require.NoError(s.t, two.Interrupt(), "idle: it does not matter")
 		require.NoError(s.t, one.Lock(lock, 0))

@@ -152,7 +152,7 @@ func downgrading(s *scene, first, second couple) {
 // Writers of both sides count, and readers check that no writer does meanwhile.
 func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
 	// A waiter of Redisson's that misses its message sleeps until the lease ends.
-	withBoth(t, setting{lease: keptLease}, func(s *scene) {
+	withNewest(t, setting{lease: keptLease}, func(s *scene) {
 		const each, during = 4, 3 * time.Second
 		lock := s.client.NewReadWriteLock(s.fresh())
 		name := lock.Read().Name()

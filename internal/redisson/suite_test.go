@@ -90,6 +90,16 @@ func withBoth(t *testing.T, c setting, run func(s *scene)) {
 	withEach(t, versions, c, run)
 }
 
+// withNewest is withBoth for what is about Redisson, and need not be shown of each version.
+func withNewest(t *testing.T, c setting, run func(s *scene)) {
+	withEach(t, versions[len(versions)-1:], c, run)
+}
+
+func withNewestInACluster(t *testing.T, c setting, run func(s *scene)) {
+	t.Parallel()
+	run(stage(t, redistest.Cluster(t), c.with(versions[len(versions)-1])))
+}
+
 // withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for what
 // differs between those.
 func withOldAndNew(t *testing.T, c setting, run func(s *scene)) {

@@ -3,9 +3,7 @@ package redisson_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,31 +15,29 @@ import (
 
 // An interrupted thread of Redisson abandons the acquire that it has sent: the granted lock
 // has no owner, and the watchdog keeps it for ever.
-func TestAnAcquireWhoseCallerWasInterruptedIsGivenBack(t *testing.T) {
-	withBoth(t, setting{lease: shortLease}, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		ours, theirs := s.fresh(), s.fresh()
-		for _, side := range []side{golang, java} { // the scripts are known
-			require.NoError(s.t, side.Lock(ours, 0))
-			require.NoError(s.t, side.Unlock(ours))
-		}
-		ctx, interrupt := context.WithCancel(rlock.WithOwner(s.ctx, rlock.NewOwner()))
-		s.pauseWrites(s.outside)
-		ourWait := s.start(func() error { return s.client.NewLock(ours).LockFor(ctx, time.Hour) })
-		theirWait := s.start(func() error { return java.LockInterruptibly(theirs, 0) })
-		s.awaitPutOff(s.outside, 2)
-		interrupt()
-		require.NoError(s.t, java.Interrupt())
-		assert.ErrorIs(s.t, ourWait.fails(), context.Canceled)
-		s.t.Logf("Redisson: %v", theirWait.fails())
-		s.resumeWrites(s.outside)
+func interruptedAcquire(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	ours, theirs := s.fresh(), s.fresh()
+	for _, side := range []side{golang, java} { // the scripts are known
+		require.NoError(s.t, side.Lock(ours, 0))
+		require.NoError(s.t, side.Unlock(ours))
+	}
+	ctx, interrupt := context.WithCancel(rlock.WithOwner(s.ctx, rlock.NewOwner()))
+	s.pauseWrites(s.outside)
+	ourWait := s.start(func() error { return s.client.NewLock(ours).LockFor(ctx, time.Hour) })
+	theirWait := s.start(func() error { return java.LockInterruptibly(theirs, 0) })
+	s.awaitPutOff(s.outside, 2)
+	interrupt()
+	require.NoError(s.t, java.Interrupt())
+	assert.ErrorIs(s.t, ourWait.fails(), context.Canceled)
+	s.t.Logf("Redisson: %v", theirWait.fails())
+	s.resumeWrites(s.outside)
 
-		require.NoError(s.t, golang.Lock(ours, 0))
-		require.NoError(s.t, golang.Unlock(ours))
-		ok, err := golang.TryLock(theirs, shortLease*3/2, 0)
-		require.NoError(s.t, err)
-		assert.False(s.t, ok, "no thread holds it, and it is renewed")
-	})
+	require.NoError(s.t, golang.Lock(ours, 0))
+	require.NoError(s.t, golang.Unlock(ours))
+	ok, err := golang.TryLock(theirs, shortLease*3/2, 0)
+	require.NoError(s.t, err)
+	assert.False(s.t, ok, "no thread holds it, and it is renewed")
 }
 
 // fails waits for the call and returns its error.
@@ -78,42 +74,6 @@ func (s *scene) awaitPutOff(node rueidis.Client, connections int) {
 	}, hang, time.Millisecond)
 }
 
-// Redisson sends an acquire again whose answer is late, except to a single server,
-// and each adds one to the count.
-func TestAnAcquireThatIsSentAgainIsHeldOnce(t *testing.T) {
-	withBothAtOnceInACluster(t, setting{lease: shortLease}, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		node := s.nodes[slices.Index(versions, s.setting.version)] // which the other version's test has no use for
-		lock := s.freshAt(node)
-		ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
-		for _, side := range []side{golang, java} { // the scripts are known
-			require.NoError(s.t, side.Lock(ours, 0))
-			require.NoError(s.t, side.Unlock(ours))
-		}
-		s.pauseWrites(node)
-		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
-		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-		s.awaitPutOff(node, 2)
-		s.awaitSecondCopy(node)
-		s.resumeWrites(node)
-		ourWait.succeeds()
-		theirWait.succeeds()
-
-		n, err := java.HoldCount(theirs)
-		require.NoError(s.t, err)
-		assert.Greater(s.t, n, 1)
-		require.NoError(s.t, java.Unlock(theirs))
-		ok, err := golang.TryLock(theirs, 0, 0)
-		require.NoError(s.t, err)
-		assert.False(s.t, ok, "unlocked as often as it was locked, it is free")
-
-		s.holds(golang, ours, 1)
-		require.NoError(s.t, golang.Unlock(ours))
-		s.awaitEnd(ours)
-		require.NoError(s.t, s.do("DEL", theirs).Error())
-	})
-}
-
 // freshAt returns such a name as fresh does, whose slot the node serves.
 func (s *scene) freshAt(node rueidis.Client) string {
 	s.t.Helper()
@@ -147,4 +107,38 @@ func (s *scene) awaitSecondCopy(node rueidis.Client) {
 		}
 		return false
 	}, hang, 10*time.Millisecond)
+}
+
+// Redisson sends an acquire again whose answer is late, except to a single server,
+// and each adds one to the count.
+func sentAgain(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	node := s.nodes[0]
+	lock := s.freshAt(node)
+	ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
+	for _, side := range []side{golang, java} { // the scripts are known
+		require.NoError(s.t, side.Lock(ours, 0))
+		require.NoError(s.t, side.Unlock(ours))
+	}
+	s.pauseWrites(node)
+	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
+	theirWait := s.start(func() error { return java.Lock(theirs, 0) })
+	s.awaitPutOff(node, 2)
+	s.awaitSecondCopy(node)
+	s.resumeWrites(node)
+	ourWait.succeeds()
+	theirWait.succeeds()
+
+	n, err := java.HoldCount(theirs)
+	require.NoError(s.t, err)
+	assert.Greater(s.t, n, 1)
+	require.NoError(s.t, java.Unlock(theirs))
+	ok, err := golang.TryLock(theirs, 0, 0)
+	require.NoError(s.t, err)
+	assert.False(s.t, ok, "unlocked as often as it was locked, it is free")
+
+	s.holds(golang, ours, 1)
+	require.NoError(s.t, golang.Unlock(ours))
+	s.awaitEnd(ours)
+	require.NoError(s.t, s.do("DEL", theirs).Error())
 }

@@ -55,7 +55,7 @@ func TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled(t *testing.T) {
 }
 
 func TestInAClusterTheWatchdogKeepsTheOtherOut(t *testing.T) {
-	withBothAtOnceInACluster(t, setting{lease: keptLease}, func(s *scene) {
+	withNewestInACluster(t, setting{lease: keptLease}, func(s *scene) {
 		s.atOnce(map[string]func(s *scene){
 			"a lock of Go":   keeping(s.golang(), s.thread("1")),
 			"a lock of Java": keeping(s.thread("2"), s.golang()),
