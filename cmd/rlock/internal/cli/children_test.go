@@ -140,15 +140,6 @@ func TestExecForwardsEachSignal(t *testing.T) {
 	}
 }
 
-func TestACommandWithoutATrapEndsBySignalsAndTellsWhich(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	p := s.start("exec", "trapless", "--", "sh", "-c", "echo ready; exec cat")
-	p.expect("ready")
-	p.signal(syscall.SIGTERM)
-	assert.Equal(t, 128+15, p.wait())
-}
-
 func TestASignalWhileExecWaitsEndsTheWaitAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -205,33 +196,6 @@ func TestGrandchildrenThatOutliveTheCommandEndBeforeTheLockIsReleased(t *testing
 			}
 			assert.False(t, runs(pid))
 			assert.False(t, <-granted)
-		})
-	}
-}
-
-func TestALockThatIsLostEndsTheCommand(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for what, c := range map[string]struct{ trap, last string }{
-		"that traps TERM":   {`trap 'echo heard; exit 0' TERM`, "heard"},
-		"that ignores TERM": {`trap '' TERM`, ""},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := *s
-			s.t = t
-			name := "lost:" + strings.ReplaceAll(what, " ", "-")
-			p := s.start("exec", "--lease", "6s", "--grace", "2s", name, "--", "sh", "-c", c.trap+`; echo $$; while :; do sleep 0.02; done`)
-			pid := p.pid()
-			released, err := s.client.NewLock(name).ForceUnlock(s.ctx)
-			require.NoError(t, err)
-			require.True(t, released)
-			if c.last != "" {
-				p.expect(c.last)
-			}
-			assert.Equal(t, 75, p.wait())
-			assert.False(t, runs(pid))
-			assert.Contains(t, p.stderr.String(), "lock is lost")
 		})
 	}
 }

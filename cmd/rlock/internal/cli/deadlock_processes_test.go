@@ -11,58 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	var players []*player
-	for _, plan := range []string{"lock:1>lock:2 lock:4>lock:5", "lock:2>lock:3 lock:5>lock:1", "lock:3>lock:4 beside>lock:3"} {
-		p := s.play(s.locker(plan))
-		p.expect(isReady)
-		players = append(players, p)
-	}
-	waits := func(names ...string) {
-		for _, name := range names {
-			s.awaitWaiter(name)
-		}
-	}
-	players[0].write("\n")
-	players[1].write("\n")
-	waits("lock:1", "lock:2", "lock:3", "lock:5")
-	code, stdout, _ := s.run("", "deadlocks")
-	assert.Zero(t, code, "the last process does not wait yet: %s", stdout)
-
-	players[2].write("\n")
-	waits("lock:4")
-	code, stdout, stderr := s.run("", "deadlocks", "--json")
-	assert.Equal(t, 1, code, stderr)
-	cycle := theCycle(t, stdout)
-	var locks []string
-	processes := make(map[string]bool)
-	for at, wait := range cycle {
-		locks = append(locks, wait.Lock)
-		processes[wait.Waiter[:clientOfOwner]] = true
-		next := cycle[(at+1)%len(cycle)]
-		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "the holder is the next to wait")
-	}
-	assert.ElementsMatch(t, []string{"lock:1", "lock:2", "lock:3", "lock:4", "lock:5"}, locks)
-	assert.Len(t, processes, 3)
-
-	// When the lock is taken from its holder, the deadlock is resolved.
-	released, err := s.client.NewLock("lock:3").ForceUnlock(s.ctx)
-	require.NoError(t, err)
-	require.True(t, released)
-	require.Eventually(t, func() bool {
-		code, _, _ := s.run("", "deadlocks")
-		return code == 0
-	}, hang, 1)
-	for _, p := range players {
-		require.NoError(t, p.stdin.Close())
-	}
-	for _, p := range players {
-		assert.Zero(t, p.wait())
-	}
-}
-
 // A step is a wait of a cycle in the command's output.
 type step struct {
 	Lock     string

@@ -20,10 +20,9 @@ type holder func(c *rlock.Client, name string) *rlock.Lock
 var (
 	byOne    holder = (*rlock.Client).NewLock
 	byPermit holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 2) }
-	byReader holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Read() }
-	byWriter holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }
 )
 
+// TestExecBesideFlock has what flock has too.
 func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -31,57 +30,35 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 		flags  []string
 		run    []string // the command; nil: sh -c script
 		script string
-		stdin  string
 		held   holder
 		code   int
 		stdout string
 		stderr string // a part of it
 	}{
-		"a command that succeeds":       {script: "true"},
-		"a command that fails":          {script: "exit 3", code: 3},
-		"an exit code above 128":        {script: "exit 200", code: 200},
-		"a command killed by a signal":  {script: "kill -KILL $$", code: 137},
-		"a command ended by a signal":   {script: "kill -TERM $$", code: 143},
-		"no such command":               {run: []string{"no-such-command"}, code: 127, stderr: "not found"},
-		"no such path":                  {run: []string{"./no/such/path"}, code: 127, stderr: "not found"},
-		"a file that is no program":     {run: []string{"/etc/passwd"}, code: 126, stderr: "cannot be executed"},
-		"a folder":                      {run: []string{"/"}, code: 126, stderr: "cannot be executed"},
-		"the outputs":                   {script: "echo out; echo err >&2", stdout: "out\n", stderr: "err\n"},
-		"the input":                     {script: "cat", stdin: "a\nb\n", stdout: "a\nb\n"},
-		"much input":                    {script: "wc -c | tr -d ' '", stdin: strings.Repeat("x", 1<<20), stdout: "1048576\n"},
-		"flags of the command":          {run: []string{"echo", "-n", "-w", "--", "-s"}, stdout: "-w -- -s"},
-		"an argument with spaces":       {run: []string{"printf", "%s|", "a b", ""}, stdout: "a b||"},
-		"the lock's name":               {script: `echo "$RLOCK_NAME"`, stdout: "NAME\n"},
-		"no token":                      {script: `echo "${RLOCK_TOKEN-none}"`, stdout: "none\n"},
-		"a token":                       {flags: []string{"--fenced"}, script: `echo "$RLOCK_TOKEN"`, stdout: "1\n"},
-		"a fair lock":                   {flags: []string{"--fair"}, script: "echo ran", stdout: "ran\n"},
-		"a read lock":                   {flags: []string{"-s"}, script: "echo ran", stdout: "ran\n"},
-		"a write lock":                  {flags: []string{"-x"}, script: "echo ran", stdout: "ran\n"},
-		"one attempt at a held lock":    {flags: []string{"-n"}, script: "echo ran", held: byOne, code: 1},
-		"a wait of no time":             {flags: []string{"-w", "0"}, script: "echo ran", held: byOne, code: 1},
-		"a wait of some time":           {flags: []string{"-w", "0.05"}, script: "echo ran", held: byOne, code: 1},
-		"a wait with a unit":            {flags: []string{"-w", "50ms"}, script: "echo ran", held: byOne, code: 1},
-		"an exit code of the user's":    {flags: []string{"-n", "-E", "75"}, script: "echo ran", held: byOne, code: 75},
-		"no failure if it is held":      {flags: []string{"-n", "-E", "0"}, script: "echo ran", held: byOne},
-		"the holder, when asked for":    {flags: []string{"-n", "-v"}, script: "echo ran", held: byOne, code: 1, stderr: "is held by "},
-		"a reader beside a reader":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byReader, stdout: "ran\n"},
-		"a reader beside a writer":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byWriter, code: 1},
-		"a writer beside a reader":      {flags: []string{"-n", "-x"}, script: "echo ran", held: byReader, code: 1},
-		"the last permit":               {flags: []string{"-n", "--permits", "2"}, script: "echo ran", held: byPermit, stdout: "ran\n"},
-		"no permit left":                {flags: []string{"-n", "--permits", "1"}, script: "echo ran", held: byPermit, code: 1},
-		"no permits":                    {flags: []string{"--permits", "0"}, script: "echo ran", code: 2, stderr: "at least 1"},
-		"two kinds of lock":             {flags: []string{"-s", "-x"}, script: "echo ran", code: 2, stderr: "-s and -x exclude each other"},
-		"a flag that does not exist":    {flags: []string{"--nosuch"}, script: "echo ran", code: 2, stderr: "nosuch"},
-		"a wait that is no time":        {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},
-		"a lease that is too short":     {flags: []string{"--lease", "500ms"}, script: "echo ran", code: 2, stderr: "at least 1s"},
-		"a grace that is too long":      {flags: []string{"--lease", "2s", "--grace", "1s"}, script: "echo ran", code: 2, stderr: "at most 960ms"},
-		"a lease in seconds":            {flags: []string{"--lease", "10", "--grace", "1"}, script: "echo ran", stdout: "ran\n"},
-		"a grace below nothing":         {flags: []string{"--grace", "-1s"}, script: "echo ran", code: 2, stderr: "seconds"},
-		"an address without a port":     {flags: []string{"--addr", "127.0.0.1"}, script: "echo ran", code: 2, stderr: "host:port"},
-		"a slash in a URL's password":   {flags: []string{"--url", "redis://:se/secret@127.0.0.1:1"}, script: "echo ran", code: 2, stderr: "%2F"},
-		"an exit code that is too high": {flags: []string{"-E", "256"}, script: "echo ran", code: 2, stderr: "255"},
-		"no server there":               {flags: []string{"--addr", "127.0.0.1:1"}, script: "echo ran", code: 69, stderr: "cannot connect"},
-		"a URL that is none":            {flags: []string{"--url", "redis://me:secret@[host"}, script: "echo ran", code: 2, stderr: "URL"},
+		"no such path":                {run: []string{"./no/such/path"}, code: 127, stderr: "not found"},
+		"a folder":                    {run: []string{"/"}, code: 126, stderr: "cannot be executed"},
+		"the outputs":                 {script: "echo out; echo err >&2", stdout: "out\n", stderr: "err\n"},
+		"the lock's name":             {script: `echo "$RLOCK_NAME"`, stdout: "NAME\n"},
+		"no token":                    {script: `echo "${RLOCK_TOKEN-none}"`, stdout: "none\n"},
+		"a token":                     {flags: []string{"--fenced"}, script: `echo "$RLOCK_TOKEN"`, stdout: "1\n"},
+		"a fair lock":                 {flags: []string{"--fair"}, script: "echo ran", stdout: "ran\n"},
+		"a read lock":                 {flags: []string{"-s"}, script: "echo ran", stdout: "ran\n"},
+		"a write lock":                {flags: []string{"-x"}, script: "echo ran", stdout: "ran\n"},
+		"a wait with a unit":          {flags: []string{"-w", "50ms"}, script: "echo ran", held: byOne, code: 1},
+		"the holder, when asked for":  {flags: []string{"-n", "-v"}, script: "echo ran", held: byOne, code: 1, stderr: "is held by "},
+		"the last permit":             {flags: []string{"-n", "--permits", "2"}, script: "echo ran", held: byPermit, stdout: "ran\n"},
+		"no permit left":              {flags: []string{"-n", "--permits", "1"}, script: "echo ran", held: byPermit, code: 1},
+		"no permits":                  {flags: []string{"--permits", "0"}, script: "echo ran", code: 2, stderr: "at least 1"},
+		"two kinds of lock":           {flags: []string{"-s", "-x"}, script: "echo ran", code: 2, stderr: "-s and -x exclude each other"},
+		"a wait that is no time":      {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},
+		"a lease that is too short":   {flags: []string{"--lease", "500ms"}, script: "echo ran", code: 2, stderr: "at least 1s"},
+		"a grace that is too long":    {flags: []string{"--lease", "2s", "--grace", "1s"}, script: "echo ran", code: 2, stderr: "at most 960ms"},
+		"a lease in seconds":          {flags: []string{"--lease", "10", "--grace", "1"}, script: "echo ran", stdout: "ran\n"},
+		"a grace below nothing":       {flags: []string{"--grace", "-1s"}, script: "echo ran", code: 2, stderr: "seconds"},
+		"an address without a port":   {flags: []string{"--addr", "127.0.0.1"}, script: "echo ran", code: 2, stderr: "host:port"},
+		"a slash in a URL's password": {flags: []string{"--url", "redis://:se/secret@127.0.0.1:1"}, script: "echo ran", code: 2, stderr: "%2F"},
+		"no server there":             {flags: []string{"--addr", "127.0.0.1:1"}, script: "echo ran", code: 69, stderr: "cannot connect"},
+		"a URL that is none":          {flags: []string{"--url", "redis://me:secret@[host"}, script: "echo ran", code: 2, stderr: "URL"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +74,7 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 			}
 			cmd := s.command(append(append(append([]string{"exec"}, c.flags...), name, "--"), run...)...)
 			cmd.Env = append(cmd.Env, "RLOCK_TOKEN=inherited", "RLOCK_NAME=inherited")
-			code, stdout, stderr := finish(t, cmd, c.stdin)
+			code, stdout, stderr := finish(t, cmd, "")
 			assert.Equal(t, c.code, code, stderr)
 			assert.Equal(t, strings.ReplaceAll(c.stdout, "NAME", name), stdout)
 			assert.Contains(t, stderr, c.stderr)
@@ -135,19 +112,6 @@ func TestExecHoldsTheLockWhileItsCommandRuns(t *testing.T) {
 	hold, err := s.client.NewLock(name).Acquire(s.ctx, rlock.WithWait(0))
 	require.NoError(t, err)
 	require.NoError(t, hold.Release(s.ctx))
-}
-
-func TestExecRunsItsCommandWhenTheLockIsReleased(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	const name = "waits"
-	hold, err := s.client.NewLock(name).Acquire(s.ctx)
-	require.NoError(t, err)
-	p := s.start("exec", name, "--", "echo", "ran")
-	s.awaitWaiter(name)
-	require.NoError(t, hold.Release(s.ctx))
-	p.expect("ran")
-	assert.Equal(t, 0, p.wait())
 }
 
 func TestExecNamesTheHolderAsLongAsItWaits(t *testing.T) {

@@ -3,14 +3,12 @@ package cli_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -19,12 +17,11 @@ import (
 
 // asLocker in the environment makes the test's binary a process that takes locks. Its value
 // is what each of its owners does: "a>b c>d" are two of which the first takes a and, when an
-// empty line comes, waits for b; a line "first b" before that starts one more, which waits for b. "in order" are some that take locks in the order of their names,
-// "with history" is one that prints when it held what.
+// empty line comes, waits for b; a line "first b" before that starts one more, which waits for b.
+// "in order" are some that take locks in the order of their names.
 const (
-	asLocker    = "RLOCK_TEST_AS_LOCKER"
-	inOrder     = "in order"
-	withHistory = "with history"
+	asLocker = "RLOCK_TEST_AS_LOCKER"
+	inOrder  = "in order"
 )
 
 // locker returns a process that takes locks by the plan.
@@ -51,11 +48,6 @@ func beLocker(plan string) (code int) {
 			owners.Go(func() { takeInOrder(ctx, client) })
 		}
 		fmt.Println(isReady)
-		_, _ = input.ReadString('\n')
-		return 0
-	}
-	if plan == withHistory {
-		owners.Go(func() { takeAndTell(ctx, client) })
 		_, _ = input.ReadString('\n')
 		return 0
 	}
@@ -115,31 +107,5 @@ func takeInOrder(ctx context.Context, client *rlock.Client) {
 		for _, lock := range held {
 			_ = lock.Unlock(context.WithoutCancel(mine))
 		}
-	}
-}
-
-// A tenure is a locker's report of one: Redis has shown it as the holder only between these
-// two times.
-type tenure struct {
-	Lock, Client, Owner string
-	Asked, Done         time.Time
-}
-
-// takeAndTell holds one lock after the other, and prints each tenure.
-func takeAndTell(ctx context.Context, client *rlock.Client) {
-	out := json.NewEncoder(os.Stdout)
-	for ctx.Err() == nil {
-		name := fmt.Sprintf("fleet:%d", rand.IntN(3))
-		told := tenure{Lock: name, Client: client.ID(), Asked: time.Now()}
-		owner := rlock.NewOwner()
-		hold, err := client.NewLock(name).Acquire(rlock.WithOwner(ctx, owner))
-		if err != nil {
-			return
-		}
-		time.Sleep(rand.N(20 * time.Millisecond)) // the section
-		told.Owner = fmt.Sprint(owner)
-		_ = hold.Release(context.WithoutCancel(ctx))
-		told.Done = time.Now()
-		_ = out.Encode(told)
 	}
 }

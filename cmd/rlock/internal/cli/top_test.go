@@ -3,9 +3,7 @@
 package cli_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,83 +90,4 @@ func TestTheExitCodeOfTopTellsWhyItFailed(t *testing.T) {
 	code, _, stderr := s.run("", "top", "--addr", "127.0.0.1:1")
 	assert.Equal(t, 69, code)
 	assert.Contains(t, stderr, "cannot connect")
-}
-
-// Each look is compared with the reports of the processes themselves. Their clock is the
-// same.
-func TestTopAgreesWithTheHistoryOfAFleet(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	stops := make([]func() []tenure, 6)
-	for i := range stops {
-		cmd := s.locker(withHistory)
-		var out bytes.Buffer
-		cmd.Stdout = &out
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		stops[i] = func() (told []tenure) {
-			require.NoError(t, stdin.Close())
-			require.NoError(t, cmd.Wait())
-			for line := range bytes.Lines(out.Bytes()) {
-				var one tenure
-				require.NoError(t, json.Unmarshal(line, &one))
-				told = append(told, one)
-			}
-			return told
-		}
-	}
-	const window = 10 // looks in the window of a rate
-	p := s.start("top", "--json", "--interval", "50ms", "--count", "40", "fleet:*")
-	type look struct {
-		Time   time.Time
-		TookMS int `json:"took_ms"`
-		Locks  []struct {
-			Name         string
-			SeenMS       int     `json:"seen_ms"`
-			NewPerSecond float64 `json:"new_per_second"`
-			Holders      []struct{ Owner string }
-		}
-	}
-	var looks []look
-	for range 40 {
-		var l look
-		require.NoError(t, json.Unmarshal([]byte(p.line()), &l))
-		looks = append(looks, l)
-	}
-	assert.Zero(t, p.wait())
-	history := make(map[string][]tenure) // by lock
-	for _, stop := range stops {
-		for _, one := range stop() {
-			history[one.Lock] = append(history[one.Lock], one)
-		}
-	}
-
-	holders := 0
-	for at, l := range looks {
-		end := l.Time.Add(time.Duration(l.TookMS+1) * time.Millisecond)
-		for _, lock := range l.Locks {
-			for _, holder := range lock.Holders {
-				_, number, _ := strings.Cut(holder.Owner, ":")
-				i := slices.IndexFunc(history[lock.Name], func(one tenure) bool {
-					return strings.HasPrefix(holder.Owner, one.Client) && one.Owner == number
-				})
-				require.GreaterOrEqual(t, i, 0, "%s was never held by %s", lock.Name, holder.Owner)
-				one := history[lock.Name][i]
-				assert.True(t, one.Asked.Before(end) && one.Done.After(l.Time), "%+v was no holder at %v", one, l.Time)
-				assert.LessOrEqual(t, time.Duration(lock.SeenMS)*time.Millisecond, end.Sub(one.Asked), "a tenure is not seen for longer than it lasted")
-				holders++
-			}
-			begin := looks[max(at-window, 0)].Time
-			tenures := 0
-			for _, one := range history[lock.Name] {
-				if one.Asked.Before(end) && one.Done.After(begin) {
-					tenures++
-				}
-			}
-			assert.LessOrEqual(t, lock.NewPerSecond*l.Time.Sub(begin).Seconds(), float64(tenures)+0.01, "the rate is a lower bound")
-		}
-	}
-	assert.Greater(t, holders, 40, "too few holders to compare")
 }
