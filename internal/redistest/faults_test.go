@@ -15,10 +15,15 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-func TestAStoppedServerComesBackEmptyAtTheSameAddress(t *testing.T) {
+func TestAServerIsPausedAndStoppedAndComesBackEmptyAtTheSameAddress(t *testing.T) {
 	s := redistest.Standalone(t)
 	c, addr := s.Client(t), s.Addr()
 	set(t, c, key, "1")
+	s.Pause()
+	assert.Error(t, ping(t, c))
+	s.Resume()
+	eventually(t, func() bool { return ping(t, c) == nil })
+	s.Pause()
 	s.Stop()
 	assert.Error(t, ping(t, c))
 	_, err := net.Dial("tcp", addr)
@@ -27,6 +32,75 @@ func TestAStoppedServerComesBackEmptyAtTheSameAddress(t *testing.T) {
 	assert.Equal(t, addr, s.Addr())
 	eventually(t, func() bool { return ping(t, c) == nil })
 	assert.True(t, absent(t, c))
+}
+
+func TestASentinelFailsOverAndComesBackInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Sentinel(t)
+	s.TakeForDead(10 * time.Second) // a busy machine would fail over, and back
+	old := s.Primary(key).Addr()
+	s.Failover(key)
+	assert.NotEqual(t, old, s.Primary(key).Addr())
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	c := s.Client(t)
+	set(t, c, key, "1")
+	assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key), "clients are redirected to it")
+
+	s.TakeForDead(time.Second)
+	dead := s.Primary(key)
+	dead.Stop()
+	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
+	eventually(t, func() bool { return ping(t, c) == nil })
+	dead.Start()
+	eventually(t, func() bool { return role(t, dead) == "slave" })
+
+	s.Stop()
+	assert.Error(t, ping(t, c))
+	s.Start()
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	assert.True(t, absent(t, s.Client(t)), "servers keep nothing on disk")
+}
+
+func TestAClusterFailsOverMovesASlotAndComesBackInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	s.TakeForDead(10 * time.Second) // or a busy machine fails over elsewhere
+	c := s.Client(t)
+	for i := range 150 { // more than one MIGRATE takes
+		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")
+	}
+	home, neighbour := s.Primary(key).Addr(), s.Primary(other).Addr()
+	require.NotEqual(t, home, neighbour)
+	s.Failover(key)
+	assert.NotEqual(t, home, s.Primary(key).Addr())
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	assert.Equal(t, neighbour, s.Primary(other).Addr())
+	s.Failover(key)
+	assert.Equal(t, home, s.Primary(key).Addr(), "and back")
+
+	s.MoveSlot(key)
+	away := s.Primary(key)
+	assert.NotEqual(t, home, away.Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, away))
+	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
+	s.MoveSlot(key)
+	assert.Equal(t, home, s.Primary(key).Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
+
+	s.TakeForDead(2 * time.Second)
+	dead := s.Primary(key)
+	dead.Stop()
+	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
+	dead.Start()
+	eventually(t, func() bool { return role(t, dead) == "slave" })
+
+	s.TakeForDead(10 * time.Second)
+	s.MoveSlot(key)
+	away = s.Primary(key)
+	s.Stop()
+	s.Start()
+	assert.Equal(t, away.Addr(), s.Primary(key).Addr(), "the nodes remember the owners of slots")
+	set(t, s.Client(t), key, "1")
 }
 
 func TestTheAddressOfAStoppedServerIsReservedUntilTheTestEnds(t *testing.T) {
@@ -40,32 +114,6 @@ func TestTheAddressOfAStoppedServerIsReservedUntilTheTestEnds(t *testing.T) {
 		t.Skip("no server is installed")
 	}
 	assert.True(t, s.MayChoose())
-}
-
-func TestAStoppedServerWithAnAppendOnlyFileKeepsItsData(t *testing.T) {
-	s := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
-	set(t, s.Client(t), key, "1")
-	s.Stop()
-	s.Start()
-	assert.Equal(t, "1", get(t, s.Client(t), key))
-}
-
-func TestAPausedServerAnswersWhenItGoesOn(t *testing.T) {
-	s := redistest.Standalone(t)
-	c := s.Client(t)
-	answers(t, c)
-	s.Pause()
-	assert.Error(t, ping(t, c))
-	s.Resume()
-	eventually(t, func() bool { return ping(t, c) == nil })
-}
-
-func TestAPausedServerCanBeStopped(t *testing.T) {
-	s := redistest.Standalone(t)
-	s.Pause()
-	s.Stop()
-	s.Start()
-	answers(t, s.Client(t))
 }
 
 func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
@@ -104,44 +152,6 @@ func TestAnEmbeddedRefusesTheChosenCommands(t *testing.T) {
 	set(t, c, key, "1")
 }
 
-func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
-	t.Parallel()
-	s := redistest.Sentinel(t)
-	s.TakeForDead(10 * time.Second) // a busy machine would fail over, and back
-	old := s.Primary(key).Addr()
-	s.Failover(key)
-	assert.NotEqual(t, old, s.Primary(key).Addr())
-	assert.Equal(t, "master", role(t, s.Primary(key)))
-	set(t, s.Client(t), key, "1")
-	assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key), "clients are redirected to it")
-}
-
-func TestAKilledPrimaryIsReplacedByASentinelsReplica(t *testing.T) {
-	t.Parallel()
-	s := redistest.Sentinel(t)
-	c := s.Client(t)
-	set(t, c, key, "1")
-	dead := s.Primary(key)
-	dead.Stop()
-	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
-	eventually(t, func() bool { return ping(t, c) == nil })
-	dead.Start()
-	eventually(t, func() bool { return role(t, dead) == "slave" })
-}
-
-func TestASentinelStoppedAsAWholeComesBackInOrder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Sentinel(t)
-	c := s.Client(t)
-	set(t, c, key, "1")
-	s.Stop()
-	assert.Error(t, ping(t, c))
-	s.Start()
-	assert.Equal(t, "master", role(t, s.Primary(key)))
-	c = s.Client(t)
-	assert.True(t, absent(t, c), "servers keep nothing on disk")
-}
-
 func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
@@ -158,52 +168,6 @@ func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
 	s.Stop()
 	replica.Start()
 	assert.True(t, absent(t, replica.Client(t)))
-}
-
-func TestAFailoverOfAClusterChangesThePrimaryOfOneShard(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	s.TakeForDead(10 * time.Second) // or a busy machine fails over elsewhere
-	c := s.Client(t)
-	set(t, c, key, "1")
-	old, neighbour := s.Primary(key).Addr(), s.Primary(other).Addr()
-	require.NotEqual(t, old, neighbour)
-	s.Failover(key)
-	assert.NotEqual(t, old, s.Primary(key).Addr())
-	assert.Equal(t, "master", role(t, s.Primary(key)))
-	assert.Equal(t, neighbour, s.Primary(other).Addr())
-	assert.Equal(t, "1", get(t, c, key))
-	s.Failover(key)
-	assert.Equal(t, old, s.Primary(key).Addr(), "and back")
-}
-
-func TestAKilledPrimaryIsReplacedByItsReplicaInACluster(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	dead := s.Primary(key)
-	dead.Stop()
-	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
-	dead.Start()
-	eventually(t, func() bool { return role(t, dead) == "slave" })
-}
-
-func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	s.TakeForDead(10 * time.Second) // or a busy machine fails over
-	c := s.Client(t)
-	for i := range 150 { // more than one MIGRATE takes
-		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")
-	}
-	home := s.Primary(key).Addr()
-	s.MoveSlot(key)
-	away := s.Primary(key)
-	assert.NotEqual(t, home, away.Addr())
-	assert.EqualValues(t, 150, keysInSlot(t, away))
-	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
-	s.MoveSlot(key)
-	assert.Equal(t, home, s.Primary(key).Addr())
-	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
 }
 
 func TestASlotMovesAtOnceAndBack(t *testing.T) {
@@ -223,17 +187,6 @@ func TestASlotMovesAtOnceAndBack(t *testing.T) {
 	s.MoveSlotAtomically(key)
 	assert.Equal(t, home, s.Primary(key).Addr())
 	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
-}
-
-func TestAClusterStoppedAsAWholeComesBackInOrder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	s.MoveSlot(key)
-	away := s.Primary(key).Addr()
-	s.Stop()
-	s.Start()
-	assert.Equal(t, away, s.Primary(key).Addr(), "the nodes remember the owners of slots")
-	set(t, s.Client(t), key, "1")
 }
 
 // role returns the node's role, "" while it does not answer: sentinels cut the connections of
@@ -299,57 +252,6 @@ func TestAFaultThatAKindDoesNotHaveFailsTheTest(t *testing.T) {
 		assert.PanicsWithValue(t, r, func() { fault(redistest.Embedded(r)) })
 		assert.Equal(t, "redistest: a server of kind embedded has no "+name, r.failed)
 	}
-}
-
-func TestAFaultOfDeadNodesFailsTheTest(t *testing.T) {
-	t.Parallel()
-	standalone, sentinel, cluster := redistest.Standalone(t), redistest.Sentinel(t), redistest.Cluster(t)
-	for _, s := range []*redistest.Server{standalone, sentinel, cluster} {
-		s.Stop()
-		for name, attempt := range map[string]func(*recorder, *redistest.Server){
-			"is not running": func(_ *recorder, s *redistest.Server) { s.Pause() },
-			"connecting":     func(r *recorder, s *redistest.Server) { s.Client(r) },
-		} {
-			r := &recorder{TB: t}
-			assert.PanicsWithValue(t, r, func() { attempt(r, s.For(r)) })
-			assert.Contains(t, r.failed, name)
-		}
-	}
-	for want, s := range map[string]*redistest.Server{
-		"no sentinel knows the primary": sentinel,
-		"no node of the cluster runs":   cluster,
-	} {
-		r := &recorder{TB: t}
-		assert.PanicsWithValue(t, r, func() { s.For(r).Failover(key) })
-		assert.Contains(t, r.failed, want)
-	}
-	r := &recorder{TB: t}
-	assert.PanicsWithValue(t, r, func() { cluster.For(r).MoveSlot(key) })
-	assert.Contains(t, r.failed, "no node of the cluster runs")
-}
-
-func TestAFailoverWithoutAReplicaFailsTheTest(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	primary := s.Primary(key)
-	for _, node := range s.Nodes() {
-		if node.Addr() != primary.Addr() && role(t, node) == "slave" {
-			node.Stop()
-		}
-	}
-	r := &recorder{TB: t}
-	assert.PanicsWithValue(t, r, func() { s.For(r).Failover(key) })
-	assert.Contains(t, r.failed, "no replica of "+primary.Addr()+" runs")
-}
-
-func TestAPausedNodeDoesNotHideThePrimary(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	s.Nodes()[0].Pause()
-	assert.NotEmpty(t, s.Primary(key).Addr())
-	r := &recorder{TB: t}
-	assert.PanicsWithValue(t, r, func() { s.CountCalls(r, func() {}) })
-	assert.Contains(t, r.failed, "ROLE of "+s.Nodes()[0].Addr())
 }
 
 func TestASharedServerCannotBeBroken(t *testing.T) {
