@@ -20,7 +20,6 @@ var claims = map[string]string{
 	"quickstart": "ok   a dead holder's lock was free again",
 	"gear":       "machine A is refused, and begins again",
 	"balance":    "finds that the balance is too small\n   => the balance is 30",
-	"nested":     "charge(42) holds the lock 3 times",
 	"leader":     "stops: the lock was lost",
 	"handler":    "a request that lost the lock: 500 Internal Server Error",
 	"passed":     "and the order is processed, by one worker at a time",

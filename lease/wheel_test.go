@@ -26,19 +26,6 @@ func advance(w *lease.Wheel, to time.Duration) []*lease.Entry {
 	return due
 }
 
-func TestAnEntryIsNeverEarlyAndAtMostATickLate(t *testing.T) {
-	for _, at := range []time.Duration{
-		1, tick - 1, tick, tick + 1, 5 * tick, turn - 1, turn, turn + 1, turn + tick, 3*turn + 7, time.Hour + 1,
-	} {
-		w := lease.NewWheel(epoch, tick)
-		var e lease.Entry
-		w.Schedule(&e, epoch.Add(at))
-		assert.Empty(t, advance(w, at-1), "early at %v", at)
-		assert.Equal(t, []*lease.Entry{&e}, advance(w, at+tick-1), "late at %v", at)
-		assert.Zero(t, w.Len())
-	}
-}
-
 func TestAnEntryInThePastIsDueWithTheNextTick(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	advance(w, time.Minute)
@@ -47,44 +34,6 @@ func TestAnEntryInThePastIsDueWithTheNextTick(t *testing.T) {
 	w.Schedule(&before, epoch.Add(-time.Hour))
 	assert.Empty(t, advance(w, time.Minute))
 	assert.Len(t, advance(w, time.Minute+tick), 2)
-}
-
-func TestSchedulingAgainMoves(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	var e lease.Entry
-	w.Schedule(&e, epoch.Add(time.Second))
-	w.Schedule(&e, epoch.Add(time.Minute))
-	w.Schedule(&e, epoch.Add(time.Minute-1)) // the same tick
-	assert.Equal(t, 1, w.Len())
-	assert.Empty(t, advance(w, time.Second))
-	w.Schedule(&e, epoch.Add(2*time.Second))
-	assert.Len(t, advance(w, 2*time.Second), 1)
-}
-
-func TestAStoppedEntryDoesNotComeDue(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	entries := make([]lease.Entry, 3) // of one slot
-	for i := range entries {
-		w.Schedule(&entries[i], epoch.Add(time.Second))
-	}
-	assert.True(t, w.Stop(&entries[0]))
-	assert.False(t, w.Stop(&entries[0]), "it is no longer scheduled")
-	assert.True(t, w.Stop(&entries[2]))
-	assert.Equal(t, 1, w.Len())
-	assert.Equal(t, []*lease.Entry{&entries[1]}, advance(w, time.Second))
-	_, ok := w.Next()
-	assert.False(t, ok)
-}
-
-func TestAWheelCatchesUpAfterAPause(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	entries := make([]lease.Entry, 2000)
-	for i := range entries {
-		w.Schedule(&entries[i], epoch.Add(time.Duration(i+1)*7*time.Millisecond)) // 14 s, almost three turns
-	}
-	assert.Len(t, advance(w, 7*time.Second), 1000)
-	assert.Len(t, advance(w, time.Hour), 1000)
-	assert.Empty(t, advance(w, time.Minute), "time does not go back")
 }
 
 func TestNextIsTheTimeOfTheNextOccupiedSlot(t *testing.T) {
@@ -105,20 +54,6 @@ func TestNextIsTheTimeOfTheNextOccupiedSlot(t *testing.T) {
 	w.Schedule(&near, epoch.Add(150*tick))
 	at, _ = w.Next()
 	assert.Equal(t, 150*tick, at.Sub(epoch))
-}
-
-func TestNextFindsEverySlot(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	var now time.Duration
-	for ahead := time.Duration(1); ahead <= 512; ahead++ {
-		var e lease.Entry
-		w.Schedule(&e, epoch.Add(now+ahead*tick))
-		at, ok := w.Next()
-		require.True(t, ok)
-		require.Equal(t, now+ahead*tick, at.Sub(epoch))
-		now += ahead * tick
-		require.Len(t, advance(w, now), 1)
-	}
 }
 
 func TestFlushYieldsEveryEntry(t *testing.T) {

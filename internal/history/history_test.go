@@ -275,13 +275,3 @@ func (v validUntil) ValidUntil() time.Time { return time.Time(v) }
 func TestThereIsNoTimeAtTheZeroTime(t *testing.T) {
 	require.Zero(t, history.At(time.Time{}))
 }
-
-func BenchmarkBeginAndEnd(b *testing.B) {
-	r, err := history.Create(filepath.Join(b.TempDir(), "a"), "a")
-	require.NoError(b, err)
-	for b.Loop() {
-		call := r.Begin(history.Op{Method: history.Lock, Name: "orders:42", Owner: "a:7", Lease: time.Second, Kept: true})
-		call.End(history.Result{Outcome: history.Acquired, Count: 1})
-	}
-	require.NoError(b, r.Close())
-}

@@ -1,7 +1,6 @@
 package network_test
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"testing"
@@ -48,19 +47,6 @@ func dial(t testing.TB, n *network.Network) net.Conn {
 	return conn
 }
 
-func TestBytesArriveInOrderAndUnchanged(t *testing.T) {
-	conn := dial(t, start(t, echo(t), time.Millisecond))
-	sent := make([]byte, 4<<20)
-	for i := range sent {
-		sent[i] = byte(i * i >> 8)
-	}
-	go func() { _, _ = conn.Write(sent) }()
-	got := make([]byte, len(sent))
-	_, err := io.ReadFull(conn, got)
-	require.NoError(t, err)
-	assert.True(t, bytes.Equal(sent, got))
-}
-
 func TestAnAnswerTakesAtLeastTheRoundTrip(t *testing.T) {
 	const roundTrip = 20 * time.Millisecond
 	conn := dial(t, start(t, echo(t), roundTrip))
@@ -96,26 +82,6 @@ func TestAShorterDelayDoesNotReorder(t *testing.T) {
 	assert.Equal(t, "abc", string(first[:])+string(rest[:]))
 }
 
-func TestNothingPassesInSilenceAndNothingIsLost(t *testing.T) {
-	n := start(t, echo(t), 0)
-	conn := dial(t, n)
-	n.Rule(network.Silence)
-	_, err := conn.Write([]byte("held"))
-	require.NoError(t, err)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
-	_, err = conn.Read(make([]byte, 4))
-	var timeout net.Error
-	require.ErrorAs(t, err, &timeout)
-	require.True(t, timeout.Timeout())
-
-	n.Heal()
-	require.NoError(t, conn.SetReadDeadline(time.Time{}))
-	got := make([]byte, 4)
-	_, err = io.ReadFull(conn, got)
-	require.NoError(t, err)
-	assert.Equal(t, "held", string(got))
-}
-
 func TestCutEndsConnectionsAndNewOnesWork(t *testing.T) {
 	n := start(t, echo(t), 0)
 	conn := dial(t, n)
@@ -123,19 +89,6 @@ func TestCutEndsConnectionsAndNewOnesWork(t *testing.T) {
 	n.Cut()
 	_, err := io.ReadFull(conn, make([]byte, 1))
 	require.Error(t, err)
-	roundTrip(t, dial(t, n))
-}
-
-func TestANetworkThatRefusesClosesConnectionsUntilItIsHealed(t *testing.T) {
-	n := start(t, echo(t), 0)
-	conn := dial(t, n)
-	roundTrip(t, conn)
-	n.Refuse()
-	for _, conn := range []net.Conn{conn, dial(t, n)} {
-		_, err := io.ReadFull(conn, make([]byte, 1))
-		require.Error(t, err)
-	}
-	n.Heal()
 	roundTrip(t, dial(t, n))
 }
 

@@ -85,24 +85,6 @@ func TestAssertHeldNamesTheHolder(t *testing.T) {
 	})
 }
 
-func TestAssertHeldWaitsForALockThatIsUnderWay(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		client := server.Client()
-		release, ended := make(chan struct{}), make(chan error)
-		go func() {
-			ended <- client.NewReadWriteLock(key).Write().Do(t.Context(), func(context.Context) error {
-				<-release
-				return nil
-			})
-		}()
-		server.AssertHeld(key, client)
-		close(release)
-		require.NoError(t, <-ended)
-		server.AssertFree(key)
-	})
-}
-
 func TestAssertNothingHeldFindsEachKindOfLock(t *testing.T) {
 	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
 		client := server.Client()

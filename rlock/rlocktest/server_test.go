@@ -40,22 +40,6 @@ func arrives(t *testing.T, event <-chan struct{}) {
 	}
 }
 
-func TestClientsOfOneServerExcludeEachOther(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		a, b := server.Client(), server.Client()
-		hold, err := a.NewLock(key).Acquire(t.Context())
-		require.NoError(t, err)
-		ok, err := b.NewLock(key).TryLock(t.Context())
-		require.NoError(t, err)
-		assert.False(t, ok)
-		require.NoError(t, hold.Release(t.Context()))
-		ok, err = b.NewLock(key).TryLock(t.Context())
-		require.NoError(t, err)
-		assert.True(t, ok)
-	})
-}
-
 func TestEachNewHasAServerOfItsOwn(t *testing.T) {
 	eachClock(t, func(t *testing.T) {
 		for range 2 {
@@ -63,15 +47,6 @@ func TestEachNewHasAServerOfItsOwn(t *testing.T) {
 			require.NoError(t, err)
 			assert.True(t, ok)
 		}
-	})
-}
-
-func TestChangesAreMadeToTheConfig(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := rlocktest.New(t, hasLease(time.Minute), func(c *rlock.Config) { c.Lease *= 2 })
-		hold, err := client.NewLock(key).Acquire(t.Context())
-		require.NoError(t, err)
-		assert.InDelta(t, 120, time.Until(hold.ValidUntil()).Seconds(), 2)
 	})
 }
 
@@ -167,41 +142,6 @@ func TestClientsLogToTheTest(t *testing.T) {
 		require.Len(t, r.log, 1)
 		assert.Contains(t, r.log[0], "client=2 lock=orders:42")
 		assert.False(t, strings.HasSuffix(r.log[0], "\n"))
-	})
-}
-
-func TestCodeThatMakesItsClientItselfUsesTheOptions(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		redis, err := rueidis.NewClient(server.Options())
-		require.NoError(t, err)
-		defer redis.Close()
-		shared, err := rlock.New(rlock.Config{Client: redis})
-		require.NoError(t, err)
-		defer shared.Close()
-		own, err := rlock.New(rlock.Config{Redis: server.Options()})
-		require.NoError(t, err)
-		defer own.Close()
-
-		require.NoError(t, shared.NewLock(key).Lock(t.Context()))
-		ok, err := own.NewLock(key).TryLock(t.Context())
-		require.NoError(t, err)
-		assert.False(t, ok)
-		server.AssertHeld(key, shared)
-	})
-}
-
-func TestTheDataOfTheServerCanBeLookedAt(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		require.NoError(t, server.Miniredis().Set("stock", "3"))
-		redis, err := rueidis.NewClient(server.Options())
-		require.NoError(t, err)
-		defer redis.Close()
-		stock, err := redis.Do(t.Context(), redis.B().Decr().Key("stock").Build()).AsInt64()
-		require.NoError(t, err)
-		assert.EqualValues(t, 2, stock)
-		server.Miniredis().CheckGet(t, "stock", "2")
 	})
 }
 
