@@ -2,7 +2,6 @@ package arena
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/worker"
@@ -26,9 +25,6 @@ type Result struct {
 	Sections  int64
 
 	Wait, Pair, Nested, Handover, Turns worker.Latency // see worker.Report
-
-	// Beside is the rate of each block over that of the floor's block beside it.
-	Beside []float64 `json:",omitempty"`
 
 	Commands            map[string]int64 // of the scripts as well: INFO commandstats
 	Sent                int64            // those that the client sent
@@ -86,15 +82,6 @@ func (r Result) Turns99() float64 {
 	return float64(r.Turns.P99) / float64(r.Job.Processes*r.Job.Goroutines)
 }
 
-// BesideAt is a percentile of Beside.
-func (r Result) BesideAt(percent int) float64 {
-	if len(r.Beside) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(r.Beside))
-	return sorted[(len(sorted)-1)*percent/100]
-}
-
 // ProcessShare is the number of sections of the process that had the fewest, as a share of
 // those of the one that had the most; GoroutineShare is the same for goroutines.
 func (r Result) ProcessShare() float64   { return share(r.Fewest, r.Most) }
@@ -128,7 +115,6 @@ func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) err
 		fewest, most = min(fewest, p.Sections), max(most, p.Sections)
 		fewestGoroutine, mostGoroutine = min(fewestGoroutine, p.Least), max(mostGoroutine, p.Most)
 		r.ClientCPU += p.CPU
-		r.Beside = append(r.Beside, p.Beside...)
 		r.Overlaps += p.Overlaps
 		r.Failures += p.Failures
 		if r.FirstFailure == "" {

@@ -15,8 +15,7 @@ const defaultLease = 30 * time.Second
 
 // connect opens the rueidis client of the floor and of the designs written here, with the
 // settings of rlock's pipelined connection: no client-side cache, buffers of 64 KiB. The
-// remaining differences to rlock are the lock, and the direct connection of a lone caller.
-// direct connection that rlock has for a lone caller.
+// remaining differences to rlock are the lock, and the direct connection that rlock has for a lone caller.
 func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:         []string{addr},
@@ -27,12 +26,6 @@ func connect(addr string) (rueidis.Client, error) {
 		ReadBufferEachConn:  64 << 10,
 		WriteBufferEachConn: 64 << 10,
 	})
-}
-
-// connectDefault opens a rueidis client with rueidis' own settings: a lone command is written
-// and its answer read in the caller's goroutine.
-func connectDefault(addr string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
 }
 
 // A party is a Client of the floor or of a design written here, to embed: its
@@ -46,9 +39,7 @@ type party struct {
 }
 
 // join connects p.
-func (p *party) join(c Config) error { return p.joinBy(connect, c) }
-
-func (p *party) joinBy(connect func(addr string) (rueidis.Client, error), c Config) (err error) {
+func (p *party) join(c Config) (err error) {
 	p.lease = c.Lease
 	if p.lease == 0 {
 		p.lease = defaultLease

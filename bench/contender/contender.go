@@ -121,12 +121,12 @@ func All() []Contender {
 		Redsync(),
 		RedislockLinear(), RedislockExponential(), RedislockFast(),
 		Redisson(),
-		FloorEvalsha(), FloorDefault(), FloorSetNX(),
+		FloorEvalsha(), FloorSetNX(),
 
 		RLockLinger(),
 		RLockFair(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
-		RLockRedLock(), RedsyncMajority(), RueidislockMajority(), FloorMajority(),
+		RLockRedLock(), RedsyncMajority(), RueidislockMajority(),
 	}
 }
 

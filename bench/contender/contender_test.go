@@ -300,21 +300,6 @@ func TestReadersShareALockAndWritersDoNot(t *testing.T) {
 	}
 }
 
-func TestTheFloorOverSeveralServersNeedsAMajorityOfThem(t *testing.T) {
-	servers := []*redistest.Server{redistest.Standalone(t), redistest.Standalone(t), redistest.Standalone(t)}
-	var addrs []string
-	for _, s := range servers {
-		addrs = append(addrs, s.Addr())
-	}
-	m := open(t, contender.FloorMajority(), contender.Config{Addrs: addrs}).Mutex("test")
-	servers[0].Stop()
-	ctx := within(t)
-	require.NoError(t, lock(ctx, m))
-	require.NoError(t, m.Unlock())
-	servers[1].Stop()
-	assert.Error(t, m.Lock(ctx))
-}
-
 func TestAContenderWhoseProgramCannotBeRunReportsTheMissingPart(t *testing.T) {
 	t.Setenv("PATH", "")
 	c := contender.Redisson()

@@ -62,30 +62,8 @@ func FloorEvalsha() Contender {
 	}
 }
 
-// FloorDefault is the lower bound for a lone caller: the same two EVALSHA through a rueidis
-// client with its defaults.
-func FloorDefault() Contender {
-	return Contender{
-		Name:  "floor-default",
-		About: "two raw EVALSHA through a rueidis with its defaults, which serves a lone caller in the caller's goroutine; no waiting",
-		Sends: []string{"evalsha", "eval", "script|load"},
-		Key:   plain,
-		Open: func(c Config) (Client, error) {
-			f := &floorClient{patient: true}
-			if err := f.joinBy(connectDefault, c); err != nil {
-				return nil, err
-			}
-			return f, nil
-		},
-	}
-}
-
 type floorClient struct {
 	party
-
-	// patient is set where the caller's context does not end a command: with a context that
-	// can be cancelled, and has no deadline, rueidis pipelines from then on.
-	patient bool
 
 	ctx     context.Context // nil: nothing is renewed
 	cancel  context.CancelFunc
@@ -131,9 +109,6 @@ type floorMutex struct {
 }
 
 func (m *floorMutex) Lock(ctx context.Context) error {
-	if m.client.patient {
-		ctx = context.Background()
-	}
 	err := floorAcquire.Exec(ctx, m.client.redis, m.keys[:1], m.args).Error()
 	if !rueidis.IsRedisNil(err) {
 		return errors.Join(errTaken, err)

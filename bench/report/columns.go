@@ -39,14 +39,6 @@ var columns = map[string][]column{
 	"turns":      {{"the same by sections", func(r *arena.Result) string { return small(r.Turns99()) }}},
 	"redis time": {{"Redis' time", func(r *arena.Result) string { return microseconds(r.Each(r.Served.Seconds())) }}},
 
-	"beside": {
-		{"of the floor's rate p10", func(r *arena.Result) string { return small(r.BesideAt(10)) }},
-		{"p50", func(r *arena.Result) string { return small(r.BesideAt(50)) }},
-		{"p90", func(r *arena.Result) string { return small(r.BesideAt(90)) }},
-		{"times its time p50", func(r *arena.Result) string { return small(1 / r.BesideAt(50)) }},
-		{"blocks", func(r *arena.Result) string { return number(float64(len(r.Beside))) }},
-	},
-
 	"process share":   {{"process share", func(r *arena.Result) string { return small(r.ProcessShare()) }}},
 	"goroutine share": {{"goroutine share", func(r *arena.Result) string { return small(r.GoroutineShare()) }}},
 

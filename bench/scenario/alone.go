@@ -10,9 +10,6 @@ import (
 
 // The scenarios without waiting.
 
-// The floors of many callers, and of a lone one.
-const floor, loneFloor = "floor-evalsha", "floor-default"
-
 func uncontended() Scenario {
 	return Scenario{
 		Name:    "uncontended",
@@ -26,28 +23,6 @@ func uncontended() Scenario {
 					Cell{Setting: "1 goroutine", Network: n, Rounds: pick(s, 1, 2), Job: worker.Job{Kind: worker.Loop, Goroutines: 1, Duration: window}},
 					Cell{Setting: "64 goroutines, 64 locks", Network: n, Rounds: pick(s, 1, 2), Job: worker.Job{Kind: worker.Loop, Goroutines: 64, Locks: 64, Duration: window}})
 			}
-			return cells
-		},
-	}
-}
-
-func beside() Scenario {
-	return Scenario{
-		Name:  "beside",
-		Title: "One caller alone, beside the floor",
-		Asks: "The same in blocks of some milliseconds, a block of the floor's beside each: what a round trip takes changes from one second to the " +
-			"next, and cancels out here. What the floor is beside itself shows what is left of it.",
-		Columns: []string{"beside", "rate", "faults"},
-		takes:   among("rlock", "rueidislock-1", floor, loneFloor),
-		cells: func(s Size) (cells []Cell) {
-			add := func(setting, floor string, goroutines, block int) {
-				cells = append(cells, Cell{Setting: setting, Network: loopback, Rounds: pick(s, 1, 2), Job: worker.Job{
-					Kind: worker.Beside, Goroutines: goroutines, Locks: goroutines, Floor: floor,
-					Block: time.Duration(block) * time.Millisecond, Duration: s.window(400, 2000)}})
-			}
-			add("1 goroutine", floor, 1, 20)
-			add("1 goroutine, default client", loneFloor, 1, 20)
-			add("64 goroutines, 64 locks", floor, 64, 40)
 			return cells
 		},
 	}

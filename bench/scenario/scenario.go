@@ -76,7 +76,7 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), hold(), fair(), readWrite(), linger(), majority(), fleet(),
+		uncontended(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), hold(), fair(), readWrite(), linger(), majority(), fleet(),
 	}
 }
 
@@ -186,16 +186,6 @@ func pick[T any](s Size, quick, full T) T {
 // window returns the length of a window, given in milliseconds.
 func (s Size) window(quick, full int) time.Duration {
 	return time.Duration(pick(s, quick, full)) * time.Millisecond
-}
-
-// among is for scenarios that compare a few.
-func among(names ...string) func(contender.Contender) string {
-	return func(c contender.Contender) string {
-		if !slices.Contains(names, c.Name) {
-			return "not among those that are compared here"
-		}
-		return ""
-	}
 }
 
 // mustWait is for scenarios that need a contender whose Lock waits.

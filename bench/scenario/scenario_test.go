@@ -47,7 +47,6 @@ func TestEveryContenderTakesPartWhereItCan(t *testing.T) {
 	assert.NotEmpty(t, refused("one-process", "floor-setnx"), "it does not wait")
 	assert.NotEmpty(t, refused("nested", "redsync"), "it is not reentrant")
 	assert.NotEmpty(t, refused("hold", "redsync"), "it does not renew")
-	assert.NotEmpty(t, refused("beside", "redislock-linear"))
 	for _, s := range scenario.All() {
 		if s.Kind == contender.Plain {
 			assert.Empty(t, refused(s.Name, "rlock"))

@@ -48,7 +48,7 @@ func (w *worker) take() (*holds, error) {
 			var held []contender.Mutex
 			var err error
 			for lock := i; lock < w.Locks && err == nil; lock += holders {
-				m := w.clients[0].Mutex(w.name(lock))
+				m := w.client.Mutex(w.name(lock))
 				if err = m.Lock(w.ctx); err == nil {
 					held = append(held, m)
 					h.taken.Add(1)

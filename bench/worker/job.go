@@ -7,7 +7,6 @@ type Kind string
 
 const (
 	Loop     Kind = "loop"     // every goroutine: lock, section, unlock, again
-	Beside   Kind = "beside"   // the same in blocks, the contender's and the floor's in turn
 	Nest     Kind = "nest"     // as Loop, Depth deep
 	Try      Kind = "try"      // one goroutine holds, the others try
 	Handover Kind = "handover" // two processes take turns
@@ -36,8 +35,6 @@ type Job struct {
 	Pause      time.Duration // Loop: the longest pause after a section; each is a random part of it
 	Reads      int           // percent of the sections of a Loop that share the lock with other readers
 	Depth      int           // Nest: levels
-	Floor      string        // Beside: the contender to compare with
-	Block      time.Duration // Beside: how long a block is
 
 	Duration time.Duration // of the window
 	Stall    time.Duration // in the drain: the time without a section; Hold: a multiple of it without a lock taken
@@ -56,10 +53,6 @@ type Report struct {
 	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock; Home: one Lock of another's name
 	Handover Latency // from the start of an Unlock to another process holding the lock
 	Turns    Latency // of a Lock: how many sections began from its call to its own, that included: counts
-
-	// Beside is the rate of each of the contender's blocks, over that of the floor's
-	// block beside it.
-	Beside []float64
 
 	Least, Most int64 // sections of the goroutines that had the fewest and the most
 

@@ -13,7 +13,6 @@ type runner struct {
 	*worker
 	index    int
 	end      time.Time
-	client   contender.Client
 	sections int64
 
 	wait, pair, nested, handover, turns *recorder

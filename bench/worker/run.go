@@ -19,10 +19,10 @@ import (
 // A worker is one process of a measurement.
 type worker struct {
 	Job
-	clients []contender.Client // Beside: with the floor's at the end
-	ground  *Ground
-	more    *bufio.Reader // the lines of the benchmark after the start
-	holds   *holds        // Hold: the locks taken before the start
+	client contender.Client
+	ground *Ground
+	more   *bufio.Reader // the lines of the benchmark after the start
+	holds  *holds        // Hold: the locks taken before the start
 
 	// ctx is the context of every Lock; it ends when the drain is over.
 	ctx    context.Context
@@ -59,20 +59,8 @@ func open(job Job) (w *worker, err error) {
 	if w.ground, err = OpenGround(job.Ground, job.Locks); err != nil {
 		return w, err
 	}
-	opened := []contender.Contender{c}
-	if job.Kind == Beside {
-		floor, err := contender.Find(job.Floor)
-		if err != nil {
-			return w, err
-		}
-		opened = append(opened, floor)
-	}
-	for _, c := range opened {
-		client, err := c.Open(contender.Config{Addr: job.Addr, Addrs: job.Addrs, Lease: job.Lease})
-		if err != nil {
-			return w, fmt.Errorf("worker: %s: %w", c.Name, err)
-		}
-		w.clients = append(w.clients, client)
+	if w.client, err = c.Open(contender.Config{Addr: job.Addr, Addrs: job.Addrs, Lease: job.Lease}); err != nil {
+		return w, fmt.Errorf("worker: %s: %w", c.Name, err)
 	}
 	if err := w.warmUp(); err != nil {
 		return w, err
@@ -85,8 +73,8 @@ func open(job Job) (w *worker, err error) {
 
 func (w *worker) close() {
 	w.cancel()
-	for _, client := range w.clients {
-		_ = client.Close()
+	if w.client != nil {
+		_ = w.client.Close()
 	}
 	if w.ground != nil {
 		_ = w.ground.Close()
@@ -98,8 +86,8 @@ func (w *worker) close() {
 func (w *worker) warmUp() error {
 	var all sync.WaitGroup
 	var failed error
-	for i := range max(len(w.clients), min(w.Goroutines, 32)) {
-		m := w.clients[i%len(w.clients)].Mutex(fmt.Sprintf("%s:warm:%d:%d", w.Prefix, w.Process, i))
+	for i := range max(1, min(w.Goroutines, 32)) {
+		m := w.client.Mutex(fmt.Sprintf("%s:warm:%d:%d", w.Prefix, w.Process, i))
 		all.Go(func() {
 			if err := warm(w.ctx, m); err != nil {
 				w.mu.Lock()
@@ -143,12 +131,8 @@ func (w *worker) run(begin time.Time) (Report, error) {
 	time.Sleep(time.Until(begin))
 	before := cpu()
 	var done sync.WaitGroup
-	goroutines := w.Goroutines
-	if w.Kind == Beside {
-		goroutines = 1
-	}
-	w.running.Store(int64(goroutines))
-	for i := range goroutines {
+	w.running.Store(int64(w.Goroutines))
+	for i := range w.Goroutines {
 		done.Go(func() {
 			defer w.running.Add(-1)
 			w.goroutine(i, end)
@@ -224,12 +208,9 @@ func (w *worker) goroutine(i int, end time.Time) {
 	r := &runner{worker: w, index: i, end: end}
 	r.wait, r.pair, r.nested, r.handover = w.wait.recorder(), w.pair.recorder(), w.nested.recorder(), w.handover.recorder()
 	r.turns = w.turns.recorder()
-	r.client = w.clients[0]
 	switch w.Kind {
 	case Loop:
 		r.loop()
-	case Beside:
-		r.beside()
 	case Nest:
 		r.nest()
 	case Try:

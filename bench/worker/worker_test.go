@@ -63,7 +63,6 @@ func until(t *testing.T, j worker.Job, shows func(worker.Report) bool) worker.Re
 func sections(r worker.Report) bool { return r.Sections > 0 }
 func overlaps(r worker.Report) bool { return r.Overlaps > 0 }
 func fails(r worker.Report) bool    { return r.Failures > 0 }
-func compares(r worker.Report) bool { return len(r.Beside) > 0 }
 
 func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
 	t.Helper()
@@ -135,46 +134,11 @@ func TestAPauseLeavesTheLockFree(t *testing.T) {
 	assert.Less(t, r.Sections, int64(300), "with pauses of 5 ms on average there is time for some 60")
 }
 
-func TestBlocksOfTheFloorTakeTurnsWithTheContenders(t *testing.T) {
-	j := worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-evalsha", Addr: addr(t),
-		Goroutines: 4, Locks: 4, Block: 2 * time.Millisecond, Duration: 100 * time.Millisecond}
-	r := until(t, j, compares)
-	assert.Positive(t, r.Sections)
-	assert.Zero(t, r.Failures, r.FirstFailure)
-	for _, times := range r.Beside {
-		assert.Positive(t, times)
-	}
-	j.Floor = "unknown"
-	_, err := try(t, job(t, j))
-	assert.ErrorContains(t, err, "unknown")
-}
-
-func TestABlockThatFailsIsNotCompared(t *testing.T) {
-	server := redistest.Standalone(t)
-	j := job(t, worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-setnx", Addr: server.Addr(), Goroutines: 4, Block: 2 * time.Millisecond})
-	redis := server.Client(t)
-	// The floor does not wait for another goroutine.
-	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":floor:0").Value("another's").Build()).Error())
-	r := do(t, j)
-	for !fails(r) { // each goroutine may have begun after the end of its block
-		r = do(t, j)
-	}
-	assert.Contains(t, r.FirstFailure, "does not wait")
-	assert.Empty(t, r.Beside)
-}
-
 func TestReadersMayOverlapAndWritersMayNot(t *testing.T) {
 	read := worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Reads: 100, Section: time.Millisecond}
 	assert.Zero(t, until(t, read, sections).Overlaps, "all sections are shared")
 	read.Reads = 50
 	until(t, read, overlaps)
-}
-
-func TestALockOverSeveralServersIsComparedWithTheirFloor(t *testing.T) {
-	addrs := []string{addr(t), addr(t), addr(t)}
-	r := until(t, worker.Job{Kind: worker.Beside, Contender: "redsync-majority", Floor: "floor-majority", Addr: addrs[0], Addrs: addrs,
-		Goroutines: 1, Block: 5 * time.Millisecond}, compares)
-	assert.Zero(t, r.Failures, r.FirstFailure)
 }
 
 func TestNestingTimesTheInnerPairs(t *testing.T) {
