@@ -295,7 +295,7 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 							return ""
 						})
 						other.Close()
-						for range 100 {
+						for range 30 { // two renewals are due
 							time.Sleep(700 * time.Millisecond)
 							late.Close()
 							late = wait(hub, "late")

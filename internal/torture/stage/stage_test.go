@@ -129,22 +129,6 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	answers(t, client)
 }
 
-func TestHeldFramesAreDeliveredWhenTheRuleIsRemoved(t *testing.T) {
-	s := open(t, stage.Standalone)
-	client := connect(t, s)
-	require.NoError(t, ping(client))
-	lift := s.Networks.Impose(stage.Everyone, func() network.Rule { return network.Silence })
-	answered := make(chan error)
-	go func() { answered <- ping(client) }()
-	select {
-	case err := <-answered:
-		t.Fatalf("answered in a silent network: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	lift()
-	require.NoError(t, <-answered)
-}
-
 func TestAFaultOfOneWorkerAffectsNoOther(t *testing.T) {
 	s := open(t, stage.Standalone)
 	hire(t, s)
@@ -185,26 +169,6 @@ func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {
 	require.NoError(t, w.Ask("life", &life))
 	require.Equal(t, 1, life)
 	require.Equal(t, 2, w.Lives())
-}
-
-func TestAPausedWorkerAnswersWhenItGoesOn(t *testing.T) {
-	s := open(t, stage.Standalone)
-	w := hire(t, s)
-	var life int
-	require.NoError(t, w.Ask("life", &life))
-	require.NoError(t, w.Pause())
-	answered := make(chan error)
-	go func() { answered <- w.Ask("life", &life) }()
-	select {
-	case err := <-answered:
-		t.Fatalf("answered while it was stopped: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	require.NoError(t, w.Resume())
-	require.NoError(t, <-answered)
-
-	require.NoError(t, w.Pause())
-	w.Kill() // works on a paused process
 }
 
 func TestACommandGoesToThePrimariesOrToAllNodes(t *testing.T) {

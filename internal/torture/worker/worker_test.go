@@ -207,23 +207,3 @@ func TestAWorkerWaitsForItsServer(t *testing.T) {
 	require.Empty(t, settled.Hung)
 	c.ask("end", &worker.Ended{})
 }
-
-func TestAWorkerEndsWithItsInput(t *testing.T) {
-	s := open(t)
-	c := begin(t, worker.Job{
-		Address: s.Address(), Goroutines: 1, Names: []string{"a"}, Lease: time.Second, History: filepath.Join(t.TempDir(), "w0.0"),
-	})
-	c.ask("settle", &worker.Settled{})
-	require.NoError(t, c.in.Close())
-	require.NoError(t, <-c.ended)
-}
-
-func TestAWordThatAWorkerDoesNotKnowIsAnError(t *testing.T) {
-	s := open(t)
-	c := begin(t, worker.Job{
-		Address: s.Address(), Goroutines: 1, Names: []string{"a"}, Lease: time.Second, History: filepath.Join(t.TempDir(), "w0.0"),
-	})
-	_, err := fmt.Fprintln(c.in, "dance")
-	require.NoError(t, err)
-	require.ErrorContains(t, <-c.ended, "dance")
-}

@@ -30,14 +30,6 @@ type patient struct {
 // Each is a running server, except for faults that no server can be made to have, such as
 // another clock or version: there a network changes the answers.
 var patients = map[string]patient{
-	"nothing is kept on disk": {
-		prepare: standalone("--appendonly", "no"),
-		check:   "persistence", level: doctor.Yellow, found: "no append-only file", remedy: "CONFIG SET appendonly yes",
-	},
-	"keys are evicted": {
-		prepare: standalone("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
-		check:   "eviction", level: doctor.Red, found: "allkeys-lru", remedy: "CONFIG SET maxmemory-policy noeviction",
-	},
 	"the address is that of a replica": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
 			primary, replica := redistest.Standalone(t, safe...), redistest.Standalone(t, safe...)
@@ -50,16 +42,6 @@ var patients = map[string]patient{
 	"the replicas that min-replicas asks for are absent": {
 		prepare: standalone("--min-replicas-to-write", "1"),
 		check:   "replicas", level: doctor.Red, found: "0 in sync, min-replicas-to-write 1", remedy: "CONFIG SET min-replicas-to-write 0",
-	},
-	"the user lacks a right": {
-		prepare: func(t *testing.T) rueidis.ClientOption {
-			server := redistest.Standalone(t, safe...)
-			do(t, server, "ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-hset")
-			option := server.Options()
-			option.Username, option.Password = "locks", "secret"
-			return option
-		},
-		check: "rights", level: doctor.Red, found: "HSET", remedy: "ACL SETUSER <user> +hset",
 	},
 	"its clock is an hour late": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
