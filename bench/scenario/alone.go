@@ -50,22 +50,6 @@ func nested() Scenario {
 	}
 }
 
-func tryLock() Scenario {
-	return Scenario{
-		Name:    "try",
-		Title:   "Held already, by another goroutine of the process",
-		Asks:    "What does TryLock cost that must say no?",
-		Columns: []string{"nested", "rate", "sent", "client cpu", "faults"},
-		cells: func(s Size) (cells []Cell) {
-			for _, n := range pick(s, networks(1), networks(2)) {
-				cells = append(cells, Cell{Setting: "1 goroutine tries", Network: n,
-					Job: worker.Job{Kind: worker.Try, Goroutines: 2, Duration: s.window(150, 300)}})
-			}
-			return cells
-		},
-	}
-}
-
 func hold() Scenario {
 	return Scenario{
 		Name:  "hold",

@@ -8,7 +8,6 @@ type Kind string
 const (
 	Loop     Kind = "loop"     // every goroutine: lock, section, unlock, again
 	Nest     Kind = "nest"     // as Loop, Depth deep
-	Try      Kind = "try"      // one goroutine holds, the others try
 	Handover Kind = "handover" // two processes take turns
 	Hold     Kind = "hold"     // take Locks locks, then do nothing
 )
@@ -50,7 +49,7 @@ type Report struct {
 
 	Wait     Latency // from the call of Lock to its return
 	Pair     Latency // Lock and Unlock together, without the section
-	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock; Home: one Lock of another's name
+	Nested   Latency // Nest: a pair inside the outermost; Home: one Lock of another's name
 	Handover Latency // from the start of an Unlock to another process holding the lock
 	Turns    Latency // of a Lock: how many sections began from its call to its own, that included: counts
 

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/contender"
@@ -191,63 +190,5 @@ func (r *runner) nest() {
 			return
 		}
 		r.sections++
-	}
-}
-
-// tries is how many TryLocks are timed together: a single one may take less time than the
-// resolution of the clock.
-const tries = 16
-
-// In try the first goroutine holds the lock while the others try to get it. A section is
-// one try.
-func (r *runner) try() {
-	const lock = 0
-	m := r.client.Mutex(r.name(lock))
-	if r.index == 0 {
-		began := time.Now()
-		if err := m.Lock(r.ctx); err != nil {
-			r.failed(err)
-			return
-		}
-		r.enter(lock, began)
-		close(r.held)
-		time.Sleep(time.Until(r.end))
-		r.ground.Leave(lock)
-		if err := m.Unlock(); err != nil {
-			r.failed(err)
-		}
-		return
-	}
-	select {
-	case <-r.held:
-	case <-time.After(time.Until(r.end)):
-		return
-	}
-	trier, ok := m.(contender.Trier)
-	if !ok {
-		return
-	}
-	// The holder unlocks at the end, and has another clock.
-	for end := r.end.Add(-10 * time.Millisecond); ; {
-		began := time.Now()
-		if began.After(end) {
-			return
-		}
-		for range tries {
-			got, err := trier.TryLock(r.ctx)
-			if err != nil && !r.failed(err) {
-				return
-			}
-			if got {
-				r.enter(lock, began) // the lock was held: an overlap
-				r.ground.Leave(lock)
-				if err := m.Unlock(); err != nil && !r.failed(err) {
-					return
-				}
-			}
-		}
-		r.nested.record(time.Since(began) / tries)
-		r.sections += tries
-		runtime.Gosched()
 	}
 }

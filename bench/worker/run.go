@@ -30,8 +30,7 @@ type worker struct {
 	over   atomic.Bool // the drain has ended with waiters left
 	cut    atomic.Bool // and other goroutines had sections
 
-	running atomic.Int64  // goroutines
-	held    chan struct{} // Try: closed when the lock is held
+	running atomic.Int64 // goroutines
 
 	wait, pair, nested, handover, turns *histogram
 
@@ -42,7 +41,6 @@ type worker struct {
 func open(job Job) (w *worker, err error) {
 	w = &worker{
 		Job:  job,
-		held: make(chan struct{}),
 		wait: newHistogram(), pair: newHistogram(), nested: newHistogram(), handover: newHistogram(), turns: newHistogram(),
 		report: Report{Process: job.Process, Least: math.MaxInt64},
 	}
@@ -213,8 +211,6 @@ func (w *worker) goroutine(i int, end time.Time) {
 		r.loop()
 	case Nest:
 		r.nest()
-	case Try:
-		r.try()
 	case Handover:
 		r.takeTurns()
 	}

@@ -154,17 +154,6 @@ func TestNestingALockThatIsNotReentrantFails(t *testing.T) {
 	assert.EqualValues(t, 1, r.Failures)
 }
 
-func TestTryCountsRefusals(t *testing.T) {
-	r := until(t, worker.Job{Kind: worker.Try, Contender: "rlock", Addr: addr(t), Goroutines: 2}, sections)
-	assert.Zero(t, r.Overlaps)
-	assert.Positive(t, r.Nested.Count)
-}
-
-func TestASuccessfulTryOfAHeldLockIsCaught(t *testing.T) {
-	// Only a lock that is free can be granted: the lease has ended before the others try.
-	until(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: 100 * time.Millisecond, Duration: 500 * time.Millisecond}, overlaps)
-}
-
 func TestHeldLocksAreMeasuredAndReleased(t *testing.T) {
 	server := redistest.Standalone(t)
 	hold := worker.Job{Kind: worker.Hold, Contender: "rlock", Addr: server.Addr(), Locks: 200, Lease: 30 * time.Second}
