@@ -1,8 +1,6 @@
 package redisson_test
 
 import (
-	"testing"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,13 +16,11 @@ func (s *scene) fairGo() side {
 	return owner{rlock.WithOwner(s.ctx, rlock.NewOwner()), func(lock string) *rlock.Lock { return s.client.NewFairLock(lock) }}
 }
 
-func TestAFairLockAndJavasLocksOfItsName(t *testing.T) {
-	withNewest(t, setting{}, func(s *scene) {
-		for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
-			s.run("Java's is "+string(kind), func(s *scene) { fairExclusion(s.of(kind)) })
-		}
-		s.run("Java's plain one and ours wake each other", fairWakes)
-	})
+func fairLock(s *scene) {
+	for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
+		s.run("Java's is "+string(kind), func(s *scene) { fairExclusion(s.of(kind)) })
+	}
+	s.run("Java's plain one and ours wake each other", fairWakes)
 }
 
 func fairExclusion(s *scene) {

@@ -4,29 +4,24 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/internal/redisson"
 )
 
 // The fenced lock between Java and Go.
 
-func TestAFencedLockIsTheSameToBothSides(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced}, func(s *scene) {
-		s.eachWay(func(s *scene, first, second side) {
-			exclusion(s, first, second)
-			nesting(s, first, second)
-			views(s, first, second)
-			force(s, first, second)
-			assert.Less(s.t, wakeUp(s, first, second, s.fresh()), fallback)
-		})
-		s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
-		s.run("tokens grow from Java to Go and back", alternating)
-		s.run("tokens grow in a crowd of threads and goroutines", tokensOfACrowd)
+func fencedLock(s *scene) {
+	s.eachWay(func(s *scene, first, second side) {
+		exclusion(s, first, second)
+		nesting(s, first, second)
+		views(s, first, second)
+		force(s, first, second)
+		assert.Less(s.t, wakeUp(s, first, second, s.fresh()), fallback)
 	})
+	s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
+	s.run("tokens grow from Java to Go and back", alternating)
+	s.run("tokens grow in a crowd of threads and goroutines", tokensOfACrowd)
 }
 
 func alternating(s *scene) {

@@ -27,24 +27,31 @@ func notHeld(err error) bool {
 	return errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
 }
 
-func TestALockIsTheSameToBothSides(t *testing.T) {
+func TestLocksAreTheSameToBothSides(t *testing.T) {
 	withBoth(t, setting{}, func(s *scene) {
-		for _, does := range []struct {
-			title string
-			each  func(s *scene, first, second side)
-		}{
-			{"a holder keeps the other out", exclusion},
-			{"nested, it is free after as many unlocks", nesting},
-			{"the other sees it", views},
-			{"a forced unlock takes it from the other", force},
-			{"a waiter is woken by the other's message", wakes},
-		} {
-			s.run(does.title, func(s *scene) { s.eachWay(does.each) })
-		}
-		s.run("a wait with a limit ends then, and a lease by itself", func(s *scene) { s.eachWayAtOnce(limits) })
-		s.run("names of any kind mean the same", names)
-		s.run("threads are owners, and the order of their calls is kept", threads)
+		s.run("plain", plainLock)
+		s.run("fenced", func(s *scene) { fencedLock(s.of(redisson.Fenced)) })
+		s.run("read-write", func(s *scene) { readWriteLock(s.of(redisson.Write)) })
+		s.run("fair", fairLock)
 	})
+}
+
+func plainLock(s *scene) {
+	for _, does := range []struct {
+		title string
+		each  func(s *scene, first, second side)
+	}{
+		{"a holder keeps the other out", exclusion},
+		{"nested, it is free after as many unlocks", nesting},
+		{"the other sees it", views},
+		{"a forced unlock takes it from the other", force},
+		{"a waiter is woken by the other's message", wakes},
+	} {
+		s.run(does.title, func(s *scene) { s.eachWay(does.each) })
+	}
+	s.run("a wait with a limit ends then, and a lease by itself", func(s *scene) { s.eachWayAtOnce(limits) })
+	s.run("names of any kind mean the same", names)
+	s.run("threads are owners, and the order of their calls is kept", threads)
 }
 
 func exclusion(s *scene, first, second side) {

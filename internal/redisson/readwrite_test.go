@@ -59,19 +59,17 @@ func (s *scene) getsSoon(x side, lock string) {
 	require.True(s.t, ok)
 }
 
-func TestAReadWriteLockIsTheSameToBothSides(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Write}, func(s *scene) {
-		s.run("writers", func(s *scene) {
-			s.eachWay(func(s *scene, first, second side) {
-				exclusion(s, first, second)
-				nesting(s, first, second)
-				views(s, first, second)
-			})
-			s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
+func readWriteLock(s *scene) {
+	s.run("writers", func(s *scene) {
+		s.eachWay(func(s *scene, first, second side) {
+			exclusion(s, first, second)
+			nesting(s, first, second)
+			views(s, first, second)
 		})
-		s.run("readers of both sides read at once", func(s *scene) { s.eachOwnerFirst(reading) })
-		s.run("the writer of either side becomes a reader", func(s *scene) { s.eachOwnerFirst(downgrading) })
+		s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
 	})
+	s.run("readers of both sides read at once", func(s *scene) { s.eachOwnerFirst(reading) })
+	s.run("the writer of either side becomes a reader", func(s *scene) { s.eachOwnerFirst(downgrading) })
 }
 
 func reading(s *scene, first, second couple) {
