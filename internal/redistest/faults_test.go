@@ -134,24 +134,6 @@ func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
 	})
 }
 
-func TestAnEmbeddedRefusesTheChosenCommands(t *testing.T) {
-	s := redistest.Embedded(t)
-	c := s.Client(t)
-	s.Refuse(func(command string, args ...string) string {
-		if command == "set" && args[0] == key {
-			return "READONLY You can't write against a read only replica."
-		}
-		return ""
-	})
-	err := c.Do(t.Context(), c.B().Set().Key(key).Value("1").Build()).Error()
-	assert.ErrorContains(t, err, "READONLY")
-	script := c.B().Eval().Script(`return redis.call('set', KEYS[1], '1')`).Numkeys(1).Key(key).Build()
-	assert.ErrorContains(t, c.Do(t.Context(), script).Error(), "READONLY", "commands of scripts are refused, too")
-	set(t, c, other, "1")
-	s.Refuse(nil)
-	set(t, c, key, "1")
-}
-
 func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)

@@ -42,31 +42,6 @@ func TestEachRunsTheTestOnAllFourKinds(t *testing.T) {
 	assert.Equal(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, kinds)
 }
 
-func TestEachKindExpiresKeysByTheClock(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("1").PxMilliseconds(20).Build()).Error())
-		eventually(t, func() bool {
-			return absent(t, c)
-		})
-	})
-}
-
-func TestNoKeyEndsWhileAScriptRuns(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		// The loop takes longer than the key lasts.
-		script := c.B().Eval().Script(`
-			redis.call('set', KEYS[1], '1', 'px', 1)
-			for i = 1, 1000000 do end
-			return redis.call('exists', KEYS[1])`).Numkeys(1).Key(key).Build()
-		there, err := c.Do(t.Context(), script).AsInt64()
-		require.NoError(t, err)
-		assert.EqualValues(t, 1, there)
-		eventually(t, func() bool { return absent(t, c) })
-	})
-}
-
 func TestCallsAreCountedByName(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)

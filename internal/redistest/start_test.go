@@ -75,9 +75,9 @@ func TestTheVariableChoosesTheServerOfAllTests(t *testing.T) {
 	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER="+path)
 	assert.True(t, passed, out)
 	assert.Contains(t, out, "redistest: standalone at ")
-	out, passed = again(t, "TestABubbleLetsHoursPass", "RLOCK_SERVER="+path)
+	out, passed = again(t, "TestStopCutsTheConnectionsOfAnEmbedded", "RLOCK_SERVER="+path)
 	assert.True(t, passed, out)
-	assert.Contains(t, out, "--- SKIP: TestABubbleLetsHoursPass")
+	assert.Contains(t, out, "--- SKIP: TestStopCutsTheConnectionsOfAnEmbedded")
 
 	out, passed = again(t, "TestTheArgumentsReachTheServer", "RLOCK_SERVER=/nowhere/redis-server")
 	assert.False(t, passed, "no other server takes its place")
@@ -114,17 +114,6 @@ func TestAPortThatIsTakenIsGivenUpInTheEnd(t *testing.T) {
 	r := &recorder{TB: t}
 	assert.PanicsWithValue(t, r, func() { redistest.Standalone(r, "--port", port) })
 	assert.Contains(t, r.failed, "port taken")
-}
-
-func TestABubbleLetsHoursPass(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("1").ExSeconds(7200).Build()).Error())
-		time.Sleep(2*time.Hour - time.Second)
-		assert.Equal(t, "1", get(t, c, key))
-		time.Sleep(2 * time.Second)
-		assert.Error(t, c.Do(t.Context(), c.B().Get().Key(key).Build()).Error())
-	})
 }
 
 func TestABubbleThatHangsPanics(t *testing.T) {
