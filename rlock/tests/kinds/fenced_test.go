@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Redisson: testTokenIncrease; the next test has its nested locks.
+// Redisson: testTokenIncrease; TestAHoldKeepsItsToken has its nested locks.
 func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewFencedLock(), s.NewFencedLock()
@@ -29,87 +27,6 @@ func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 		}
 		assert.EqualValues(t, 10, s.Number("GET", testbed.TokenKey))
 		assert.EqualValues(t, -1, s.Number("PTTL", testbed.TokenKey), "the counter must outlive the data that the tokens protect")
-	})
-}
-
-func TestANestedLockHasTheTokenOfTheOuterOne(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		lock, ctx := s.NewFencedLock(), rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		require.NoError(t, lock.Lock(ctx))
-		first, err := lock.Token(ctx)
-		require.NoError(t, err)
-		require.NoError(t, lock.LockFor(ctx, time.Hour))
-		hold, err := lock.Acquire(ctx)
-		require.NoError(t, err)
-		assert.Equal(t, first, testbed.TokenOf(t, hold))
-		require.NoError(t, lock.Do(ctx, func(ctx context.Context) error {
-			token, err := lock.Token(ctx)
-			assert.Equal(t, first, token)
-			return err
-		}))
-		require.NoError(t, hold.Release(ctx))
-		for range 2 {
-			token, err := lock.Token(ctx)
-			require.NoError(t, err)
-			assert.Equal(t, first, token)
-			require.NoError(t, lock.Unlock(ctx))
-		}
-		assert.Equal(t, first+1, testbed.OneSection(ctx, t, lock))
-	})
-}
-
-func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		const clients, goroutines, rounds = 2, 50, 10
-		var last atomic.Uint64
-		var all sync.WaitGroup
-		for range clients {
-			client := s.NewClient()
-			for range goroutines {
-				all.Go(func() {
-					lock := client.NewFencedLock(testbed.Key)
-					for range rounds {
-						if !assert.NoError(t, lock.Lock(s.Ctx)) {
-							return
-						}
-						token, err := lock.Token(s.Ctx)
-						assert.NoError(t, err)
-						if before := last.Swap(token); before >= token {
-							assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
-						}
-						assert.NoError(t, lock.Unlock(s.Ctx))
-					}
-				})
-			}
-		}
-		all.Wait()
-		assert.GreaterOrEqual(t, uint64(s.Number("GET", testbed.TokenKey)), last.Load())
-		assert.Greater(t, testbed.OneSection(s.Ctx, t, s.NewFencedLock()), last.Load())
-	})
-}
-
-func TestOnlyTheHolderGetsAToken(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewFencedLock(), s.NewFencedLock()
-		refused := func(lock *rlock.Lock, err error) {
-			t.Helper()
-			token, got := lock.Token(s.Ctx)
-			assert.ErrorIs(t, got, err)
-			assert.Zero(t, token)
-		}
-		refused(here, rlock.ErrNotHeld)
-		hold, err := here.Acquire(s.Ctx)
-		require.NoError(t, err)
-		refused(here, rlock.ErrNotHeld) // the hold belongs to the handle
-		require.NoError(t, hold.Release(s.Ctx))
-
-		require.NoError(t, here.Lock(s.Ctx))
-		refused(there, rlock.ErrNotHeld)
-		testbed.Elsewhere(func() { refused(here, rlock.ErrNotHeld) })
-		require.NoError(t, here.Unlock(s.Ctx))
-		refused(here, rlock.ErrNotHeld)
-		refused(s.NewClient().NewFencedLock(""), rlock.ErrInvalidName)
-
 	})
 }
 
@@ -133,59 +50,90 @@ func TestAHoldWithoutATokenReportsThat(t *testing.T) {
 	})
 }
 
-func TestAHolderThatLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T) {
+// Two clients hand a fenced lock off inside, and take it from one another.
+func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewFencedLock(), s.NewFencedLock()
-		hold, err := here.Acquire(s.Ctx)
-		require.NoError(t, err)
-		_, err = here.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		require.Error(t, context.Cause(hold.Context()))
-		token := testbed.TokenOf(t, hold)
-		assert.Greater(t, testbed.OneSection(s.Ctx, t, there), token)
-		assert.Equal(t, token, testbed.TokenOf(t, hold))
-		require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-		assert.Equal(t, token, testbed.TokenOf(t, hold))
-
-		require.NoError(t, here.Lock(s.Ctx))
-		_, err = here.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		_, err = here.Token(s.Ctx)
-		assert.ErrorIs(t, err, rlock.ErrLost)
-		require.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrLost)
-		_, err = here.Token(s.Ctx)
-		assert.ErrorIs(t, err, rlock.ErrNotHeld)
-	})
-}
-
-func TestAFencedLockAndALockOfOneNameKeepEachOtherOut(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client := s.NewClient()
-		plain, fenced := client.NewLock(testbed.Key), client.NewFencedLock(testbed.Key)
-		for _, locks := range [][2]testbed.Locker{{plain, fenced}, {fenced, plain}} {
-			first, second := locks[0], locks[1]
-			require.NoError(t, first.Lock(s.Ctx))
-			taken, err := second.TryLock(s.Ctx)
-			require.NoError(t, err)
-			assert.False(t, taken, "a lock of another kind belongs to another owner")
-			assert.False(t, second.IsHeld(s.Ctx))
-			waiter := testbed.Start(func() error { return second.Lock(s.Ctx) })
-			s.AwaitWaiters(1, testbed.Key)
-			require.NoError(t, first.Unlock(s.Ctx))
-			require.NoError(t, s.Await(waiter))
-			forced, err := second.ForceUnlock(s.Ctx)
-			require.NoError(t, err)
-			assert.True(t, forced)
+		const clients, goroutines, rounds = 2, 30, 5
+		var last atomic.Uint64
+		var all sync.WaitGroup
+		for range clients {
+			lock := s.NewFencedLock()
+			for range goroutines {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, lock.Do(s.Ctx, func(ctx context.Context) error {
+							token, err := lock.Token(ctx)
+							assert.Greater(t, token, last.Swap(token), "tokens do not grow")
+							return err
+						}))
+					}
+				})
+			}
 		}
+		all.Wait()
+		assert.GreaterOrEqual(t, uint64(s.Number("GET", testbed.TokenKey)), last.Load())
 	})
 }
 
-func TestTokensAreGivenAfterTheScriptsWereFlushed(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		lock := s.NewFencedLock()
-		first := testbed.OneSection(s.Ctx, t, lock)
-		s.Forget()
-		assert.Greater(t, testbed.OneSection(s.Ctx, t, lock), first)
+// A token is that of the outermost level, and stays the token of its hold also after a loss.
+func TestAHoldKeepsItsToken(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there, me := w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key), w.Caller()
+		has := func(want uint64) {
+			t.Helper()
+			token, err := here.Token(me)
+			require.NoError(t, err)
+			assert.Equal(t, want, token)
+		}
+		require.NoError(t, here.Lock(me))
+		first, err := here.Token(me)
+		require.NoError(t, err)
+		require.NoError(t, here.LockFor(me, time.Hour))
+		hold, err := here.Acquire(me)
+		require.NoError(t, err)
+		assert.Equal(t, first, testbed.TokenOf(t, hold))
+		require.NoError(t, hold.Release(w.Ctx))
+		for range 2 {
+			has(first)
+			require.NoError(t, here.Unlock(me))
+		}
+
+		hold, err = here.Acquire(me)
+		require.NoError(t, err)
+		has(first + 1)
+		_, err = here.ForceUnlock(w.Ctx)
+		require.NoError(t, err)
+		assert.Greater(t, testbed.OneSection(w.Ctx, t, there), first+1)
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		assert.Equal(t, first+1, testbed.TokenOf(t, hold), "the resource may refuse it")
+	})
+}
+
+func TestOnlyTheHolderGetsAToken(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		here, there := p.NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key)
+		refused := func(lock *rlock.Lock, ctx context.Context, err error) {
+			t.Helper()
+			token, got := lock.Token(ctx)
+			assert.ErrorIs(t, got, err)
+			assert.Zero(t, token)
+		}
+		refused(here, me, rlock.ErrNotHeld)
+		hold, err := here.Acquire(w.Ctx)
+		require.NoError(t, err)
+		refused(here, me, rlock.ErrNotHeld) // the hold belongs to the handle
+		require.NoError(t, hold.Release(w.Ctx))
+
+		require.NoError(t, here.Lock(me))
+		refused(there, me, rlock.ErrNotHeld)
+		refused(here, w.Caller(), rlock.ErrNotHeld)
+		_, err = here.ForceUnlock(w.Ctx)
+		require.NoError(t, err)
+		refused(here, me, rlock.ErrLost)
+		require.ErrorIs(t, here.Unlock(me), rlock.ErrLost)
+		refused(here, me, rlock.ErrNotHeld)
+		refused(p.NewFencedLock(""), me, rlock.ErrInvalidName)
 	})
 }
 
@@ -240,25 +188,4 @@ func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
 		}
 		s.Number("DEL", testbed.TokenKey)
 	})
-}
-
-func TestAUserWithoutTheRightsToTheCounterGetsAnErrorAndHoldsNothing(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	needed := s.Rights("FencedLock")
-	rules := append(s.Rights(s.AclLines()...), needed...)
-	try := func(rules []string) error {
-		client, err := rlock.New(s.Limited(rules...))
-		require.NoError(t, err)
-		defer client.Close()
-		_, err = client.NewFencedLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))
-		return err
-	}
-	require.NoError(t, try(rules))
-	for i, rule := range needed {
-		n := len(rules) - len(needed) + i
-		err := try(slices.Delete(slices.Clone(rules), n, n+1))
-		assert.ErrorIs(t, err, rlock.ErrNoPermission, rule)
-		assert.Zero(t, s.Number("EXISTS", testbed.Key), rule)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,40 +17,44 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls that take several permits of a semaphore at once.
+// What a semaphore of several permits adds to one of a single permit, which the tests over all kinds cover.
 
 // atOnce is one attempt.
 func atOnce(k int) []rlock.AcquireOption {
 	return []rlock.AcquireOption{rlock.WithPermits(k), rlock.WithWait(0)}
 }
 
-func TestACallTakesAllItsPermitsOrNone(t *testing.T) {
+func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewClient().NewSemaphore(testbed.Key, 5), s.NewClient().NewSemaphore(testbed.Key, 5)
+		refused := func(k int) {
+			t.Helper()
+			for _, lock := range []*rlock.Lock{here, there} {
+				_, err := lock.Acquire(s.Ctx, atOnce(k)...)
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			}
+		}
+		shown := func(want bool) {
+			t.Helper()
+			locked, err := there.IsLocked(s.Ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, locked)
+			ttl, err := there.TTL(s.Ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, ttl > 0)
+		}
 		three, err := here.Acquire(s.Ctx, atOnce(3)...)
 		require.NoError(t, err)
-		_, err = there.Acquire(s.Ctx, atOnce(3)...)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "two are left")
-		locked, err := there.IsLocked(s.Ctx)
-		require.NoError(t, err)
-		assert.False(t, locked)
-		two, err := there.Acquire(s.Ctx, atOnce(2)...)
-		require.NoError(t, err, "the attempt before has left none behind")
-		for _, lock := range []*rlock.Lock{here, there} {
-			_, err = lock.Acquire(s.Ctx, rlock.WithWait(0))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			locked, err = lock.IsLocked(s.Ctx)
-			require.NoError(t, err)
-			assert.True(t, locked)
-			ttl, err := lock.TTL(s.Ctx)
-			require.NoError(t, err)
-			assert.Positive(t, ttl)
-		}
+		refused(3)
+		shown(false)
+		held := testbed.Permits(t, s.Ctx, there, 2) // the attempts before have taken none
+		refused(1)
+		shown(true)
 		require.NoError(t, three.Release(s.Ctx))
-		held := testbed.Permits(t, s.Ctx, here, 3)
-		_, err = here.Acquire(s.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "one release has given back three")
-		for _, h := range append(held, two) {
+		shown(false)
+		held = append(held, testbed.Permits(t, s.Ctx, here, 3)...)
+		refused(1)
+		for _, h := range held {
 			require.NoError(t, h.Release(s.Ctx))
 		}
 		assert.Zero(t, s.Number("EXISTS", testbed.Key))
@@ -132,34 +135,6 @@ func TestANestedCallHasThePermitsOfItsOwner(t *testing.T) {
 	})
 }
 
-// Calls of one owner wait at once, and the first to get permits decides how many the owner has.
-func TestCallsOfOneOwnerThatWaitForDifferentNumbersOfPermits(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock, other := w.NewClient().NewSemaphore(testbed.Key, 3), w.NewClient().NewSemaphore(testbed.Key, 3)
-		all, err := other.Acquire(w.Ctx, atOnce(3)...)
-		require.NoError(t, err)
-		ctx := rlock.WithOwner(w.Ctx, rlock.NewOwner())
-		var calls []<-chan error
-		for _, k := range []int{2, 1, 3} {
-			calls = append(calls, testbed.Start(func() error {
-				_, err := lock.Acquire(ctx, rlock.WithPermits(k))
-				return err
-			}))
-			time.Sleep(10 * time.Millisecond)
-		}
-		require.NoError(t, all.Release(w.Ctx))
-		require.NoError(t, <-calls[0])
-		require.NoError(t, <-calls[1], "it nests")
-		require.ErrorIs(t, <-calls[2], rlock.ErrUpgrade)
-		assert.Equal(t, 2, lock.HoldCount(ctx))
-		time.Sleep(time.Millisecond) // the ticket of the last one has left the queue
-		last := testbed.Permits(t, w.Ctx, other, 1)[0]
-		_, err = other.Acquire(w.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		require.NoError(t, last.Release(w.Ctx))
-	})
-}
-
 func TestPermitsThatNoReleaseCanGiveAreRefusedAtOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		c := w.NewClient()
@@ -205,83 +180,6 @@ func TestTheEndOfALeaseFreesAllPermitsOfAHold(t *testing.T) {
 	})
 }
 
-func TestPermitsArePassedOnTogether(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient(), s.NewClient()
-		hold, err := here.NewSemaphore(testbed.Key, 3).Acquire(s.Ctx, atOnce(2)...)
-		require.NoError(t, err)
-		pass, err := hold.Pass(s.Ctx, time.Minute)
-		require.NoError(t, err)
-		left := func(n int) {
-			t.Helper()
-			held := testbed.Permits(t, s.Ctx, here.NewSemaphore(testbed.Key, 3), n)
-			_, err := here.NewSemaphore(testbed.Key, 3).Acquire(s.Ctx, rlock.WithWait(0))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			for _, h := range held {
-				require.NoError(t, h.Release(s.Ctx))
-			}
-		}
-		left(1)
-		shown, err := there.Inspect(s.Ctx, testbed.Key)
-		require.NoError(t, err)
-		require.Len(t, shown.Holders, 1)
-		assert.Equal(t, 1, shown.HolderCount)
-		assert.True(t, shown.Holders[0].Passed)
-		assert.Equal(t, 2, shown.Holders[0].Permits)
-		hold, err = there.Resume(s.Ctx, pass)
-		require.NoError(t, err)
-		left(1)
-		_, err = hold.Exec(s.Ctx, "return 1", nil, nil)
-		if !errors.Is(err, rlock.ErrInvalidName) { // a write without a key
-			require.NoError(t, err)
-		}
-		require.NoError(t, hold.Release(s.Ctx))
-		left(3)
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-	})
-}
-
-func TestPermitsAreFreedByForceTogether(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient().NewSemaphore(testbed.Key, 4), s.NewClient().NewSemaphore(testbed.Key, 4)
-		three, err := here.Acquire(s.Ctx, atOnce(3)...)
-		require.NoError(t, err)
-		one := testbed.Permits(t, s.Ctx, there, 1)[0]
-		freed, err := there.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, freed)
-		<-three.Context().Done()
-		<-one.Context().Done()
-		all, err := there.Acquire(s.Ctx, atOnce(4)...)
-		require.NoError(t, err)
-		require.NoError(t, all.Release(s.Ctx))
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-	})
-}
-
-// Processes may know of different numbers of permits: a call for more than the client knows of that releases is served by the
-// one that knows of enough.
-func TestACallForMorePermitsThanAnotherClientKnowsOf(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		few, many := w.NewClient().NewSemaphore(testbed.Key, 2), w.NewClient().NewSemaphore(testbed.Key, 4)
-		held := testbed.Permits(t, w.Ctx, few, 2)
-		waiting := testbed.Start(func() error {
-			h, err := many.Acquire(w.Ctx, rlock.WithPermits(4))
-			if err != nil {
-				return err
-			}
-			return h.Release(w.Ctx)
-		})
-		require.True(t, testbed.Pending(waiting))
-		require.NoError(t, held[0].Release(w.Ctx))
-		testbed.Within(t, 0, 0, func() {
-			require.NoError(t, held[1].Release(w.Ctx))
-			require.NoError(t, <-waiting)
-		})
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // Callers of several clients take any number of permits, and leave in any way: never are more inside than there are permits,
 // and nothing is left.
 func TestPermitsInUseNeverExceedThoseThereAre(t *testing.T) {
@@ -319,39 +217,77 @@ func TestPermitsInUseNeverExceedThoseThereAre(t *testing.T) {
 	})
 }
 
-func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		c := s.NewClient()
-		lock := c.NewSemaphore(testbed.Key, 6)
-		var held []*rlock.Hold
-		for _, k := range []int{1, 3, 2} {
-			h, err := lock.Acquire(s.Ctx, atOnce(k)...)
-			require.NoError(t, err)
-			held = append(held, h)
+func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewSemaphore(testbed.Key, 2)
+		long := testbed.Permits(t, w.Ctx, lock, 1)[0]
+		short, err := lock.Acquire(w.Ctx, rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		ttl, err := lock.TTL(w.Ctx)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, ttl, time.Second, "the earliest end")
+		<-short.Context().Done()
+		require.ErrorIs(t, context.Cause(short.Context()), rlock.ErrLost)
+		next, err := lock.Acquire(w.Ctx)
+		require.NoError(t, err)
+		require.NoError(t, context.Cause(long.Context()))
+		require.NoError(t, next.Release(w.Ctx))
+		require.NoError(t, long.Release(w.Ctx))
+		require.ErrorIs(t, short.Release(w.Ctx), rlock.ErrLost)
+	})
+}
+
+func TestTheNumberOfPermitsMayChange(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		before, after := w.NewClient(), w.NewClient()
+		held := testbed.Permits(t, w.Ctx, before.NewSemaphore(testbed.Key, 2), 2)
+		held = append(held, testbed.Permits(t, w.Ctx, after.NewSemaphore(testbed.Key, 4), 2)...)
+		_, err := after.NewSemaphore(testbed.Key, 4).Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		for _, hold := range held[:2] {
+			require.NoError(t, hold.Release(w.Ctx))
 		}
-		shown, err := c.Inspect(s.Ctx, testbed.Key)
+		_, err = before.NewSemaphore(testbed.Key, 2).Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "this client knows of two permits")
+		for _, hold := range held[2:] {
+			require.NoError(t, hold.Release(w.Ctx))
+		}
+		for name, err := range testbed.EveryMethod(w.Ctx, before.NewSemaphore(testbed.Key, 0)) {
+			require.ErrorIs(t, err, rlock.ErrInvalidConfig, name)
+		}
+	})
+}
+
+func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient()
+		lock := c.NewSemaphore(testbed.Key, 6)
+		for _, k := range []int{1, 3} {
+			_, err := lock.Acquire(w.Ctx, atOnce(k)...)
+			require.NoError(t, err)
+		}
+		hold, err := lock.Acquire(w.Ctx, atOnce(2)...)
+		require.NoError(t, err)
+		pass, err := hold.Pass(w.Ctx, time.Hour)
+		require.NoError(t, err)
+		shown, err := c.Inspect(w.Ctx, testbed.Key)
 		require.NoError(t, err)
 		assert.Equal(t, rlock.KindSemaphore, shown.Kind)
 		assert.Equal(t, 3, shown.HolderCount)
 		var ks []int
 		for _, h := range shown.Holders {
 			ks = append(ks, h.Permits)
+			assert.Equal(t, h.Permits == 2, h.Passed)
 			assert.NotContains(t, h.Owner, "*")
 		}
-		slices.Sort(ks)
-		assert.Equal(t, []int{1, 2, 3}, ks)
-		for _, h := range held {
-			require.NoError(t, h.Release(s.Ctx))
-		}
-		err = c.NewLock(testbed.Key).Lock(s.Ctx)
-		require.NoError(t, err)
-		require.NoError(t, c.NewLock(testbed.Key).Unlock(s.Ctx))
+		assert.ElementsMatch(t, []int{1, 2, 3}, ks)
 
-		wide, err := lock.Acquire(s.Ctx, atOnce(6)...)
+		hold, err = w.NewClient().Resume(w.Ctx, pass)
 		require.NoError(t, err)
-		err = c.NewLock(testbed.Key).Lock(s.Ctx)
-		require.ErrorIs(t, err, rlock.ErrWrongType)
-		assert.ErrorContains(t, err, "it is a semaphore of rlock")
-		require.NoError(t, wide.Release(s.Ctx))
+		_, err = lock.Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, hold.Release(w.Ctx))
+		_, err = lock.Acquire(w.Ctx, atOnce(2)...)
+		require.NoError(t, err)
 	})
 }

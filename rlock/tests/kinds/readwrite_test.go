@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,40 +16,30 @@ import (
 // What a ReadWriteLock adds to other locks. The tests over all kinds cover each of its two
 // locks; readers_test.go covers shared tenures.
 
-func TestReadersOfAllClientsReadAtOnceAndKeepWritersOut(t *testing.T) {
+func TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewClient().NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
 		a, b, c := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		available := func(read, write bool) {
+			t.Helper()
+			for _, lock := range []*rlock.ReadWriteLock{here, there} {
+				assert.Equal(t, read, s.Available(lock.Read()))
+				assert.Equal(t, write, s.Available(lock.Write()))
+			}
+		}
 		require.NoError(t, here.Read().Lock(a))
 		require.NoError(t, here.Read().Lock(b))
 		require.NoError(t, there.Read().Lock(c))
-		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.False(t, s.Available(lock.Write()))
-			assert.True(t, s.Available(lock.Read()))
-		}
+		available(true, false)
 		require.NoError(t, here.Read().Unlock(a))
 		require.NoError(t, there.Read().Unlock(c))
-		assert.False(t, s.Available(there.Write()))
+		available(true, false)
 		require.NoError(t, here.Read().Unlock(b))
-		assert.True(t, s.Available(there.Write()))
-		assert.True(t, s.Available(here.Write()))
-	})
-}
-
-func TestAWriterExcludesReadersAndWriters(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient().NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
-		me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		require.NoError(t, here.Write().Lock(me))
-		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.False(t, s.Available(lock.Write()))
-			assert.False(t, s.Available(lock.Read()))
-		}
-		require.NoError(t, here.Write().Unlock(me))
-		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.True(t, s.Available(lock.Write()))
-			assert.True(t, s.Available(lock.Read()))
-		}
+		available(true, true)
+		require.NoError(t, here.Write().Lock(a))
+		available(false, false)
+		require.NoError(t, here.Write().Unlock(a))
+		available(true, true)
 	})
 }
 
@@ -56,7 +47,7 @@ func TestWaitersForReadersOrAWriterAreWokenByTheLastRelease(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there, w := s.NewClient(), s.NewClient(), testbed.Awakening{Site: s}
 		me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		for round := range 4 { // each round has subscriptions of its own
+		for round := range 2 { // each round has subscriptions of its own
 			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) testbed.Locker) {
 				held := holds(here.NewReadWriteLock(name))
 				require.NoError(t, held.Lock(me))
@@ -71,29 +62,6 @@ func TestWaitersForReadersOrAWriterAreWokenByTheLastRelease(t *testing.T) {
 			wakes(fmt.Sprintf("orders:%d:ww", round), write, write)
 		}
 		w.Check()
-	})
-}
-
-func TestTheWriterMayReadAndBothLocksNest(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		l, me := w.NewRWClient(), w.Caller()
-		require.NoError(t, l.Write.Lock(me))
-		require.NoError(t, l.Read.Lock(me))
-		require.NoError(t, l.Write.Lock(me))
-		require.NoError(t, l.Read.Lock(me))
-		require.NoError(t, l.Read.Lock(me))
-		assert.Equal(t, 2, l.Write.HoldCount(me))
-		assert.Equal(t, 3, l.Read.HoldCount(me))
-		for range 3 {
-			require.NoError(t, l.Read.Unlock(me))
-		}
-		require.ErrorIs(t, l.Read.Unlock(me), rlock.ErrNotHeld)
-		assert.Equal(t, 2, l.Write.HoldCount(me), "unlocking one of the two leaves the other")
-		assert.False(t, w.IsFree(l.Read))
-		require.NoError(t, l.Write.Unlock(me))
-		require.NoError(t, l.Write.Unlock(me))
-		require.ErrorIs(t, l.Write.Unlock(me), rlock.ErrNotHeld)
-		assert.Empty(t, w.Keys())
 	})
 }
 
@@ -127,76 +95,152 @@ func TestAReaderCannotBecomeAWriter(t *testing.T) {
 }
 
 func TestEveryClientSeesReadersAndWriters(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient(testbed.WithLease(time.Hour)).NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
-		me, other := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there, me := w.NewRWClient(), w.NewRWClient(), w.Caller()
 		see := func(read, write bool) {
 			t.Helper()
-			for _, lock := range []*rlock.ReadWriteLock{here, there} {
-				require.Eventually(t, func() bool { // a nested lock is mirrored later
-					isRead, err := lock.Read().IsLocked(s.Ctx)
-					isWritten, failed := lock.Write().IsLocked(s.Ctx)
-					return err == nil && failed == nil && isRead == read && isWritten == write
-				}, testbed.Hang, time.Millisecond, "read %v, written %v", read, write)
+			for range 2 { // at once, and when Redis shows it
+				for _, l := range []testbed.RWClient{here, there} {
+					isRead, err := l.Read.IsLocked(w.Ctx)
+					require.NoError(t, err)
+					isWritten, err := l.Write.IsLocked(w.Ctx)
+					require.NoError(t, err)
+					assert.Equal(t, []bool{read, write}, []bool{isRead, isWritten})
+				}
+				time.Sleep(time.Second)
 			}
-			assert.Equal(t, read, here.Read().IsHeld(me))
-			assert.Equal(t, write, here.Write().IsHeld(me))
-			assert.False(t, here.Read().IsHeld(other))
-			assert.False(t, here.Write().IsHeld(other))
+			assert.Equal(t, []bool{read, write}, []bool{here.Read.IsHeld(me), here.Write.IsHeld(me)})
+			assert.False(t, here.Read.IsHeld(w.Caller()))
 		}
 		see(false, false)
-		require.NoError(t, here.Write().Lock(me))
+		require.NoError(t, here.Write.Lock(me))
 		see(false, true)
-		require.NoError(t, here.Read().Lock(me))
+		require.NoError(t, here.Read.Lock(me))
+		synctest.Wait()
 		see(true, true)
-		require.NoError(t, here.Write().Unlock(me))
+		require.NoError(t, here.Write.Unlock(me))
+		synctest.Wait()
 		see(true, false)
-		left, err := there.Read().TTL(s.Ctx)
-		require.NoError(t, err)
-		assert.InDelta(t, time.Hour, left, float64(time.Minute))
-		require.NoError(t, here.Read().Unlock(me))
+		require.NoError(t, here.Read.Unlock(me))
 		see(false, false)
-	})
-}
-
-func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		l, me := w.NewRWClient(), w.Caller()
-		require.NoError(t, w.Set(testbed.Key, "precious"))
-		for _, lock := range []testbed.Locker{l.Read, l.Write} {
-			require.ErrorIs(t, lock.Lock(me), rlock.ErrWrongType)
-			_, err := lock.TryLock(me)
-			require.ErrorIs(t, err, rlock.ErrWrongType)
-			_, err = lock.ForceUnlock(me)
-			require.ErrorIs(t, err, rlock.ErrWrongType)
-			_, err = lock.IsLocked(me)
-			require.ErrorIs(t, err, rlock.ErrWrongType)
-		}
-		w.CheckGet(t, testbed.Key, "precious")
-		assert.Len(t, w.Keys(), 1)
-		w.Del(testbed.Key)
-		for _, lock := range []testbed.Locker{l.Read, l.Write} {
-			require.NoError(t, lock.Lock(me))
-			w.Del(testbed.Key)
-			require.NoError(t, w.Set(testbed.Key, "precious"))
-			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-			w.CheckGet(t, testbed.Key, "precious")
-			w.FlushAll()
-		}
 	})
 }
 
 func TestALockOfAnotherKindKeepsReadersAndWritersOut(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		l, me := w.NewRWClient(), w.Caller()
+		plain := l.NewLock(testbed.Key)
+		require.NoError(t, plain.Lock(me))
+		assert.False(t, w.IsFree(l.Read))
+		assert.False(t, w.IsFree(l.Write))
+		require.NoError(t, plain.Unlock(me))
+		require.NoError(t, l.Read.Lock(me))
+		assert.False(t, w.IsFree(plain))
+		require.NoError(t, l.Read.Unlock(me))
+		assert.True(t, w.IsFree(plain))
+	})
+}
+
+// awaitRW returns when the hash shows the mode and exactly these fields, "<id>" for a reader of the client and
+// "<id>:write" for a writer. Each reader has a key with a lease, and so has the hash.
+func awaitRW(s *testbed.Site, client *rlock.Client, mode string, want map[string]string) {
+	s.T.Helper()
+	require.Eventually(s.T, func() bool {
+		hash, err := s.Do("HGETALL", testbed.Key).AsStrMap()
+		if err != nil || len(hash) != len(want)+1 || hash["mode"] != mode {
+			return false
+		}
+		delete(hash, "mode")
+		for field, count := range hash {
+			uuid, id, _ := strings.Cut(field, ":")
+			lives, err := s.Do("PTTL", "{"+testbed.Key+"}:"+field+":rwlock_timeout:1").AsInt64()
+			reads := !strings.HasSuffix(field, ":write")
+			if want[id] != count || !strings.HasPrefix(uuid, client.ID()) || err != nil || reads != (lives > 0) {
+				return false
+			}
+		}
+		return true
+	}, testbed.Hang, time.Millisecond, "%s %v", mode, want)
+	require.Positive(s.T, s.Number("PTTL", testbed.Key))
+}
+
+// The keys, fields and messages of a ReadWriteLock that Redisson sees.
+
+func TestTheHashShowsModeReadersAndWriterAsRedissonDoes(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client := s.NewClient()
-		l, plain := client.NewReadWriteLock(testbed.Key), client.NewLock(testbed.Key)
-		require.NoError(t, plain.Lock(s.Ctx))
-		assert.False(t, s.Available(l.Read()))
-		assert.False(t, s.Available(l.Write()))
-		require.NoError(t, plain.Unlock(s.Ctx))
-		require.NoError(t, l.Read().Lock(s.Ctx))
-		assert.False(t, s.Available(plain))
-		require.NoError(t, l.Read().Unlock(s.Ctx))
-		assert.True(t, s.Available(plain))
+		client := s.NewClient(testbed.WithLease(time.Hour))
+		l := client.NewReadWriteLock(testbed.Key)
+		me, other := rlock.NewOwner(), rlock.NewOwner()
+		mine, theirs := rlock.WithOwner(s.Ctx, me), rlock.WithOwner(s.Ctx, other)
+		id, write := fmt.Sprint(me), fmt.Sprint(me)+":write"
+
+		require.NoError(t, l.Read().Lock(mine))
+		awaitRW(s, client, "read", map[string]string{id: "1"})
+		require.NoError(t, l.Read().Lock(theirs))
+		require.NoError(t, l.Read().Lock(theirs))
+		heard := s.Listen(s.Family(), testbed.RWChannel) // for the client it is a guest that waits: readers would not join
+		awaitRW(s, client, "read", map[string]string{id: "1"})
+		require.NoError(t, l.Read().Unlock(mine))
+		require.NoError(t, l.Read().Unlock(theirs))
+		awaitRW(s, client, "read", map[string]string{id: "1"})
+		assert.Empty(t, heard.Heard())
+		require.NoError(t, l.Read().Unlock(theirs))
+		assert.Equal(t, []string{"00"}, heard.Heard())
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+
+		require.NoError(t, l.Write().Lock(mine))
+		awaitRW(s, client, "write", map[string]string{write: "1"})
+		require.NoError(t, l.Write().Lock(mine))
+		awaitRW(s, client, "write", map[string]string{write: "2"})
+		require.NoError(t, l.Read().Lock(mine))
+		require.NoError(t, l.Read().Lock(mine))
+		awaitRW(s, client, "write", map[string]string{write: "2", id: "1"})
+		require.NoError(t, l.Read().Unlock(mine))
+		require.NoError(t, l.Write().Unlock(mine))
+		awaitRW(s, client, "write", map[string]string{write: "1", id: "1"})
+		assert.Empty(t, heard.Heard())
+		require.NoError(t, l.Write().Unlock(mine))
+		awaitRW(s, client, "read", map[string]string{id: "1"})
+		assert.Equal(t, []string{"01"}, heard.Heard(), "readers may enter")
+		require.NoError(t, l.Read().Unlock(mine))
+		assert.Equal(t, []string{"00"}, heard.Heard())
+
+		require.NoError(t, l.Write().Lock(mine))
+		require.NoError(t, l.Write().Unlock(mine))
+		assert.Equal(t, []string{"01"}, heard.Heard())
+		assert.Zero(t, s.Number("EXISTS", testbed.Key))
+	})
+}
+
+// The watchdog renews the reader's key with the hash, and restores one that is gone.
+func TestAReadersKeyIsRenewedWithTheHash(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		l, me := w.NewRWClient(), w.Caller()
+		require.NoError(t, l.Write.Lock(me))
+		require.NoError(t, l.Read.Lock(me))
+		lives := func() {
+			t.Helper()
+			for range 60 {
+				time.Sleep(time.Second)
+				keys := w.Keys()
+				require.Len(t, keys, 2)
+				for _, k := range keys {
+					require.GreaterOrEqual(t, w.Remaining(k), 20*time.Second-50*time.Millisecond)
+				}
+			}
+		}
+		lives()
+		require.NoError(t, l.Write.Unlock(me))
+		lives()
+		for _, k := range w.Keys() {
+			if k != testbed.Key {
+				w.Del(k)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		lives()
+		require.NoError(t, l.Read.Unlock(me))
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
 	})
 }
