@@ -3,8 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,22 +21,6 @@ var waitersOf = map[string]func(*rlock.Client, string) *rlock.Lock{
 	"fair":      (*rlock.Client).NewFairLock,
 	"write":     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
 	"semaphore": func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
-}
-
-// queued returns how many tickets stand in the queue of the lock, of whatever kind.
-func queued(w *testbed.World) (n int) {
-	for _, key := range []string{testbed.Queue, testbed.Queue + "rw", testbed.Queue + "sem"} {
-		members, err := w.ZMembers(key)
-		if err != nil {
-			continue
-		}
-		for _, member := range members {
-			if member[0] != '!' {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // bounded is a call that waits if fewer than n wait.
@@ -88,47 +70,6 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 	}
 }
 
-// Those that wait never are more than may, whatever their processes and their order.
-func TestNeverMoreWaitThanMay(t *testing.T) {
-	const most, clients, callers, rounds = 3, 3, 8, 6
-	for name, of := range waitersOf {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				var inside, refused, served atomic.Int32
-				var done sync.WaitGroup
-				for range clients {
-					c := w.NewClient()
-					for i := range callers {
-						done.Go(func() {
-							for round := range rounds {
-								time.Sleep(time.Duration(1+(i*7+round*3)%11) * time.Millisecond)
-								err := of(c.Client, testbed.Key).Do(w.Ctx, func(context.Context) error {
-									assert.EqualValues(t, 1, inside.Add(1))
-									assert.LessOrEqual(t, queued(w), most)
-									time.Sleep(2 * time.Millisecond)
-									inside.Add(-1)
-									return nil
-								}, rlock.WithMaxWaiters(most))
-								switch {
-								case errors.Is(err, rlock.ErrTooManyWaiters):
-									refused.Add(1)
-								case assert.NoError(t, err):
-									served.Add(1)
-								}
-							}
-						})
-					}
-				}
-				done.Wait()
-				assert.EqualValues(t, clients*callers*rounds, refused.Load()+served.Load())
-				assert.Positive(t, refused.Load())
-				assert.Greater(t, served.Load(), int32(most))
-				assert.Zero(t, queued(w))
-			})
-		})
-	}
-}
-
 // Callers without the option share a place in the queue with the others of their process. Each of them counts there, and all are
 // one elsewhere.
 func TestCallersThatShareAPlaceCountInTheirProcess(t *testing.T) {
@@ -153,47 +94,6 @@ func TestCallersThatShareAPlaceCountInTheirProcess(t *testing.T) {
 		require.True(t, testbed.Pending(five))
 		require.NoError(t, held.Release(w.Ctx))
 		for _, result := range append(all, two, five) {
-			require.NoError(t, testbed.Soon(result))
-		}
-	})
-}
-
-// The tickets of processes that have died do not refuse for ever.
-func TestTheDeadDoNotRefuseForEver(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, dead, p := w.NewClient(), w.NewClient(), w.NewClient()
-		require.NoError(t, holder.NewLock(testbed.Key).LockFor(w.Ctx, 5*time.Minute))
-		waits := bounded(w.Ctx, dead.NewLock(testbed.Key), 1)
-		require.True(t, testbed.Pending(waits))
-		dead.Die()
-		began := time.Now()
-		for ; len(w.Queued()) > 0; time.Sleep(time.Second) { // each refusal is a step of the queue
-			require.ErrorIs(t, <-bounded(w.Ctx, p.NewLock(testbed.Key), 1), rlock.ErrTooManyWaiters)
-			require.LessOrEqual(t, time.Since(began), time.Minute)
-		}
-		next := bounded(w.Ctx, p.NewLock(testbed.Key), 1)
-		require.True(t, testbed.Pending(next), "the holder lives, and the dead are forgotten after a minute")
-		require.NoError(t, holder.NewLock(testbed.Key).Unlock(w.Ctx))
-		require.NoError(t, testbed.Soon(next))
-	})
-}
-
-// A call that has a place keeps it when Redis has lost the queue, also if others came first then.
-func TestACallKeepsThePlaceThatItWasGiven(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, p := w.NewClient(), w.NewClient()
-		require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Ctx))
-		first, second := bounded(w.Ctx, p.NewLock(testbed.Key), 2), bounded(w.Ctx, p.NewLock(testbed.Key), 2)
-		require.True(t, testbed.Pending(first))
-		require.True(t, testbed.Pending(second))
-		require.Len(t, w.Queued(), 2)
-		w.Del(testbed.Queue)
-		third := testbed.Start(func() error { return w.NewClient().NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing) })
-		require.True(t, testbed.Pending(third))
-		time.Sleep(3 * time.Second)
-		require.Len(t, w.Queued(), 3)
-		require.NoError(t, holder.NewLock(testbed.Key).Unlock(w.Ctx))
-		for _, result := range []<-chan error{first, second, third} {
 			require.NoError(t, testbed.Soon(result))
 		}
 	})

@@ -131,31 +131,6 @@ func TestCallersOfAProcessMoveUp(t *testing.T) {
 	})
 }
 
-// The first of a process leaves its place in Redis' queue to the next, which is told so.
-func TestThePlaceThatACallerLeavesIsTheNextOnes(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		held := heldElsewhere(t, w, (*rlock.Client).NewLock)
-		before := testbed.Start(func() error { return w.NewClient().NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing) })
-		require.True(t, testbed.Pending(before))
-		p := w.NewClient()
-		ctx, leaves := context.WithCancel(w.Caller())
-		var first, second sight
-		one := first.waits(ctx, p.NewLock(testbed.Key))
-		require.True(t, testbed.Pending(one))
-		two := second.waits(w.Caller(), p.NewLock(testbed.Key))
-		require.True(t, testbed.Pending(two))
-		assert.Equal(t, "2 of 2", first.all()[0])
-		assert.Equal(t, []string{"3 of 3"}, second.all())
-		leaves()
-		require.Error(t, <-one)
-		synctest.Wait()
-		assert.Equal(t, []string{"3 of 3", "2 of 2"}, second.all())
-		require.NoError(t, held.Release(w.Ctx))
-		require.NoError(t, testbed.Soon(before))
-		require.NoError(t, testbed.Soon(two))
-	})
-}
-
 // No command is sent for it.
 func TestProgressSendsNothing(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -195,7 +170,7 @@ func TestASlowFunctionDelaysItsCallerAlone(t *testing.T) {
 		leaves() // wakes those that are told
 		require.Error(t, <-second)
 		testbed.Within(t, 0, 0, func() { require.NoError(t, held.Release(w.Ctx)) })
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		assert.Len(t, p.Held(), 1, "it was handed the lock, which is renewed")
 		close(goOn)
 		require.NoError(t, <-slow)

@@ -1,0 +1,163 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Clients that are not ours: guests, which only poll and cannot be counted, and subscribers. Package internal/redisson has
+// the real ones.
+
+func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
+	testbed.ManyCommands(t)
+	for _, c := range []struct {
+		clients int
+		met     bool
+	}{{1, true}, {3, false}} {
+		t.Run(fmt.Sprintf("%d clients, met before %v", c.clients, c.met), func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				f := w.NewGuest()
+				if c.met {
+					f.Take()
+				}
+				end := time.Now().Add(5 * time.Second)
+				var crowds []func() int
+				for range c.clients {
+					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(w, end))
+				}
+				time.Sleep(10 * time.Millisecond)
+				if c.met {
+					f.Free()
+				}
+				for time.Now().Before(end) {
+					assert.Less(t, f.Take(), 3*time.Second)
+					f.Sections++
+					time.Sleep(testbed.Section)
+					f.Free()
+				}
+				for _, ours := range crowds {
+					assert.Positive(t, ours())
+				}
+				assert.Greater(t, f.Sections, 1)
+			})
+		})
+	}
+}
+
+// It cannot call for a lock that lingers, and gets it when Linger is over. After that the name lingers no longer.
+func TestAGuestThatOnlyPollsWaitsForTheRestOfLinger(t *testing.T) {
+	const linger, used = time.Minute, 50 * time.Second
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, f, me := w.NewLingerer(linger), w.NewGuest(), w.Caller()
+		w.Use(p.NewLock(testbed.Key))
+		time.Sleep(used)
+		w.Use(p.NewLock(testbed.Key)) // Linger begins anew
+		testbed.Within(t, linger-time.Second, linger+10*time.Millisecond, func() { f.Take() })
+		waits := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
+		w.Eventually(func() bool { return len(w.Queued()) == 1 }, "it meets the guest")
+		f.Free()
+		require.NoError(t, <-waits)
+		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+		w.Use(p.NewLock(testbed.Key))
+		testbed.Within(t, 0, 10*time.Millisecond, func() { f.Take() })
+	})
+}
+
+// The parts that a subscriber has of the sections, beside clients with so many callers each that always want the lock.
+func TestASubscriberHasItsShare(t *testing.T) {
+	redistest.Slow(t)
+	testbed.ManyCommands(t)
+	for name, c := range map[string]struct {
+		clients, callers int
+		least, most      float64 // of all sections
+		lateness         func() time.Duration
+	}{
+		"beside a crowd":            {1, 4, 1. / 4, 3. / 4, testbed.Punctual},
+		"late now and then":         {1, 4, 1. / 4, 1, lateEvery51()},
+		"beside two that alternate": {2, 1, 1. / 4, 3. / 4, testbed.Punctual},
+		"beside many":               {8, 1, 1. / 17, 1. / 5, testbed.Punctual},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				end := time.Now().Add(2 * time.Second)
+				f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
+				var crowds []func() int
+				for range c.clients {
+					crowds = append(crowds, w.NewClient().Callers(c.callers, w, end))
+				}
+				time.Sleep(20 * time.Millisecond)
+				f.Contend(end, c.lateness)
+				all := f.Sections
+				for _, sections := range crowds {
+					all += sections()
+				}
+				t.Logf("%d of %d sections", f.Sections, all)
+				assert.Greater(t, float64(f.Sections), c.least*float64(all))
+				assert.Less(t, float64(f.Sections), c.most*float64(all))
+			})
+		})
+	}
+}
+
+// lateEvery51 is longer than the head waits for those that it lets pass, once in 51 times; else it comes behind the head,
+// if that lets no other pass.
+func lateEvery51() func() time.Duration {
+	turn := 0
+	return func() time.Duration {
+		if turn++; turn%51 == 0 {
+			return 3 * time.Millisecond
+		}
+		return time.Millisecond
+	}
+}
+
+func TestOthersThatNeverComeCostLittle(t *testing.T) {
+	redistest.Slow(t)
+	testbed.ManyCommands(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1") // listens, and does not contend
+		began := time.Now()
+		end := began.Add(4 * time.Second)
+		ours := w.NewClient().Crowd(w, end)()
+		lost := time.Since(began) - time.Duration(ours)*testbed.Section
+		t.Logf("%d sections, %v lost", ours, lost)
+		assert.Less(t, lost, 350*time.Millisecond, "turns of 10, 20, 40, 80 and 140 ms, then a seventeenth of the time")
+		require.Positive(t, ours)
+	})
+}
+
+// The queue is not kept for as long as such a section.
+func TestASubscriberHasItsTurnBetweenSectionsOfMinutes(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
+		here, there, me := w.NewClient().NewLock(testbed.Key), w.NewClient().NewLock(testbed.Key), w.Caller()
+		require.NoError(t, here.Lock(me))
+		for range 3 {
+			time.Sleep(90 * time.Second)
+			waiter := testbed.Start(func() error { return there.Lock(me) })
+			w.Eventually(func() bool { return len(w.Queued()) > 0 }, "it queues")
+			for len(f.Messages) > 0 {
+				<-f.Messages
+			}
+			require.NoError(t, here.Unlock(me))
+			select {
+			case <-f.Messages:
+			case <-time.After(time.Second):
+				require.Fail(t, "the subscriber is not told that the lock is free")
+			}
+			f.Take()
+			f.Free()
+			require.NoError(t, <-waiter)
+			here, there = there, here
+		}
+		require.NoError(t, here.Unlock(me))
+	})
+}
