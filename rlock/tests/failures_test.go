@@ -5,7 +5,7 @@ package tests_test
 //
 //	 1  a pause outlived the lease, and a batch of payments ran twice
 //	      docs/guarantees.md: it cannot stop code that is already running
-//	      TestALostHoldIsInvalidByTheClockAlone, lease.TestALeaseIsOverWhenTheMachineSlept
+//	      TestALostHoldIsInvalidByTheClockAlone, lease.TestEverythingIsAskedWhenTheMachineSlept
 //	 2  after a reconnect nothing was renewed any more
 //	      TestTheWatchdogOutlivesEveryReconnect, TestAFailedRenewalIsTriedAgainSoon
 //	 3  a renewal that failed was a line in the log, and the work went on
@@ -21,12 +21,13 @@ package tests_test
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
 //	      TestUnlockDoesNotEndWithItsContext, TestAnUnlockWorksWithAContextThatHasEnded
 //	 8  an acquire timed out, and was executed
-//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, TestAGrantToACallerThatLeftIsReleased
+//	      explore.TestBrokenRules (LeaveAgain), driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce,
+//	      TestAGrantToACallerThatLeftIsReleased
 //	 9  the clean-up overtook the acquire that it was to clean up after
 //	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed, TestAnAcquireThatArrivesWithoutItsReleaseIsFreed,
 //	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
 //	10  a command that was sent again counted twice, and the lock was never free
-//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, core.TestWhatACommandWithoutAnAnswerLeaves
+//	      core.TestWhatACommandWithoutAnAnswerLeaves, TestLocksExcludeEachOtherWhateverTheNetworkDoes
 //	11  with Redis down callers went on without a lock
 //	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
 //	12  the message came between the failed attempt and the subscription
@@ -38,7 +39,7 @@ package tests_test
 //	15  each unlock was told to every node of a Cluster
 //	      TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig
 //	16  a sharded subscription died with the move of its slot
-//	      TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot, pubsub.TestAClusterIsFollowedWhereItsSlotsGo
+//	      TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot, pubsub.TestAClusterIsFollowedWhereItsSlotsGo
 //	17  a failover lost the key, and two had the lock
 //	      docs/guarantees.md: a failover may lose a grant
 //	      TestGrantsLostInAFailover, TestAKeyThatIsGoneIsALossAtTheNextRenewal

@@ -32,8 +32,7 @@ func TestNoWaitIsLongWhileNothingBreaks(t *testing.T) {
 			for seed := range testbed.Storms(1) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-						c := &calmSpell{World: w, kind: kind, random: rand.New(rand.NewPCG(seed, 1)), longest: map[string]time.Duration{}}
-						c.run()
+						newCalmSpell(w, kind, seed).run()
 					})
 				})
 			}
@@ -46,6 +45,8 @@ type calmSpell struct {
 	*testbed.World
 	kind     contest
 	random   *rand.Rand
+	length   time.Duration
+	clients  []*testbed.Client // that are used, and stay open; nil: run makes some
 	end      time.Time
 	pause    time.Duration // the longest between two sections of a caller
 	section  time.Duration // the longest, but of readers now and then
@@ -59,12 +60,18 @@ type calmSpell struct {
 	longest          map[string]time.Duration // the longest wait of each sort
 }
 
+func newCalmSpell(w *testbed.World, kind contest, seed uint64) *calmSpell {
+	c := &calmSpell{World: w, kind: kind, random: rand.New(rand.NewPCG(seed, 1)), longest: map[string]time.Duration{}}
+	c.length = testbed.Thorough(6*time.Second, time.Second)
+	if testbed.Fewer() {
+		c.length = 300 * time.Millisecond // waits are measured without the race detector
+	}
+	return c
+}
+
 func (c *calmSpell) run() {
 	r := c.random
-	c.end = time.Now().Add(testbed.Thorough(6*time.Second, time.Second))
-	if testbed.Fewer() {
-		c.end = time.Now().Add(300 * time.Millisecond) // waits are measured without the race detector
-	}
+	c.end = time.Now().Add(c.length)
 	c.pause = oneOf(r, 2*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond)
 	c.section = oneOf(r, time.Millisecond, 3*time.Millisecond, longestSection)
 	c.longRead = oneOf(r, c.section, longestRead)
@@ -72,8 +79,11 @@ func (c *calmSpell) run() {
 	c.settings = fmt.Sprintf("pauses %v, sections %v, reads %v, RedissonPolls %v", c.pause, c.section, c.longRead, c.polls)
 
 	var all sync.WaitGroup
-	var clients []*testbed.Client
+	clients := c.clients
 	for range 1 + r.IntN(3) {
+		if c.clients != nil {
+			break
+		}
 		p := c.NewClient(c.configured())
 		p.Net.SetRoundTrip(oneOf(r, 0, 200*time.Microsecond, 2*time.Millisecond))
 		clients = append(clients, p)
@@ -97,7 +107,9 @@ func (c *calmSpell) run() {
 	}
 	for _, p := range clients {
 		assert.Zero(c.T, p.Stats().Waiting)
-		require.NoError(c.T, p.Close())
+		if c.clients == nil {
+			require.NoError(c.T, p.Close())
+		}
 	}
 	time.Sleep(time.Minute + 10*time.Second) // guests are remembered for a minute
 	assert.Empty(c.T, slices.DeleteFunc(c.Keys(), testbed.IsCounter))

@@ -1,4 +1,4 @@
-// Package storms_test is about exclusion and liveness under load, lost commands and random faults of all sorts at once.
+// Package storms_test is about exclusion and liveness under load, and under random faults of all sorts at once.
 package storms_test
 
 import (

@@ -34,15 +34,15 @@ type contest struct {
 type lockers = []func([]*rlock.Client, string) testbed.Locker
 
 var contests = []contest{
-	{name: "plain", seeds: 6, exclusive: lockers{testbed.PlainLock}},
-	{name: "read and write", seeds: 10, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock},
-	{name: "fair", seeds: 6, exclusive: lockers{testbed.FairLock}},
-	{name: "semaphore of one", seeds: 4, exclusive: lockers{testbed.SemaphoreOfOne}},
-	{name: "plain, fenced and fair", seeds: 4, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}},
-	{name: "plain that lingers", seeds: 6, exclusive: lockers{testbed.PlainLock}, lingers: true},
-	{name: "read and write that linger", seeds: 6, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock, lingers: true},
-	{name: "plain, fenced and fair that linger", seeds: 4, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}, lingers: true},
-	{name: "plain, beside many names", seeds: 2, exclusive: lockers{testbed.PlainLock}, names: 200},
+	{name: "plain", seeds: 4, exclusive: lockers{testbed.PlainLock}},
+	{name: "read and write", seeds: 6, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock},
+	{name: "fair", seeds: 4, exclusive: lockers{testbed.FairLock}},
+	{name: "semaphore of one", seeds: 3, exclusive: lockers{testbed.SemaphoreOfOne}},
+	{name: "plain, fenced and fair", seeds: 3, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}},
+	{name: "plain that lingers", seeds: 4, exclusive: lockers{testbed.PlainLock}, lingers: true},
+	{name: "read and write that linger", seeds: 4, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock, lingers: true},
+	{name: "plain, fenced and fair that linger", seeds: 3, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}, lingers: true},
+	{name: "plain, beside many names", seeds: 1, exclusive: lockers{testbed.PlainLock}, names: 200},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
