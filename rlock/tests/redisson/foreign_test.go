@@ -1,10 +1,7 @@
 package redisson_test
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -56,7 +53,8 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 
 // The name of a lock is a key, which may belong to another program.
 func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
 		client := s.NewClient()
 		rw := client.NewReadWriteLock(testbed.Key)
 		locks := map[string]*rlock.Lock{
@@ -148,24 +146,6 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 		testbed.Within(t, 0, 0, func() { require.NoError(t, <-waiter) })
 		require.NoError(t, lock.Unlock(me))
 	})
-}
-
-// Redisson's AUTO mode asks with SHARDNUMSUB. The answer is that of Redis 6.
-func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	old := network.All(network.Replace("-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n"), network.Reply, "PUBSUB")
-	option := s.Options()
-	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		n := network.New(func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
-		n.Rule(old)
-		t.Cleanup(n.Close)
-		return n.Dial(ctx, addr, dialer, nil)
-	}
-	oldServer := func(c *rlock.Config) { c.Redis = option }
-	s.Wakes(s.NewClient(oldServer), s.NewClient(oldServer), testbed.Plain)
-	_, err := rlock.New(rlock.Config{Redis: option, PubSub: rlock.PubSubSharded})
-	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }
 
 // In Redisson the UUID stands for a process, and another thread of it may hold the lock by
