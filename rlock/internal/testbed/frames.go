@@ -3,6 +3,7 @@ package testbed
 import (
 	"crypto/sha1"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,34 +11,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Mirrors returns the mirrors that reached the server so far.
-func (p *Client) Mirrors() (sent []network.Frame) {
-	for _, f := range p.Net.Sent("") {
-		if IsScript(f, "mirrored") {
-			sent = append(sent, f)
-		}
-	}
-	return sent
-}
+// Mirrors, Releases and Acquires return those that reached the server so far.
+func (p *Client) Mirrors() []network.Frame  { return scriptsOf(p.Net, "mirrored") }
+func (p *Client) Releases() []network.Frame { return scriptsOf(p.Net, "released") }
+func (p *Client) Acquires() []network.Frame { return scriptsOf(p.Net, "acquired") }
 
-// Releases returns the releases that reached the server so far.
-func (p *Client) Releases() (sent []network.Frame) {
-	for _, f := range p.Net.Sent("") {
-		if IsScript(f, "released") {
-			sent = append(sent, f)
-		}
-	}
-	return sent
-}
-
-// Acquires returns the acquires that reached the server so far.
-func (p *Client) Acquires() (sent []network.Frame) {
-	for _, f := range p.Net.Sent("") {
-		if IsScript(f, "acquired") {
-			sent = append(sent, f)
-		}
-	}
-	return sent
+func scriptsOf(n *network.Network, kind string) []network.Frame {
+	return slices.DeleteFunc(n.Sent(""), func(f network.Frame) bool { return !IsScript(f, kind) })
 }
 
 // IsScript reports whether the frame calls the acquire, mirror or release script of any kind
@@ -126,11 +106,4 @@ func (p *Client) Asked(subcommand string) (n int) {
 }
 
 // ScriptsOf returns how many scripts of one kind a network has carried.
-func ScriptsOf(n *network.Network, kind string) (count int) {
-	for _, f := range n.Sent("") {
-		if IsScript(f, kind) {
-			count++
-		}
-	}
-	return count
-}
+func ScriptsOf(n *network.Network, kind string) int { return len(scriptsOf(n, kind)) }

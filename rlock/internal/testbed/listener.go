@@ -1,15 +1,10 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net"
-	"regexp"
-	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -64,52 +59,6 @@ func (l *Listener) Heard() (messages []string) {
 	}
 }
 
-// A monitor sees every command that a single server executes, and whether a client or a
-// script sent it.
-type monitor struct {
-	s     *Site
-	lines *bufio.Scanner
-}
-
-// A command as MONITOR shows it: time, database, client or "lua", arguments.
-var monitored = regexp.MustCompile(`^\+[0-9.]+ \[0 (\S+)\] "([^"]*)"(.*)$`)
-
-func (s *Site) Monitor() *monitor {
-	s.T.Helper()
-	conn, err := net.Dial("tcp", s.Addr())
-	require.NoError(s.T, err)
-	s.T.Cleanup(func() { conn.Close() })
-	_, err = conn.Write([]byte("MONITOR\r\n"))
-	require.NoError(s.T, err)
-	m := &monitor{s: s, lines: bufio.NewScanner(conn)}
-	require.True(s.T, m.lines.Scan(), "OK")
-	return m
-}
-
-// Seen returns the names of the commands since the last call, without pings: first those of
-// clients, then those of scripts.
-func (m *monitor) Seen() (sent, byScript []string) {
-	m.s.T.Helper()
-	const last = "that was all"
-	require.NoError(m.s.T, m.s.Do("ECHO", last).Error())
-	for m.lines.Scan() {
-		fields := monitored.FindStringSubmatch(m.lines.Text())
-		require.NotNil(m.s.T, fields, m.lines.Text())
-		client, command, arguments := fields[1], strings.ToLower(fields[2]), fields[3]
-		switch {
-		case command == "echo" && strings.Contains(arguments, last):
-			return sent, byScript
-		case command == "ping": // a connection was idle for a second
-		case client == "lua":
-			byScript = append(byScript, command)
-		default:
-			sent = append(sent, command)
-		}
-	}
-	require.FailNow(m.s.T, "the monitor's connection ended", m.lines.Err())
-	return nil, nil
-}
-
 // Wakes asserts that the messages of one client wake the waiters of another.
 func (s *Site) Wakes(here, there *rlock.Client, f Family) {
 	s.T.Helper()
@@ -147,15 +96,4 @@ func (w *Awakening) By(waiter <-chan error, release func()) {
 func (w *Awakening) Check() {
 	w.Site.T.Helper()
 	assert.Greater(w.Site.T, w.prompt, w.rounds/2, "of %d waiters", w.rounds)
-}
-
-// Evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
-// server does not know.
-func Evalshas(sent []network.Frame) (n int) {
-	for _, f := range sent {
-		if f.Is("EVALSHA") {
-			n++
-		}
-	}
-	return n
 }

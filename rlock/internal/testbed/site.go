@@ -230,6 +230,18 @@ func (s *Site) AwaitWaiters(n int64, name string) {
 	}, Hang, time.Millisecond)
 }
 
+// HandOver has one client wait for a lock that the other holds, and releases it.
+func (s *Site) HandOver(here, there *rlock.Client) {
+	s.T.Helper()
+	hold, err := here.NewLock(Key).Acquire(s.Ctx)
+	require.NoError(s.T, err)
+	waiter := Start(func() error { return there.NewLock(Key).Do(s.Ctx, Nothing) })
+	s.AwaitWaiters(1, Key)
+	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+Key+"}:"+there.ID())
+	require.NoError(s.T, hold.Release(s.Ctx))
+	require.NoError(s.T, s.Await(waiter))
+}
+
 // AwaitListeners returns when n connections are subscribed to the channel.
 func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 	s.T.Helper()

@@ -121,9 +121,6 @@ func Within(t *testing.T, atLeast, atMost time.Duration, call func()) {
 	assert.LessOrEqual(t, time.Since(begin), atMost)
 }
 
-// An owner in several goroutines nests with itself, even while it waits: a grant to one of
-// them admits the others, wherever they are in the queue.
-
 // Soon returns the result of a call, or an error when ten virtual seconds have passed.
 func Soon(result <-chan error) error {
 	select {
@@ -164,20 +161,6 @@ func (q *queueingContext) Done() <-chan struct{} {
 }
 
 func Nothing(context.Context) error { return nil }
-
-// Sum adds the counts.
-func Sum(counts []int) (n int) {
-	for _, c := range counts {
-		n += c
-	}
-	return n
-}
-
-// Load, in virtual time. Each test repeats its load: the first round may leave memory and
-// goroutines behind, and later rounds must add none. The full load, 10 000 locks and an hour,
-// takes minutes:
-//
-//	go test -v -timeout 30m -run 'TenThousand|ManyLocks|MixedLoad' ./rlock/tests/storms -long
 
 // Thorough returns whole with -long, otherwise usual.
 func Thorough[N any](whole, usual N) N {

@@ -220,3 +220,59 @@ func (w *World) IsFree(lock Locker) bool {
 	}
 	return ok
 }
+
+// Passing are the errors of a server that may recover.
+var Passing = []string{
+	"LOADING Redis is loading the dataset in memory",
+	"READONLY You can't write against a read only replica.",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"CLUSTERDOWN The cluster is down",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"NOREPLICAS Not enough good replicas to write.",
+	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	"ERR max number of clients reached",
+	"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
+}
+
+// Unserved is logged of calls that wait while Redis refuses them, maybe for good: it is a
+// replica, or full.
+const Unserved = "rlock: Redis does not serve the calls for a lock, which go on trying"
+
+// Lingering returns a change that sets Config.Linger.
+func Lingering(linger time.Duration) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Linger = linger }
+}
+
+// NewLingerer returns a client whose locks linger: it has taken a first lock, and so has
+// subscribed to its own channel.
+func (w *World) NewLingerer(linger time.Duration, changes ...func(*rlock.Config)) *Client {
+	w.T.Helper()
+	p := w.NewClient(append([]func(*rlock.Config){Lingering(linger)}, changes...)...)
+	p.Listens(w)
+	return p
+}
+
+// Listens takes the client's first lock, and waits until the client is subscribed to its own
+// channel.
+func (p *Client) Listens(w *World) {
+	w.T.Helper()
+	channel := "rlock_grants:client:" + p.ID()
+	h, err := p.NewLock("first of "+p.ID()).Acquire(w.Ctx, rlock.WithLinger(0))
+	require.NoError(w.T, err)
+	w.Eventually(func() bool { return w.PubSubNumSub(channel)[channel] == 1 }, "the client is subscribed to its own channel")
+	synctest.Wait()
+	require.NoError(w.T, h.Release(w.Ctx))
+}
+
+// Commands returns the number of commands that the client has sent for locks.
+func (p *Client) Commands() int64 { return p.Stats().Commands }
+
+// Use locks and unlocks.
+func (w *World) Use(l Locker) {
+	w.T.Helper()
+	me := w.Caller()
+	require.NoError(w.T, l.Lock(me))
+	require.NoError(w.T, l.Unlock(me))
+}

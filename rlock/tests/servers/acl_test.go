@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -14,7 +15,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -136,6 +136,11 @@ func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) 
 				assert.Empty(t, s.Rehearse(testbed.Key, config), "with Config.PubSub set the client need not ask")
 			}
 			rows.Wait()
+			if kind == redistest.KindSentinel {
+				config := s.Limited(append(rules, s.Rights("SyncReplicas")...)...)
+				config.SyncReplicas = 1
+				assert.Empty(t, s.Rehearse(testbed.Key, config))
+			}
 		})
 	}
 }
@@ -151,6 +156,7 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
+		s.Listen(s.Family(), testbed.Channel) // a client of Redisson, which is counted, and has windows
 		for name, newLock := range kinds {
 			for _, node := range s.EachNode() {
 				lines := s.AclLines()
@@ -184,96 +190,6 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 			require.NoError(t, node.Do(s.Ctx, node.B().Arbitrary("ACL", "DELUSER", "locks").Build()).Error())
 		}
 	})
-}
-
-func TestWithReplicasAUserNeedsWait(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
-	rules := s.Rights(s.AclLines()...)
-	config := s.Limited(append(rules, s.Rights("SyncReplicas")...)...)
-	config.SyncReplicas = 1
-	assert.Empty(t, s.Rehearse(testbed.Key, config))
-
-	config = s.Limited(rules...)
-	config.SyncReplicas = 1
-	assert.ErrorIs(t, s.Rehearse(testbed.Key, config)["New"], rlock.ErrNoPermission)
-}
-
-// A client of Redisson that listens is counted, and gets its turn by the server's clock.
-func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	listening, cancel := context.WithCancel(s.Ctx)
-	defer cancel()
-	go func() {
-		_ = s.Outside.Receive(listening, s.Outside.B().Subscribe().Channel(testbed.Channel).Build(), func(rueidis.PubSubMessage) {})
-	}()
-	s.AwaitListeners(1, testbed.Plain, testbed.Channel)
-	config := s.Limited(s.Rights(s.AclLines()...)...)
-	login := func(c *rlock.Config) {
-		c.Redis.Username, c.Redis.Password = config.Redis.Username, config.Redis.Password
-	}
-	here, there := s.NewClient(login).NewLock(testbed.Key), s.NewClient(login).NewLock(testbed.Key)
-	for range 3 {
-		require.NoError(t, here.Lock(s.Ctx))
-		waiter := testbed.Start(func() error { return there.Do(s.Ctx, func(context.Context) error { return nil }) })
-		s.AwaitWaiters(1, testbed.Key)
-		require.NoError(t, here.Unlock(s.Ctx))
-		require.NoError(t, s.Await(waiter))
-	}
-}
-
-// The rights of a ReadWriteLock that replace or extend those of a Lock.
-var readWriteRights = []string{
-	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_foreign:{orders:*", "&rlock_grants:{orders:*", "&rlock_grants:client:*",
-	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
-	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
-	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
-	"+publish", "+subscribe", "+pubsub|numsub",
-}
-
-func TestAMissingRightOfReadersAndWritersIsReported(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	rehearse := func(config rlock.Config) (failed []error) {
-		client, err := rlock.New(config)
-		require.NoError(t, err)
-		defer client.Close()
-		there, err := rlock.New(config)
-		require.NoError(t, err)
-		defer there.Close()
-		l, me := client.NewReadWriteLock(testbed.Key), rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		do := func(err error) bool {
-			if err != nil {
-				failed = append(failed, err)
-			}
-			return err == nil
-		}
-		if do(l.Write().Lock(me)) && do(l.Read().Lock(me)) { // and a downgrade
-			do(l.Write().Unlock(me))
-			time.Sleep(5 * time.Millisecond) // it is mirrored
-			do(l.Read().Unlock(me))
-		}
-		if do(l.Read().Lock(me)) { // and a writer that waits in another client
-			_, err := there.NewReadWriteLock(testbed.Key).Write().TryLockFor(s.Ctx, 10*time.Millisecond, 0)
-			do(err)
-			do(l.Read().Unlock(me))
-		}
-		return failed
-	}
-	require.Empty(t, rehearse(s.Limited(readWriteRights...)))
-	for i, right := range readWriteRights {
-		s.Forget()
-		for _, err := range rehearse(s.Limited(slices.Delete(slices.Clone(readWriteRights), i, i+1)...)) {
-			told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
-			assert.True(t, told, "without %s: %v", right, err)
-		}
-		assert.Eventually(t, func() bool {
-			ms, err := s.Do("PTTL", testbed.Key).AsInt64()
-			return err == nil && ms != -1
-		}, testbed.Hang, 10*time.Millisecond, "without %s a lock stays behind", right)
-		s.Number("DEL", testbed.Key)
-	}
 }
 
 // The line is executed as it stands in docs/operations.md.
@@ -319,4 +235,51 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 	require.NoError(t, holder.NewFencedLock(testbed.Key).Unlock(s.Ctx))
 	require.NoError(t, holder.NewSemaphore(permits, 2).Unlock(s.Ctx))
 	s.Number("DEL", "redisson_lock_token:{"+testbed.Key+"}")
+}
+
+// Those are the rights that a kind needs beside a Lock's.
+func TestAMissingRightOfAKindIsReported(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	for line, use := range map[string]func(here, there *rlock.Client, me context.Context) error{
+		"FencedLock": func(here, _ *rlock.Client, me context.Context) error {
+			return here.NewFencedLock(testbed.Key).Do(me, testbed.Nothing)
+		},
+		"ReadWriteLock": func(here, there *rlock.Client, me context.Context) error {
+			l := here.NewReadWriteLock(testbed.Key)
+			err := cmp.Or(l.Write().Lock(me), l.Read().Lock(me), l.Write().Unlock(me)) // a downgrade
+			if err == nil {
+				time.Sleep(5 * time.Millisecond) // it is mirrored
+				_, err = there.NewReadWriteLock(testbed.Key).Write().TryLockFor(s.Ctx, 10*time.Millisecond, 0)
+			}
+			return cmp.Or(err, l.Read().Unlock(me))
+		},
+	} {
+		try := func(rules []string) error {
+			config := s.Limited(rules...)
+			here, err := rlock.New(config)
+			require.NoError(t, err)
+			defer here.Close()
+			there, err := rlock.New(config)
+			require.NoError(t, err)
+			defer there.Close()
+			return use(here, there, rlock.WithOwner(s.Ctx, rlock.NewOwner()))
+		}
+		others, own := s.Rights(s.AclLines()...), s.Rights(line)
+		require.NoError(t, try(slices.Concat(others, own)))
+		for i, right := range own {
+			s.Forget()
+			err := try(slices.Concat(others, slices.Delete(slices.Clone(own), i, i+1)))
+			if err != nil || line == "FencedLock" {
+				told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
+				assert.True(t, told, "without %s: %v", right, err)
+			}
+			assert.Eventually(t, func() bool {
+				ms, err := s.Do("PTTL", testbed.Key).AsInt64()
+				return err == nil && ms != -1
+			}, testbed.Hang, 10*time.Millisecond, "without %s a lock stays behind", right)
+			s.Number("DEL", testbed.Key)
+		}
+		s.Number("DEL", testbed.TokenKey)
+	}
 }

@@ -1,8 +1,11 @@
 package servers_test
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -54,24 +57,87 @@ func settle(s *testbed.Site, here, there *rlock.Client) {
 	}
 }
 
-// A Cluster's planned failover loses no write.
-func TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster(t *testing.T) {
+func TestACluster(t *testing.T) {
 	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	here, there := s.NewClient(), s.NewClient()
-	for range 2 { // there and back
-		assert.NoError(t, change(s, here, there, func() { s.Failover(testbed.Key) }))
-		settle(s, here, there)
-		s.Wakes(here, there, s.Family())
+	server := testbed.Calm(redistest.Cluster(t))
+	sub := func(name string, run func(t *testing.T, s *testbed.Site)) {
+		t.Run(name, func(t *testing.T) { run(t, testbed.At(t, server)) })
 	}
+	sub("the counter has the slot of the lock", func(t *testing.T, s *testbed.Site) {
+		client := s.NewClient()
+		for _, name := range []string{"a", "{a}:b", "b:{a}", "a{b}c"} {
+			assert.EqualValues(t, 1, testbed.OneSection(s.Ctx, t, client.NewFencedLock(name)))
+			tagged := name
+			if !strings.Contains(name, "{") {
+				tagged = "{" + name + "}"
+			}
+			assert.EqualValues(t, 1, s.Number("GET", "redisson_lock_token:"+tagged))
+		}
+		assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.Ctx), rlock.ErrInvalidName)
+	})
+	sub("with plain pub/sub no subscribers are counted", func(t *testing.T, s *testbed.Site) {
+		c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
+		c.GoesOn(100)
+		c.End()
+	})
+	sub("a lazy client finds out that it is one", func(t *testing.T, s *testbed.Site) {
+		gate := make(chan struct{}) // the mode of the server is not known when the names are made
+		client := s.NewClient(lazy, func(c *rlock.Config) {
+			c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				<-gate
+				return dialer.DialContext(ctx, "tcp", address)
+			}
+		})
+		whole, torn := client.NewLock(testbed.Key), client.NewLock("a{b")
+		waits := testbed.Start(func() error { return whole.Do(s.Ctx, testbed.Nothing) })
+		fails := testbed.Start(func() error { return torn.Do(s.Ctx, testbed.Nothing) })
+		close(gate)
+		require.NoError(t, <-waits)
+		require.ErrorIs(t, <-fails, rlock.ErrInvalidName)
+		_, err := client.NewLock("a{b").TryLock(s.Ctx)
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+	})
+	sub("a user that may not ask for its nodes", func(t *testing.T, s *testbed.Site) {
+		config := s.Limited("~*", "&*", "+@all", "-cluster")
+		config.Redis.InitAddress = config.Redis.InitAddress[:1]
+		_, err := rlock.New(config)
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+	})
+	sub("New asks the next node where one is silent", func(t *testing.T, s *testbed.Site) {
+		defer s.PauseReplicas()()
+		for range 3 {
+			client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
+			require.NoError(t, err)
+			require.NoError(t, client.Close())
+		}
+	})
+	// A client that does not know yet that a slot has moved asks the old node, whose replica has all writes of that node,
+	// and answers so.
+	sub("the replicas of a node that has lost the slot do not count", func(t *testing.T, s *testbed.Site) {
+		lock := s.NewLock(testbed.WithReplicas(1), func(c *rlock.Config) {
+			c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour
+		})
+		require.NoError(t, lock.Lock(s.Ctx))
+		require.NoError(t, lock.Unlock(s.Ctx))
+		old := s.ReplicaOf(s.Primary(testbed.Key))
+		s.MoveSlot(testbed.Key)
+		defer s.PauseReplicas()()
+		old.Resume()
+		for range 2 {
+			ok, err := lock.TryLock(s.Ctx)
+			require.Error(t, err)
+			assert.False(t, ok)
+		}
+	})
 }
 
-func TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot(t *testing.T) {
+// A Cluster's planned failover loses no write, nor does a move.
+func TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
 	here, there := s.NewClient(), s.NewClient()
-	for range 2 { // there and back
-		assert.NoError(t, change(s, here, there, func() { s.MoveSlot(testbed.Key) }))
+	for _, how := range []func(string){s.Failover, s.MoveSlot, s.Failover, s.MoveSlot} { // there and back
+		assert.NoError(t, change(s, here, there, func() { how(testbed.Key) }))
 		settle(s, here, there)
 		s.Wakes(here, there, s.Family())
 	}
@@ -159,28 +225,4 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 		require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
 	}
 	r.Check(t, 2*4*12)
-}
-
-func TestInAClusterWithPlainPubSubNoSubscribersAreCounted(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
-	c.GoesOn(300)
-	c.End()
-}
-
-func TestInAClusterTheCounterHasTheSlotOfTheLock(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	client := s.NewClient()
-	for _, name := range []string{"a", "{a}:b", "b:{a}", "a{b}c"} {
-		lock := client.NewFencedLock(name)
-		assert.EqualValues(t, 1, testbed.OneSection(s.Ctx, t, lock))
-		tagged := name
-		if !strings.Contains(name, "{") {
-			tagged = "{" + name + "}"
-		}
-		assert.EqualValues(t, 1, s.Number("GET", "redisson_lock_token:"+tagged))
-	}
-	assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.Ctx), rlock.ErrInvalidName)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,9 +37,15 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"a negative longest one":  {Redis: server.Options(), LongestLease: -time.Second},
 		"a negative hand-off":     {Redis: server.Options(), HandoffTime: -time.Second},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
+		"rueidis.ParseURL":        {Redis: rueidis.ClientOption{InitAddress: []string{"redis://127.0.0.1:6379"}}},
+		"host:port":               {Redis: rueidis.ClientOption{InitAddress: []string{"redis.example"}}},
+		"host:port of IPv6":       {Redis: rueidis.ClientOption{InitAddress: []string{"::1"}}},
 	} {
 		client, err := rlock.New(config)
 		assert.ErrorIs(t, err, rlock.ErrInvalidConfig, what)
+		if advice := strings.TrimSuffix(what, " of IPv6"); strings.ContainsAny(advice, ".:") {
+			assert.ErrorContains(t, err, advice)
+		}
 		assert.Nil(t, client, what)
 	}
 }
@@ -54,22 +62,6 @@ func TestAServerThatCannotBeReachedIsTheErrorOfNew(t *testing.T) {
 	assert.Nil(t, client)
 }
 
-func TestTheDefaultLeaseIsRedissonsAndTheConfigsOtherwise(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		for lease, lock := range map[time.Duration]*rlock.Lock{
-			30 * time.Second: s.NewLock(testbed.WithLease(0)),
-			time.Hour:        s.NewLock(testbed.WithLease(time.Hour)),
-		} {
-			require.NoError(t, lock.Lock(s.Ctx))
-			ttl, err := lock.TTL(s.Ctx)
-			require.NoError(t, err)
-			assert.LessOrEqual(t, ttl, lease)
-			assert.Greater(t, ttl, lease-30*time.Second)
-			require.NoError(t, lock.Unlock(s.Ctx))
-		}
-	})
-}
-
 func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	server := redistest.Embedded(t)
 	s := testbed.At(t, server)
@@ -82,46 +74,131 @@ func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	}
 }
 
-func TestTheConnectionsOfAClientTellItsProcess(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	client := s.NewClient()
-	me := testbed.ThisProcess(t)
-	assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), client.ID())}, s.ClientNames())
-}
-
-func TestTheConfigSetsOrRemovesTheNameOfAClient(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	s.NewClient(func(c *rlock.Config) { c.NoClientName = true })
-	assert.Empty(t, s.ClientNames())
-	named := s.NewClient(func(c *rlock.Config) { c.Redis.ClientName = "billing" })
-	assert.Equal(t, []string{"billing"}, s.ClientNames())
-
-	require.NoError(t, named.NewLock(testbed.Key).Lock(s.Ctx))
-	i, err := named.Inspect(s.Ctx, testbed.Key)
-	require.NoError(t, err)
-	require.NoError(t, i.Unresolved)
-	assert.Nil(t, i.Holders[0].Process, "the name does not identify a process")
-	require.NoError(t, named.NewLock(testbed.Key).Unlock(s.Ctx))
-}
-
-// In RESP2 a separate command sets the name, and it needs a right.
-func TestAClientThatMayNotNameItselfWorksWithoutAName(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	for _, old := range []bool{false, true} {
-		config := s.Limited(s.Rights(s.AclLines()...)...)
-		config.Redis.AlwaysRESP2 = old
-		client, err := rlock.New(config)
-		require.NoError(t, err)
-		if old {
-			assert.Empty(t, s.ClientNames())
-		} else {
-			assert.Len(t, s.ClientNames(), 1, "HELLO needs no right")
+func TestTheDefaultLeaseIsRedissonsAndTheConfigsOtherwise(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		for lease, p := range map[time.Duration]*testbed.Client{
+			30 * time.Second: w.NewClient(), time.Hour: w.NewClient(testbed.WithLease(time.Hour)),
+		} {
+			hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
+			require.NoError(t, err)
+			ttl, err := p.NewLock(testbed.Key).TTL(w.Ctx)
+			require.NoError(t, err)
+			assert.Equal(t, lease, ttl)
+			require.NoError(t, hold.Release(w.Ctx))
 		}
-		require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
-		require.NoError(t, client.NewLock(testbed.Key).Unlock(s.Ctx))
-		require.NoError(t, client.Close())
+	})
+}
+
+func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
+	t.Parallel()
+	all := testbed.At(t, redistest.Standalone(t))
+	t.Run("by default", func(t *testing.T) {
+		s, me := all.In(t), testbed.ThisProcess(t)
+		client := s.NewClient()
+		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), client.ID())}, s.ClientNames())
+	})
+	t.Run("the Config leaves it out", func(t *testing.T) {
+		s := all.In(t)
+		s.NewClient(func(c *rlock.Config) { c.NoClientName = true })
+		assert.Empty(t, s.ClientNames())
+	})
+	t.Run("the Config has another", func(t *testing.T) {
+		s := all.In(t)
+		named := s.NewClient(func(c *rlock.Config) { c.Redis.ClientName = "billing" })
+		assert.Equal(t, []string{"billing"}, s.ClientNames())
+		require.NoError(t, named.NewLock(testbed.Key).Lock(s.Ctx))
+		i, err := named.Inspect(s.Ctx, testbed.Key)
+		require.NoError(t, err)
+		require.NoError(t, i.Unresolved)
+		assert.Nil(t, i.Holders[0].Process, "the name does not identify a process")
+		require.NoError(t, named.NewLock(testbed.Key).Unlock(s.Ctx))
+	})
+	for _, old := range []bool{false, true} { // in RESP2 a separate command sets the name, and it needs a right
+		t.Run(fmt.Sprint("the user may not set it, RESP2 ", old), func(t *testing.T) {
+			s := all.In(t)
+			limited := s.Limited(s.Rights(s.AclLines()...)...)
+			client := s.NewClient(func(c *rlock.Config) { c.Redis, c.Redis.AlwaysRESP2 = limited.Redis, old })
+			assert.Equal(t, old, len(s.ClientNames()) == 0, "HELLO needs no right")
+			require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
+		})
 	}
+}
+
+func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		client := s.NewClient()
+		lock := client.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(s.Ctx)) // the server learns the scripts
+		require.NoError(t, lock.Unlock(s.Ctx))
+		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+client.ID())
+		for what, ctx := range map[string]context.Context{"with a context that may end": s.Ctx, "with one that never ends": context.Background()} {
+			calls := s.CountCalls(t, func() {
+				require.NoError(t, lock.Lock(ctx))
+				require.NoError(t, lock.Unlock(ctx))
+			})
+			assert.EqualValues(t, 2, calls["evalsha"], what)
+			assert.Zero(t, calls["eval"]+calls["script|load"]+calls[strings.ToLower(s.Family().Subscribe)], what)
+		}
+	})
+}
+
+func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
+	t.Parallel()
+	type choice struct {
+		name   string
+		pubSub rlock.PubSub
+		family testbed.Family
+	}
+	onServer := func(t *testing.T, server *redistest.Server, choices []choice) {
+		families := []testbed.Family{testbed.Plain}
+		if server.HasShardedPubSub() {
+			families = append(families, testbed.Sharded)
+		}
+		for _, choice := range choices {
+			t.Run(choice.name, func(t *testing.T) {
+				if !slices.Contains(families, choice.family) {
+					t.Skip("the server has no sharded pub/sub")
+				}
+				s := testbed.At(t, server)
+				choose := func(c *rlock.Config) { c.PubSub = choice.pubSub }
+				s.Wakes(s.NewClient(choose), s.NewClient(choose), choice.family)
+
+				lock := s.NewLock(choose)
+				heard := make(map[testbed.Family]*testbed.Listener)
+				for _, family := range families {
+					heard[family] = s.Listen(family, testbed.Channel)
+				}
+				require.NoError(t, lock.Lock(s.Ctx))
+				require.NoError(t, lock.Unlock(s.Ctx))
+				for family, listener := range heard {
+					if family == choice.family {
+						assert.Equal(t, []string{"00"}, listener.Heard())
+					} else {
+						assert.Empty(t, listener.Heard())
+					}
+				}
+			})
+		}
+	}
+	t.Run("standalone", func(t *testing.T) {
+		onServer(t, redistest.Standalone(t), []choice{
+			{"auto", rlock.PubSubAuto, testbed.Plain},
+			{"plain", rlock.PubSubPlain, testbed.Plain},
+			{"sharded", rlock.PubSubSharded, testbed.Sharded},
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := testbed.Calm(redistest.Cluster(t))
+		onServer(t, cluster, []choice{
+			{"auto", rlock.PubSubAuto, testbed.At(t, cluster).Family()},
+			{"plain", rlock.PubSubPlain, testbed.Plain},
+			{"sharded", rlock.PubSubSharded, testbed.Sharded},
+		})
+	})
+}
+
+func TestShardedPubSubIsRefusedWhereTheServerHasNone(t *testing.T) {
+	server := redistest.Embedded(t)
+	_, err := rlock.New(rlock.Config{Redis: server.Options(), PubSub: rlock.PubSubSharded})
+	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }

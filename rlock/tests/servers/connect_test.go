@@ -133,22 +133,6 @@ func TestNewSaysWhichPasswordIsWrongBehindSentinel(t *testing.T) {
 	assert.ErrorContains(t, err, "know no primary by the name in Config.Redis.Sentinel.MasterSet")
 }
 
-func TestAnAddressThatIsAURLIsRefusedWithTheFunctionThatReadsIt(t *testing.T) {
-	for _, address := range []string{"redis://127.0.0.1:6379", "rediss://127.0.0.1:6379/0"} {
-		_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{address}}})
-		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
-		assert.ErrorContains(t, err, "rueidis.ParseURL")
-	}
-}
-
-func TestAnAddressWithoutAPortIsRefused(t *testing.T) {
-	for _, address := range []string{"127.0.0.1", "redis.example", "", "::1"} {
-		_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{address}}})
-		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
-		assert.ErrorContains(t, err, "host:port")
-	}
-}
-
 func TestSeveralAddressesThatAreNoClusterAreRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
@@ -184,48 +168,40 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 	})
 }
 
-// rueidis takes such a node for a single server, and would fail for most names.
+// rueidis takes a node of a Cluster that does not say where the others are for a single server, and would fail for most
+// names. A user of a single server needs no right to ask for slots.
 func TestNewRefusesAUserThatMayNotAskForTheSlotsOfACluster(t *testing.T) {
-	for version, command := range map[string]string{"7.0.15": "CLUSTER SLOTS", "8.2.3": "CLUSTER SHARDS"} {
-		t.Run(version, func(t *testing.T) {
+	for _, c := range []struct{ version, mode, command string }{
+		{"7.0.15", "cluster", "CLUSTER SLOTS"}, {"8.2.3", "cluster", "CLUSTER SHARDS"}, {"7.0.15", "standalone", "CLUSTER SLOTS"},
+	} {
+		t.Run(c.version+" "+c.mode, func(t *testing.T) {
 			aside(t, func(t *testing.T) {
 				f := &fakeServer{reply: func(words string) string {
 					switch {
 					case strings.HasPrefix(words, "HELLO"):
-						return hello(version, "cluster")
-					case words == command:
+						return hello(c.version, c.mode)
+					case words == c.command:
 						return "-NOPERM User locks has no permissions to run the '" + strings.ToLower(strings.ReplaceAll(words, " ", "|")) + "' command\r\n"
 					}
 					return "*0\r\n"
 				}}
-				client, err := rlock.New(f.config())
-				require.ErrorIs(t, err, rlock.ErrNoPermission)
-				assert.ErrorContains(t, err, "a node of a Cluster")
-				assert.Nil(t, client)
-
 				shared, err := rueidis.NewClient(f.option())
 				require.NoError(t, err)
 				defer shared.Close()
-				_, err = rlock.New(rlock.Config{Client: shared})
-				require.ErrorIs(t, err, rlock.ErrNoPermission)
+				for _, config := range []rlock.Config{f.config(), {Client: shared}} {
+					client, err := rlock.New(config)
+					if c.mode == "standalone" {
+						require.NoError(t, err)
+						require.NoError(t, client.Close())
+						continue
+					}
+					require.ErrorIs(t, err, rlock.ErrNoPermission)
+					assert.ErrorContains(t, err, "a node of a Cluster")
+					assert.Nil(t, client)
+				}
 			})
 		})
 	}
-}
-
-// A user of a single server needs no right to ask for slots.
-func TestAUserThatMayNotAskForSlotsConnectsToASingleServer(t *testing.T) {
-	aside(t, func(t *testing.T) {
-		f := &fakeServer{reply: func(command string) string {
-			if strings.HasPrefix(command, "HELLO") {
-				return hello("7.0.15", "standalone")
-			}
-			return "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
-		}}
-		client, err := rlock.New(f.config())
-		require.NoError(t, err)
-		require.NoError(t, client.Close())
-	})
 }
 
 // Such a Cluster shows no nodes to ask. The answer holds for the life of the client.
@@ -277,16 +253,6 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The same with the words of a real server.
-func TestAUserOfAClusterWithOneAddressNeedsTheRightToAskForItsNodes(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	config := s.Limited("~*", "&*", "+@all", "-cluster")
-	config.Redis.InitAddress = config.Redis.InitAddress[:1]
-	_, err := rlock.New(config)
-	require.ErrorIs(t, err, rlock.ErrNoPermission)
 }
 
 func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testing.T) {

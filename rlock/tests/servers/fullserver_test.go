@@ -2,6 +2,7 @@ package servers_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,47 +34,21 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	assert.True(t, s.IsFree(there))
 }
 
-func TestAServerThatTakesNoMoreClientsIsTheErrorOfNew(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	s.Configure("maxclients", "1")
-	for range 10 {
-		client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
-		require.Error(t, err)
-		assert.ErrorContains(t, err, "maxclients")
-		assert.Nil(t, client)
-	}
-	s.Configure("maxclients", "100")
-	require.True(t, s.IsFree(s.NewLock()))
-}
-
-// Connected clients go on. A waiter without a connection for its subscription polls.
-func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, redistest.Standalone(t))
-	here, there := s.NewLock(), s.NewLock()
-	require.NoError(t, here.Lock(s.Ctx))
-	s.Configure("maxclients", s.Info(s.Outside, "clients")["connected_clients"])
-	require.False(t, s.IsFree(there))
-	ctx, queued := testbed.Queueing(s.Ctx)
-	waiter := testbed.Start(func() error { return there.Do(ctx, func(context.Context) error { return nil }) })
-	<-queued
-	require.NoError(t, here.Unlock(s.Ctx))
-	require.NoError(t, s.Await(waiter))
-	s.Configure("maxclients", "100")
-}
-
-// A client that has lost its connection reconnects when there is room, and still holds its
-// locks if that was in time.
-func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
+// New says so. Clients that are connected go on: a waiter without a connection for its subscription polls, and one that has
+// lost its connection comes back when there is room, and still holds its locks if that was in time.
+func TestAServerThatTakesNoMoreClients(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
 	here, there := testbed.Dial(t, s.Options()), testbed.Dial(t, s.Options())
 	hold, err := here.NewLock(testbed.Key).Acquire(s.Ctx)
 	require.NoError(t, err)
-	waiter := testbed.Start(func() error {
-		return there.NewLock(testbed.Key).Do(s.Ctx, func(context.Context) error { return nil })
-	})
+	s.Configure("maxclients", s.Info(s.Outside, "clients")["connected_clients"])
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
+	require.ErrorContains(t, err, "maxclients")
+	assert.Nil(t, client)
+	_, err = there.NewLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	waiter := testbed.Start(func() error { return there.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) })
 	s.AwaitWaiters(1, testbed.Key)
 
 	s.Configure("maxclients", "1")
@@ -82,11 +57,8 @@ func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, here.NewLock("other").Lock(limited), context.DeadlineExceeded)
 	assert.True(t, hold.Valid())
-
 	s.Configure("maxclients", "100")
-	s.AwaitWaiters(1, testbed.Key)
-	require.NoError(t, here.NewLock("other").Lock(s.Ctx))
-	require.NoError(t, here.NewLock("other").Unlock(s.Ctx))
+	require.NoError(t, here.NewLock("other").Do(s.Ctx, testbed.Nothing))
 	require.NoError(t, hold.Release(s.Ctx))
 	require.NoError(t, s.Await(waiter))
 	s.Wakes(here, there, testbed.Plain)
@@ -264,25 +236,29 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 			}
 		}},
 	}
-	for operation, op := range operations {
-		t.Run(operation, func(t *testing.T) {
-			for _, name := range op.kinds {
-				kind := kinds[name]
-				t.Run(name, func(t *testing.T) {
-					t.Parallel()
-					s := &fullServer{Site: testbed.At(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction")), lock: kind.lock, reads: name == "read", mode: kind.mode}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
+			for operation, op := range operations {
+				if !slices.Contains(op.kinds, name) {
+					continue
+				}
+				t.Run(operation, func(t *testing.T) {
+					s := &fullServer{Site: testbed.At(t, server), lock: kind.lock, reads: name == "read", mode: kind.mode}
 					config := func(c *rlock.Config) { c.Lease, c.HandoffLimit = fullLease, -1 }
-					s.here = s.NewClient(config)
-					s.there = s.NewClient(config)
+					s.here, s.there = s.NewClient(config), s.NewClient(config)
 					s.release(s.acquire(s.here, rlock.NewOwner(), rlock.WithLinger(0)))
 					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+s.here.ID())
 					act := op.prepare(s)
 					s.Configure("maxmemory", "1")
-					require.ErrorContains(t, s.Do("HSET", "new", "field", "value").Error(), "OOM")
+					_, err := s.here.NewLock("new").TryLock(s.Ctx)
+					require.ErrorContains(t, err, "OOM")
 					hold := act()
 					s.outlives(hold)
 					s.release(hold)
 					assert.Zero(t, s.Number("EXISTS", testbed.Key))
+					s.Configure("maxmemory", "0")
 					s.Number("DEL", testbed.TokenKey)
 				})
 			}

@@ -2,7 +2,6 @@ package servers_test
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
@@ -48,29 +46,16 @@ func TestALazyClientWaitsForRedisAndSaysSoOnce(t *testing.T) {
 		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-waits) })
 		assert.Equal(t, 1, p.Logged("connected to Redis"))
 		assert.Len(t, w.Fields(testbed.Key), 1)
-		require.NoError(t, lock.Unlock(me))
-		time.Sleep(time.Minute)
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// In a bubble without an outage nothing tells such a client from another.
-func TestALazyClientOfAServerThatRunsServesTheFirstCall(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(lazy), w.Caller()
-		testbed.Within(t, 0, 0, func() {
-			ok, err := p.NewLock(testbed.Key).TryLock(me)
-			require.NoError(t, err)
-			require.True(t, ok)
-		})
-		other := w.NewClient(lazy)
-		waits := testbed.Start(func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
+		other := w.NewClient(lazy) // nothing tells it from another client
+		waits = testbed.Start(func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
 		require.True(t, testbed.Pending(waits))
 		testbed.Within(t, 0, 0, func() { // the grant is heard
-			require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, <-waits)
 		})
-		assert.Zero(t, p.Logged("Redis yet"))
+		assert.Zero(t, other.Logged("Redis yet"))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
 	})
 }
 
@@ -211,45 +196,5 @@ func TestNewContextDoesNotWaitForWhatWaitingDoesNotCure(t *testing.T) {
 			_, err := rlock.NewContext(t.Context(), f.config())
 			require.ErrorIs(t, err, rlock.ErrNoPermission)
 		})
-	})
-}
-
-// The mode of the server is not known when the names are made.
-func TestALazyClientFindsOutThatItsServerIsACluster(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	option, gate := s.Options(), make(chan struct{})
-	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		<-gate
-		return dialer.DialContext(ctx, "tcp", address)
-	}
-	client, err := rlock.New(rlock.Config{Redis: option, Lazy: true, Logger: testbed.Quiet})
-	require.NoError(t, err)
-	defer client.Close()
-
-	lock, torn := client.NewLock("orders:42"), client.NewLock("a{b")
-	waits, fails := testbed.Start(func() error { return lock.Do(t.Context(), testbed.Nothing) }), testbed.Start(func() error { return torn.Do(t.Context(), testbed.Nothing) })
-	close(gate)
-	require.NoError(t, <-waits)
-	require.ErrorIs(t, <-fails, rlock.ErrInvalidName)
-	_, err = client.NewLock("a{b").TryLock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrInvalidName)
-}
-
-// A red lock needs the majority of its servers, also at the start.
-func TestARedLockIsTakenBesideALazyClientOfAServerThatIsDown(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		a, b := testbed.NewWorld(t, w.Ctx), testbed.NewWorld(t, w.Ctx)
-		at := func(address string) func(*rlock.Config) {
-			return func(c *rlock.Config) { c.Redis.InitAddress = []string{address} }
-		}
-		late, gate := madeBefore(w, at("127.0.0.1:1"))
-		clients := []*rlock.Client{a.NewClient(at("127.0.0.1:2")).Client, b.NewClient(at("127.0.0.1:3")).Client, late.Client}
-		lock, me := rlock.NewRedLock(clients, testbed.Key), w.Caller()
-		testbed.Within(t, 0, time.Second, func() { require.NoError(t, lock.Lock(me)) })
-		assert.Empty(t, w.Keys())
-		gate.Heal()
-		w.Eventually(func() bool { return w.Exists(testbed.Key) }, "the part is taken once its server can be reached")
-		require.NoError(t, lock.Unlock(me))
 	})
 }

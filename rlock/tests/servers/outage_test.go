@@ -3,6 +3,7 @@ package servers_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -13,48 +14,9 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestNewFailsIfRedisIsDown(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		net := network.New(w.Dial)
-		defer net.Close()
-		net.Refuse()
-		client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
-			InitAddress:       []string{"127.0.0.1:6379"},
-			ForceSingleClient: true,
-			DialCtxFn:         net.Dial,
-		}})
-		require.ErrorContains(t, err, "127.0.0.1:6379")
-		assert.Nil(t, client)
-	}) // the bubble fails if a goroutine is left
-}
-
-func TestAWaiterWaitsThroughAnOutage(t *testing.T) {
-	for name, fail := range testbed.Outages {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-				require.NoError(t, other.NewLock(testbed.Key).Lock(them))
-				result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
-				require.True(t, testbed.Pending(result))
-				fail(p.Net)
-				time.Sleep(2 * time.Minute)
-				require.NoError(t, other.NewLock(testbed.Key).Unlock(them), "the release succeeds; only its message is lost")
-				time.Sleep(time.Minute)
-				require.True(t, testbed.Pending(result))
-				p.Net.Heal()
-				testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
-				require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.Keys())
-			})
-		})
-	}
-}
 
 func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testing.T) {
 	for name, fail := range testbed.Outages {
@@ -80,23 +42,6 @@ func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testi
 			})
 		})
 	}
-}
-
-func TestALockWhoseReleaseNeverArrivesIsFreeWhenItsLeaseHasEnded(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-		p.Net.Refuse()
-		begin := time.Now()
-		require.ErrorIs(t, p.NewLock(testbed.Key).Unlock(me), rlock.ErrUnconfirmed)
-		require.NoError(t, other.NewLock(testbed.Key).Lock(them))
-		assert.LessOrEqual(t, time.Since(begin), 30*time.Second+50*time.Millisecond)
-		time.Sleep(time.Minute)
-		p.Net.Heal()
-		time.Sleep(time.Minute)
-		assert.True(t, other.NewLock(testbed.Key).IsHeld(them), "a late release must not end the next tenure")
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-	})
 }
 
 func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
@@ -135,7 +80,7 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 				return theirs, nil
 			}
 		})
-		for range 100 {
+		for range 30 {
 			ctx, cancel := context.WithCancel(w.Caller())
 			synctest.Wait() // otherwise the release of the last acquire would connect again
 			p.Net.Cut()
@@ -163,18 +108,117 @@ func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
 	require.NoError(t, <-result)
 }
 
-func TestAPausedServerIsWaitedFor(t *testing.T) {
-	server, _ := testbed.Standalone(t)
-	ctx := context.Background()
-	client := testbed.Dial(t, server.Options())
-	require.NoError(t, client.NewLock(testbed.Key).Lock(ctx))
-	server.Pause()
-	limited, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	_, err := client.NewLock("free").Acquire(limited, rlock.WithWait(0))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	server.Resume()
-	require.NoError(t, client.NewLock(testbed.Key).Unlock(ctx))
-	require.NoError(t, client.NewLock("free").Lock(ctx))
-	require.NoError(t, client.NewLock("free").Unlock(ctx))
+// callers starts size calls, each with a number, and returns the function that ends them.
+func callers(t *testing.T, ctx context.Context, size int, call func(ctx context.Context, i int) error) (disperse func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	results := make([]<-chan error, size)
+	for i := range results {
+		results[i] = testbed.Start(func() error { return call(rlock.WithOwner(ctx, rlock.NewOwner()), i) })
+	}
+	synctest.Wait()
+	return func() {
+		t.Helper()
+		cancel()
+		for _, result := range results {
+			require.Error(t, <-result)
+		}
+	}
+}
+
+func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
+	for name, call := range map[string]func(p *testbed.Client) func(context.Context, int) error{
+		"locks": func(p *testbed.Client) func(context.Context, int) error {
+			return func(ctx context.Context, i int) error { return p.NewLock(fmt.Sprint("lock ", i)).Lock(ctx) }
+		},
+		"fair locks": func(p *testbed.Client) func(context.Context, int) error {
+			return func(ctx context.Context, i int) error { return p.NewFairLock(fmt.Sprint("lock ", i)).Lock(ctx) }
+		},
+		"looks": func(p *testbed.Client) func(context.Context, int) error {
+			return func(ctx context.Context, i int) error {
+				_, err := p.NewLock(fmt.Sprint("lock ", i)).IsLocked(ctx)
+				return err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p, me := w.NewClient(), w.Caller()
+				lock := p.NewLock(testbed.Key)
+				require.NoError(t, lock.Lock(me))
+				require.NoError(t, lock.Unlock(me)) // the scripts are known
+				require.NoError(t, lock.Lock(me))
+				p.Net.Rule(network.Silence)
+				disperse := callers(t, w.Ctx, 4000, call(p))
+				testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
+				testbed.Within(t, 0, 0, disperse)
+			})
+		})
+	}
+}
+
+func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other, me := w.NewClient(), w.NewClient(), w.Caller()
+		require.NoError(t, other.NewLock(testbed.Key).Lock(me))
+		p.Net.Rule(network.Nth(1, network.Cut, network.Reply, "EXISTS"))
+		locked, err := p.NewLock(testbed.Key).IsLocked(w.Ctx)
+		require.NoError(t, err)
+		assert.True(t, locked)
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(me))
+	})
+}
+
+func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other, them := w.NewClient(), w.NewClient(), w.Caller()
+		w.Answer(testbed.RefusePubSub)
+		names := []string{"one", "two", "three"}
+		var results []<-chan error
+		owners := []context.Context{w.Caller(), w.Caller(), w.Caller()}
+		for i, name := range names {
+			require.NoError(t, other.NewLock(name).Lock(them))
+			results = append(results, testbed.Start(func() error { return p.NewLock(name).Lock(owners[i]) }))
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, p.Logged("refuses a subscription"))
+		assert.Zero(t, p.Logged("User default"), "the user is not named")
+		for i, name := range names {
+			require.NoError(t, other.NewLock(name).Unlock(them))
+			testbed.Within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-results[i]) })
+			require.NoError(t, p.NewLock(name).Unlock(owners[i]))
+		}
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
+		p.Net.Rule(network.Deaf)
+		require.NoError(t, other.NewLock(testbed.Key).LockFor(them, time.Hour))
+		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
+		time.Sleep(time.Minute)
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+		testbed.Within(t, 0, 5*time.Second, func() { require.NoError(t, <-result) })
+		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+	})
+}
+
+func TestAWaiterIsWokenByTheMessageOfTheRelease(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) { s.Wakes(s.NewClient(), s.NewClient(), s.Family()) })
+}
+
+// Redisson: testAutoExpire.
+func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		lock := s.NewLock()
+		s.Set(testbed.Key, "a-process-that-died:1", time.Hour)
+		assert.False(t, s.IsFree(lock))
+		s.Number("PEXPIRE", testbed.Key, "100")
+		require.NoError(t, lock.Lock(s.Ctx))
+		require.NoError(t, lock.Unlock(s.Ctx))
+	})
 }

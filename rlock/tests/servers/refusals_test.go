@@ -1,9 +1,12 @@
 package servers_test
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,41 +15,187 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// No kind of lock needs a subscription: a waiter without one polls.
-func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
-	for _, reply := range []string{
-		"ERR unknown command 'SUBSCRIBE', with args beginning with: ",
-		"NOPERM this user has no permissions to run the 'subscribe' command",
-		"NOPERM this user has no permissions to access the 'rlock_grants:...' channel",
+func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
+	for reply, want := range map[string]error{
+		"NOPERM this user has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
+		"NOAUTH Authentication required.":                                  rlock.ErrNoPermission,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":        rlock.ErrUnsupported,
+		"WRONGPASS invalid username-password pair or user is disabled.":    rlock.ErrNoPermission,
+		// In a script, Valkey 8 and later:
+		"ERR Unknown command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
+		// Redis 7 and later:
+		"ERR Unknown Redis command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
+		// Redis 6 and before:
+		"ERR Error running script (call to f_ab): @user_script:12: WRONGTYPE Operation against a key":                            rlock.ErrWrongType,
+		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: Unknown Redis command called from Lua script": rlock.ErrUnsupported,
 	} {
 		t.Run(reply, func(t *testing.T) {
 			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				holder, p, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-				w.Answer(func(command string, _ ...string) string {
-					if command == "subscribe" {
-						return reply
+				lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
+				w.AnswerScripts(reply)
+				testbed.Within(t, 0, 0, func() {
+					err := lock.Lock(me)
+					require.ErrorIs(t, err, want)
+					var redis *rueidis.RedisError
+					if want == rlock.ErrWrongType {
+						require.ErrorAs(t, err, &redis, "with the words of Redis behind its own")
+						err = redis
 					}
-					return ""
+					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with the words of Redis")
+					_, err = lock.TryLockFor(me, time.Minute, 0)
+					require.ErrorIs(t, err, want)
 				})
-				for _, lock := range []func(*testbed.Client) testbed.Locker{
-					func(p *testbed.Client) testbed.Locker { return p.NewLock(testbed.Key) },
-					func(p *testbed.Client) testbed.Locker { return p.NewFairLock(testbed.Key) },
-					func(p *testbed.Client) testbed.Locker { return p.NewReadWriteLock(testbed.Key).Write() },
-				} {
-					require.NoError(t, lock(holder).Lock(me))
-					waiter := testbed.Start(func() error { return lock(p).Lock(them) })
-					require.True(t, testbed.Pending(waiter))
-					require.NoError(t, lock(holder).Unlock(me))
-					testbed.Within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-waiter) })
-					require.NoError(t, lock(p).Unlock(them))
-				}
+				w.AnswerScripts("")
+				require.NoError(t, lock.Lock(me))
+				require.NoError(t, lock.Unlock(me))
 			})
 		})
 	}
+}
+
+func TestATransientErrorIsRetriedOrReturnedByAnAttempt(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
+		for _, reply := range testbed.Passing {
+			w.AnswerScripts(reply)
+			testbed.Within(t, 0, 0, func() {
+				_, err := lock.Acquire(me, rlock.WithWait(0))
+				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "Redis did not say that the lock is held")
+			})
+			result := testbed.Start(func() error { return lock.Lock(me) })
+			time.Sleep(10 * time.Second)
+			require.True(t, testbed.Pending(result), reply)
+			w.AnswerScripts("")
+			testbed.Within(t, 0, 500*time.Millisecond, func() { require.NoError(t, <-result) })
+			require.NoError(t, lock.Unlock(me))
+		}
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		w.AnswerScripts(testbed.Passing[1])
+		ctx, cancel := context.WithCancel(w.Ctx)
+		var results []<-chan error
+		for i := range 20 {
+			results = append(results, testbed.Start(func() error { return p.NewLock(fmt.Sprint(i)).Lock(ctx) }))
+		}
+		time.Sleep(4900 * time.Millisecond)
+		assert.Zero(t, p.Logged(testbed.Unserved), "a failover takes seconds")
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, p.Logged(testbed.Unserved))
+		assert.Equal(t, 1, p.Logged("READONLY"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, 2, p.Logged(testbed.Unserved))
+
+		w.AnswerScripts("")
+		time.Sleep(time.Second)
+		cancel()
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		require.NoError(t, p.NewLock(testbed.Key).Lock(w.Caller()))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 2, p.Logged(testbed.Unserved), "an old trouble is not told")
+	})
+}
+
+func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewLock(testbed.Key)
+		w.AnswerScripts(testbed.Passing[0])
+		ctx, cancel := context.WithTimeout(w.Caller(), time.Minute)
+		defer cancel()
+		err := lock.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, testbed.Passing[0])
+		var reply *rueidis.RedisError
+		require.ErrorAs(t, err, &reply)
+
+		ctx, stop := context.WithCancel(w.Caller())
+		result := testbed.Start(func() error { return lock.Lock(ctx) })
+		require.True(t, testbed.Pending(result))
+		stop()
+		err = <-result
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, testbed.Passing[0])
+	})
+}
+
+func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		admin := w.Outsider()
+		var all sync.WaitGroup
+		inside, sections := false, 0 // protected by the lock
+		for range 3 {
+			lock := w.NewClient(testbed.WithLease(time.Second)).NewLock(testbed.Key)
+			for range 4 {
+				me := w.Caller()
+				all.Go(func() {
+					for range 50 {
+						assert.NoError(t, lock.Lock(me))
+						assert.False(t, inside, "two sections overlap")
+						inside = true
+						time.Sleep(7 * time.Millisecond)
+						inside = false
+						sections++
+						assert.NoError(t, lock.Unlock(me))
+					}
+				})
+			}
+		}
+		for flushing := time.Now(); time.Since(flushing) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
+			require.NoError(t, admin.Do(w.Ctx, admin.B().ScriptFlush().Build()).Error())
+		}
+		all.Wait()
+		assert.Equal(t, 600, sections)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
+	server, admin := testbed.Standalone(t)
+	ctx := context.Background()
+	maxmemory := func(bytes string) {
+		require.NoError(t, admin.Do(ctx, admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", bytes).Build()).Error())
+	}
+	client := testbed.Dial(t, server.Options())
+	held := client.NewLock("held")
+	require.NoError(t, held.Lock(ctx))
+	maxmemory("1")
+	_, err := client.NewLock(testbed.Key).TryLock(ctx)
+	require.ErrorContains(t, err, "OOM")
+	scripts := func() (calls int) {
+		stats, err := admin.Do(ctx, admin.B().Info().Section("commandstats").Build()).ToString()
+		if err == nil {
+			_, err = fmt.Sscanf(testbed.FieldsOf(stats)["cmdstat_evalsha"], "calls=%d", &calls)
+		}
+		assert.NoError(t, err)
+		return calls
+	}
+	before := scripts()
+	waits, leave := context.WithCancel(ctx)
+	waiter := testbed.Start(func() error { return client.NewLock(testbed.Key).Lock(waits) })
+	// Each failed acquire is followed by a release; that of TryLock may still be under way.
+	require.Eventually(t, func() bool { return scripts() >= before+4 }, testbed.Hang, time.Millisecond, "it asks again")
+	leave()
+	err = <-waiter
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, held.Unlock(ctx))
+	maxmemory("0")
+	require.NoError(t, client.NewLock(testbed.Key).Lock(ctx))
+	require.NoError(t, client.NewLock(testbed.Key).Unlock(ctx))
 }
 
 // hangsUp returns a dial function to the world's server. While the flag is set, each
@@ -84,44 +233,6 @@ func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T)
 		testbed.Within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-result) })
 		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
 	})
-}
-
-// The waiters poll often enough.
-func TestAFairWaiterWithoutASubscriptionKeepsWaiting(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		dial, full := hangsUp(w)
-		p, other, them, me := testbed.NewTestClient(t, dial), w.NewClient(), w.Caller(), w.Caller()
-		require.NoError(t, other.NewFairLock(testbed.Key).Lock(them))
-		_, err := p.NewFairLock(testbed.Key).IsLocked(me)
-		require.NoError(t, err)
-		full.Store(true)
-		result := testbed.Start(func() error { return p.NewFairLock(testbed.Key).Lock(me) })
-		time.Sleep(10 * time.Second)
-		require.True(t, testbed.Pending(result))
-		full.Store(false)
-		require.NoError(t, other.NewFairLock(testbed.Key).Unlock(them))
-		require.NoError(t, <-result)
-		require.NoError(t, p.NewFairLock(testbed.Key).Unlock(me))
-	})
-}
-
-// A server without memory for new keys grants no lock, not even to a writer.
-func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
-	s := testbed.At(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction"))
-	client := s.NewClient(testbed.WithLease(time.Second))
-	for _, lock := range []testbed.Locker{
-		client.NewLock(testbed.Key), client.NewFencedLock(testbed.Key), client.NewFairLock(testbed.Key),
-		client.NewReadWriteLock(testbed.Key).Read(), client.NewReadWriteLock(testbed.Key).Write(),
-	} {
-		s.Configure("maxmemory", "1")
-		ok, err := lock.TryLock(s.Ctx)
-		assert.ErrorContains(t, err, "OOM", "%T", lock)
-		assert.False(t, ok)
-		if ok {
-			require.NoError(t, lock.Unlock(s.Ctx))
-		}
-		s.Configure("maxmemory", "0")
-	}
 }
 
 // The key is deleted by then, and a retry could not notify the waiters.

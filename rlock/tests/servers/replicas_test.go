@@ -46,19 +46,47 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		resume()
 		require.NoError(t, s.Await(waiter), "a waiter gets the lock when the replicas are back")
 		assert.True(t, s.IsFree(any))
+
+		// WAIT counts the writes of its own connection only: it must not be for an older write.
+		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
+		s.Forget()
+		defer s.PauseReplicas()()
+		_, err = lock.TryLock(s.Ctx)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
 	})
 }
 
-func TestAllButOneReplicaAreEnoughWhereSoManyAreAskedFor(t *testing.T) {
+func TestReplicasBehindSentinel(t *testing.T) {
 	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
-	one, all := s.NewLock(testbed.WithReplicas(1)), s.NewLock(testbed.WithReplicas(2))
-	s.Replicas()[0].Pause()
-	require.NoError(t, one.Lock(s.Ctx))
-	require.NoError(t, one.Unlock(s.Ctx))
-	_, err := all.TryLock(s.Ctx)
-	require.ErrorIs(t, err, rlock.ErrNotReplicated)
-	assert.ErrorContains(t, err, "1 of 2")
+	server := testbed.Calm(redistest.Sentinel(t))
+	t.Run("all but one are enough where so many are asked for", func(t *testing.T) {
+		s := testbed.At(t, server)
+		one, all := s.NewLock(testbed.WithReplicas(1)), s.NewLock(testbed.WithReplicas(2))
+		silent := s.Replicas()[0]
+		silent.Pause()
+		defer silent.Resume()
+		require.NoError(t, one.Do(s.Ctx, testbed.Nothing))
+		_, err := all.TryLock(s.Ctx)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.ErrorContains(t, err, "1 of 2")
+	})
+	t.Run("a call that is cancelled returns at once and leaves nothing", func(t *testing.T) {
+		s := testbed.At(t, server)
+		lock := s.NewLock(testbed.WithReplicas(2))
+		defer s.PauseReplicas()()
+		ctx, cancel := context.WithCancel(s.Ctx)
+		waiter := testbed.Start(func() error { return lock.Lock(ctx) })
+		is := func(n int64) func() bool { return func() bool { return s.Number("EXISTS", testbed.Key) == n } }
+		require.Eventually(t, is(1), testbed.Hang, time.Millisecond, "the lock is granted, and the call waits for replicas")
+		cancel()
+		require.ErrorIs(t, s.Await(waiter), context.Canceled)
+		require.Eventually(t, is(0), testbed.Hang, time.Millisecond)
+	})
+	t.Run("a grant by the queue waits for them", func(t *testing.T) {
+		c := testbed.At(t, server).NewCrowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
+		c.GoesOn(100)
+		c.End()
+	})
 }
 
 func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
@@ -74,47 +102,6 @@ func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
 		r.Work(s, s.NewLock(), 4, 12)
 		r.Check(t, 4*4*12)
 	})
-}
-
-// A client that does not know yet that a slot has moved asks the old node, whose replica has
-// all writes of that node, and answers so.
-func TestTheReplicasOfANodeThatHasLostTheSlotDoNotCount(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	lock := s.NewLock(testbed.WithReplicas(1), func(c *rlock.Config) {
-		c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour
-	})
-	require.NoError(t, lock.Lock(s.Ctx))
-	require.NoError(t, lock.Unlock(s.Ctx))
-	old := s.ReplicaOf(s.Primary(testbed.Key))
-	s.MoveSlot(testbed.Key)
-	defer s.PauseReplicas()()
-	old.Resume()
-	for range 2 {
-		ok, err := lock.TryLock(s.Ctx)
-		require.Error(t, err)
-		assert.False(t, ok)
-	}
-}
-
-// A query that New may send to any node goes to the next one if a node is silent.
-func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
-	defer s.PauseReplicas()()
-	var made []<-chan error
-	for range 6 {
-		made = append(made, testbed.Start(func() error {
-			client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
-			if err != nil {
-				return err
-			}
-			return client.Close()
-		}))
-	}
-	for _, result := range made {
-		assert.NoError(t, s.Await(result))
-	}
 }
 
 func TestWithoutReplicasNoGrantCounts(t *testing.T) {
@@ -185,82 +172,6 @@ func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
 	})
 }
 
-func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
-	lock := s.NewLock(testbed.WithReplicas(2))
-	defer s.PauseReplicas()()
-	ctx, cancel := context.WithCancel(s.Ctx)
-	waiter := testbed.Start(func() error { return lock.Lock(ctx) })
-	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 1 }, testbed.Hang, time.Millisecond, "the lock is granted, and the call waits for replicas")
-	cancel()
-	require.ErrorIs(t, s.Await(waiter), context.Canceled)
-	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
-}
-
-// WAIT counts the writes of its own connection only.
-func TestTheWaitForReplicasIsForTheGrantAndNoOlderWrite(t *testing.T) {
-	t.Parallel()
-	testbed.Replicated(t, func(t *testing.T, s *testbed.Site) {
-		for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {
-			t.Run(what, func(t *testing.T) {
-				s := s.In(t)
-				lock := s.NewLock(testbed.WithReplicas(testbed.ReplicasOf[s.Kind]))
-				require.NoError(t, lock.Lock(s.Ctx))
-				require.NoError(t, lock.Unlock(s.Ctx))
-				if !known {
-					s.Forget()
-				}
-				defer s.PauseReplicas()()
-				_, err := lock.TryLock(s.Ctx)
-				require.ErrorIs(t, err, rlock.ErrNotReplicated)
-			})
-		}
-	})
-}
-
-func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
-	t.Run("renamed away", func(t *testing.T) {
-		server := redistest.Standalone(t, "--rename-command", "WAIT", "")
-		_, err := rlock.New(rlock.Config{Redis: server.Options(), SyncReplicas: 1, Logger: testbed.Quiet})
-		require.ErrorIs(t, err, rlock.ErrUnsupported)
-		assert.ErrorContains(t, err, "SyncReplicas")
-		testbed.Dial(t, server.Options()) // no WAIT is sent without SyncReplicas
-	})
-	t.Run("not permitted", func(t *testing.T) {
-		server, admin := testbed.Standalone(t)
-		permit := func(right string) {
-			require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", right).Build()).Error())
-		}
-		option := server.Options()
-		option.Username, option.Password = "limited", "secret"
-		config := rlock.Config{Redis: option, SyncReplicas: 1, Logger: testbed.Quiet}
-		permit("-wait")
-		_, err := rlock.New(config)
-		require.ErrorIs(t, err, rlock.ErrNoPermission)
-
-		permit("+wait")
-		client, err := rlock.New(config)
-		require.NoError(t, err)
-		defer client.Close()
-		permit("-wait")
-		err = client.NewLock(testbed.Key).Lock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrNoPermission, "a later refusal is returned at once")
-		n, err := admin.Do(t.Context(), admin.B().Exists().Key(testbed.Key).Build()).AsInt64()
-		require.NoError(t, err)
-		assert.Zero(t, n)
-	})
-}
-
-// With SyncReplicas a client that was granted the lock still waits for replicas.
-func TestAFairGrantWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
-	c := s.NewCrowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
-	c.GoesOn(100)
-	c.End()
-}
-
 // The tokens that a tenure may hand out are reserved by its grant, which is replicated; no
 // later write matters.
 func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
@@ -292,4 +203,24 @@ func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 	crowd()
 	s.Failover(testbed.Key)
 	crowd()
+}
+
+func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
+	s := testbed.At(t, redistest.Standalone(t))
+	config := s.Limited("~*", "&*", "+@all", "-wait")
+	client, err := rlock.New(config)
+	require.NoError(t, err, "no WAIT is sent without SyncReplicas")
+	require.NoError(t, client.Close())
+	config.SyncReplicas = 1
+	_, err = rlock.New(config)
+	require.ErrorIs(t, err, rlock.ErrNoPermission)
+	assert.ErrorContains(t, err, "SyncReplicas")
+
+	s.Admin("ACL", "SETUSER", config.Redis.Username, "+wait")
+	client, err = rlock.New(config)
+	require.NoError(t, err)
+	defer client.Close()
+	s.Admin("ACL", "SETUSER", config.Redis.Username, "-wait")
+	require.ErrorIs(t, client.NewLock(testbed.Key).Lock(s.Ctx), rlock.ErrNoPermission, "a later refusal is returned at once")
+	assert.Zero(t, s.Number("EXISTS", testbed.Key))
 }

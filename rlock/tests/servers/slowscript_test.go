@@ -69,25 +69,9 @@ func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
 				waits := func(c *rlock.Config) { c.SyncReplicas = testbed.ReplicasOf[kind] }
 				clients = append(clients, s.NewClient(own, short), s.NewClient(own, short, waits), s.NewClient(shared, short), s.NewClient(shared, short, waits))
 			}
-			for _, client := range clients { // each waits for each other: all channels are subscribed
-				lock := clients[0].NewLock(testbed.Key)
-				if client == clients[0] {
-					lock = clients[1].NewLock(testbed.Key)
-				}
-				hold, err := lock.Acquire(s.Ctx)
-				require.NoError(t, err)
-				got := testbed.Start(func() error {
-					hold, err := client.NewLock(testbed.Key).Acquire(s.Ctx)
-					if err == nil {
-						err = hold.Release(s.Ctx)
-					}
-					return err
-				})
-				s.AwaitWaiters(1, testbed.Key)
-				require.NoError(t, hold.Release(s.Ctx))
-				require.NoError(t, s.Await(got))
+			for i, client := range clients { // each waits for another one: all channels are subscribed
+				s.HandOver(clients[(i+1)%len(clients)], client)
 			}
-
 			ctx, stop := context.WithCancel(s.Ctx)
 			var all sync.WaitGroup
 			for _, client := range clients { // a connection for CLIENT LIST, and for WAIT, is given back all the time
@@ -95,9 +79,7 @@ func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
 					for ctx.Err() == nil {
 						_, _ = client.Inspect(ctx, testbed.Key)
 						time.Sleep(10 * time.Millisecond)
-						if hold, err := client.NewLock(testbed.Key).Acquire(ctx, rlock.WithWait(10*time.Millisecond)); err == nil {
-							_ = hold.Release(s.Ctx)
-						}
+						_ = client.NewLock(testbed.Key).Do(ctx, testbed.Nothing, rlock.WithWait(10*time.Millisecond))
 					}
 				})
 			}
@@ -105,9 +87,7 @@ func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
 			stop()
 			all.Wait()
 			for _, client := range clients {
-				hold, err := client.NewLock(testbed.Key).Acquire(s.Ctx)
-				require.NoError(t, err)
-				require.NoError(t, hold.Release(s.Ctx))
+				require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
 			}
 		})
 	}
