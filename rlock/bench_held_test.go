@@ -16,36 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkHeld measures calls that need no network, since this process holds the lock:
-// nested is one more Lock and Unlock by the holder, try a TryLock of another owner that
-// fails.
-func BenchmarkHeld(b *testing.B) {
-	option := benchOption(b)
-	b.Run("nested", func(b *testing.B) {
-		lock := benchClient(b, option).NewLock(b.Name())
-		ctx := context.Background()
-		require.NoError(b, lock.Lock(ctx))
-		b.ReportAllocs()
-		for b.Loop() {
-			lockPair(b, ctx, lock)
-		}
-		require.NoError(b, lock.Unlock(ctx))
-	})
-	b.Run("try", func(b *testing.B) {
-		lock := benchClient(b, option).NewLock(b.Name())
-		holder := rlock.WithOwner(context.Background(), rlock.NewOwner())
-		require.NoError(b, lock.Lock(holder))
-		ctx := context.Background()
-		b.ReportAllocs()
-		for b.Loop() {
-			if ok, err := lock.TryLock(ctx); ok || err != nil {
-				b.Fatal(ok, err)
-			}
-		}
-		require.NoError(b, lock.Unlock(holder))
-	})
-}
-
 // BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a
 // core that their renewals take, here and in Redis. Every lock is renewed once in four seconds,
 // two and a half times as often as with the default lease.
@@ -265,5 +235,56 @@ func BenchmarkPassed(b *testing.B) {
 		b.ReportMetric(float64(heap()-before)/locks, "B/pass")
 		require.NoError(b, here.Close())
 		require.NoError(b, there.Close())
+	}
+}
+
+// BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or
+// after another client has called ForceUnlock. The key is deleted by a plain Redis client;
+// the time begins before the command is sent.
+//
+//	go test -run - -bench Told -benchtime 500x ./rlock
+func BenchmarkTold(b *testing.B) {
+	option := benchOption(b)
+	outside, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	defer outside.Close()
+	other, err := rlock.New(rlock.Config{Redis: option})
+	require.NoError(b, err)
+	defer other.Close()
+	ctx := context.Background()
+	for _, c := range []struct {
+		name   string
+		config rlock.Config
+		lose   func(name string) error
+	}{
+		{"DEL", rlock.Config{Redis: option}, func(name string) error {
+			return outside.Do(ctx, outside.B().Del().Key(name).Build()).Error()
+		}},
+		{"ForceUnlock", rlock.Config{Redis: option}, func(name string) error {
+			_, err := other.NewLock(name).ForceUnlock(ctx)
+			return err
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			client, err := rlock.New(c.config)
+			require.NoError(b, err)
+			defer client.Close()
+			var took []time.Duration
+			for i := 0; b.Loop(); i++ {
+				name := fmt.Sprint("told:", i)
+				hold, err := client.NewLock(name).Acquire(ctx)
+				require.NoError(b, err)
+				time.Sleep(80 * time.Millisecond) // until Redis tracks the key
+				begin := time.Now()
+				require.NoError(b, c.lose(name))
+				<-hold.Context().Done()
+				took = append(took, time.Since(begin))
+				require.ErrorIs(b, hold.Release(ctx), rlock.ErrLost)
+			}
+			slices.Sort(took)
+			at := func(percent int) float64 { return float64(took[len(took)*percent/100].Nanoseconds()) / 1000 }
+			b.ReportMetric(at(50), "p50-us")
+			b.ReportMetric(at(99), "p99-us")
+		})
 	}
 }

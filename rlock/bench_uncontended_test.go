@@ -4,12 +4,14 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
@@ -88,49 +90,34 @@ func besideRaw(b *testing.B, option rueidis.ClientOption, raw rueidis.Client) {
 	b.ReportMetric(ours[n/10]/floor[n/10], "x-raw-p10")
 }
 
-// BenchmarkFencedBesidePlain measures the cost of tokens: blocks with a Lock and with a
-// FencedLock take turns, as in BenchmarkBesideRaw. alone is Lock and Unlock of a free lock,
-// crowd a lock that 100 goroutines pass around.
+// BenchmarkMultiLock acquires a multi-lock of free names, Redis a millisecond away: the median of an acquire in
+// milliseconds, and its commands.
 //
-//	go test -run - -bench FencedBesidePlain -benchtime 400x ./rlock
-func BenchmarkFencedBesidePlain(b *testing.B) {
-	client := benchClient(b, benchOption(b))
-	plain, fenced := client.NewLock("plain"), client.NewFencedLock("fenced")
-	beside := func(b *testing.B, block func(b *testing.B, lock testbed.Locker)) {
-		seconds := func(lock testbed.Locker) float64 {
-			began := time.Now()
-			block(b, lock)
-			return time.Since(began).Seconds()
-		}
-		var without, with []float64
-		for b.Loop() {
-			without = append(without, seconds(plain))
-			with = append(with, seconds(fenced))
-		}
-		slices.Sort(without)
-		slices.Sort(with)
-		n := len(with)
-		b.ReportMetric(with[n/2]/without[n/2], "x-plain-p50")
-		b.ReportMetric(with[n/10]/without[n/10], "x-plain-p10")
+//	go test -run - -bench MultiLock -benchtime 20x ./rlock
+func BenchmarkMultiLock(b *testing.B) {
+	for _, names := range []int{1, 10, 100, 500} {
+		b.Run(fmt.Sprintf("names=%d", names), func(b *testing.B) {
+			link, err := network.Listen(redistest.Standalone(b).Addr())
+			require.NoError(b, err)
+			b.Cleanup(link.Close)
+			client := benchClient(b, rueidis.ClientOption{InitAddress: []string{link.Addr()}, ForceSingleClient: true})
+			var locks []*rlock.Lock
+			for i := range names {
+				locks = append(locks, client.NewLock(fmt.Sprintf("many:%d:%d", names, i)))
+			}
+			all, ctx := rlock.NewMultiLock(locks...), context.Background()
+			require.NoError(b, all.Lock(ctx)) // the scripts are known
+			require.NoError(b, all.Unlock(ctx))
+			link.SetRoundTrip(time.Millisecond)
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				require.NoError(b, all.Lock(ctx))
+				took = append(took, time.Since(began))
+				require.NoError(b, all.Unlock(ctx))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/acquire")
+		})
 	}
-	b.Run("alone", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock testbed.Locker) {
-			for range 100 {
-				lockPair(b, context.Background(), lock)
-			}
-		})
-	})
-	b.Run("crowd", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock testbed.Locker) {
-			var all sync.WaitGroup
-			for range 100 {
-				all.Go(func() {
-					for range 1000 {
-						lockPair(b, context.Background(), lock)
-					}
-				})
-			}
-			all.Wait()
-		})
-	})
 }
