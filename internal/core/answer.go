@@ -5,12 +5,14 @@ package core
 // Answer tells the lock the result of a command: an answer counts for the tenure and for the call that it was sent for.
 func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
 	switch {
+	case cmd.tenure != nil:
+		l.lands(cmd.tenure, cmd.tenureSeq, a, now)
 	case cmd.Op == Write:
 		l.wrote(cmd.ID, cmd.Mode, a, now)
-	case cmd.tenure == nil:
+	case cmd.Op == Leave: // by force
 		l.forced(cmd.ID, a, now)
 	default:
-		l.lands(cmd.tenure, cmd.tenureSeq, a, now)
+		panic("core: an answer to a command " + cmd.Op.String() + " of no tenure")
 	}
 	if c := l.caller(cmd); c != nil {
 		l.answers(c, cmd, a)

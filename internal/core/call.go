@@ -174,12 +174,18 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	switch {
 	case c.Tenure != nil:
 		return c.Tenure.next(now)
-	case c.purpose == Locks || c.flies:
+	case c.flies:
 		return None, Never
-	case c.purpose == Writes:
+	}
+	switch c.purpose {
+	case Locks: // it has no ticket now
+		return None, Never
+	case Writes:
 		return Write, Never
-	default:
+	case Forces:
 		return Leave, Never
+	default: // the others have a tenure
+		panic("core: a call without a tenure " + c.purpose.String())
 	}
 }
 
@@ -190,11 +196,13 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 		cmd, _ = l.send(c.Tenure, op, now)
 	case op == Write:
 		cmd = l.guarded(c, now)
-	default:
+	case c.purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {
 			cmd.Tokens = 1 // for the waiter that is granted the lock
 		}
+	default:
+		panic("core: a call that " + c.purpose.String() + " sends a command " + op.String())
 	}
 	c.flies = c.purpose != Locks
 	cmd.call, cmd.callSeq = c, c.seq

@@ -33,7 +33,8 @@ const (
 	Step       // a step without members: grant a lock that is open to the tickets that may have it
 	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
 	Write      // a guarded write: execute it if the lock has the tenure: see write.go
-	ops
+
+	ops = iota // how many there are
 )
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.

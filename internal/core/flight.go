@@ -35,10 +35,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
 	case Acquire, Resume, Look:
-		t.flight.lease = c.Lease
-		if w := t.call; w != nil && w.Lease > 0 && !w.Capped {
-			t.flight.lease = w.Lease
-		}
+		t.flight.lease = t.call.asked(c)
 	case Join:
 		t.flight.lease = c.Claim
 		l.bound(&cmd, t.call)
@@ -47,6 +44,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
 		cmd.Carries = t.call != nil && t.call.Carries
+	case Step, Unmark: // which have no lease
+	default:
+		panic("core: a tenure sends a command " + op.String())
 	}
 	if op.enters() {
 		t.entering()
@@ -65,6 +65,14 @@ func (t *Tenure) send(op Op, now Now) Command {
 		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}
 	return cmd
+}
+
+// asked returns the lease that the command asks for which is to bring the call the lock. A look may go on without its call.
+func (w *Call) asked(c *Client) Span {
+	if w != nil && w.Lease > 0 && !w.Capped {
+		return w.Lease
+	}
+	return c.Lease
 }
 
 // mirror fills in the Mirror that is about to be sent: of the levels, or of a lock that is passed on. opening says that a Mirror

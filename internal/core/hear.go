@@ -41,7 +41,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.abroad.hear(m)
 		l.doubtTickets(now)
 	default:
-		panic("core: a message of no kind")
+		panic("core: a message of the kind " + m.Kind.String())
 	}
 	l.settle(now)
 }

@@ -1,40 +1,41 @@
 package core
 
 import (
-	"fmt"
 	"testing"
+
+	"github.com/go-rlock/rlock/internal/enum/enumcheck"
 )
 
-// Each value has a name of its own, and the value behind the last one has none.
+// Each state has the name of its constant.
 func TestEachStateHasAName(t *testing.T) {
-	for of, all := range map[string]struct {
-		name func(int) fmt.Stringer
-		len  int
-	}{
-		"want":    {func(i int) fmt.Stringer { return Want(i) }, int(wants)},
-		"place":   {func(i int) fmt.Stringer { return Place(i) }, int(places)},
-		"command": {func(i int) fmt.Stringer { return Op(i) }, int(ops)},
-		"verdict": {func(i int) fmt.Stringer { return verdict(i) }, int(verdicts)},
-		"attempt": {func(i int) fmt.Stringer { return attempt(i) }, int(triedAgain) + 1},
-		"fault":   {func(i int) fmt.Stringer { return Fault(i) }, int(Behind) + 1},
-		"purpose": {func(i int) fmt.Stringer { return Purpose(i) }, int(Forces) + 1},
-		"outcome": {func(i int) fmt.Stringer { return Outcome(i) }, int(Done) + 1},
-		"cause":   {func(i int) fmt.Stringer { return Cause(i) }, int(Unconfirmed) + 1},
-	} {
-		names := map[string]bool{}
-		for i := range all.len {
-			names[all.name(i).String()] = true
-		}
-		if len(names) != all.len {
-			t.Errorf("%d names of the %d sorts of a %s", len(names), all.len, of)
-		}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("the %s %d has a name", of, all.len)
-				}
-			}()
-			_ = all.name(all.len).String()
-		}()
+	faults, err := enumcheck.Names(".", map[string]func(n int) string{
+		"Want":        enumcheck.Name[Want],
+		"Place":       enumcheck.Name[Place],
+		"Mode":        enumcheck.Name[Mode],
+		"Op":          enumcheck.Name[Op],
+		"Fault":       enumcheck.Name[Fault],
+		"Found":       enumcheck.Name[Found],
+		"MessageKind": enumcheck.Name[MessageKind],
+		"verdict":     enumcheck.Name[verdict],
+		"change":      enumcheck.Name[change],
+		"news":        enumcheck.Name[news],
+		"question":    enumcheck.Name[question],
+		"Purpose":     enumcheck.Name[Purpose],
+		"Todo":        enumcheck.Name[Todo],
+		"attempt":     enumcheck.Name[attempt],
+		"Outcome":     enumcheck.Name[Outcome],
+		"Way":         enumcheck.Name[Way],
+		"Cause":       enumcheck.Name[Cause],
+		"Extension":   enumcheck.Name[Extension],
+		"PartResult":  enumcheck.Name[PartResult],
+		"EffectKind":  enumcheck.Name[EffectKind],
+		"hearing":     enumcheck.Name[hearing],
+		"abroadNews":  enumcheck.Name[abroadNews],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
 	}
 }

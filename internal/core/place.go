@@ -48,17 +48,20 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.stepped(f)
 	case free, nowhere, left, absent: // the place says it
 	default:
-		panic("core: a reply without a verdict")
+		panic("core: an answer that says " + v.String())
 	}
 	t.fails, t.again = 0, 0
 }
 
 // stepped notes that a Step or an Unmark was executed.
 func (t *Tenure) stepped(f flight) {
-	if f.op == Step {
+	switch f.op {
+	case Step:
 		t.step = false
-	} else {
+	case Unmark:
 		t.marked = false
+	default:
+		panic("core: a tenure that is not looked at in a command " + f.op.String())
 	}
 }
 
@@ -76,6 +79,9 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 		t.marked = true
 	case Resume:
 		t.share.heardOf(a.Others, now)
+	case Acquire, Mirror: // which ask for no others, or say so elsewhere
+	default:
+		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
 	if t.isTicket() && !t.worthHolding(f, now) {
 		t.comesLate(now)

@@ -15,7 +15,8 @@ const (
 	notRun                  // the command was not executed, and will not be
 	unknown                 // the command may still be executed
 	fatal                   // the command was refused, and would be refused again
-	verdicts
+
+	verdicts = iota // how many there are
 )
 
 // A change is the place after an answer, if that changes it.
@@ -51,22 +52,37 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		return unknown
 	case Fatal:
 		return fatal
+	case Answered:
+	default:
+		panic("core: a reply with the fault " + a.Fault.String())
 	}
 	switch f.op {
 	case Step, Unmark:
 		return executed
 	case Leave:
 		return t.verdictOfLeave(f, a)
+	case Acquire, Resume, Join, Look, Mirror:
+		return t.verdictOfFound(a)
+	default:
+		panic("core: a reply to a command " + f.op.String())
 	}
-	switch {
-	case a.Found == Holds:
+}
+
+// verdictOfFound returns what the answer to a command says that has looked for the tenure.
+func (t *Tenure) verdictOfFound(a Reply) verdict {
+	switch a.Found {
+	case Holds:
 		return holds
-	case a.Found == Waits, a.Found == First:
+	case Waits, First:
 		return waits
-	case a.Holder == (ID{}) && !a.Foreign && !t.joinsNext():
-		return free
+	case Nowhere:
+		if a.Holder == (ID{}) && !a.Foreign && !t.joinsNext() {
+			return free
+		}
+		return nowhere
+	default:
+		panic("core: a reply that has found the tenure " + a.Found.String())
 	}
-	return nowhere
 }
 
 // joinsNext reports whether the call of the ticket, which has tried once, waits in the queue next: its Join is a step, too.

@@ -8,7 +8,8 @@ const (
 	Asked              // the lock. It is a ticket, which enters by one command: an Acquire, a Join or a Resume
 	Held               // the lock, with the levels of its Lock; without any it lingers
 	Parted             // the lock, until its lease ends, without a holder here: it is detached or passed on
-	wants
+
+	wants = iota // how many there are
 )
 
 // A Place is where Redis has a tenure, as far as this client knows.
@@ -19,7 +20,8 @@ const (
 	Unsure               // anywhere, or nowhere while the lock may be free: a Leave is to find out, or to grant it to the first ticket
 	InQueue              // in the queue, unless it was granted the lock since then
 	Owner                // in the lock
-	places
+
+	places = iota // how many there are
 )
 
 // A cell has the moves for a tenure at one want and place. The first move that is due is sent.
@@ -103,8 +105,11 @@ func (t *Tenure) isOver(now Now) bool {
 		return t.place == Out
 	case Parted:
 		return t.within == 0 && !t.underWay() && (!t.step && !t.marked || now.Time >= t.endsItself())
+	case Asked, Held:
+		return false
+	default:
+		panic(t.want)
 	}
-	return false
 }
 
 // underWay reports whether a command of the tenure has no answer yet.

@@ -3,6 +3,7 @@ package client
 import (
 	"hash/maphash"
 
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -40,11 +41,16 @@ const (
 	ReadWriteKind
 	FairKind
 	SemaphoreKind
-	KindCount
+
+	KindCount = iota // how many there are
 )
 
 // A KindID is the index of a kind among the kinds.
 type KindID uint8
+
+func (id KindID) String() string {
+	return enum.Name(id, "KindID", "PlainKind", "FencedKind", "ReadWriteKind", "FairKind", "SemaphoreKind")
+}
 
 // kinds are what the kinds are called, by users and in Redis. The read lock is a kind of its own to users.
 var kinds = [KindCount]struct {

@@ -107,7 +107,7 @@ func (c *Client) Hears() bool {
 
 // heard deals with a message on the client's own channel. An answer is heard by the call that
 // has asked: see package diag. A message about a tenure may be untrue, and so is a reason to ask
-// Redis or to release the lock, and no proof of a loss. A verb that is not known is of a later version.
+// Redis or to release the lock, and no proof of a loss.
 func (c *Client) heard(message string) {
 	m, ok := wire.ParseClientMessage(message)
 	switch {

@@ -57,8 +57,10 @@ func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request,
 			waits := c.newCall(&w)
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
-		default:
+		case core.Closed, core.Upgrades, core.Denied, core.Full:
 			return nil, nil, now, l.refused(ctx, outcome, w.Others, req, h)
+		default:
+			panic("driver: a call that does not wait ends as " + outcome.String())
 		}
 	}
 	earlier := l.granted(&w, req, h)

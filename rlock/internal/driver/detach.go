@@ -48,6 +48,8 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		err = terms.ErrNotHeld
 	case core.NotYet:
 		landed = l.shard.awaitMirror(l)
+	default:
+		panic("driver: a detach ends as " + result.String())
 	}
 	l.shard.exit(l)
 	if landed != nil || err != nil {

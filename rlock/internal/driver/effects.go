@@ -75,6 +75,8 @@ func (s *shard) apply(e *core.Effect) {
 		if l.sub != nil {
 			l.sub.home()
 		}
+	default:
+		panic("driver: an effect " + e.Kind.String())
 	}
 }
 
@@ -127,6 +129,9 @@ func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses
 	case core.ByRedis, core.ByQueue, core.ByPass:
 		l.reused = false
 		s.client.shared.HearOfTenures()
+	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
+	default:
+		panic("driver: a lock is acquired " + w.Way.String())
 	}
 	return earlierLosses{slices.Clone(s.unreported[l]), s.losses}
 }

@@ -29,8 +29,11 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("rlock: lock %q: %w: the hold has no end that could be moved: use WithMaxHold or WithLease", n.Key, terms.ErrInvalidLease)
 	case core.EndAsked:
 		return h.awaitLease(ctx)
+	case core.EndMoves:
+		return nil
+	default:
+		panic("driver: an extension ends as " + result.String())
 	}
-	return nil
 }
 
 // awaitLease waits until Redis has confirmed the lease that the levels ask for.

@@ -283,6 +283,9 @@ func (l *lock) begins(x *exchange, now core.Now) {
 		if cmd.Joins.ID != (core.ID{}) {
 			l.joinsNext(x)
 		}
+	case core.Acquire, core.Resume, core.Step, core.Unmark, core.Write: // they need no more
+	default:
+		panic("driver: a command " + cmd.Op.String())
 	}
 	x.first = !k.queued && x.isFirst()
 }
@@ -316,8 +319,11 @@ func (x *exchange) isFirst() bool {
 		return !x.cmd.Follows
 	case core.Leave:
 		return !x.cmd.Follows && x.joins == ""
+	case core.Resume, core.Join, core.Look, core.Mirror, core.Step, core.Unmark:
+		return false
+	default:
+		panic(x.cmd.Op)
 	}
-	return false
 }
 
 // countRenewal counts a mirror of the keeper, before its answer is dealt with.

@@ -117,23 +117,28 @@ func (l *lock) hearAnswer(n *wire.Notice, id core.ID) {
 // Heard implements [client.Locks]: a message on the client's own channel.
 func (c *Client) Heard(m wire.ClientMessage) {
 	id := c.idOf(m.Owner)
-	if m.Verb == wire.Shown {
+	switch m.Verb {
+	case wire.Forced:
+		c.tells(id, m, core.Forced)
+	case wire.Wanted:
+		c.tells(id, m, core.Called)
+	case wire.Shown:
 		c.shown(id, m)
-		return
+	default: // package client keeps questions and answers, and package wire refuses others
+		panic("driver: a message " + string(m.Verb))
 	}
+}
+
+// tells tells the lock of a tenure, if this client knows it, of a message about that.
+func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) {
 	l, now := c.enterTenure(m.Text, m.Owner, id)
 	if l == nil {
 		return
 	}
-	switch m.Verb {
-	case wire.Forced:
-		l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
-	case wire.Wanted:
-		if l.Lingers() && l.Owner().ID == id {
-			l.calledBack(now)
-		}
-		l.Hear(core.Message{Kind: core.Called, ID: id}, now)
+	if kind == core.Called && l.Lingers() && l.Owner().ID == id {
+		l.calledBack(now)
 	}
+	l.Hear(core.Message{Kind: kind, ID: id}, now)
 	l.shard.exit(l)
 }
 

@@ -76,7 +76,16 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 			until = max(until, levels[i].Until)
 		}
 		return client.LeaseEndedAt(s.client.clock.safe(until))
+	case core.Unrenewed:
+		return s.causeOfSilence(t)
+	default:
+		panic("driver: a lock is lost " + cause.String())
 	}
+}
+
+// causeOfSilence returns the error of a lock that Redis has not confirmed in time.
+func (s *shard) causeOfSilence(t *core.Tenure) error {
+	now := s.client.clock.time(s.at.Time)
 	switch k, ok := t.Tag.(*work); {
 	case ok && k.err != nil:
 		return fmt.Errorf("it could not be renewed: %w", k.err)

@@ -55,6 +55,9 @@ func (l *lock) leave(w *waiter) {
 		if w.err == nil { // else Redis has failed, or has answered the last attempt
 			w.err = l.refusal(o, 0, &w.req, w.holder, holder)
 		}
+	case core.Cancelled, core.Failed: // its context, or Redis, has said why
+	default:
+		panic("driver: a call has not got the lock: " + o.String())
 	}
 	w.holder = holder
 	s.exit(l)

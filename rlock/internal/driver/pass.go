@@ -28,6 +28,9 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, len(l.Levels()))
 	case core.NothingHeld:
 		err = terms.ErrNotHeld
+	case core.HasParted:
+	default:
+		panic("driver: a pass ends as " + result.String())
 	}
 	if err != nil {
 		l.shard.exit(l)

@@ -40,7 +40,7 @@ func (f *fake) passOn(t *testing.T, c *Client) (client.Pass, error) {
 }
 
 func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
-	for id := range client.KindCount {
+	for id := range client.KindID(client.KindCount) {
 		bubbleOf(t, id, func(t *testing.T, f *fake) {
 			if id == client.SemaphoreKind {
 				f.most = 1

@@ -224,16 +224,24 @@ func (r *redis) unmark(ctx context.Context, c *exchange) (a answer) {
 
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *exchange) wire.Call {
-	n, e, now := c.name, r.client.shared, time.Now()
 	switch c.cmd.Op {
 	case core.Acquire:
 		if c.kind.foreign && r.Polls() {
-			e.SeesAcquire(n, now)
+			r.client.shared.SeesAcquire(c.name, time.Now())
 		}
 		return c.conditioned(c.kind.acquire(r, c))
 	case core.Resume:
 		return c.kind.resume(r, c)
+	case core.Join, core.Look, core.Leave, core.Step:
+		return r.step(c)
+	default: // other functions build these
+		panic("driver: a call of a command " + c.cmd.Op.String())
 	}
+}
+
+// step returns the call of a step.
+func (r *redis) step(c *exchange) wire.Call {
+	n, e := c.name, r.client.shared
 	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
 	switch c.cmd.Op {
 	case core.Join:
@@ -246,11 +254,14 @@ func (r *redis) command(c *exchange) wire.Call {
 			s.Join = member(c.cmd.Joins, c.joins)
 			s.Lease = r.milliseconds(core.Span(claimLease))
 		}
+	case core.Step: // which names no ticket
+	default:
+		panic("driver: a step of a command " + c.cmd.Op.String())
 	}
 	if s.Counts, s.Most = c.counts, -1; c.cmd.Bounded {
 		s.Most = c.cmd.Most
 	}
-	s.Polls = c.kind.foreign && e.SeesStep(n, s, now)
+	s.Polls = c.kind.foreign && e.SeesStep(n, s, time.Now())
 	script := c.kind.step
 	if c.cmd.Takes && c.cmd.Op != core.Leave || c.cmd.Joins.Takes {
 		script = wire.PlainAskStep
@@ -326,8 +337,11 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 	case core.Resume:
 		n, err := result.AsInt64()
 		return wire.Answer{Granted: n > 0, Others: int(max(n-1, 0))}, err
+	case core.Join, core.Look, core.Leave:
+		return wire.ReadStep(result, cmd.Tokens)
+	default: // other functions read these
+		panic("driver: an answer to a command " + cmd.Op.String())
 	}
-	return wire.ReadStep(result, cmd.Tokens)
 }
 
 // read turns an answer of Redis into one that package core knows.
@@ -372,6 +386,9 @@ func readPosition(got *wire.Answer, a *answer) {
 		a.Found = core.First
 	case wire.FullPosition:
 		a.Full = true
+	case wire.NoPosition:
+	default:
+		panic(got.Position)
 	}
 	if a.Found != core.Nowhere && got.Tickets > 0 {
 		a.before = got.Before
@@ -411,10 +428,15 @@ func faultOf(op core.Op, err error) core.Fault {
 		return core.Unknown
 	case f == wire.NotNow:
 		return core.NotRun
-	case op == core.Acquire || op == core.Resume || op == core.Join || op == core.Look:
-		return core.Fatal
 	}
-	return core.NotRun
+	switch op { // it was refused
+	case core.Acquire, core.Resume, core.Join, core.Look:
+		return core.Fatal
+	case core.Mirror, core.Leave, core.Step, core.Unmark, core.Write:
+		return core.NotRun
+	default:
+		panic("driver: a command that is " + op.String())
+	}
 }
 
 // Package core knows this client as thisClient, and each other client of rlock as otherClient: it asks of

@@ -62,8 +62,11 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.LostError(h.owner, client.ErrGone)))
 	case writeRefused:
 		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.err))
+	case writeUnknown:
+		return reply, err
+	default:
+		panic("driver: a guarded write that is " + sent.fate.String())
 	}
-	return reply, err
 }
 
 // writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock

@@ -38,6 +38,8 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 			}
 		case core.Sleeps:
 			now, _, served = l.park(ctx, w, nil, a.Until, now)
+		default:
+			panic("driver: a call does next " + a.Do.String())
 		}
 		if served {
 			if slot != nil {

@@ -52,7 +52,7 @@ func (f *fake) areFree(locks []*Lock) {
 }
 
 func TestFreeLocksAreAcquiredInOneRoundTrip(t *testing.T) {
-	for kind := range client.KindCount {
+	for kind := range client.KindID(client.KindCount) {
 		if kind == client.SemaphoreKind {
 			continue // its name has a number of permits
 		}

@@ -46,11 +46,16 @@ const (
 // String writes the message as it is published.
 func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Text }
 
-// ParseClientMessage reads a message on the client's own channel.
+// isKnown reports whether there is such a message. A verb that is not known is of a later version.
+func (v Verb) isKnown() bool {
+	return v == Forced || v == Wanted || v == Shown || v == Asks || v == Answers
+}
+
+// ParseClientMessage reads a message on the client's own channel. It reports false for one that is of a later version.
 func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
 	owner, text, ok := strings.Cut(rest, " ")
-	if !ok || verb == "" || len(owner) < TenureLen || text == "" {
+	if !ok || !Verb(verb).isKnown() || len(owner) < TenureLen || text == "" {
 		return ClientMessage{}, false
 	}
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true

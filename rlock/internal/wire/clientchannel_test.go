@@ -42,7 +42,7 @@ func TestAMessageToAClientIsReadAsItWasWritten(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, m, read)
 	}
-	for _, garbage := range []string{"", " ", "f", "f " + owner, "f " + owner + " ", "f 7 orders", " " + owner + " orders", owner + " orders"} {
+	for _, garbage := range []string{"", " ", "f", "f " + owner, "f " + owner + " ", "f 7 orders", "z " + owner + " orders", "ff " + owner + " orders", " " + owner + " orders", owner + " orders"} {
 		_, ok := wire.ParseClientMessage(garbage)
 		assert.False(t, ok, "%q", garbage)
 	}

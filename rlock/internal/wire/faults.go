@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
@@ -37,6 +38,8 @@ const (
 	// Never: the command was certainly not executed, and waiting cures nothing.
 	Never
 )
+
+func (f Fault) String() string { return enum.Name(f, "Fault", "Unknown", "NotNow", "Never") }
 
 // ErrCrowded is the fault of a command that found no slot among those in flight
 // to its node.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // Foreign clients are those of Redisson, which know nothing of the queue: see
@@ -20,6 +22,10 @@ const (
 	RedissonPollsNever
 	RedissonPollsAlways
 )
+
+func (p RedissonPolls) String() string {
+	return enum.Name(p, "RedissonPolls", "RedissonPollsAuto", "RedissonPollsNever", "RedissonPollsAlways")
+}
 
 // foreign is a client's knowledge of foreign clients at its server.
 type foreign struct {
@@ -54,8 +60,11 @@ func (r *Redis) Polls() bool {
 		return false
 	case RedissonPollsAlways:
 		return true
+	case RedissonPollsAuto:
+		return r.foreign.seen.Load()
+	default:
+		panic(r.options.RedissonPolls)
 	}
-	return r.foreign.seen.Load()
 }
 
 // LookForRedisson asks the server in the background for scripts of Redisson, unless it did so a

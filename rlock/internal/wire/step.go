@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // A Step is one command about a lock's queue: see scripts/queue.lua.
@@ -97,7 +99,7 @@ type Answer struct {
 }
 
 // A Position is where a ticket stands in the queue.
-type Position int64
+type Position int
 
 // The positions, as queue.lua answers them.
 const (
@@ -107,6 +109,13 @@ const (
 
 	FullPosition Position = -1 // it has joined, and was taken out again in the same step: too many wait
 )
+
+func (p Position) String() string {
+	if p == FullPosition {
+		return "FullPosition"
+	}
+	return enum.Name(p, "Position", "NoPosition", "SomePosition", "FirstPosition")
+}
 
 // A Value is a reply of Redis, or one of several values in it.
 type Value interface {
@@ -251,7 +260,9 @@ func readStep(values []rueidis.RedisMessage, err error, tokens uint64) (a Answer
 	}
 	if values[4].IsInt64() { // asked first, since ToString would make an error of it, with its text
 		position, err := values[4].AsInt64()
-		a.Position = Position(position)
+		if err == nil {
+			a.Position, err = toPosition(position)
+		}
 		return a, err
 	}
 	if values[4].IsArray() {
@@ -277,8 +288,17 @@ func (a *Answer) readPosition(reply *rueidis.RedisMessage) error {
 	if err != nil {
 		return err
 	}
-	a.Position, a.Before, a.Tickets = Position(numbers[0]), int(max(numbers[1]-1, 0)), int(numbers[2])
-	return nil
+	a.Before, a.Tickets = int(max(numbers[1]-1, 0)), int(numbers[2])
+	a.Position, err = toPosition(numbers[0])
+	return err
+}
+
+// toPosition returns the position that a server has answered as n.
+func toPosition(n int64) (p Position, err error) {
+	if n < int64(FullPosition) || n > int64(FirstPosition) {
+		return NoPosition, fmt.Errorf("a ticket was answered to be at position %d", n)
+	}
+	return Position(n), nil
 }
 
 // parseCounter reads the last of n fencing tokens.

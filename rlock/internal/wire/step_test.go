@@ -57,6 +57,13 @@ func TestTheAnswersToAStep(t *testing.T) {
 		{"{0, -1, '', -2}", 0, wire.Answer{}, true},
 		{"{'x', -1, '', -2, 1}", 0, wire.Answer{}, true},
 		{"{0, -1, {}, -2, 1}", 0, wire.Answer{}, true},
+		{"{0, 50, 'them', -2, -1}", 0, wire.Answer{TTL: 50, Holder: "them", Window: -2, HeldBack: -1, Position: wire.FullPosition}, false},
+		{"{0, 50, 'them', -2, {2, 1, 3}}", 0, wire.Answer{TTL: 50, Holder: "them", Window: -2, HeldBack: -1, Position: wire.FirstPosition, Tickets: 3}, false},
+		// There is no such position.
+		{"{0, 50, 'them', -2, 3}", 0, wire.Answer{}, true},
+		{"{0, 50, 'them', -2, -2}", 0, wire.Answer{}, true},
+		{"{0, 50, 'them', -2, {3, 1, 3}}", 0, wire.Answer{}, true},
+		{"{0, 50, 'them', -2, {-2, 1, 3}}", 0, wire.Answer{}, true},
 		{"7", 0, wire.Answer{}, true},
 	} {
 		a, err := wire.ReadStep(reply(t, redis, test.reply), test.tokens)
