@@ -2,6 +2,7 @@
 -- not executed.
 --
 -- {clock, false, answer}  the clock of Redis in microseconds, and the answer
+-- an error                that of the source: the command was not executed either
 -- else                    as the command returns it
 if type(met) == 'string' then
 	local time = redis.call('time')

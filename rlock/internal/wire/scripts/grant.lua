@@ -62,7 +62,7 @@ while first and not on and open(modeOf(first), first) do
 	if first ~= '?' then
 		local refused = grant(first)
 		if refused then
-			return refuse(first, refused)
+			return refuse(first, refused) -- end 11
 		end
 		if ours then
 			leavePlace()
@@ -103,7 +103,7 @@ if here and first and modeOf(first) ~= 's' and open('s') and isForeign(holder())
 		if modeOf(member) == 's' then
 			local refused = grant(member)
 			if refused then
-				return refuse(member, refused)
+				return refuse(member, refused) -- end 11
 			end
 		end
 	end
@@ -175,7 +175,7 @@ else
 			redis.call('pexpire', queue, state.e - now)
 		end
 		if released(sent) then
-			return released(sent)
+			return released(sent) -- end 12
 		end
 	elseif on then
 		redis.call('pexpire', queue, math.max(state.e - now, 1))
@@ -183,7 +183,7 @@ else
 end
 
 if not asker then
-	return left
+	return left -- end 13
 end
 
 local owner = holder()
@@ -193,7 +193,7 @@ if granted then
 elseif inside(ticketOf(asker), modeOf(asker)) then
 	local token, refused = keep(ticketOf(asker), modeOf(asker), term)
 	if refused then
-		return refused
+		return refused -- end 14
 	end
 	reply[5] = token
 elseif behind == asker then

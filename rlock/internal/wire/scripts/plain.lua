@@ -1,5 +1,6 @@
 -- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner
--- and its count, as Redisson's RLock, and the counter of the fencing tokens.
+-- and its count, as Redisson's RLock, and the counter of the fencing tokens. A step may end here,
+-- before queue.lua: most do. That has the list.
 local left = 0        -- of the reply
 local message = '00'  -- what foreign clients are told when the lock is free: a "0", but theirs is known from ours
 local told = false    -- whether they were
@@ -19,9 +20,9 @@ end
 if busy == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
 	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
 	if listeners == 0 and (ARGV[1] ~= 'c' or redis.call('exists', KEYS[3]) == 0) then
-		return 1
+		return 1 -- end 1
 	elseif type(listeners) == 'table' then
-		return redis.error_reply(listeners.err .. ' (released)')
+		return redis.error_reply(listeners.err .. ' (released)') -- end 2
 	end
 	left, told = 1, true
 end
@@ -113,5 +114,5 @@ end
 -- A hash of anything else than owners is left as it is. A release need not ask: it takes out
 -- nothing but its own owner.
 if #ARGV >= 5 and ARGV[4] ~= '1' and holder() and not mayOwn(holder()) then
-	return noLock('hash with the field', holder())
+	return noLock('hash with the field', holder()) -- end 5
 end

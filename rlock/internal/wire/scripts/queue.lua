@@ -50,6 +50,32 @@
 -- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many wait; p: its position
 --                     among the tickets in the queue, from 1, or 0; w: how many tickets there are
 --
+-- The step ends early, in this order. Each of these ends has its number in the code:
+--
+--      file           when                                                 reply
+--  1   plain          a release without a queue, and no foreign client is  1
+--                     there to be told
+--  2   plain          the same, and telling them was refused               "(released)"
+--  3   swift          a ticket joins behind another one while a tenure of  {0, n, o, -1, 1}
+--                     ours has the lock
+--  4   swift          a release passes the lock to the first ticket, and   1 or {1, 2000, o, -2, a}
+--                     another ticket may join
+--  5   the kind's     the key is no lock: nothing was changed              a WRONGTYPE error
+--  6   semaphore      a release without a queue                            1 or 0
+--  7   queue          the queue's key is no queue: nothing was changed     an error
+--  8   queue          the same, and the lock was freed                     as 13, or "(released)"
+--  9   queue          the user may not count, and a ticket with a bound    an error
+--                     is to join: it has not
+--  10  queue          a ticket joins behind another one while a tenure of  {l, n, o, -1, 1}
+--                     ours has the lock
+--  11  grant          a grant was refused: it is undone, and the ticket    an error, "(released)" if a
+--                     that joins has not                                   member has freed the lock
+--  12  grant          the lock is free without a ticket, and telling       "(released)"
+--                     foreign clients was refused
+--  13  grant          only leaving was asked for                           1 or 0, or what exit returns
+--  14  grant          the ticket has the lock, and its lease or its        an error
+--                     tokens were refused
+--
 -- Messages on "rlock_grants:<tag>:<client>":
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
@@ -141,10 +167,10 @@ if row.err then
 		left = math.max(left, exit(ticketOf(leaver), modeOf(leaver)))
 	end
 	if left == 0 then
-		return redis.error_reply(err)
+		return redis.error_reply(err) -- end 7
 	end
 	local refused = released(redis.pcall(publish, channel, message))
-	return refused or asker and released({err = err}) or left
+	return refused or asker and released({err = err}) or left -- end 8
 end
 
 -- A look keeps the queue. It does so before all else: a server without memory refuses what
@@ -171,7 +197,7 @@ end
 if most then
 	local counts = redis.pcall('zcount', queue, '1', '+inf')
 	if type(counts) == 'table' and tonumber(most) >= 0 then
-		return counts
+		return counts -- end 9
 	elseif type(counts) == 'table' then
 		most = nil
 	end
@@ -192,7 +218,7 @@ local guarded = not open('s') and not isForeign(holder())
 -- That is most of the steps but the releases: the rest would take Redis as long again.
 if guarded and joined and not leaver and not most and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
-	return {left, remaining(), holder(), -1, 1}
+	return {left, remaining(), holder(), -1, 1} -- end 10
 end
 
 -- Returns the first of the queue and the one behind it.

@@ -17,13 +17,15 @@
 --          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
 --          or it is the window of foreign clients; {-2, ""}: it is free. The clients of all holders
 --          that may linger are called: see queue.lua
+-- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the hash has
+--          something else than owners, and is left as it is
 --
 -- The keys of other readers, which a release or a grant needs, cannot be declared: they are
 -- unknown until the script has read the hash. A server that refuses such keys does so here, at
 -- a key that never exists, before the first write.
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
--- here it excludes readers and writers. A hash of anything else than owners is left as it is.
+-- here it excludes readers and writers.
 --
 -- Sent again while the owner has the lock it changes nothing: see acquire.lua.
 -- (owners.lua)

@@ -2,7 +2,8 @@
 -- have permits, see permits.lua. An owner whose lease is over has none: the next command takes
 -- it out.
 --
--- A sorted set of anything else than owners is left as it is.
+-- A sorted set of anything else than owners is left as it is, and the step ends here, as does a
+-- release without a queue: see queue.lua.
 --
 -- ARGV[3]  how many permits there are. It comes with every command: while processes
 --          disagree, no more are held than the largest number allows. A release by one
@@ -22,7 +23,7 @@ local sort = 's'     -- of the lock: see queue.lua
 
 local more, other = moreIn(lock) -- that owners have beside their first
 if other then
-	return other
+	return other -- end 5
 end
 
 -- Notes that owners have so many permits more, or fewer, beside their first.
@@ -59,7 +60,7 @@ local function exit(ticket)
 end
 
 if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 then
-	return exit(ARGV[2])
+	return exit(ARGV[2]) -- end 6
 end
 
 local function inUse()

@@ -9,9 +9,10 @@
 -- nil      acquired: the lease begins now
 -- {m, o}   refused: too few permits are left, and the lease of owner o, which ends first, has m
 --          more milliseconds; {-2, ""}: enough are left, but clients wait for them
+-- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the sorted set has
+--          something else than owners, and is left as it is
 --
--- Sent again while the owner has a permit it changes nothing: see acquire.lua. A sorted set of
--- anything else than owners is left as it is.
+-- Sent again while the owner has a permit it changes nothing: see acquire.lua.
 -- (owners.lua)
 -- (permits.lua)
 local time = redis.call('time')

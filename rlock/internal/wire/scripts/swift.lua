@@ -11,7 +11,7 @@ if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 		and string.find(shown, '^........%-....%-8...%-[89ab]...%-............:%d') then
 		redis.call('zadd', KEYS[2], 'nx', last[2] + 2, ARGV[6])
 		redis.call('pexpire', KEYS[2], '60000')
-		return {0, redis.call('pttl', KEYS[1]), shown, -1, 1}
+		return {0, redis.call('pttl', KEYS[1]), shown, -1, 1} -- end 3
 	end
 end
 
@@ -56,11 +56,11 @@ if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redi
 						if not behind then -- the mark is kept for the lease that it is about
 							redis.call('pexpire', KEYS[2], '2000')
 						end
-						return 1
+						return 1 -- end 4
 					end
 					redis.call('zadd', KEYS[2], 'nx', '0', '!' .. string.sub(next, 1, 36), score, ARGV[7])
 					redis.call('pexpire', KEYS[2], '60000')
-					return {1, 2000, next, -2, behind and 1 or 2}
+					return {1, 2000, next, -2, behind and 1 or 2} -- end 4
 				end
 				redis.call('hdel', KEYS[1], next)
 			end
