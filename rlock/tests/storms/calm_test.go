@@ -20,8 +20,8 @@ import (
 // longestRead is the longest section of a reader in a calm spell, and longestSection of all others.
 const longestRead, longestSection = 2 * time.Second, 20 * time.Millisecond
 
-// Clients of many configurations contend, with waits of each sort, beside guests that only poll. Nothing breaks. No section overlaps that of a writer, no wait is long, and nothing is
-// left.
+// Clients of many configurations contend, with waits of each sort, beside guests that only poll. Nothing breaks. No
+// section overlaps that of a writer, no wait is long, and nothing is left.
 func TestNoWaitIsLongWhileNothingBreaks(t *testing.T) {
 	redistest.Slow(t)
 	for _, kind := range contests {

@@ -59,9 +59,9 @@ func (s *storm) holdersWereNotified() {
 	}
 }
 
-func (s *storm) noSectionOverlapsAWriter(sections []criticalSection) {
+func (s *storm) noSectionOverlapsAWriter() {
 	var exclusive, all []testbed.Span
-	for _, section := range sections {
+	for _, section := range s.sections {
 		from := section.from()
 		if s.wasDisturbed(from.Add(-longestLease), from) {
 			continue // its tenure may have been lost before it began

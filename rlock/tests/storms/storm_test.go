@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
@@ -27,8 +26,6 @@ type contest struct {
 	seeds     int
 	// lingers makes the locks linger after their last Unlock.
 	lingers bool
-	// names are how many names each client wants besides.
-	names int
 }
 
 type lockers = []func([]*rlock.Client, string) testbed.Locker
@@ -42,7 +39,6 @@ var contests = []contest{
 	{name: "plain that lingers", seeds: 4, exclusive: lockers{testbed.PlainLock}, lingers: true},
 	{name: "read and write that linger", seeds: 4, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock, lingers: true},
 	{name: "plain, fenced and fair that linger", seeds: 3, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}, lingers: true},
-	{name: "plain, beside many names", seeds: 1, exclusive: lockers{testbed.PlainLock}, names: 200},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
@@ -52,10 +48,6 @@ var contests = []contest{
 func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	for _, kind := range contests {
 		t.Run(kind.name, func(t *testing.T) {
-			if kind.names > 0 {
-				redistest.Slow(t)
-				testbed.ManyCommands(t) // wide_test.go has many names there
-			}
 			for seed := range testbed.Storms(kind.seeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -201,7 +193,6 @@ func (s *storm) run(seed uint64) {
 			})
 		}
 	}
-	wide := s.widen(seed, &callers, healed)
 	s.faults()
 	close(healed)
 	recovered.Wait()
@@ -211,8 +202,7 @@ func (s *storm) run(seed uint64) {
 	callers.Wait()
 	s.closed.Wait()
 	s.holdersWereNotified()
-	s.noSectionOverlapsAWriter(s.sections)
-	wide.noSectionsOverlap()
+	s.noSectionOverlapsAWriter()
 	s.noCallerWaitsForAFreeLock()
 	s.nothingIsLeft()
 }
