@@ -43,28 +43,6 @@ func TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone(t *testing.T) {
 	})
 }
 
-func TestWaitersForReadersOrAWriterAreWokenByTheLastRelease(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there, w := s.NewClient(), s.NewClient(), testbed.Awakening{Site: s}
-		me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		for round := range 2 { // each round has subscriptions of its own
-			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) testbed.Locker) {
-				held := holds(here.NewReadWriteLock(name))
-				require.NoError(t, held.Lock(me))
-				waiter := testbed.Start(func() error { return waits(there.NewReadWriteLock(name)).Do(s.Ctx, testbed.Nothing) })
-				s.AwaitWaiters(1, name)
-				w.By(waiter, func() { require.NoError(t, held.Unlock(me)) })
-			}
-			read := func(l *rlock.ReadWriteLock) testbed.Locker { return l.Read() }
-			write := func(l *rlock.ReadWriteLock) testbed.Locker { return l.Write() }
-			wakes(fmt.Sprintf("orders:%d:rw", round), read, write)
-			wakes(fmt.Sprintf("orders:%d:wr", round), write, read)
-			wakes(fmt.Sprintf("orders:%d:ww", round), write, write)
-		}
-		w.Check()
-	})
-}
-
 func TestAReaderCannotBecomeAWriter(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		l, me, other := w.NewRWClient(), w.Caller(), w.Caller()

@@ -70,35 +70,6 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 	}
 }
 
-// Callers without the option share a place in the queue with the others of their process. Each of them counts there, and all are
-// one elsewhere.
-func TestCallersThatShareAPlaceCountInTheirProcess(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, here, there := w.NewClient(), w.NewClient(), w.NewClient()
-		held, err := holder.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		var all []<-chan error
-		for range 3 {
-			all = append(all, testbed.Start(func() error { return here.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing) }))
-		}
-		require.True(t, testbed.Pending(all[2]))
-		require.Len(t, w.Queued(), 1)
-		require.ErrorIs(t, <-bounded(w.Ctx, here.NewLock(testbed.Key), 3), rlock.ErrTooManyWaiters)
-		sent := here.Stats().Commands
-		require.ErrorIs(t, <-bounded(w.Ctx, here.NewLock(testbed.Key), 3), rlock.ErrTooManyWaiters)
-		assert.Equal(t, sent, here.Stats().Commands, "Redis need not be asked")
-		two := bounded(w.Ctx, there.NewLock(testbed.Key), 2)
-		require.True(t, testbed.Pending(two))
-		require.ErrorIs(t, <-bounded(w.Ctx, there.NewLock(testbed.Key), 2), rlock.ErrTooManyWaiters)
-		five := bounded(w.Ctx, here.NewLock(testbed.Key), 5)
-		require.True(t, testbed.Pending(five))
-		require.NoError(t, held.Release(w.Ctx))
-		for _, result := range append(all, two, five) {
-			require.NoError(t, testbed.Soon(result))
-		}
-	})
-}
-
 func TestALockOverSeveralHasNoBoundAndNoProgress(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()

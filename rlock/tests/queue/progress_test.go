@@ -71,8 +71,7 @@ func TestACallerIsToldWhereItStands(t *testing.T) {
 				require.True(t, testbed.Pending(mine))
 				assert.Equal(t, []string{"2 of 2"}, s.all())
 				last := bounded(w.Ctx, of(w.NewClient().Client, testbed.Key), 9)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
+				time.Sleep(10 * time.Second) // several looks
 				assert.Equal(t, []string{"2 of 2", "2 of 3"}, s.all())
 				leaves()
 				require.ErrorIs(t, <-first, context.Canceled)

@@ -1,7 +1,6 @@
 package servers_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -99,46 +98,6 @@ func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
 			assert.Less(t, token, uint64(100), "the forger chose the token")
 		}
 		require.NoError(t, hold.Release(w.Ctx))
-	})
-}
-
-// Even one that knows the waiting ticket, since it may read the queue. The others of a semaphore hold
-// permits of their own.
-func TestAForgedMessageEndsNoValidHold(t *testing.T) {
-	eachForgery(t, forgeries[:4], func(t *testing.T, w *testbed.World, f forgery) {
-		p := w.NewClient()
-		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.Ctx, rlock.NewOwner()))
-		require.NoError(t, err)
-		other := w.NewClient()
-		them := w.Caller()
-		elsewhere := testbed.Start(func() error { return f.lock(other.Client).Lock(them) })
-		require.True(t, testbed.Pending(elsewhere))
-		me := w.Caller()
-		got := testbed.Start(func() error { return f.lock(p.Client).Lock(me) }) // of a fair lock it has a ticket at once
-		time.Sleep(300 * time.Millisecond)
-		require.True(t, testbed.Pending(got))
-		members, err := w.ZMembers(testbed.Queue + f.turns)
-		require.NoError(t, err)
-		for _, member := range members {
-			if ticket := strings.TrimPrefix(member, "x"); strings.HasPrefix(ticket, p.ID()) {
-				f.grants(w, p, ticket)
-			}
-		}
-		f.grants(w, p, ownerOf(w))
-		time.Sleep(5 * time.Minute)
-		require.NoError(t, context.Cause(hold.Context()), "a forged message ended the hold")
-		require.True(t, testbed.Pending(got) && testbed.Pending(elsewhere))
-		require.NoError(t, hold.Release(w.Ctx))
-		first, second := got, elsewhere
-		firstLock, secondLock := f.lock(p.Client), f.lock(other.Client)
-		firstCaller, secondCaller := me, them
-		if testbed.Pending(first) {
-			first, second, firstLock, secondLock, firstCaller, secondCaller = second, first, secondLock, firstLock, secondCaller, firstCaller
-		}
-		require.NoError(t, <-first)
-		require.NoError(t, firstLock.Unlock(firstCaller))
-		require.NoError(t, <-second)
-		require.NoError(t, secondLock.Unlock(secondCaller))
 	})
 }
 

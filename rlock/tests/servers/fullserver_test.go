@@ -217,14 +217,6 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 			}, testbed.Hang, time.Millisecond, "it lingers")
 			return func() *rlock.Hold { return s.acquire(s.here, rlock.NewOwner()) }
 		}},
-		"a reader joins": {reads, func(s *fullServer) func() *rlock.Hold {
-			first := s.acquire(s.here, rlock.NewOwner())
-			return func() *rlock.Hold {
-				second := s.acquire(s.here, rlock.NewOwner())
-				s.release(first)
-				return second
-			}
-		}},
 		"a writer goes on reading": {reads, func(s *fullServer) func() *rlock.Hold {
 			me := rlock.NewOwner()
 			write, err := s.here.NewReadWriteLock(testbed.Key).Write().Acquire(rlock.WithOwner(s.Ctx, me), rlock.WithWait(0))
