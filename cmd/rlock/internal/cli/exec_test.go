@@ -49,7 +49,6 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 		"the last permit":             {flags: []string{"-n", "--permits", "2"}, script: "echo ran", held: byPermit, stdout: "ran\n"},
 		"no permit left":              {flags: []string{"-n", "--permits", "1"}, script: "echo ran", held: byPermit, code: 1},
 		"no permits":                  {flags: []string{"--permits", "0"}, script: "echo ran", code: 2, stderr: "at least 1"},
-		"two kinds of lock":           {flags: []string{"-s", "-x"}, script: "echo ran", code: 2, stderr: "-s and -x exclude each other"},
 		"a wait that is no time":      {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},
 		"a lease that is too short":   {flags: []string{"--lease", "500ms"}, script: "echo ran", code: 2, stderr: "at least 1s"},
 		"a grace that is too long":    {flags: []string{"--lease", "2s", "--grace", "1s"}, script: "echo ran", code: 2, stderr: "at most 960ms"},
@@ -86,16 +85,6 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 				assert.Zero(t, i.HolderCount, "the lock is released")
 			}
 		})
-	}
-}
-
-func TestExecWantsANameAndACommand(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, args := range [][]string{{}, {"a"}, {"a", "true"}, {"a", "--"}, {"--", "true"}, {"a", "b", "--", "true"}} {
-		code, _, stderr := s.run("", append([]string{"exec"}, args...)...)
-		assert.Equal(t, 2, code, args)
-		assert.Contains(t, stderr, " -- ", args)
 	}
 }
 
