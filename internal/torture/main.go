@@ -92,7 +92,7 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
 	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
 	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
-	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of failures; default: a new one")
+	flags.StringVar(&o.out, "out", "", "folder for torture.md and the history of failures; default: a new one")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

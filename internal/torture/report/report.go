@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,19 +97,13 @@ func (r *Report) Violations() (n int) {
 	return n
 }
 
-// Write writes torture.md and torture.json into a folder, which it makes if necessary.
+// Write writes torture.md into a folder, which it makes if necessary.
 func (r *Report) Write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	raw, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "torture.md"), []byte(r.Markdown()), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
-	}
-	for name, text := range map[string]string{"torture.json": string(raw) + "\n", "torture.md": r.Markdown()} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,15 +94,10 @@ func TestALatencyIsMadeOfThoseInTheMiddleAndAtTheEnd(t *testing.T) {
 	assert.Zero(t, report.NewLatency(nil))
 }
 
-func TestTheFolderHasTheReportForPeopleAndForPrograms(t *testing.T) {
+func TestTheFolderHasTheReport(t *testing.T) {
 	folder, r := filepath.Join(t.TempDir(), "new"), example()
 	require.NoError(t, r.Write(folder))
 	text, err := os.ReadFile(filepath.Join(folder, "torture.md"))
 	require.NoError(t, err)
 	assert.Equal(t, r.Markdown(), string(text))
-	raw, err := os.ReadFile(filepath.Join(folder, "torture.json"))
-	require.NoError(t, err)
-	var read report.Report
-	require.NoError(t, json.Unmarshal(raw, &read))
-	assert.Equal(t, r.Acts, read.Acts)
 }
