@@ -1,7 +1,6 @@
 package group
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,24 +92,6 @@ func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
 	}
 }
 
-func TestAPartIsTakenAgainOnlyWhereItIsFree(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		servers, l := f.servers(3)
-		servers[2].err = errors.New("connection refused")
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
-		servers[2].change(func() { servers[2].err = nil })
-		other := servers[2].occupy()
-		time.Sleep(time.Hour)
-		assert.Len(t, h.has(), 2)
-		require.NoError(t, other.Release(t.Context()))
-		time.Sleep(2 * lookEvery)
-		assert.Len(t, h.has(), 3, "also a part that its call did not get")
-		require.NoError(t, h.Release(t.Context()))
-	})
-}
-
 func TestALockThatDoesNotHeal(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
@@ -135,47 +116,6 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 		assert.Equal(t, looked+1, after, "it is asked once")
 		require.NoError(t, h.Release(t.Context()))
 	})
-}
-
-// One client holds servers 0 to 2. Another has asked all: it was granted 3 and 4, and its request to 2 is slow. Server 4
-// is restarted at once without its data, and then the first client's part at 2 ends. If it has taken 4 meanwhile, of
-// which the other believes that it has it, both hold the lock.
-func TestWithoutTheWaitForTheLongestLeaseTwoClientsHoldARedLock(t *testing.T) {
-	for _, rule := range []time.Duration{longest, 0} {
-		virtual(t, func(t *testing.T, f *fleet) {
-			servers, _ := f.servers(5)
-			for _, home := range f.homes {
-				home.Longest = rule
-			}
-			one := NewRed("red", lockers(servers...), 5)
-			for _, s := range servers[3:] {
-				s.err = errors.New("connection refused")
-			}
-			first, err := take(one, forever)
-			require.NoError(t, err)
-			synctest.Wait()
-			for _, s := range servers[3:] {
-				s.change(func() { s.err = nil })
-			}
-			others := lockers(servers...)
-			others[2] = distant{servers[2], 10 * time.Second}
-			var second *Hold
-			result := begin(func() (err error) {
-				second, err = take(NewRed("red", others, 5), Options{})
-				return err
-			})
-			require.Equal(t, 1, servers[3].held()*servers[4].held())
-			servers[4].restart(f.homes[4])
-			time.Sleep(8 * time.Second)
-			f.homes[2].set(func() { f.homes[2].refused = errors.New("no answer") }) // the first client is cut off from it
-			servers[2].the().lose(terms.ErrLeaseEnded)
-			require.NoError(t, <-result)
-			assert.NoError(t, second.Err())
-			assert.Equal(t, rule == 0, first.Err() == nil, "the rule is what prevents two holders")
-			_ = first.Release(t.Context())
-			_ = second.Release(t.Context())
-		})
-	}
 }
 
 // The part of a hold is another's most of the time: a waiter for the red lock takes it each time that it is free.

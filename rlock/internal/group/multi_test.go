@@ -34,11 +34,6 @@ func TestPartsAreTakenInOneOrder(t *testing.T) {
 	})
 }
 
-func TestAMultiLockOfNothingRefuses(t *testing.T) {
-	_, err := NewMulti(nil).Acquire(t.Context(), terms.NewOwner(), forever)
-	require.ErrorIs(t, err, wire.ErrInvalidConfig)
-}
-
 func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		home := f.home()
@@ -54,6 +49,12 @@ func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 		require.ErrorIs(t, err, terms.ErrNotAcquired)
 		assert.Equal(t, time.Second, time.Since(began), "the wait is for all parts together")
 		assert.Zero(t, a.held())
+
+		b.trip, began = time.Second, time.Now()
+		_, err = take(l, Options{Wait: 3 * time.Second, Lease: time.Minute})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		assert.Equal(t, 3*time.Second, time.Since(began), "also with an attempt before the watchdog keeps the others")
+		b.trip = 0
 
 		ctx, cancel := context.WithCancel(t.Context())
 		result := begin(func() error {
@@ -161,6 +162,7 @@ func TestAPartThatIsLostBeforeTheHoldHasItCountsForNothing(t *testing.T) {
 		b.early = errGone
 		_, err := take(l, Options{})
 		require.Error(t, err)
+		require.NotErrorIs(t, err, terms.ErrLost, "nothing was held")
 		assert.Zero(t, a.held())
 		b.early = errGone
 		h, err := take(l, forever)

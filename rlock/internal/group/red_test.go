@@ -1,10 +1,8 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,12 +32,6 @@ func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestTheBestIsWhatSoManyReach(t *testing.T) {
-	assert.Equal(t, 30, best([]int{20, 50, 10, 40, 30}, 3, cmp.Compare[int]))
-	assert.Equal(t, 10, best([]int{20, 10}, 2, cmp.Compare[int]))
-	assert.Equal(t, 0, best([]int{20, 10}, 3, cmp.Compare[int]))
 }
 
 // So many of five servers are held, and so many have a fault.
@@ -311,12 +303,4 @@ func TestANestedRedLockAsksItsOwnServersOnly(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context(), o))
 		servers[4].setSilent(false)
 	})
-}
-
-func TestTheErrorsThatWaitingDoesNotCure(t *testing.T) {
-	for _, err := range []error{wire.ErrClosed, terms.ErrLost, wire.ErrWrongType} {
-		assert.True(t, incurable(fmt.Errorf("x: %w", err)), err)
-	}
-	assert.False(t, incurable(errors.New("connection refused")))
-	assert.False(t, incurable(terms.ErrNotAcquired))
 }

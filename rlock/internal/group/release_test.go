@@ -136,6 +136,7 @@ func TestAHoldThatIsReleasedLaterIsOverAtOnce(t *testing.T) {
 		servers, l := f.servers(3)
 		p, err := l.Acquire(t.Context(), terms.NewOwner(), forever)
 		require.NoError(t, err)
+		synctest.Wait()
 		servers[0].freeze = time.Hour
 		p.ReleaseLater()
 		require.ErrorIs(t, p.Err(), terms.ErrNotHeld)

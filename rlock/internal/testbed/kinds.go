@@ -354,6 +354,14 @@ func TokenOf(t *testing.T, hold *rlock.Hold) uint64 {
 	return token
 }
 
+// Take acquires the lock, with a handle.
+func Take(t *testing.T, ctx context.Context, lock Locker, options ...rlock.AcquireOption) *rlock.Hold {
+	t.Helper()
+	hold, err := lock.Acquire(ctx, options...)
+	require.NoError(t, err)
+	return hold
+}
+
 // Permits takes n permits, each with a handle.
 func Permits(t *testing.T, ctx context.Context, lock *rlock.Lock, n int) (holds []*rlock.Hold) {
 	t.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // WithPrefix sets Config.Prefix.
@@ -110,6 +111,14 @@ func Start(call func() error) <-chan error {
 func Pending(result <-chan error) bool {
 	synctest.Wait()
 	return len(result) == 0
+}
+
+// Waits starts a call that has to wait.
+func Waits(t *testing.T, call func() error) <-chan error {
+	t.Helper()
+	result := Start(call)
+	require.True(t, Pending(result))
+	return result
 }
 
 // Within asserts how long a call took in virtual time.

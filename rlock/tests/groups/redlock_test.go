@@ -2,11 +2,11 @@ package groups_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -123,173 +123,139 @@ func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
 	})
 }
 
-func TestARedLockIsHeldByTheOwnerOfTheMajority(t *testing.T) {
+func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.Caller()
-		w.occupy(1, 3)
-		require.NoError(t, m.Lock(me))
-		w.Settle()
-		assert.True(t, m.IsHeld(me))
-		locked, err := m.IsLocked(me)
+		for _, client := range m.TestClients[2:] {
+			client.Net.SetRoundTrip(400 * time.Millisecond)
+		}
+		testbed.Within(t, 0, 400*time.Millisecond, func() {
+			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
+			assert.False(t, taken)
+			require.Error(t, err, "false would mean that another owner holds the lock")
+			assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, "has not answered")
+		})
+		time.Sleep(time.Second)
+		taken, err := m.TryLockFor(me, time.Second, 0)
 		require.NoError(t, err)
-		assert.True(t, locked)
-		require.NoError(t, m.Unlock(me))
-		w.Settle()
-		assert.Equal(t, []int{1, 3}, w.have())
-
-		locked, err = m.IsLocked(me)
-		require.NoError(t, err)
-		assert.False(t, locked, "a minority of parts does not lock")
-		w.occupy(4)
-		taken, err := m.TryLock(me)
-		require.NoError(t, err)
+		assert.True(t, taken)
+		taken, err = m.TryLockFor(w.Caller(), 10*time.Millisecond, 0)
+		require.NoError(t, err, "another owner holds the lock")
 		assert.False(t, taken)
-		w.Settle()
-		assert.Equal(t, []int{1, 3, 4}, w.have(), "a failed attempt left a part")
-		_, err = m.Acquire(me, rlock.WithWait(5*time.Second))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		w.Settle()
-		assert.Equal(t, []int{1, 3, 4}, w.have())
-		forced, err := m.ForceUnlock(me)
-		require.NoError(t, err)
-		assert.True(t, forced)
-		assert.Empty(t, w.have())
+		require.NoError(t, m.Unlock(me))
 	})
 }
 
-func TestARedLockIsHeldAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
+func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.Caller()
-		require.NoError(t, m.Lock(me)) // the scripts are known
+		for _, world := range w.Worlds[2:] {
+			world.HSet(testbed.Key, "status", "new")
+		}
+		testbed.Within(t, 0, time.Second, func() { require.ErrorIs(t, m.Lock(me), rlock.ErrWrongType) })
+		assert.Equal(t, "new", w.Worlds[2].HGet(testbed.Key, "status"))
+		w.Worlds[2].Del(testbed.Key)
+		require.NoError(t, m.Lock(me), "a failing minority does not matter")
 		require.NoError(t, m.Unlock(me))
-		w.Settle()
-		for i, client := range m.TestClients {
-			client.Net.SetRoundTrip(time.Duration(5-i) * 100 * time.Millisecond)
-		}
-		for range 3 {
-			begin := time.Now()
-			hold, err := m.Acquire(me, rlock.WithLease(10*time.Second))
-			require.NoError(t, err)
-			assert.Equal(t, 300*time.Millisecond, time.Since(begin))
-			assert.Equal(t, begin.Add(10*time.Second-112*time.Millisecond), hold.ValidUntil(), "the lease counts from before the send")
-			time.Sleep(201 * time.Millisecond)
-			assert.Len(t, w.have(), 5, "the other servers have joined")
-			testbed.Within(t, 300*time.Millisecond, 300*time.Millisecond, func() { require.NoError(t, hold.Release(me)) })
-			time.Sleep(time.Second)
-			assert.Empty(t, w.have())
-		}
+		w.Worlds[3].Del(testbed.Key)
+		w.Worlds[4].Del(testbed.Key)
+		require.NoError(t, m.Clients[0].Close())
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Unlock(me), "nor do closed clients, if they are a minority")
+		require.NoError(t, m.Clients[1].Close())
+		require.NoError(t, m.Clients[2].Close())
+		require.ErrorIs(t, m.Lock(me), rlock.ErrClosed)
 	})
 }
 
-func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
-		var clients []*rlock.Client
-		for i, lease := range []time.Duration{20, 50, 10, 40, 30} {
-			clients = append(clients, w.Worlds[i].NewClient(testbed.WithLease(lease*time.Second)).Client)
-		}
-		begin := time.Now()
-		hold, err := rlock.NewRedLock(clients, testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		w.Settle()
-		assert.Equal(t, begin.Add(30*time.Second-testbed.Drift), hold.ValidUntil(), "the third longest of five")
-		require.NoError(t, hold.Release(w.Ctx))
-	})
-}
-
-func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
+func TestTheErrorAndTheLogOfARedLockSayWhatTheServersSaidLast(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m := w.member()
-		for _, client := range m.TestClients[:3] {
-			client.Net.Rule(testbed.EveryScript(network.Hold, network.Reply))
+		for _, world := range w.Worlds[2:] {
+			world.AnswerScripts(testbed.Passing[1])
 		}
-		var hold *rlock.Hold
-		result := testbed.Start(func() (err error) {
-			hold, err = m.Acquire(w.Ctx, rlock.WithWait(0), rlock.WithLease(time.Second))
-			return err
-		})
-		time.Sleep(1100 * time.Millisecond)
-		require.True(t, testbed.Pending(result))
-		m.Heal()
-		healed := time.Now()
-		require.NoError(t, <-result, "the servers were not asked again")
-		assert.True(t, hold.ValidUntil().After(healed.Add(900*time.Millisecond)), "the lease is that of the late grants")
-		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.Empty(t, w.have())
+		for _, wait := range []time.Duration{time.Millisecond, 333 * time.Millisecond, 30 * time.Second} {
+			ctx, cancel := context.WithTimeout(w.Caller(), wait)
+			err := m.Lock(ctx)
+			cancel()
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "READONLY", wait)
+		}
+		assert.Equal(t, 1, m.TestClients[0].Logged(testbed.Unserved))
+		assert.Equal(t, 1, m.TestClients[0].Logged("READONLY"))
 	})
 }
 
-func TestANestedRedLockSendsNothing(t *testing.T) {
+func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
+	for _, stage := range []network.Stage{network.Request, network.Reply} {
+		for _, n := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%v, %d servers", stage, n), func(t *testing.T) {
+				quorum(t, func(t *testing.T, w *fiveWorlds) {
+					m, me := w.member(), w.Caller()
+					require.NoError(t, m.Lock(me)) // the scripts are known
+					require.NoError(t, m.Unlock(me))
+					w.Settle()
+					for _, client := range m.TestClients[:n] {
+						client.Net.Rule(testbed.Scripts(1, network.Cut, stage, "acquired"))
+					}
+					taken, err := m.TryLock(me)
+					assert.Equal(t, n <= 2, taken)
+					if taken {
+						require.NoError(t, err)
+						require.NoError(t, m.Unlock(me))
+					} else {
+						require.Error(t, err)
+					}
+					time.Sleep(time.Minute)
+					assert.Empty(t, w.have())
+					for _, client := range m.TestClients[:n] {
+						client.Net.Rule(testbed.Scripts(1, network.Cut, stage, "released"))
+					}
+					require.NoError(t, m.Lock(me))
+					w.Settle()
+					err = m.Unlock(me)
+					if n > 2 {
+						require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+					} else {
+						require.NoError(t, err)
+					}
+					time.Sleep(time.Minute)
+					assert.Empty(t, w.have())
+				})
+			})
+		}
+	}
+}
+
+// The caller leaves when the servers' answers come. The granted parts are released in the
+// background, and are no hold of the caller.
+func TestACallerThatLeavesHoldsNoPartThatIsAboutToBeReleased(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.Caller()
-		require.NoError(t, m.Lock(me))
+		for _, client := range m.TestClients {
+			client.Net.SetRoundTrip(100 * time.Millisecond)
+		}
+		left := 0
+		for range 30 {
+			ctx, cancel := context.WithTimeout(me, 100*time.Millisecond)
+			err := m.Lock(ctx)
+			cancel()
+			if err != nil {
+				left++
+				require.Zero(t, m.HoldCount(me))
+				taken, err := m.TryLock(me)
+				if err != nil || !taken {
+					continue
+				}
+				require.Equal(t, 1, m.HoldCount(me))
+			}
+			require.NoError(t, m.Unlock(me))
+			time.Sleep(time.Second)
+		}
+		assert.Positive(t, left)
+		time.Sleep(time.Second) // the last round's parts are released in the background
 		w.Settle()
-		m.Silence()
-		testbed.Within(t, 0, 0, func() {
-			require.NoError(t, m.Lock(me))
-			taken, err := m.TryLockFor(me, 0, time.Minute)
-			require.NoError(t, err)
-			assert.True(t, taken)
-			assert.Equal(t, 3, m.HoldCount(me))
-			require.NoError(t, m.Unlock(me))
-			require.NoError(t, m.Unlock(me))
-		})
-		m.Heal()
-		require.NoError(t, m.Unlock(me))
-	})
-}
-
-func TestAWaiterForARedLockIsWokenByMessages(t *testing.T) {
-	redistest.Slow(t)
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
-		holder, waiter := w.member(), w.member()
-		me, them := w.Caller(), w.Caller()
-		require.NoError(t, holder.Lock(me))
-		result := testbed.Start(func() error { return waiter.Lock(them) })
-		require.True(t, testbed.Pending(result))
-		before := waiter.Scripts()
-		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, waiter.Scripts()-before, 60*2*5, "it looks every one or two seconds")
-		require.NoError(t, holder.Unlock(me))
-		testbed.Within(t, 0, time.Millisecond, func() { require.NoError(t, <-result) })
-		require.NoError(t, waiter.Unlock(them))
-	})
-}
-
-// Each process is near the servers that are far from the other, and asks in the opposite
-// order. The first answers of each are from half of the servers.
-func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
-		w.Worlds = w.Worlds[:4]
-		ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
-		defer cancel()
-		var results []<-chan error
-		for i := range 2 {
-			p := w.NewProcess()
-			for j, client := range p.TestClients {
-				if j/2 != i {
-					client.Net.SetRoundTrip(10 * time.Millisecond)
-				}
-			}
-			clients := p.Clients
-			if i == 1 {
-				clients = []*rlock.Client{clients[3], clients[2], clients[1], clients[0]}
-			}
-			lock, me := rlock.NewRedLock(clients, testbed.Key), rlock.WithOwner(ctx, rlock.NewOwner())
-			results = append(results, testbed.Start(func() error {
-				for range 10 {
-					if err := lock.Lock(me); err != nil {
-						return err
-					}
-					if err := lock.Unlock(me); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-		}
-		for _, result := range results {
-			require.NoError(t, <-result)
-		}
+		assert.Empty(t, w.have())
 	})
 }
