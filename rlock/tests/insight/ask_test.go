@@ -3,14 +3,12 @@ package insight_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -138,31 +136,6 @@ func TestAskFailsWhereClientsCannotBeAsked(t *testing.T) {
 		require.NoError(t, p.Close())
 		_, err = p.Ask(w.Ctx, p.ID())
 		require.ErrorIs(t, err, rlock.ErrClosed)
-	})
-}
-
-// Any client may ask as often as it likes.
-func TestAFloodOfQuestionsIsAnsweredTenTimesASecond(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		synctest.Wait()
-		for i := range 10_000 {
-			w.Publish(ownChannel(p), fmt.Sprintf("q 00000000-0000-8000-8000-%012d:0 1", i))
-			if i%10 == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		time.Sleep(time.Second)
-		answered := len(p.Net.Sent("PUBLISH"))
-		assert.Greater(t, answered, 100)
-		assert.LessOrEqual(t, answered, 12*16, "each answer serves 16 questions at most")
-		require.NoError(t, context.Cause(hold.Context()))
-		require.NoError(t, hold.Release(w.Ctx))
-		time.Sleep(time.Minute)
-		assert.Len(t, p.Net.Sent("PUBLISH"), answered, "other messages were published")
 	})
 }
 

@@ -2,12 +2,10 @@ package insight_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -68,62 +66,11 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 			assert.Equal(t, 1, p.Logged(said), "%q is in the one line", said)
 		}
 		assert.Zero(t, p.Logged("5.lock"), "no other owner is part of the deadlock")
-
-		// A later search finds the same deadlock, and does not log it again.
-		late := testbed.Start(func() error { return p.NewLock("fair").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
-		later := testbed.Start(func() error { _, err := p.NewLock("plain").TryLockFor(w.Caller(), time.Minute, 0); return err })
-		time.Sleep(2 * time.Minute)
-		assert.Equal(t, 1, p.Logged(deadlockSaid))
 		cancel()
 		for range 4 {
 			<-results // an owner that gets its lock because another gave up has no error
 		}
 		<-bystander
-		<-late
-		require.NoError(t, <-later)
-
-		// When the same owners deadlock again, that is a new deadlock.
-		ctx, cancel = context.WithCancel(w.Ctx)
-		defer cancel()
-		results = tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
-		time.Sleep(3 * time.Second)
-		assert.Equal(t, 2, p.Logged(deadlockSaid))
-		cancel()
-		<-results
-		<-results
-	})
-}
-
-// Each handle is an owner of its own; the goroutine is common to them.
-func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(withSites)
-		ctx, cancel := context.WithCancel(w.Ctx)
-		defer cancel()
-		var results []<-chan error
-		begin := make(chan struct{})
-		for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "a"}} {
-			results = append(results, testbed.Start(func() error {
-				hold, err := p.NewLock(pair[0]).Acquire(ctx)
-				if err != nil {
-					return err
-				}
-				defer hold.Release(w.Ctx)
-				<-begin
-				_, err = takenHere(ctx, p.NewLock(pair[1]))
-				return err
-			}))
-		}
-		synctest.Wait()
-		close(begin)
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		assert.Equal(t, 1, p.Logged(deadlockSaid))
-		assert.Equal(t, 1, p.Logged("takenHere"))
-		cancel()
-		for _, result := range results {
-			<-result
-		}
 	})
 }
 
@@ -147,76 +94,12 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		require.NoError(t, <-whole)
 
 		// A goroutine that holds the whole by a handle waits for ever for a part.
-		hold, err := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
 		ok, err := p.NewLock("b").TryLockFor(w.Ctx, 3*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		assert.Equal(t, 1, p.Logged(ownSaid))
 		require.NoError(t, hold.Release(w.Ctx))
-	})
-}
-
-// Owners that take locks in one order wait for long, but never for each other.
-func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		var results []<-chan error
-		for i := range 20 {
-			results = append(results, testbed.Start(func() error {
-				for round := range 10 {
-					mine := w.Caller()
-					var held []*rlock.Lock
-					for n := i % 3; n < 6; n += 1 + (i+round)%2 {
-						lock := p.NewReadWriteLock(fmt.Sprint("lock", n)).Write()
-						if (i+n)%2 == 0 {
-							lock = p.NewReadWriteLock(fmt.Sprint("lock", n)).Read()
-						}
-						if err := lock.Lock(mine); err != nil {
-							return err
-						}
-						held = append(held, lock)
-						time.Sleep(time.Duration(i) * 100 * time.Millisecond)
-					}
-					for _, lock := range held {
-						if err := lock.Unlock(mine); err != nil {
-							return err
-						}
-					}
-				}
-				return nil
-			}))
-		}
-		for _, result := range results {
-			require.NoError(t, <-result)
-		}
-		// Nor do permits of a semaphore make a deadlock: any permit will do.
-		me := w.Caller()
-		require.NoError(t, p.NewSemaphore("permits", 1).Lock(me))
-		ok, err := p.NewSemaphore("permits", 1).TryLockFor(w.Caller(), 3*time.Second, 0)
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.Greater(t, p.Stats().WaitTime, time.Minute, "they waited")
-		assert.Zero(t, p.Logged(deadlockSaid))
-		assert.Zero(t, p.Logged(ownSaid))
-	})
-}
-
-// A wait that was searched for deadlocks is still logged as a long one.
-func TestAWaitInADeadlockIsLoggedAsALongOneToo(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(func(c *rlock.Config) { c.LongWait = 7 * time.Second })
-		ctx, cancel := context.WithCancel(w.Ctx)
-		defer cancel()
-		results := tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
-		time.Sleep(7100 * time.Millisecond)
-		synctest.Wait()
-		assert.Equal(t, 1, p.Logged(deadlockSaid))
-		assert.Equal(t, 2, p.Logged("rlock: a call waits for a lock for a long time"))
-		cancel()
-		<-results
-		<-results
 	})
 }
 

@@ -16,54 +16,27 @@ import (
 // What errors tell a person.
 
 func TestARefusalSaysThatAnAnswerIsNotInOnlyIfOneIsOutstanding(t *testing.T) {
-	for name, locks := range map[string]struct {
-		held, wanted func(*rlock.Client) *rlock.Lock
-	}{
-		"plain":     {newPlain, newPlain},
-		"fair":      {newFair, newFair},
-		"write":     {newWrite, newWrite},
-		"read":      {newWrite, newRead},
-		"readers":   {newRead, newWrite},
-		"semaphore": {newPermit, newPermit},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				here, there := w.NewClient(), w.NewClient()
-				_, err := locks.held(there.Client).Acquire(w.Ctx)
-				require.NoError(t, err)
-				for _, p := range []*testbed.Client{here, there} {
-					for _, wait := range []time.Duration{0, time.Minute} {
-						_, err = locks.wanted(p.Client).Acquire(w.Ctx, rlock.WithWait(wait))
-						require.ErrorIs(t, err, rlock.ErrNotAcquired)
-						assert.NotContains(t, err.Error(), "answer")
-					}
-				}
-			})
-		})
-	}
-	t.Run("outstanding", func(t *testing.T) {
-		testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-			p := w.NewClient()
-			p.Net.SetRoundTrip(time.Second)
-			first := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
-			assert.True(t, testbed.Pending(first))
-			_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.ErrorContains(t, err, "or is about to be: an answer is not in yet")
-			require.NoError(t, <-first)
-		})
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		p.Net.SetRoundTrip(time.Second)
+		first := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
+		assert.True(t, testbed.Pending(first))
+		_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.ErrorContains(t, err, "or is about to be: an answer is not in yet")
+		require.NoError(t, <-first)
 	})
 }
 
 func newPlain(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }
-
-func newFair(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) }
 
 func newRead(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }
 
 func newWrite(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
 
 func newPermit(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) }
+
+func newPermits(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 2) }
 
 func TestARefusalNamesAReaderAndTheCallingGoroutine(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -77,14 +50,12 @@ func TestARefusalNamesAReaderAndTheCallingGoroutine(t *testing.T) {
 			assert.ErrorContains(t, refused(c.NewLock("ours")), "held by the calling goroutine: use the context of Do or of the Hold")
 			return nil
 		}))
-		hold, err := newPlain(c).Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, newPlain(c))
 		assert.ErrorContains(t, refused(newPlain(c)), "held by the calling goroutine: use the context of Do or of the Hold")
 		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newPlain(c)), "held by a Hold of this process") })
 		require.NoError(t, hold.Release(w.Ctx))
 
-		reader, err := newRead(c).Acquire(w.Ctx)
-		require.NoError(t, err)
+		reader := testbed.Take(t, w.Ctx, newRead(c))
 		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newWrite(c)), "held by a reader, a Hold of this process") })
 		require.NoError(t, reader.Release(w.Ctx))
 	})
@@ -94,8 +65,7 @@ func TestARefusalNamesTheProcessOfAnotherClientThatIsKnown(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
 	here, there := s.NewClient(), s.NewClient()
-	hold, err := newPlain(there).Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, newPlain(there))
 	refused := func() error {
 		_, err := newPlain(here).Acquire(s.Ctx, rlock.WithWait(0))
 		return err
@@ -123,15 +93,13 @@ func TestALockOfAnotherKindIsNoOtherData(t *testing.T) {
 				assert.ErrorContains(t, redis, "WRONGTYPE")
 			}
 		}
-		permit, err := newPermit(c).Acquire(w.Ctx)
-		require.NoError(t, err)
+		permit := testbed.Take(t, w.Ctx, newPermit(c))
 		for _, lock := range []*rlock.Lock{newPlain(c), newWrite(c), newRead(c)} {
 			fails(lock, "it is a semaphore of rlock: one name, one kind")
 		}
 		require.NoError(t, permit.Release(w.Ctx))
 		for _, lock := range []*rlock.Lock{newPlain(c), newWrite(c), newRead(c)} {
-			hold, err := lock.Acquire(w.Ctx)
-			require.NoError(t, err)
+			hold := testbed.Take(t, w.Ctx, lock)
 			fails(newPermit(c), "it is a lock, and no semaphore: one name, one kind")
 			require.NoError(t, hold.Release(w.Ctx))
 		}
@@ -142,9 +110,8 @@ func TestALockOfAnotherKindIsNoOtherData(t *testing.T) {
 
 func TestAPassThatIsTooShortSaysSo(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		hold, err := w.NewClient().NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		_, err = hold.Pass(w.Ctx, 0)
+		hold := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
+		_, err := hold.Pass(w.Ctx, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidLease)
 		assert.ErrorContains(t, err, "invalid lease of 0s: a lock is passed on for ")
 		assert.NotContains(t, err.Error(), "watchdog")

@@ -3,6 +3,7 @@ package insight_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,180 +20,126 @@ import (
 // javaThread is an owner of Redisson, whose UUIDs are of version 4.
 const javaThread = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
 
+// said puts the state of a lock into words: a holder is the index of its client, its count, and what else is known of it.
+func said(i inspect.Lock, clients ...*testbed.Client) string {
+	who := func(owner string) any {
+		return slices.IndexFunc(clients, func(p *testbed.Client) bool { return strings.HasPrefix(owner, p.ID()) })
+	}
+	var holders []string
+	for _, h := range i.Holders {
+		holder := fmt.Sprintf(" %d*%d", who(h.Owner), h.Count)
+		if h.Lease != i.Lease {
+			holder += fmt.Sprint(" for ", h.Lease)
+		}
+		if h.Shared {
+			holder += " reads"
+		}
+		if strings.HasSuffix(h.Owner, ":write") || h.Foreign || h.Passed {
+			holder += fmt.Sprintf(" and %+v", h)
+		}
+		holders = append(holders, holder)
+	}
+	slices.Sort(holders) // a hash has no order
+	text := fmt.Sprintf("%s for %v, held by %d:%s", i.Kind, i.Lease, i.HolderCount, strings.Join(holders, ""))
+	text += fmt.Sprintf("; %d wait:", i.Waiting)
+	for _, w := range i.Queue {
+		text += fmt.Sprint(" ", who(w.Owner))
+		if w.Shared {
+			text += " reads"
+		}
+		if w.Polls || w.Foreign {
+			text += fmt.Sprintf(" and %+v", w)
+		}
+	}
+	return text
+}
+
 func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()
-		owner, _ := rlock.OwnerFrom(me)
 		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.LockFor(me, time.Minute))
-		require.NoError(t, lock.LockFor(me, time.Minute))
-		time.Sleep(20 * time.Second) // the second level has been mirrored
-
-		i, err := p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
-		assert.Equal(t, inspect.KindLock, i.Kind)
-		require.Len(t, i.Holders, 1)
-		holder := i.Holders[0]
-		assert.True(t, strings.HasPrefix(holder.Owner, p.ID()) && strings.HasSuffix(holder.Owner, ":"+fmt.Sprint(owner)), holder.Owner)
-		assert.EqualValues(t, 2, holder.Count)
-		assert.False(t, holder.Foreign)
-		assert.False(t, holder.Shared)
-		assert.Equal(t, 1, i.HolderCount)
-		assert.Equal(t, w.Remaining(testbed.Key), i.Lease)
-		assert.Zero(t, i.Waiting)
-		assert.Zero(t, i.Token)
-		assert.Zero(t, i.Foreign)
-		assert.Nil(t, holder.Process)
-		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST; the other fields are set")
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
-func TestInspectShowsNothingOfAFreeLock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
 		i, err := p.Inspect(w.Ctx, testbed.Key)
 		require.NoError(t, err)
 		assert.Equal(t, inspect.Lock{Name: testbed.Key}, i)
 		for _, sent := range p.Net.Sent("CLIENT") {
 			assert.NotEqual(t, "LIST", sent.Args[1], "a free lock has no clients to look for")
 		}
-	})
-}
 
-func TestInspectShowsTheQueueInTheOrderOfItsTickets(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder := w.NewClient()
-		hold, err := holder.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		var ids []string
-		var waits []<-chan error
-		for range 3 {
-			p := w.NewClient()
-			ids = append(ids, p.ID())
-			waits = append(waits, testbed.Start(func() error {
-				return p.NewLock(testbed.Key).Do(w.Ctx, func(context.Context) error { return nil })
-			}))
-			require.True(t, testbed.Pending(waits[len(waits)-1]))
-		}
-		i, err := holder.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
-		require.Len(t, i.Queue, 3)
-		assert.Equal(t, 3, i.Waiting)
-		for at, waiter := range i.Queue {
-			assert.True(t, strings.HasPrefix(waiter.Owner, ids[at]), "%d: %s", at, waiter.Owner)
-			assert.False(t, waiter.Shared || waiter.Polls || waiter.Foreign)
-		}
-		require.NoError(t, hold.Release(w.Ctx))
-		for _, wait := range waits {
-			require.NoError(t, <-wait)
-		}
-	})
-}
-
-func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there, elsewhere := w.NewClient(), w.NewClient(), w.NewClient()
-		var holds []*rlock.Hold
-		for _, p := range []*testbed.Client{here, there} {
-			hold, err := testbed.ReadLock([]*rlock.Client{p.Client}, testbed.Key).Acquire(w.Ctx)
-			require.NoError(t, err)
-			holds = append(holds, hold)
-		}
-		writer := testbed.Start(func() error {
-			return testbed.WriteLock([]*rlock.Client{elsewhere.Client}, testbed.Key).Do(w.Ctx, func(context.Context) error { return nil })
-		})
-		require.True(t, testbed.Pending(writer))
-		i, err := there.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
-		assert.Equal(t, inspect.KindReadWrite, i.Kind)
-		assert.Equal(t, 2, i.HolderCount)
-		require.Len(t, i.Holders, 2)
-		assert.True(t, i.Holders[0].Shared && i.Holders[1].Shared)
-		require.Len(t, i.Queue, 1)
-		assert.False(t, i.Queue[0].Shared)
-		for _, hold := range holds {
-			require.NoError(t, hold.Release(w.Ctx))
-		}
-		require.NoError(t, <-writer)
-
-		require.NoError(t, testbed.WriteLock([]*rlock.Client{here.Client}, testbed.Key).Do(w.Ctx, func(context.Context) error {
-			i, err := there.Inspect(w.Ctx, testbed.Key)
-			require.NoError(t, err)
-			require.Len(t, i.Holders, 1)
-			assert.Equal(t, inspect.KindReadWrite, i.Kind)
-			assert.False(t, i.Holders[0].Shared)
-			assert.False(t, strings.HasSuffix(i.Holders[0].Owner, ":write"), i.Holders[0].Owner)
-			return nil
-		}))
-	})
-}
-
-func TestInspectShowsTheHoldersOfASemaphoreWithTheirLeasesAndTheWaiters(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		first, err := p.NewSemaphore(testbed.Key, 2).Acquire(w.Ctx, rlock.WithLease(time.Minute))
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		second, err := w.NewClient().NewSemaphore(testbed.Key, 2).Acquire(w.Ctx, rlock.WithLease(time.Minute))
-		require.NoError(t, err)
-		other := w.NewClient()
-		waiter := testbed.Start(func() error {
-			return other.NewSemaphore(testbed.Key, 2).Do(w.Ctx, func(context.Context) error { return nil })
-		})
-		require.True(t, testbed.Pending(waiter))
-		i, err := p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
-		assert.Equal(t, rlock.KindSemaphore, i.Kind)
-		require.Len(t, i.Holders, 2)
-		assert.Equal(t, 2, i.HolderCount)
-		assert.True(t, strings.HasPrefix(i.Holders[0].Owner, p.ID()))
-		assert.Equal(t, 59*time.Second, i.Holders[0].Lease)
-		assert.Equal(t, time.Minute, i.Holders[1].Lease)
-		assert.Equal(t, time.Minute, i.Lease)
-		require.Len(t, i.Queue, 1)
-		assert.True(t, strings.HasPrefix(i.Queue[0].Owner, other.ID()))
-		require.NoError(t, first.Release(w.Ctx))
-		require.NoError(t, <-waiter)
-		time.Sleep(2 * time.Minute)
-		require.ErrorIs(t, second.Release(w.Ctx), rlock.ErrLost)
+		owner, _ := rlock.OwnerFrom(me)
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		time.Sleep(20 * time.Second) // the second level has been mirrored
 		i, err = p.Inspect(w.Ctx, testbed.Key)
 		require.NoError(t, err)
-		assert.Zero(t, i.HolderCount)
+		assert.Equal(t, "lock for "+w.Remaining(testbed.Key).String()+", held by 1: 0*2; 0 wait:", said(i, p))
+		assert.True(t, strings.HasSuffix(i.Holders[0].Owner, ":"+fmt.Sprint(owner)), i.Holders[0].Owner)
+		assert.Zero(t, i.Token)
+		assert.Zero(t, i.Foreign)
+		assert.Nil(t, i.Holders[0].Process)
+		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST; the other fields are set")
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
 	})
 }
 
-func TestInspectShowsTheLastFencingToken(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		hold, err := p.NewFencedLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		token, err := hold.Token()
-		require.NoError(t, err)
-		i, err := p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
-		assert.GreaterOrEqual(t, i.Token, token)
-		require.NoError(t, hold.Release(w.Ctx))
-	})
+func TestInspectShowsHoldersAndTheQueueInTheOrderOfItsTickets(t *testing.T) {
+	for name, c := range map[string]struct {
+		held, wanted func(*rlock.Client) *rlock.Lock
+		holders      int
+		shown        string
+	}{
+		"plain":     {newPlain, newPlain, 1, "lock for 59s, held by 1: 0*1; 2 wait: 2 3"},
+		"write":     {newWrite, newRead, 1, "read-write for 59s, held by 1: 0*1; 2 wait: 2 reads 3 reads"},
+		"read":      {newRead, newWrite, 2, "read-write for 1m0s, held by 2: 0*1 reads 1*1 reads; 2 wait: 2 3"},
+		"semaphore": {newPermit, newPermit, 1, "semaphore for 59s, held by 1: 0*1; 2 wait: 2 3"},
+		"permits":   {newPermits, newPermits, 2, "semaphore for 1m0s, held by 2: 0*1 for 59s 1*1; 2 wait: 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				clients := []*testbed.Client{w.NewClient(), w.NewClient(), w.NewClient(), w.NewClient()}
+				var holds []*rlock.Hold
+				for at, p := range clients[:c.holders] {
+					time.Sleep(time.Duration(at) * time.Second)
+					hold := testbed.Take(t, w.Ctx, c.held(p.Client), rlock.WithLease(time.Minute))
+					holds = append(holds, hold)
+				}
+				if c.holders == 1 {
+					time.Sleep(time.Second)
+				}
+				var calls []<-chan error
+				for _, p := range clients[2:] {
+					calls = append(calls, testbed.Start(func() error { return c.wanted(p.Client).Do(w.Ctx, testbed.Nothing) }))
+					require.True(t, testbed.Pending(calls[len(calls)-1]))
+				}
+				i, err := clients[1].Inspect(w.Ctx, testbed.Key)
+				require.NoError(t, err)
+				assert.Equal(t, c.shown, said(i, clients...))
+				for _, hold := range holds {
+					require.NoError(t, hold.Release(w.Ctx))
+				}
+				for _, call := range calls {
+					require.NoError(t, <-call)
+				}
+				i, err = clients[1].Inspect(w.Ctx, testbed.Key)
+				require.NoError(t, err)
+				assert.Zero(t, i.HolderCount)
+			})
+		})
+	}
 }
 
-func TestInspectShowsTheNoteOfTheHolder(t *testing.T) {
+func TestInspectShowsTheTokenAndTheNoteOfTheHolder(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient(testbed.WithPrefix("shop:"))
-		lock := p.NewLock(testbed.Key)
-		hold, err := lock.Acquire(w.Ctx)
+		lock := p.NewFencedLock(testbed.Key)
+		hold := testbed.Take(t, w.Ctx, lock)
+		note := lock.Key(inspect.NoteKey)
+		_, err := hold.Write(w.Ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
 		require.NoError(t, err)
 		i, err := p.Inspect(w.Ctx, testbed.Key)
 		require.NoError(t, err)
-		assert.Empty(t, i.Note)
-
-		note := lock.Key(inspect.NoteKey)
-		_, err = hold.Write(w.Ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
-		require.NoError(t, err)
-		i, err = p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
 		assert.Equal(t, "10.0.0.7:8080", i.Note)
+		assert.GreaterOrEqual(t, i.Token, testbed.TokenOf(t, hold))
 
 		require.NoError(t, hold.Release(w.Ctx))
 		i, err = p.Inspect(w.Ctx, testbed.Key)
@@ -274,19 +221,14 @@ func TestInspectEndsWithItsContextAndWithItsClient(t *testing.T) {
 func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
-		_, err := p.NewLock("orders:1").Acquire(w.Ctx)
-		require.NoError(t, err)
-		_, err = p.NewFencedLock("orders:2").Acquire(w.Ctx)
-		require.NoError(t, err)
-		_, err = testbed.ReadLock([]*rlock.Client{p.Client}, "orders:3").Acquire(w.Ctx)
-		require.NoError(t, err)
+		testbed.Take(t, w.Ctx, p.NewLock("orders:1"))
+		testbed.Take(t, w.Ctx, p.NewFencedLock("orders:2"))
+		testbed.Take(t, w.Ctx, testbed.ReadLock([]*rlock.Client{p.Client}, "orders:3"))
 		w.HSet("orders:4", javaThread, "1")
-		_, err = p.NewSemaphore("orders:7", 3).Acquire(w.Ctx)
+		testbed.Take(t, w.Ctx, p.NewSemaphore("orders:7", 3))
+		_, err := w.ZAdd("orders:8", 1, "high score")
 		require.NoError(t, err)
-		_, err = w.ZAdd("orders:8", 1, "high score")
-		require.NoError(t, err)
-		_, err = p.NewLock("users:1").Acquire(w.Ctx)
-		require.NoError(t, err)
+		testbed.Take(t, w.Ctx, p.NewLock("users:1"))
 		w.HSet("orders:5", "total", "12")
 		require.NoError(t, w.Set("orders:6", "x"))
 		defer w.FlushAll()
@@ -306,7 +248,7 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 	})
 }
 
-var onServers = []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+var onServers = []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}
 
 func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
 	redistest.Over(t, onServers, func(t *testing.T, server *redistest.Server) {
@@ -314,7 +256,7 @@ func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
 		here, there := s.NewClient(), s.NewClient()
 		require.NoError(t, here.NewLock(testbed.Key).Lock(s.Ctx))
 		waiter := testbed.Start(func() error {
-			return there.NewLock(testbed.Key).Do(s.Ctx, func(context.Context) error { return nil })
+			return there.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing)
 		})
 		s.AwaitWaiters(1, testbed.Key)
 		i, err := there.Inspect(s.Ctx, testbed.Key)
@@ -372,10 +314,8 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 func TestInspectLeavesOutReadersThatHaveDied(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		dead, living, looks := w.NewClient(), w.NewClient(), w.NewClient()
-		_, err := dead.NewReadWriteLock(testbed.Key).Read().Acquire(w.Ctx)
-		require.NoError(t, err)
-		hold, err := living.NewReadWriteLock(testbed.Key).Read().Acquire(w.Ctx)
-		require.NoError(t, err)
+		testbed.Take(t, w.Ctx, dead.NewReadWriteLock(testbed.Key).Read())
+		hold := testbed.Take(t, w.Ctx, living.NewReadWriteLock(testbed.Key).Read())
 		state, err := looks.Inspect(w.Ctx, testbed.Key)
 		require.NoError(t, err)
 		assert.Equal(t, 2, state.HolderCount)

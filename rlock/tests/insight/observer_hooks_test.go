@@ -135,7 +135,8 @@ func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
 	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
 		driver.CheckRules(false) // which allocates
 		defer driver.CheckRules(true)
-		lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
 		synctest.Wait()
 		assert.Zero(t, allocations(func() {
@@ -143,6 +144,7 @@ func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
 			_ = lock.Unlock(me)
 			_, _ = lock.TryLock(w.Ctx)
 		}))
+		assert.Zero(t, allocations(func() { _ = p.Stats() }))
 		require.NoError(t, lock.Unlock(me))
 	})
 }

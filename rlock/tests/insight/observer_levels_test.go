@@ -1,7 +1,6 @@
 package insight_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +15,9 @@ func TestOfLevelsThatAreReleasedOutOfOrderTheLastIsTheHold(t *testing.T) {
 		v := new(witness)
 		p := w.NewClient(withObserver(v.observer()))
 		me := w.Caller()
-		outer, err := p.NewLock(testbed.Key).Acquire(me)
-		require.NoError(t, err)
+		outer := testbed.Take(t, me, p.NewLock(testbed.Key))
 		time.Sleep(time.Second)
-		inner, err := p.NewLock(testbed.Key).Acquire(me)
-		require.NoError(t, err)
+		inner := testbed.Take(t, me, p.NewLock(testbed.Key))
 		time.Sleep(time.Second)
 		v.told()
 		require.NoError(t, outer.Release(me))
@@ -58,57 +55,21 @@ func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
 			"me: released multi a,b by parts after 1s: <nil>",
 		}, v.told())
 
-		h, err := both.Acquire(me)
-		require.NoError(t, err)
+		h := testbed.Take(t, me, both)
 		v.told()
 		w.Del("b")
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, h.Release(me), rlock.ErrLost)
 		assert.Equal(t, []string{"me: lost multi a,b by parts after 1s, parts: lock was lost"}, v.told())
 
-		_, err = both.Acquire(me, rlock.WithLease(2*time.Second))
-		require.NoError(t, err)
+		testbed.Take(t, me, both, rlock.WithLease(2*time.Second))
 		v.told()
 		time.Sleep(3 * time.Second)
 		assert.Equal(t, []string{"me: lost multi a,b by parts after 2s, lease_ended: lock was lost"}, v.told())
 
-		_, err = both.Acquire(me, rlock.WithWait(0))
-		require.NoError(t, err)
+		testbed.Take(t, me, both, rlock.WithWait(0))
 		v.told()
 		require.NoError(t, p.Close())
 		assert.Equal(t, []string{"me: released multi a,b by parts after 0s: client is closed", "closed"}, v.told())
-	})
-}
-
-// An owner holds a lock by itself and as a part of a multi-lock, and gives up the two in either order.
-func TestAnObserverIsToldOfALockThatItsOwnerAlsoHoldsAsAPart(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		v := new(witness)
-		p := w.NewClient(withObserver(v.observer()))
-		one, me := p.NewFairLock("one"), w.Caller()
-		both := rlock.NewMultiLock(one, p.NewFairLock("two"))
-		begins, ends := one, both
-		for range 2 {
-			v.told()
-			require.NoError(t, begins.Lock(me))
-			require.NoError(t, ends.Lock(me))
-			require.NoError(t, begins.Unlock(me))
-			require.NoError(t, ends.Unlock(me))
-			way := "nesting"
-			if begins == one {
-				way = "redis"
-			}
-			var told []string
-			for _, line := range v.told() {
-				if strings.Contains(line, " fair one ") {
-					told = append(told, line)
-				}
-			}
-			assert.Equal(t, []string{
-				"acquired fair one by " + way + " in 0s, contended false",
-				"released fair one by " + way + " after 0s: <nil>",
-			}, told)
-			begins, ends = ends, begins
-		}
 	})
 }

@@ -63,6 +63,10 @@ func (v *witness) observer() *rlock.Observer {
 			v.write(ctx, "gave up %s %s after %v, contended %t: %s", i.Kind, i.Name, i.Waited, i.Contended, sentinel(i.Err))
 		},
 		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+			if i.Detached {
+				v.write(ctx, "released and detached %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
+				return
+			}
 			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
 		},
 		Lost: func(ctx context.Context, i rlock.LostInfo) {
@@ -149,9 +153,8 @@ func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
 		v := new(witness)
 		p := w.NewClient(withObserver(v.observer()))
 		v.told()
-		pair := p.NewReadWriteLock(testbed.Key)
-		read, write := pair.Read(), pair.Write()
-		a, b, c := as(w.Caller(), "a"), as(w.Caller(), "b"), as(w.Caller(), "c")
+		read := p.NewReadWriteLock(testbed.Key).Read()
+		a, b := as(w.Caller(), "a"), as(w.Caller(), "b")
 		require.NoError(t, read.Lock(a))
 		require.NoError(t, read.Lock(b))
 		require.NoError(t, read.Lock(b))
@@ -160,15 +163,7 @@ func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
 			"b: acquired read orders:42 by joining in 0s, contended false",
 			"b: acquired read orders:42 by nesting in 0s, contended false",
 		}, v.told())
-		require.ErrorIs(t, write.Lock(a), rlock.ErrUpgrade)
-		ok, err := write.TryLockFor(c, time.Second, 0)
-		require.NoError(t, err)
-		require.False(t, ok)
-		assert.Equal(t, []string{
-			"a: gave up write orders:42 after 0s, contended false: the caller has less of the lock than it asks for",
-			"c: waiting write orders:42",
-			"c: gave up write orders:42 after 1s, contended true: lock is held by another owner",
-		}, v.told())
+		time.Sleep(time.Second)
 		require.NoError(t, read.Unlock(a))
 		require.NoError(t, read.Unlock(b))
 		require.NoError(t, read.Unlock(b))
@@ -252,10 +247,8 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 
 		// A handle keeps the values of its context, and nested levels are one loss.
 		ctx := as(w.Caller(), "me")
-		_, err := lock.Acquire(ctx)
-		require.NoError(t, err)
-		_, err = lock.Acquire(ctx)
-		require.NoError(t, err)
+		testbed.Take(t, ctx, lock)
+		testbed.Take(t, ctx, lock)
 		v.told()
 		w.Del(testbed.Key)
 		time.Sleep(10 * time.Second)
@@ -263,50 +256,39 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 	})
 }
 
-// observed returns a client with a lock that the owner "me" holds, and the witness of all that
-// comes after.
-func observed(w *testbed.World) (p *testbed.Client, lock *rlock.Lock, me context.Context, v *witness) {
-	v = new(witness)
-	p = w.NewClient(withObserver(v.observer()))
-	lock, me = p.NewLock(testbed.Key), as(w.Caller(), "me")
-	require.NoError(w.T, lock.Lock(me))
-	v.told()
-	return p, lock, me, v
-}
-
-func TestAnUnlockThatFindsItsLockGoneTellsTheObserverOfALoss(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		_, lock, me, v := observed(w)
-		w.Del(testbed.Key)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 0s, key_gone: lock was lost"}, v.told())
-	})
-}
-
-func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, lock, me, v := observed(w)
-		time.Sleep(time.Second)
-		p.Net.Refuse()
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
-		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: not confirmed by Redis"}, v.told())
-	})
-}
-
-func TestAnObserverIsToldOfReleasesByClose(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		v := new(witness)
-		p := w.NewClient(withObserver(v.observer()))
-		ctx := as(w.Ctx, "me")
-		h, err := p.NewFencedLock(testbed.Key).Acquire(ctx)
-		require.NoError(t, err)
-		v.told()
-		time.Sleep(2 * time.Second)
-		require.NoError(t, p.Close())
-		assert.Equal(t, []string{"me: released fenced orders:42 by redis after 2s: client is closed", "closed"}, v.told())
-		require.ErrorIs(t, h.Release(ctx), rlock.ErrClosed)
-		assert.Empty(t, v.told())
-	})
+func TestAnObserverIsToldOfEachEndOfAHold(t *testing.T) {
+	for name, end := range map[string]struct {
+		by   func(w *testbed.World, p *testbed.Client, h *rlock.Hold)
+		told []string
+	}{
+		"a release that finds the lock gone": {func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
+			w.Del(testbed.Key)
+			require.ErrorIs(w.T, h.Release(as(w.Ctx, "it")), rlock.ErrLost)
+		}, []string{"it: lost fenced orders:42 by redis after 1s, key_gone: lock was lost"}},
+		"a release that is not confirmed": {func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
+			p.Net.Refuse()
+			require.ErrorIs(w.T, h.Release(as(w.Ctx, "it")), rlock.ErrUnconfirmed)
+		}, []string{"it: released fenced orders:42 by redis after 1s: not confirmed by Redis"}},
+		"Close": {func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
+			require.NoError(w.T, p.Close())
+			require.ErrorIs(w.T, h.Release(w.Ctx), rlock.ErrClosed)
+		}, []string{"me: released fenced orders:42 by redis after 1s: client is closed", "closed"}},
+		"Detach": {func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
+			require.NoError(w.T, h.Detach(as(w.Ctx, "it")))
+		}, []string{"it: released and detached fenced orders:42 by redis after 1s: <nil>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				v := new(witness)
+				p := w.NewClient(withObserver(v.observer()))
+				hold := testbed.Take(t, as(w.Ctx, "me"), p.NewFencedLock(testbed.Key), rlock.WithLease(time.Minute))
+				v.told()
+				time.Sleep(time.Second)
+				end.by(w, p, hold)
+				assert.Equal(t, end.told, v.told())
+			})
+		})
+	}
 }
 
 func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
@@ -353,25 +335,5 @@ func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 		assert.Equal(t, 39, renewals[0].Failed)
 		require.ErrorContains(t, renewals[0].Err, "no script today")
 		w.AnswerScripts("")
-	})
-}
-
-func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		v := new(witness)
-		o := v.observer()
-		var detached bool
-		released := o.Released
-		o.Released = func(ctx context.Context, i rlock.ReleasedInfo) {
-			detached = i.Detached
-			released(ctx, i)
-		}
-		h, err := w.NewClient(withObserver(o)).NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLease(time.Minute))
-		require.NoError(t, err)
-		v.told()
-		time.Sleep(time.Second)
-		require.NoError(t, h.Detach(as(w.Ctx, "me")))
-		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: <nil>"}, v.told())
-		assert.True(t, detached)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -18,7 +17,6 @@ import (
 func ownChannel(p *testbed.Client) string { return testbed.OwnChannels + p.ID() }
 
 func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
-	redistest.Slow(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()
 		time.Sleep(time.Minute)
@@ -29,7 +27,7 @@ func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
 			require.Equal(t, []string{ownChannel(p)}, w.PubSubChannels("*"))
 			require.NoError(t, p.NewLock(name).Unlock(me))
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		assert.Len(t, p.Net.Sent("SUBSCRIBE"), 1)
 		assert.Equal(t, []string{ownChannel(p)}, w.PubSubChannels("*"), "the subscription lasts until Close")
 		require.NoError(t, p.Close())
@@ -75,8 +73,7 @@ func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		holder, other := w.NewProcess(), w.NewProcess()
-		hold, err := holder.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, holder.NewLock(testbed.Key))
 		synctest.Wait() // until the client has subscribed
 		testbed.Within(t, 0, 100*time.Millisecond, func() {
 			freed, err := other.NewLock(testbed.Key).ForceUnlock(w.Ctx)
@@ -86,8 +83,7 @@ func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
 		})
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		again, err := other.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
-		require.NoError(t, err)
+		again := testbed.Take(t, w.Ctx, other.NewLock(testbed.Key), rlock.WithWait(0))
 		require.NoError(t, again.Release(w.Ctx))
 	})
 }
@@ -96,8 +92,7 @@ func TestALossByForceIsReportedWithinTwoRoundTrips(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		const roundTrip = 40 * time.Millisecond
 		holder, other := w.NewClient(), w.NewClient()
-		hold, err := holder.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, holder.NewLock(testbed.Key))
 		require.NoError(t, other.NewLock("another").Do(w.Ctx, testbed.Nothing))
 		time.Sleep(11 * time.Second) // it was renewed: the server knows all scripts
 		holder.Net.SetRoundTrip(roundTrip)
