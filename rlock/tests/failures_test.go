@@ -19,12 +19,12 @@ package tests_test
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
-//	      TestUnlockDoesNotEndWithItsContext, TestAnUnlockWorksWithAContextThatHasEnded
+//	      TestAnUnlockWorksWithAContextThatHasEnded
 //	 8  an acquire timed out, and was executed
 //	      explore.TestBrokenRules (LeaveAgain), driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce,
 //	      TestAGrantToACallerThatLeftIsReleased
 //	 9  the clean-up overtook the acquire that it was to clean up after
-//	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed, TestAnAcquireThatArrivesWithoutItsReleaseIsFreed,
+//	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed,
 //	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
 //	10  a command that was sent again counted twice, and the lock was never free
 //	      core.TestWhatACommandWithoutAnAnswerLeaves, TestLocksExcludeEachOtherWhateverTheNetworkDoes
@@ -63,6 +63,6 @@ package tests_test
 //
 // Related failures: a lease that was counted from the first of many attempts
 // (TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed), a lease that one call left on a
-// shared object (TestALeaseDoesNotLeakIntoTheNextLock), a wake that let a later waiter
+// shared object (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter
 // through (TestAMessageThatIsNoReleaseIsHarmless), a panic in the section
 // (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).

@@ -85,16 +85,6 @@ func EveryScript(fate network.Fate, stage network.Stage) network.Rule {
 	return network.All(fate, stage, "EVALSHA", "EVAL")
 }
 
-func IsStep(f network.Frame) bool {
-	return (f.Is("EVALSHA") || f.Is("EVAL")) && scriptOf(f) == "step"
-}
-
-// Joins returns how many tickets a step puts into the queue.
-func Joins(f network.Frame) int {
-	_, joins := membersOf(f)
-	return joins
-}
-
 // Asked returns how often the client has sent that subcommand of CLIENT.
 func (p *Client) Asked(subcommand string) (n int) {
 	for _, f := range p.Net.Sent("CLIENT") {

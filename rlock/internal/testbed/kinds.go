@@ -274,22 +274,6 @@ func Try(ctx context.Context, lock Locker, wait, lease time.Duration) (taken boo
 	}
 }
 
-// Count returns how many of these commands the servers execute during run.
-func (s *Subject) Count(run func(), commands ...string) (n int64) {
-	s.T.Helper()
-	for _, site := range s.Sites {
-		inner := run
-		run = func() {
-			calls := site.CountCalls(s.T, inner)
-			for _, command := range commands {
-				n += calls[command]
-			}
-		}
-	}
-	run()
-	return n
-}
-
 // LeavesNothing asserts, once the clients are closed, that no server has a key left. Token
 // counters outlive their locks, so that no token is given twice.
 func (s *Subject) LeavesNothing() {

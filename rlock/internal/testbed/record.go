@@ -140,31 +140,3 @@ func (s *Span) Cap(at time.Time) {
 		s.To = at
 	}
 }
-
-// A counter is protected by a lock. It has no mutex of its own: the race detector and the
-// counts find two sections that overlap.
-type counter struct {
-	t  *testing.T
-	N  int
-	in bool
-}
-
-func NewCounter(t *testing.T) *counter { return &counter{t: t} }
-
-// Section takes the lock, increments the counter, and unlocks.
-func (c *counter) Section(ctx context.Context, lock *rlock.Lock, takes time.Duration) error {
-	if err := lock.Lock(ctx); err != nil {
-		return err
-	}
-	c.Enter(takes)
-	return lock.Unlock(ctx)
-}
-
-func (c *counter) Enter(takes time.Duration) {
-	assert.False(c.t, c.in, "two sections overlap")
-	c.in = true
-	n := c.N
-	time.Sleep(takes)
-	c.N = n + 1
-	c.in = false
-}

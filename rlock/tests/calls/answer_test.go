@@ -13,16 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// answering are the kinds of locks that have answers.
+var answering = map[string]func(*rlock.Client) *rlock.Lock{
+	"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
+	"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+	"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+}
+
 // A release whose script returns a string answers those that wait for an answer, and grants the lock to the first of the others.
 // It takes one command, and those that are answered send none.
 func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
-	kinds := map[string]func(*rlock.Client) *rlock.Lock{
-		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
-		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
-		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
-	}
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range kinds {
+		for name, lock := range answering {
 			t.Run(name, func(t *testing.T) {
 				s := testbed.At(t, server)
 				hold := acquired(t, s, lock(s.NewClient()))
@@ -79,8 +81,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				require.NoError(t, s.Await(next))
 
 				var answer rlock.Answer
-				hold, err = lock(s.NewClient()).Acquire(s.Ctx, rlock.WithAnswer(&answer))
-				require.NoError(t, err)
+				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), rlock.WithAnswer(&answer))
 				assert.False(t, answer.Waited)
 				assert.Empty(t, answer.Text)
 				assert.Positive(t, answer.Clock)
@@ -99,18 +100,13 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 // A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One that is not met costs no command.
 func TestAConditionBeforeTheLock(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range map[string]func(*rlock.Client) *rlock.Lock{
-			"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
-			"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
-			"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
-		} {
+		for name, lock := range answering {
 			t.Run(name, func(t *testing.T) {
 				s := testbed.At(t, server)
 				l, other := lock(s.NewClient()), lock(s.NewClient())
 				key := l.Key("stored")
 				a := rlock.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
-				hold, err := l.Acquire(s.Ctx, rlock.WithAnswer(&a))
-				require.NoError(t, err)
+				hold := testbed.Take(t, s.Ctx, l, rlock.WithAnswer(&a))
 				assert.True(t, a.Checked)
 				if name == "fenced" {
 					token, err := hold.Token()
@@ -120,14 +116,14 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 				require.NoError(t, s.Do("SET", key, "the value").Error())
 				for _, wait := range []time.Duration{0, time.Minute} {
 					a.Text, a.Checked = "", false
-					_, err = other.Acquire(s.Ctx, rlock.WithAnswer(&a), rlock.WithWait(wait)) // it is held
+					_, err := other.Acquire(s.Ctx, rlock.WithAnswer(&a), rlock.WithWait(wait)) // it is held
 					require.ErrorIs(t, err, rlock.ErrAnswered)
 					assert.Equal(t, "the value", a.Text)
 					assert.True(t, a.Checked)
 					assert.False(t, a.Waited)
 				}
 				require.NoError(t, hold.Release(s.Ctx))
-				_, err = other.Acquire(s.Ctx, rlock.WithAnswer(&a)) // it is free
+				_, err := other.Acquire(s.Ctx, rlock.WithAnswer(&a)) // it is free
 				require.ErrorIs(t, err, rlock.ErrAnswered)
 				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
 				a.Unless = "error('no such thing')"

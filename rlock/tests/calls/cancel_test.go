@@ -2,7 +2,6 @@ package calls_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -62,57 +62,6 @@ func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
 	})
 }
 
-func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		lock := w.NewProcess().NewLock(testbed.Key)
-		ctx, cancel := context.WithCancel(w.Caller())
-		require.NoError(t, lock.Lock(ctx))
-		hold, err := lock.Acquire(ctx)
-		require.NoError(t, err)
-		cancel()
-		assert.True(t, hold.Valid(), "the time to wait is not the lease")
-		require.NoError(t, hold.Release(ctx))
-		require.NoError(t, lock.Unlock(ctx))
-		w.Drain()
-		assert.Empty(t, w.KeysLeft())
-	})
-}
-
-func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
-		require.NoError(t, lock.Lock(me))
-		var leaving []context.CancelFunc
-		var left []<-chan error
-		for range 3 {
-			ctx, cancel := context.WithCancel(w.Caller())
-			left = append(left, testbed.Start(func() error {
-				err := lock.Rival.Lock(ctx)
-				if err == nil { // granted before it was cancelled
-					err = lock.Rival.Unlock(ctx)
-				}
-				return err
-			}))
-			leaving = append(leaving, cancel)
-			synctest.Wait()
-		}
-		them := w.Caller()
-		stays := testbed.Start(func() error { return lock.Rival.Lock(them) })
-		synctest.Wait()
-		leaving[1]()
-		require.ErrorIs(t, <-left[1], context.Canceled, "a waiter in the middle of the queue leaves at once")
-		leaving[0]()
-		leaving[2]()
-		require.NoError(t, lock.Unlock(me), "both waiters are leaving")
-		testbed.Within(t, 0, 0, func() { require.NoError(t, <-stays) })
-		require.NoError(t, lock.Rival.Unlock(them))
-		<-left[0]
-		<-left[2]
-		w.Drain()
-		assert.Empty(t, w.KeysLeft())
-	})
-}
-
 // The reply is held back; the caller leaves at once, with its context's error.
 func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
 	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
@@ -126,8 +75,7 @@ func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
 
 				p.Net.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
 				ctx, cancel := context.WithCancel(w.Caller())
-				result := testbed.Start(func() error { return lock.Lock(ctx) })
-				require.True(t, testbed.Pending(result))
+				result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
 				testbed.Within(t, 0, 0, func() {
 					cancel()
 					require.ErrorIs(t, <-result, context.Canceled)
@@ -143,30 +91,6 @@ func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAGrantToACallerThatLeftGoesToTheNextLocalWaiter(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		lock := p.NewLock(testbed.Key)
-		p.Net.Rule(testbed.Scripts(2, network.Hold, network.Reply, "acquired"))
-		ctx, cancel := context.WithCancel(w.Caller())
-		leaves := testbed.Start(func() error { return lock.Lock(ctx) })
-		require.True(t, testbed.Pending(leaves))
-		them := w.Caller()
-		stays := testbed.Start(func() error { return lock.Lock(them) })
-		require.True(t, testbed.Pending(stays))
-		cancel()
-		require.ErrorIs(t, <-leaves, context.Canceled)
-		time.Sleep(time.Second)
-		p.Net.Heal()
-		testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-stays) })
-		time.Sleep(time.Minute)
-		assert.True(t, lock.IsHeld(them))
-		assert.Len(t, w.Fields(testbed.Key), 1)
-		require.NoError(t, lock.Unlock(them))
-		assert.Empty(t, w.Keys())
-	})
 }
 
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
@@ -193,108 +117,70 @@ func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, other, me := w.NewProcess(), w.NewProcess(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		for range w.Times(100) {
-			require.NoError(t, other.NewLock(testbed.Key).Lock(me))
-			ctx, cancel := context.WithCancel(w.Caller())
-			leaves := testbed.Start(func() error { return lock.Rival.Lock(ctx) })
-			synctest.Wait()
-			them := w.Caller()
-			stays := testbed.Start(func() error { return lock.Rival.Lock(them) })
-			synctest.Wait()
+// New with a context that ends.
 
-			unlocked := testbed.Start(func() error { return other.NewLock(testbed.Key).Unlock(me) })
-			cancel()
-			require.NoError(t, <-unlocked)
-			testbed.Within(t, 0, 100*time.Millisecond, func() {
-				if err := <-leaves; err == nil {
-					require.NoError(t, lock.Rival.Unlock(ctx))
-				}
-				require.NoError(t, <-stays)
-			})
-			require.NoError(t, lock.Rival.Unlock(them))
-		}
-		w.Drain()
-		assert.Empty(t, w.KeysLeft())
+func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		silent := network.New(w.Dial)
+		silent.Rule(network.Silence)
+		ctx, cancel := context.WithTimeout(w.Ctx, 100*time.Millisecond)
+		defer cancel()
+		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			client, err := rlock.NewContext(ctx, rlock.Config{Redis: rueidis.ClientOption{
+				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: silent.Dial,
+			}})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Nil(t, client)
+		})
+		silent.Close()
+		time.Sleep(time.Minute)
 	})
 }
 
-// Callers come and go at random, over a network that is slow now and then. A caller whose
-// acquire succeeds holds the lock exclusively, and at the end nothing is left.
-func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
-	testbed.EachExclusiveVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		counter := testbed.NewCounter(t)
-		var granted int
-		var results []<-chan error
-		seeds := max(testbed.Rounds(3), 1)
-		for seed := range uint64(seeds) {
-			p := w.NewProcess(func(c *rlock.Config) { c.Lease = 10 * time.Second })
-			random := rand.New(rand.NewPCG(seed, 0))
-			p.Networks(func(n *network.Network) {
-				luck := rand.New(rand.NewPCG(seed, random.Uint64())) // the rules of two networks run concurrently
-				n.Rule(func(network.Frame) network.Fate {
-					if luck.IntN(10) == 0 {
-						return network.Hold
-					}
-					return network.Pass
-				})
-			})
-			done := make(chan struct{})
-			delivered := testbed.Start(func() error {
-				for {
-					select {
-					case <-done:
-						p.Heal()
-						return nil
-					case <-time.After(3 * time.Millisecond):
-						p.Networks((*network.Network).Deliver)
-					}
-				}
-			})
-			var callers []<-chan error
-			for range 8 {
-				owner := w.Caller()
-				patience := make([]time.Duration, testbed.Rounds(60))
-				for i := range patience {
-					patience[i] = time.Duration(random.IntN(40)) * time.Millisecond
-				}
-				callers = append(callers, testbed.Start(func() error {
-					lock := p.NewLock(testbed.Key).Rival
-					for _, d := range patience {
-						ctx, cancel := context.WithTimeout(owner, d)
-						if err := lock.Lock(ctx); err == nil {
-							counter.Enter(time.Millisecond)
-							granted++ // protected by the lock, as the counter
-							if err := lock.Unlock(ctx); err != nil {
-								cancel()
-								return err
-							}
-						}
-						cancel()
-						time.Sleep(d / 4)
-					}
-					return nil
-				}))
-			}
-			results = append(results, testbed.Start(func() error {
-				for _, caller := range callers {
-					if err := <-caller; err != nil {
-						return err
-					}
-				}
-				close(done)
-				return <-delivered
-			}))
+// Callers that come while another call opens the connection wait for it in rueidis, in a wait
+// that ignores the context.
+func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		p.Net.Rule(network.Silence)
+		p.Net.Cut()
+		connects := testbed.Waits(t, func() error { return p.NewLock("another").Lock(w.Caller()) })
+
+		lock := p.NewLock(testbed.Key)
+		ctx, cancel := context.WithCancel(w.Caller())
+		leaves := testbed.Waits(t, func() error { return lock.Lock(ctx) })
+		them := w.Caller()
+		stays := testbed.Waits(t, func() error { return lock.Lock(them) })
+		testbed.Within(t, 0, 0, func() {
+			cancel()
+			require.ErrorIs(t, <-leaves, context.Canceled)
+		})
+		p.Net.Heal()
+		require.NoError(t, <-connects)
+		require.NoError(t, <-stays)
+		require.NoError(t, lock.Unlock(them))
+		w.Del("another")
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// Other callers wait for the connection that one caller's command opens.
+func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		for range 20 {
+			require.NoError(t, p.NewLock("held").Lock(me))
+			p.Net.SetRoundTrip(20 * time.Millisecond)
+			p.Net.Cut()
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(w.Caller(), 10*time.Millisecond)
+			leaves := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
+			require.NoError(t, p.NewLock("held").Unlock(me))
+			require.ErrorIs(t, <-leaves, context.DeadlineExceeded)
+			cancel()
+			p.Net.SetRoundTrip(0)
+			time.Sleep(time.Second)
 		}
-		for _, result := range results {
-			require.NoError(t, <-result)
-		}
-		assert.Equal(t, granted, counter.N)
-		assert.Greater(t, granted, 16*seeds)
-		time.Sleep(time.Second)
-		assert.Empty(t, w.KeysLeft(), "keys are left long before a lease could have ended")
 	})
 }

@@ -3,6 +3,7 @@ package calls_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -39,36 +41,6 @@ func TestCloseReleasesHeldLocks(t *testing.T) {
 	})
 }
 
-func TestALockThatCloseReleasesIsGrantedAtOnce(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, other, them := w.NewProcess(), w.NewProcess(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).Lock(w.Caller()))
-		result := testbed.Start(func() error { return other.NewLock(testbed.Key).Rival.Lock(them) })
-		require.True(t, testbed.Pending(result))
-		require.NoError(t, p.Close())
-		testbed.Within(t, 0, 10*time.Millisecond, func() { require.NoError(t, <-result) })
-		require.NoError(t, other.NewLock(testbed.Key).Rival.Unlock(them))
-	})
-}
-
-func TestCloseReleasesTheReadersAndTheirWaitersAreWoken(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		l, there, me := w.NewRWClient(), w.NewRWClient(), w.Caller()
-		require.NoError(t, l.Read.Lock(me))
-		hold, err := l.Read.Acquire(w.Ctx)
-		require.NoError(t, err)
-		writer := testbed.Start(func() error { return there.Write.Do(w.Caller(), testbed.Nothing) })
-		require.True(t, testbed.Pending(writer))
-		testbed.Within(t, 0, 0, func() {
-			require.NoError(t, l.Close())
-			require.NoError(t, <-writer)
-		})
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
-		require.ErrorIs(t, l.Read.Unlock(me), rlock.ErrClosed)
-		assert.Empty(t, w.Keys())
-	})
-}
-
 func TestCloseEndsEveryWaitAtOnce(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, other, me := w.NewProcess(), w.NewProcess(), w.Caller()
@@ -86,13 +58,18 @@ func TestCloseEndsEveryWaitAtOnce(t *testing.T) {
 			}
 		}
 		synctest.Wait()
+		waits := testbed.Waits(t, func() error { return other.NewLock("ours").Rival.Lock(me) })
 		testbed.Within(t, 0, 100*time.Millisecond, func() {
-			require.NoError(t, p.Close())
+			closed := testbed.Start(p.Close)
+			require.NoError(t, p.Close(), "again")
+			require.NoError(t, <-closed)
+			require.NoError(t, <-waits, "what Close releases is granted at once")
 			for _, result := range results {
 				require.ErrorIs(t, <-result, rlock.ErrClosed)
 			}
 		})
 		require.NoError(t, other.NewLock("theirs").Unlock(me))
+		require.NoError(t, other.NewLock("ours").Rival.Unlock(me))
 		w.Drain()
 		assert.Empty(t, w.KeysLeft())
 	})
@@ -104,12 +81,10 @@ func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
 		lock, free := p.NewLock(testbed.Key), p.NewLock("free")
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Lock(me))
-		hold, err := lock.Acquire(me)
-		require.NoError(t, err)
+		hold := testbed.Take(t, me, lock)
 		require.NoError(t, p.Close())
 
 		<-hold.Context().Done()
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
 		assert.False(t, hold.Valid())
 		assert.True(t, hold.ValidUntil().IsZero())
@@ -119,137 +94,11 @@ func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
 		for range 3 {
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrClosed)
 		}
-		calls := map[string]func() error{
-			"Lock":        func() error { return free.Lock(me) },
-			"LockFor":     func() error { return free.LockFor(me, time.Second) },
-			"TryLock":     func() error { _, err := free.TryLock(me); return err },
-			"TryLockFor":  func() error { _, err := free.TryLockFor(me, time.Second, 0); return err },
-			"ForceUnlock": func() error { _, err := free.ForceUnlock(me); return err },
-			"IsLocked":    func() error { _, err := free.IsLocked(me); return err },
-			"TTL":         func() error { _, err := free.TTL(me); return err },
-			"Acquire":     func() error { _, err := free.Acquire(me); return err },
-			"Attempt":     func() error { _, err := free.Acquire(me, rlock.WithWait(0)); return err },
-			"Do":          func() error { return free.Do(me, func(context.Context) error { panic("called") }) },
-		}
-		for method, call := range calls {
-			require.ErrorIs(t, call(), rlock.ErrClosed, method)
-			require.NotErrorIs(t, call(), rlock.ErrNotAcquired, method)
+		for method, err := range testbed.EveryMethod(me, free) {
+			require.ErrorIs(t, err, rlock.ErrClosed, method)
+			require.NotErrorIs(t, err, rlock.ErrNotAcquired, method)
 		}
 	})
-}
-
-func TestClosingAgainIsHarmless(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p := w.NewProcess()
-		require.NoError(t, p.NewLock(testbed.Key).Lock(w.Caller()))
-		var results []<-chan error
-		for range 10 {
-			results = append(results, testbed.Start(p.Close))
-		}
-		for _, result := range results {
-			require.NoError(t, <-result)
-		}
-		require.NoError(t, p.Close())
-		assert.Empty(t, w.KeysLeft())
-	})
-}
-
-func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsReleased(t *testing.T) {
-	for name, stage := range map[string]network.Stage{"the request": network.Request, "the reply": network.Reply} {
-		for kind, cancels := range map[string]bool{"a context that may end": true, "a context that never ends": false} {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-					p := w.NewClient()
-					me := rlock.WithOwner(context.Background(), rlock.NewOwner())
-					require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-					require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
-					if cancels {
-						me = w.Caller()
-					}
-					p.Net.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
-					result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
-					require.True(t, testbed.Pending(result))
-					closed := testbed.Start(p.Close)
-					require.True(t, testbed.Pending(closed))
-					time.Sleep(time.Second)
-					p.Net.Heal()
-					require.NoError(t, <-closed)
-					require.ErrorIs(t, <-result, rlock.ErrClosed)
-					assert.Empty(t, w.Keys())
-				})
-			})
-		}
-	}
-}
-
-// The message of the grant comes before the answer to the join.
-func TestAGrantWhoseJoinIsInFlightWhenTheClientIsClosedIsReleased(t *testing.T) {
-	for name, of := range map[string]func([]*rlock.Client, string) testbed.Locker{"plain": testbed.PlainLock, "fenced": testbed.FencedLock, "fair": testbed.FairLock, "read": testbed.ReadLock, "write": testbed.WriteLock} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, holder := w.NewClient(), w.NewClient()
-				me, them := w.Caller(), w.Caller()
-				lock, theirs := of([]*rlock.Client{p.Client}, testbed.Key), of([]*rlock.Client{holder.Client}, testbed.Key)
-				if name == "read" {
-					theirs = testbed.WriteLock([]*rlock.Client{holder.Client}, testbed.Key)
-				}
-				require.NoError(t, lock.Do(w.Ctx, testbed.Nothing)) // the scripts are known
-				require.NoError(t, theirs.Lock(them))
-				p.Net.Rule(func(f network.Frame) network.Fate {
-					if f.Stage == network.Reply && testbed.IsStep(f) && testbed.Joins(f) > 0 {
-						return network.Hold
-					}
-					return network.Pass
-				})
-				result := testbed.Start(func() error { return lock.Lock(me) })
-				require.True(t, testbed.Pending(result))
-				require.NoError(t, theirs.Unlock(them))
-				synctest.Wait()
-				require.True(t, w.Exists(testbed.Key), "it is granted to the ticket")
-				closed := testbed.Start(p.Close)
-				require.True(t, testbed.Pending(closed))
-				p.Net.Heal()
-				require.NoError(t, <-closed)
-				require.ErrorIs(t, <-result, rlock.ErrClosed)
-				assert.False(t, w.Exists(testbed.Key))
-			})
-		})
-	}
-}
-
-// A TryLock that is refused by a free lock sends a command that concerns no tenure, and then
-// another acquire: Close knows nothing of it that it could wait for.
-func TestAnAttemptThatAsksTwiceTakesNothingOnceTheClientIsClosed(t *testing.T) {
-	const roundTrip = 100 * time.Millisecond
-	for quarters := range 5 {
-		t.Run(fmt.Sprintf("closed after %d quarters of a round trip", 4+quarters), func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, holder, waiter := w.NewClient(), w.NewClient(), w.NewClient()
-				me := w.Caller()
-				require.NoError(t, p.NewLock("another").Lock(me)) // the client listens on its channel
-				require.NoError(t, p.NewLock("another").Unlock(me))
-				require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Caller()))
-				ctx, cancel := context.WithCancel(w.Caller())
-				waits := testbed.Start(func() error { return waiter.NewLock(testbed.Key).Lock(ctx) })
-				require.True(t, testbed.Pending(waits))
-				waiter.Die()
-				w.Del(testbed.Key) // without a message to the waiter
-
-				p.Net.SetRoundTrip(roundTrip)
-				tried := testbed.Start(func() error {
-					_, err := p.NewLock(testbed.Key).TryLock(me)
-					return err
-				})
-				time.Sleep(roundTrip + time.Duration(quarters)*roundTrip/4 + 1)
-				require.NoError(t, p.Close())
-				require.ErrorIs(t, <-tried, rlock.ErrClosed)
-				synctest.Wait()
-				assert.False(t, w.Exists(testbed.Key))
-				cancel()
-				require.ErrorIs(t, <-waits, context.Canceled)
-			})
-		})
-	}
 }
 
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
@@ -303,10 +152,127 @@ func ours() (n int) {
 func TestNoGoroutineOutlivesClose(t *testing.T) {
 	redistest.Slow(t)
 	for name, connect := range connections {
-		for when, begin := range map[string]time.Duration{"all the time": 0, "when Close gives up": 3 * time.Second} {
-			t.Run(name+", "+when, func(t *testing.T) {
-				testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) { closeAtASilentServer(t, w, connect, begin) })
+		t.Run(name, func(t *testing.T) {
+			testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) { closeAtASilentServer(t, w, connect) })
+		})
+	}
+}
+
+func TestCloseWaitsLongerIfTheConfigGivesTheServerLonger(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(func(c *rlock.Config) { c.Redis.ConnWriteTimeout = 12 * time.Second }), w.Caller()
+		one, two := p.NewLock("one"), p.NewLock("two")
+		require.NoError(t, one.Lock(me)) // the scripts are known
+		require.NoError(t, one.Unlock(me))
+		require.NoError(t, one.Lock(me))
+		require.NoError(t, two.Lock(me))
+		synctest.Wait() // the client has subscribed to its own channel: a connection that fails makes it verify all locks
+		p.Net.SetRoundTrip(8 * time.Second)
+		testbed.Within(t, 8*time.Second, 8*time.Second, func() { require.NoError(t, one.Unlock(me)) })
+		testbed.Within(t, 8*time.Second, 10*time.Second, func() { require.NoError(t, p.Close()) }) // rueidis allows each of two connections a second
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		p, me := w.NewProcess(), w.Caller()
+		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
+		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+		w.Settle()
+		p.Refuse()
+		testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
+	})
+}
+
+// connections are the ways in which a lock client may be connected.
+var connections = map[string]func(w *testbed.World) (*rlock.Client, *network.Network){
+	"of its own": func(w *testbed.World) (*rlock.Client, *network.Network) {
+		p := w.NewClient()
+		return p.Client, p.Net
+	},
+	"of its own, several": func(w *testbed.World) (*rlock.Client, *network.Network) {
+		p := w.NewClient(func(c *rlock.Config) { c.Redis.PipelineMultiplex = 2 })
+		return p.Client, p.Net
+	},
+	"shared": func(w *testbed.World) (*rlock.Client, *network.Network) {
+		client, _, n := sharing(w)
+		return client, n
+	},
+	"shared, one that pipelines": func(w *testbed.World) (*rlock.Client, *network.Network) {
+		client, _, n := sharing(w, func(o *rueidis.ClientOption) { o.AlwaysPipelining, o.PipelineMultiplex = true, -1 })
+		return client, n
+	},
+}
+
+// A caller leaves while its acquire is in flight. Redis tells the client whether it was
+// executed, so Close has nothing to warn of.
+func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
+	for name, connect := range connections {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				random := rand.New(rand.NewPCG(1, 2))
+				for round := range testbed.Rounds(12) {
+					holder, me := w.NewClient(), w.Caller()
+					held := round%3 == 0
+					if held {
+						require.NoError(t, holder.NewLock(testbed.Key).Lock(me))
+					}
+					client, n := connect(w)
+					lock := client.NewLock(testbed.Key)
+					n.SetRoundTrip(20 * time.Millisecond)
+					var results []<-chan error
+					for range 4 {
+						ctx, cancel := context.WithTimeout(w.Caller(), time.Duration(random.IntN(300))*time.Millisecond/10)
+						results = append(results, testbed.Start(func() error {
+							defer cancel()
+							if err := lock.Lock(ctx); err != nil {
+								return err
+							}
+							return lock.Unlock(ctx)
+						}))
+						time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond / 10)
+					}
+					for _, result := range results {
+						if err := <-result; err != nil {
+							require.ErrorIs(t, err, context.DeadlineExceeded)
+						}
+					}
+					testbed.Within(t, 0, 500*time.Millisecond, func() { require.NoError(t, client.Close()) }) // a release that found nothing is sent again
+					if held {
+						require.NoError(t, holder.NewLock(testbed.Key).Unlock(me))
+					}
+					require.Empty(t, w.Keys())
+					require.NoError(t, holder.Close())
+				}
 			})
+		})
+	}
+}
+
+func closeAtASilentServer(t *testing.T, w *testbed.World, connect func(*testbed.World) (*rlock.Client, *network.Network)) {
+	before := ours()
+	client, n := connect(w)
+	n.Rule(network.Silence)
+	var results []<-chan error
+	for i := range 200 {
+		ctx, cancel := context.WithTimeout(w.Caller(), 8*time.Second/200*time.Duration(i))
+		call := func() error { return client.NewLock(fmt.Sprint("lock ", i)).Lock(ctx) }
+		if i%4 == 3 {
+			call = func() error { _, err := client.NewLock(testbed.Key).IsLocked(ctx); return err }
 		}
+		results = append(results, testbed.Start(func() error {
+			defer cancel()
+			return call()
+		}))
+	}
+	synctest.Wait()
+	testbed.Within(t, 3*time.Second, 7*time.Second, func() { require.ErrorIs(t, client.Close(), rlock.ErrUnconfirmed) })
+	assert.Equal(t, before, ours(), "goroutines")
+	sent := len(n.Sent(""))
+	time.Sleep(time.Minute)
+	assert.Len(t, n.Sent(""), sent, "commands were sent after Close")
+	for _, result := range results {
+		require.Error(t, <-result)
 	}
 }

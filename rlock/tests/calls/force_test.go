@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -41,15 +40,6 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 	})
 }
 
-func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		here, there := w.NewProcess(), w.NewProcess()
-		testbed.Within(t, 0, 10*time.Second+10*time.Millisecond, func() {
-			learnsOfForce(w.Caller(), t, here.NewLock(testbed.Key), there.NewLock(testbed.Key))
-		})
-	})
-}
-
 // On each server all kinds run at the same time: they wait for their renewals.
 func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 	redistest.Over(t, testbed.EveryServer[1:], func(t *testing.T, server *redistest.Server) {
@@ -76,8 +66,7 @@ func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 // In learnsOfForce one client takes the lock and another unlocks it by force; it returns when
 // the former holder knows.
 func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial) {
-	hold, err := here.Acquire(ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, ctx, here)
 	forced, err := there.ForceUnlock(ctx)
 	require.NoError(t, err)
 	assert.True(t, forced)
@@ -91,38 +80,6 @@ func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial
 	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
 	assert.True(t, there.Rival.IsHeld(ctx))
 	require.NoError(t, there.Rival.Unlock(ctx), "the next holder's lock is unchanged")
-}
-
-func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		if s.KindOfLock.Lingers > 0 {
-			t.Skip("Unlock does not ask Redis")
-		}
-		here, there := s.NewLock(), s.NewLock()
-		require.NoError(t, here.Lock(s.Ctx))
-		_, err := there.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		require.NoError(t, there.Rival.Lock(s.Ctx))
-		assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrLost)
-		assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrNotHeld)
-		assert.True(t, there.Rival.IsHeld(s.Ctx))
-		require.NoError(t, there.Rival.Unlock(s.Ctx), "the next holder's lock is unchanged")
-	})
-}
-
-func TestAHoldIsLostWhenTheLockIsUnlockedByForce(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock := s.NewLock()
-		hold, err := lock.Acquire(s.Ctx)
-		require.NoError(t, err)
-		forced, err := lock.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, forced)
-		<-hold.Context().Done()
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-	})
 }
 
 func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
@@ -149,8 +106,7 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 
 		client := s.NewClient().NewReadWriteLock(testbed.Key)
 		require.NoError(t, client.Read().Lock(me))
-		hold, err := client.Read().Acquire(s.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, s.Ctx, client.Read())
 		require.NoError(t, there.Read().Lock(other))
 		force(client.Write(), false)
 		assert.False(t, s.Available(there.Write()))
@@ -159,20 +115,5 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
-	})
-}
-
-func TestForceUnlockFreesAllPermits(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := w.NewClient().NewSemaphore(testbed.Key, 2), w.NewClient().NewSemaphore(testbed.Key, 2)
-		mine, theirs := testbed.Permits(t, w.Ctx, here, 1)[0], testbed.Permits(t, w.Ctx, there, 1)[0]
-		freed, err := here.ForceUnlock(w.Ctx)
-		require.NoError(t, err)
-		assert.True(t, freed)
-		synctest.Wait()
-		require.ErrorIs(t, context.Cause(mine.Context()), rlock.ErrLost, "at once")
-		assert.Empty(t, w.Keys())
-		<-theirs.Context().Done()
-		require.ErrorIs(t, theirs.Release(w.Ctx), rlock.ErrLost, "found by the next renewal")
 	})
 }

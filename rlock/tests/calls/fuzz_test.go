@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
@@ -45,65 +44,6 @@ func FuzzName(f *testing.F) {
 		require.NoError(t, here.Unlock(s.Ctx))
 		assert.True(t, s.IsFree(there))
 		require.Zero(t, s.Number("EXISTS", name))
-	})
-}
-
-// Owners nest, unlock and hand the lock off, and another client's hash may replace theirs at
-// any time. The lock is never granted while that hash is there, and the hash is never
-// changed: neither by a waiter, nor by an owner that had the lock before.
-func FuzzOwner(f *testing.F) {
-	f.Add([]byte("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"), []byte("1"), uint8(3))
-	f.Add([]byte(""), []byte(""), uint8(1))
-	f.Add([]byte("mode"), []byte("read"), uint8(0))
-	f.Add([]byte("4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11"), []byte("-1"), uint8(9))
-	f.Add([]byte("\x00\xff:\r\n"), []byte("99999999999999999999"), uint8(255))
-	f.Fuzz(func(t *testing.T, field, value []byte, owners uint8) {
-		s := testbed.At(t, redistest.Embedded(t))
-		client := s.NewClient()
-		lock := client.NewLock(testbed.Key)
-		foreign := map[string]string{string(field): string(value)}
-		show := func() map[string]string {
-			hash, err := s.Do("HGETALL", testbed.Key).AsStrMap()
-			require.NoError(t, err)
-			return hash
-		}
-		replace := func() {
-			s.Do("DEL", testbed.Key)
-			s.Number("HSET", testbed.Key, string(field), string(value))
-		}
-
-		replace()
-		for range owners % 4 {
-			ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-			taken, err := lock.TryLock(ctx)
-			if err != nil { // the field is no owner of any program
-				require.ErrorIs(t, err, rlock.ErrWrongType)
-			}
-			require.False(t, taken)
-			require.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
-		}
-		require.Equal(t, foreign, show())
-		require.EqualValues(t, 1, s.Number("DEL", testbed.Key))
-
-		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		for depth := range 1 + int(owners)%16 {
-			require.NoError(t, lock.Lock(ctx))
-			require.Equal(t, depth+1, lock.HoldCount(ctx))
-		}
-		replace()
-		if err := lock.Lock(ctx); err != nil { // a nested lock asks nothing, but its mirror, or an earlier one, finds the loss
-			require.ErrorIs(t, err, rlock.ErrLost)
-		}
-		require.Eventually(t, func() bool { return !lock.IsHeld(ctx) }, testbed.Hang, time.Millisecond)
-		require.ErrorIs(t, lock.Unlock(ctx), rlock.ErrLost)
-		require.Equal(t, foreign, show())
-		require.EqualValues(t, 1, s.Number("DEL", testbed.Key))
-
-		require.NoError(t, lock.Lock(s.Ctx))
-		replace()
-		require.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
-		require.Equal(t, foreign, show())
-		s.Number("DEL", testbed.Key)
 	})
 }
 
@@ -209,41 +149,4 @@ func explained(t *testing.T, err error) {
 		require.ErrorContains(t, err, "rlock: ")
 		require.ErrorContains(t, err, testbed.Key)
 	}
-}
-
-// A message from another program only wakes a waiter: the waiter looks once, and holders and
-// waiters of this client are not affected.
-func FuzzMessage(f *testing.F) {
-	for _, message := range []string{"0", "1", "", "-1", "\x00\xff\r\n", "unlock", strings.Repeat("x", 1<<16)} {
-		f.Add(message, uint8(3))
-	}
-	f.Fuzz(func(t *testing.T, message string, times uint8) {
-		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
-			here, there, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-			require.NoError(t, here.NewLock(testbed.Key).Lock(me))
-			local := testbed.Start(func() error { return here.NewLock(testbed.Key).Lock(them) })
-			remote := testbed.Start(func() error { return there.NewLock(testbed.Key).Lock(them) })
-			require.True(t, testbed.Pending(local) && testbed.Pending(remote))
-			asked := len(there.Acquires())
-			for range times {
-				w.Publish(testbed.Channel, message)
-			}
-			require.True(t, testbed.Pending(local) && testbed.Pending(remote))
-			require.LessOrEqual(t, len(there.Acquires())-asked, int(times))
-			require.Equal(t, 1, here.NewLock(testbed.Key).HoldCount(me))
-			require.NoError(t, here.NewLock(testbed.Key).Unlock(me))
-			for range 2 {
-				select {
-				case err := <-local:
-					require.NoError(t, err)
-					require.NoError(t, here.NewLock(testbed.Key).Unlock(them))
-				case err := <-remote:
-					require.NoError(t, err)
-					require.NoError(t, there.NewLock(testbed.Key).Unlock(them))
-				}
-			}
-			synctest.Wait()
-			require.Empty(t, w.Keys())
-		})
-	})
 }

@@ -3,13 +3,10 @@ package calls_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -18,20 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Locks that have guarded writes, each with the key that a guarded write is about.
-var guarding = map[string]func(*rlock.Client) *rlock.Lock{
-	"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
-	"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
-	"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
-	"write":     func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() },
-	"read":      func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() },
-	"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) },
-}
-
 // eachGuarding runs the test for each kind on a server of each sort.
 func eachGuarding(t *testing.T, run func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string)) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range guarding {
+		for name, lock := range passable {
 			t.Run(name, func(t *testing.T) {
 				s := testbed.At(t, server)
 				l := lock(s.NewClient())
@@ -45,8 +32,7 @@ func eachGuarding(t *testing.T, run func(t *testing.T, s *testbed.Site, l *rlock
 
 func acquired(t *testing.T, s *testbed.Site, l *rlock.Lock, options ...rlock.AcquireOption) *rlock.Hold {
 	t.Helper()
-	hold, err := l.Acquire(s.Ctx, options...)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, l, options...)
 	return hold
 }
 
@@ -143,26 +129,6 @@ func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 	})
 }
 
-// Redis may still have a part of what it does not have whole.
-func TestAHoldWhoseGuardedWriteIsRefusedLeavesRedis(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		hold, err := p.NewReadWriteLock(testbed.Key).Read().Acquire(w.Ctx)
-		require.NoError(t, err)
-		for _, k := range w.Keys() {
-			if k != testbed.Key {
-				w.Del(k) // of its lease
-			}
-		}
-		require.Equal(t, []string{testbed.Key}, w.Keys())
-		_, err = hold.Exec(w.Ctx, "return 1", nil, nil)
-		require.ErrorIs(t, err, rlock.ErrFenced)
-		time.Sleep(time.Second)
-		assert.Empty(t, w.Keys())
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-	})
-}
-
 // It is the same on one server and in a Cluster.
 func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
@@ -186,21 +152,6 @@ func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
 		require.NoError(t, err, "data that exists is guarded by a lock that is named after it")
 		s.Do("DEL", "orders:42")
 		require.NoError(t, hold.Release(s.Ctx))
-	})
-}
-
-func TestAKeyBesideALockHasTheSlotThatThePrefixGivesTheLock(t *testing.T) {
-	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for _, prefix := range []string{"shop:", "{shop}:"} {
-			s := testbed.At(t, server)
-			l := s.NewClient(testbed.WithPrefix(prefix)).NewLock(testbed.Key)
-			hold := acquired(t, s, l)
-			stock := l.Key("stock")
-			_, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"})
-			assert.NoError(t, err, stock)
-			s.Do("DEL", stock)
-			require.NoError(t, hold.Release(s.Ctx))
-		}
 	})
 }
 
@@ -230,9 +181,8 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 	s := testbed.At(t, redistest.Embedded(t))
 	c := s.NewClient()
 	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(testbed.Key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, testbed.Key)} {
-		hold, err := l.Acquire(s.Ctx)
-		require.NoError(t, err)
-		_, err = hold.Write(s.Ctx, []string{"a"}, []string{"SET", "a", "1"})
+		hold := testbed.Take(t, s.Ctx, l)
+		_, err := hold.Write(s.Ctx, []string{"a"}, []string{"SET", "a", "1"})
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorContains(t, err, "no single step sees all parts")
 		require.NoError(t, hold.Release(s.Ctx))
@@ -268,52 +218,81 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 	})
 }
 
-// A hold that has written is passed on, and writes no more; the one that resumes it does.
-func TestAHoldThatHasWrittenIsPassedOn(t *testing.T) {
+// One step writes and releases: the waiter that it grants the lock finds the data.
+func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
-		set := func(h *rlock.Hold, value string) error {
-			_, err := h.Write(s.Ctx, []string{stock}, []string{"SET", stock, value})
-			return err
+		reply, err := hold.ReleaseWith(s.Ctx, "redis.call('set', KEYS[1], ARGV[1])\nreturn {#KEYS, #ARGV, redis.call('exists', KEYS[1])}", []string{stock}, []string{"7"})
+		require.NoError(t, err)
+		numbers, err := reply.AsIntSlice()
+		require.NoError(t, err)
+		assert.Equal(t, []int64{1, 1, 1}, numbers, "what the script sees")
+		require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrNotHeld)
+		locked, err := l.IsLocked(s.Ctx)
+		require.NoError(t, err)
+		assert.False(t, locked)
+
+		for _, source := range []string{"return nil", "return false", "return redis.status_reply('OK')", "return 'text'"} {
+			hold = acquired(t, s, l)
+			_, err = hold.ReleaseWith(s.Ctx, source, nil, nil)
+			require.NoError(t, err, source)
 		}
-		require.NoError(t, set(hold, "1"))
-		text, err := hold.Pass(s.Ctx, time.Minute)
-		require.NoError(t, err)
-		require.ErrorIs(t, set(hold, "2"), rlock.ErrFenced)
-		resumed, err := s.NewClient().Resume(s.Ctx, text)
-		require.NoError(t, err)
-		require.NoError(t, set(resumed, "3"))
-		assert.Equal(t, int64(3), s.Number("INCRBY", stock, "0"))
-		require.NoError(t, resumed.Release(s.Ctx))
+		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
 	})
 }
 
-// A write whose caller has left is not executed in a later hold: one of this process, to which the lock is not handed off.
-func TestAGuardedWriteWithoutAnAnswerEndsItsTenure(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here := w.NewClient()
-		l, me := here.NewLock(testbed.Key), w.Caller()
-		hold, err := l.Acquire(w.Ctx)
-		require.NoError(t, err)
-		next := testbed.Start(func() error { return l.Lock(me) })
-		here.Net.Rule(func(f network.Frame) network.Fate {
-			if f.Stage == network.Request && slices.Contains(f.Args, "INCRBY") {
-				return network.Hold
+// An error of the script is its caller's, and the lock is released all the same.
+func TestAScriptThatFailsIsReleased(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		for how, said := range map[string]string{
+			"redis.call('set', KEYS[1], 'x')\nreturn redis.error_reply('SOLD out')":      "SOLD out",
+			"redis.call('set', KEYS[1], 'x')\nerror('no')":                               "no",
+			"redis.call('set', KEYS[1], 'x')\nreturn redis.call('lpush', KEYS[1], 'x')":  "WRONGTYPE",
+			"redis.call('set', KEYS[1], 'x')\nreturn redis.error_reply('NOSCRIPT what')": "NOSCRIPT",
+			"redis.call('set', KEYS[1], 'x')\nreturn redis.error_reply('RLOCK_FENCED')":  "RLOCK_FENCED",
+			"a script that no server compiles":                                           "",
+		} {
+			s.Do("DEL", stock)
+			hold := acquired(t, s, l)
+			_, err := hold.ReleaseWith(s.Ctx, how, []string{stock}, nil)
+			require.ErrorContains(t, err, said, how)
+			_, ok := rueidis.IsRedisErr(unwrapped(err))
+			assert.True(t, ok, "%s: %v", how, err)
+			require.NotErrorIs(t, err, rlock.ErrFenced, how)
+			if said != "" {
+				require.NotErrorIs(t, err, rlock.ErrUnconfirmed, how)
+				assert.Equal(t, int64(1), s.Number("EXISTS", stock), how)
 			}
-			return network.Pass
-		})
-		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
-		defer cancel()
-		_, err = hold.Write(ctx, []string{"stock"}, []string{"INCRBY", "stock", "1"})
-		require.ErrorIs(t, err, rlock.ErrUnconfirmed)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		released := testbed.Start(func() error { return hold.Release(w.Ctx) })
-		synctest.Wait()
-		assert.Zero(t, l.HoldCount(me), "handed off in the tenure of the write")
-		here.Net.Rule(nil)
-		here.Net.Deliver()
-		require.NoError(t, <-released)
-		require.NoError(t, <-next)
-		require.NoError(t, l.Unlock(me))
+			next, err := l.Acquire(s.Ctx, rlock.WithWait(10*time.Second))
+			require.NoError(t, err, how)
+			require.NoError(t, next.Release(s.Ctx))
+		}
+	})
+}
+
+// unwrapped returns the innermost error of a chain.
+func unwrapped(err error) error {
+	for {
+		inner, ok := err.(interface{ Unwrap() error })
+		if !ok {
+			return err
+		}
+		err = inner.Unwrap()
+	}
+}
+
+// A holder that was paused past its lease, or lost the lock otherwise, writes nothing, and does no harm to the next one.
+func TestAReleaseWithAScriptOfALostHoldWritesNothing(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		require.NoError(t, s.Do("DEL", testbed.Key).Error())
+		_, err := hold.ReleaseWith(s.Ctx, "return redis.call('set', KEYS[1], '7')", []string{stock}, nil)
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		assert.Zero(t, s.Number("EXISTS", stock))
+		next := acquired(t, s, l)
+		_, err = next.ReleaseWith(s.Ctx, "return redis.call('set', KEYS[1], '8')", []string{stock}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, int64(8), s.Number("INCRBY", stock, "0"))
 	})
 }

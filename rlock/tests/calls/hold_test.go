@@ -2,6 +2,8 @@ package calls_test
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -15,8 +17,7 @@ import (
 func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock := s.NewLock()
-		hold, err := lock.Acquire(s.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, s.Ctx, lock)
 		assert.False(t, lock.IsHeld(s.Ctx), "the goroutine is not the owner of a Hold")
 		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
 
@@ -39,8 +40,7 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 		const lease, drift = time.Hour, time.Hour / 50 // longer than the client's own
 		lock := s.NewLock(testbed.WithLease(lease))
 		before := time.Now()
-		hold, err := lock.Acquire(s.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, s.Ctx, lock)
 		assert.True(t, hold.Valid())
 		assert.NoError(t, context.Cause(hold.Context()))
 		assert.NoError(t, hold.Context().Err())
@@ -52,7 +52,6 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 		assert.False(t, hold.Valid())
 		assert.Zero(t, hold.ValidUntil())
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
 	})
 }
 
@@ -60,8 +59,7 @@ func TestAHoldIsReleasedOnceOnly(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock := s.NewLock()
 		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		hold, err := lock.Acquire(ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, ctx, lock)
 		require.NoError(t, hold.Release(ctx))
 
 		require.NoError(t, lock.Lock(ctx), "the same owner locks again")
@@ -72,28 +70,15 @@ func TestAHoldIsReleasedOnceOnly(t *testing.T) {
 	})
 }
 
-func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		type color struct{}
-		ctx, cancel := context.WithCancel(context.WithValue(s.Ctx, color{}, "red"))
-		hold, err := s.NewLock().Acquire(ctx)
-		require.NoError(t, err)
-		cancel()
-		assert.Equal(t, "red", hold.Context().Value(color{}))
-		assert.NoError(t, hold.Context().Err(), "the end of the acquire's context does not end the hold")
-		assert.True(t, hold.Valid())
-		require.NoError(t, hold.Release(ctx))
-	})
-}
-
 func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock := s.NewLock()
 		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		outer, err := lock.Acquire(ctx)
-		require.NoError(t, err)
-		inner, err := lock.Acquire(ctx, rlock.WithWait(0))
-		require.NoError(t, err)
+		outer := testbed.Take(t, ctx, lock)
+		inner := testbed.Take(t, ctx, lock, rlock.WithWait(0))
+		of, _ := rlock.OwnerFrom(ctx)
+		from, ok := rlock.OwnerFrom(inner.Context())
+		assert.True(t, ok && from == of, "calls under the hold nest in it")
 		require.NoError(t, lock.Lock(ctx))
 		assert.Equal(t, 3, lock.HoldCount(ctx))
 
@@ -112,14 +97,113 @@ func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 func TestTheContextOfAHoldEndsBeforeItsReleaseIsSent(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, me := w.NewProcess(), w.Caller()
-		hold, err := p.NewLock(testbed.Key).Acquire(me)
-		require.NoError(t, err)
+		hold := testbed.Take(t, me, p.NewLock(testbed.Key))
 		w.Settle()
+		merged := hold.With(w.Ctx)
 		p.Networks(func(n *network.Network) { n.Rule(testbed.EveryScript(network.Hold, network.Request)) })
-		result := testbed.Start(func() error { return hold.Release(me) })
-		require.True(t, testbed.Pending(result))
+		result := testbed.Waits(t, func() error { return hold.Release(me) })
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
+		assert.ErrorIs(t, context.Cause(merged), rlock.ErrNotHeld)
 		p.Heal()
 		require.NoError(t, <-result)
+	})
+}
+
+func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsItsError(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock, there := s.NewLock(), s.NewLock()
+		broken := errors.New("the printer is on fire")
+		for _, result := range []error{nil, broken} {
+			err := lock.Do(s.Ctx, func(ctx context.Context) error {
+				assert.True(t, lock.IsHeld(ctx))
+				assert.False(t, s.IsFree(there))
+				assert.NoError(t, lock.Do(ctx, func(context.Context) error {
+					assert.Equal(t, 2, lock.HoldCount(s.Ctx), "it nests")
+					return nil
+				}))
+				assert.NoError(t, ctx.Err())
+				return result
+			})
+			assert.Equal(t, result, err)
+			assert.True(t, s.IsFree(there))
+		}
+	})
+}
+
+func TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		assert.PanicsWithValue(t, "on fire", func() {
+			_ = lock.Do(s.Ctx, func(context.Context) error { panic("on fire") })
+		})
+		assert.True(t, s.IsFree(lock))
+		testbed.Elsewhere(func() {
+			_ = lock.Do(s.Ctx, func(context.Context) error {
+				runtime.Goexit()
+				return nil
+			})
+		})
+		assert.True(t, s.IsFree(lock))
+	})
+}
+
+func TestDosContextEndsWithTheCallers(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		ctx, cancel := context.WithCancel(s.Ctx)
+		err := lock.Do(ctx, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.True(t, s.IsFree(lock), "it was not released")
+		assert.ErrorIs(t, lock.Do(ctx, func(context.Context) error { panic("called") }), context.Canceled)
+	})
+}
+
+func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		broken := errors.New("the printer is on fire")
+		for _, result := range []error{nil, broken} {
+			err := lock.Do(s.Ctx, func(ctx context.Context) error {
+				_, err := lock.ForceUnlock(s.Ctx)
+				assert.NoError(t, err)
+				<-ctx.Done()
+				assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+				return result
+			})
+			assert.ErrorIs(t, err, rlock.ErrLost, "nil would mean that the lock was held to the end")
+			if result != nil {
+				assert.ErrorIs(t, err, result)
+			}
+			require.NoError(t, lock.Lock(s.Ctx), "the reported loss has no further effect")
+			require.NoError(t, lock.Unlock(s.Ctx))
+		}
+	})
+}
+
+func TestDoTakesTheOptionsOfAcquire(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := w.NewClient().NewLock(testbed.Key), w.NewClient().NewLock(testbed.Key)
+		never := func(context.Context) error { panic("called") }
+		require.NoError(t, here.Do(w.Ctx, func(ctx context.Context) error {
+			testbed.Within(t, 0, 0, func() {
+				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(0)), rlock.ErrNotAcquired)
+			})
+			testbed.Within(t, 3*time.Second, 3*time.Second, func() {
+				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(3*time.Second)), rlock.ErrNotAcquired)
+			})
+			return nil
+		}))
+		testbed.Within(t, 58*time.Second, time.Minute, func() {
+			err := here.Do(w.Ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}, rlock.WithLease(time.Minute))
+			require.ErrorIs(t, err, rlock.ErrLost)
+		})
+		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithLease(-1)), rlock.ErrInvalidLease)
 	})
 }

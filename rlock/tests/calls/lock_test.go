@@ -12,18 +12,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Redisson: testGetHoldCount, testReentrancy.
 func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		here, there := s.NewLock(), s.NewLock()
-		for range 3 {
+		for range 2 {
+			assert.Zero(t, here.HoldCount(s.Ctx))
 			require.NoError(t, here.Lock(s.Ctx))
-			assert.False(t, s.IsFree(here), "another goroutine of the client")
-			assert.False(t, s.IsFree(there), "another client")
-			taken, err := there.Rival.TryLock(s.Ctx)
+			taken, err := here.TryLock(s.Ctx)
 			require.NoError(t, err)
-			assert.False(t, taken, "the same goroutine by another client")
-
-			require.NoError(t, here.Unlock(s.Ctx))
+			assert.True(t, taken, "its owner locks again without waiting, and unlocks as often")
+			for depth := 2; depth > 0; depth-- {
+				assert.Equal(t, depth, here.HoldCount(s.Ctx))
+				assert.False(t, s.IsFree(here), "another goroutine of the client")
+				assert.False(t, s.IsFree(there), "another client")
+				taken, err := there.Rival.TryLock(s.Ctx)
+				require.NoError(t, err)
+				assert.False(t, taken, "the same goroutine by another client")
+				require.NoError(t, here.Unlock(s.Ctx))
+			}
+			assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrNotHeld)
 			assert.True(t, s.IsFree(here))
 			assert.True(t, s.IsFree(there))
 		}
@@ -41,35 +49,6 @@ func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
 		assert.True(t, s.IsFree(other))
 		require.NoError(t, same.Unlock(s.Ctx))
 		assert.True(t, s.IsFree(one))
-	})
-}
-
-// Redisson: testGetHoldCount, testReentrancy.
-func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock, there := s.NewLock(), s.NewLock()
-		assert.Equal(t, 0, lock.HoldCount(s.Ctx))
-
-		require.NoError(t, lock.Lock(s.Ctx))
-		assert.Equal(t, 1, lock.HoldCount(s.Ctx))
-		require.NoError(t, lock.Unlock(s.Ctx))
-		assert.Equal(t, 0, lock.HoldCount(s.Ctx))
-
-		require.NoError(t, lock.Lock(s.Ctx))
-		taken, err := lock.TryLock(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, taken)
-		assert.Equal(t, 2, lock.HoldCount(s.Ctx))
-		assert.False(t, s.IsFree(lock))
-
-		require.NoError(t, lock.Unlock(s.Ctx))
-		assert.Equal(t, 1, lock.HoldCount(s.Ctx))
-		assert.False(t, s.IsFree(lock))
-		assert.False(t, s.IsFree(there))
-
-		require.NoError(t, lock.Unlock(s.Ctx))
-		assert.Equal(t, 0, lock.HoldCount(s.Ctx))
-		assert.True(t, s.IsFree(there))
 	})
 }
 
@@ -117,26 +96,19 @@ func TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing(t *testing.T) {
 	})
 }
 
-func TestASecondUnlockIsErrNotHeldAndTakesNothingFromTheNextHolder(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		here, there := s.NewLock(), s.NewLock()
-		require.NoError(t, here.Lock(s.Ctx))
-		require.NoError(t, here.Unlock(s.Ctx))
-		require.NoError(t, there.Lock(s.Ctx))
-		assert.ErrorIs(t, here.Unlock(s.Ctx), rlock.ErrNotHeld)
-		assert.True(t, there.IsHeld(s.Ctx))
-		assert.False(t, s.IsFree(here))
-		require.NoError(t, there.Unlock(s.Ctx), "the next holder's key is unchanged")
-	})
-}
-
 func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		type color struct{}
 		here, there := s.NewLock(), s.NewLock()
-		ctx, cancel := context.WithCancel(s.Ctx)
+		ctx, cancel := context.WithCancel(context.WithValue(rlock.WithOwner(s.Ctx, rlock.NewOwner()), color{}, "red"))
 		require.NoError(t, here.Lock(ctx))
+		hold := testbed.Take(t, ctx, here)
 		cancel()
-		assert.Equal(t, 1, here.HoldCount(ctx), "the hold does not depend on the context")
+		assert.Equal(t, 2, here.HoldCount(ctx), "the hold does not depend on the context")
+		assert.True(t, hold.Valid())
+		assert.NoError(t, hold.Context().Err(), "the time to wait is not the time to hold")
+		assert.Equal(t, "red", hold.Context().Value(color{}))
+		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, here.Unlock(ctx))
 		assert.True(t, s.IsFree(there))
 	})
@@ -152,6 +124,7 @@ func TestARefusalNamesTheHolder(t *testing.T) {
 		refusal := func(p *testbed.Client, wait time.Duration) string {
 			_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(wait))
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.NotContains(t, err.Error(), "answer", "none is outstanding")
 			return err.Error()
 		}
 		for _, wait := range []time.Duration{0, time.Second} {
@@ -159,12 +132,11 @@ func TestARefusalNamesTheHolder(t *testing.T) {
 			assert.Contains(t, refusal(here, wait), "held by owner "+fmt.Sprint(owner)+" of this process")
 			assert.Contains(t, refusal(there, wait), "held by "+here.ID())
 			assert.Contains(t, refusal(there, wait), fmt.Sprint(owner)+" of another client")
+			ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
+			defer cancel()
+			assert.ErrorContains(t, there.NewLock(testbed.Key).Lock(ctx), "held by "+here.ID())
+			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
 			require.NoError(t, here.NewLock(testbed.Key).Unlock(me))
-
-			hold, err := here.NewLock(testbed.Key).Acquire(w.Ctx)
-			require.NoError(t, err)
-			testbed.Elsewhere(func() { assert.Contains(t, refusal(here, wait), "held by a Hold of this process") })
-			require.NoError(t, hold.Release(w.Ctx))
 
 			w.HSet(testbed.Key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
 			w.SetTTL(testbed.Key, time.Hour)
@@ -172,19 +144,6 @@ func TestARefusalNamesTheHolder(t *testing.T) {
 			w.Del(testbed.Key)
 			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
 		}
-	})
-}
-
-func TestALockThatTimesOutNamesTheHolder(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := w.NewClient(), w.NewClient()
-		require.NoError(t, here.NewLock(testbed.Key).Lock(w.Ctx))
-		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
-		defer cancel()
-		err := there.NewLock(testbed.Key).Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "held by "+here.ID())
-		require.NoError(t, here.NewLock(testbed.Key).Unlock(w.Ctx))
 	})
 }
 
@@ -197,14 +156,8 @@ func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
 		require.ErrorContains(t, err, "held by goroutine ")
 		require.ErrorContains(t, err, "unlock there, or use Acquire or WithOwner")
 		require.NoError(t, lock.Unlock(w.Ctx))
-	})
-}
 
-func TestAnUnlockOfALockThatAHoldHasRefersToRelease(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		hold, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, lock)
 		err = lock.Unlock(w.Ctx)
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
 		require.ErrorContains(t, err, "held by a Hold of this process: call its Release")

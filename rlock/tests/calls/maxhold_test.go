@@ -21,12 +21,10 @@ func TestAHungHolderLosesTheLockAfterItsMaximum(t *testing.T) {
 		p, other := w.NewClient(func(c *rlock.Config) {
 			c.Observer = &rlock.Observer{Lost: func(_ context.Context, i rlock.LostInfo) { lost <- i }}
 		}), w.NewClient()
-		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMaxHold(time.Minute))
 		assert.LessOrEqual(t, w.Remaining(testbed.Key), 30*time.Second, "if the process dies others wait for a lease only")
 		began := time.Now()
-		next := testbed.Start(func() error { return other.NewLock(testbed.Key).Lock(w.Caller()) })
-		require.True(t, testbed.Pending(next))
+		next := testbed.Waits(t, func() error { return other.NewLock(testbed.Key).Lock(w.Caller()) })
 		testbed.Within(t, time.Minute, time.Minute, func() { <-h.Context().Done() })
 		cause := context.Cause(h.Context())
 		require.ErrorIs(t, cause, rlock.ErrHeldTooLong)
@@ -44,26 +42,11 @@ func TestAHungHolderLosesTheLockAfterItsMaximum(t *testing.T) {
 	})
 }
 
-func TestDoEndsItsContextAfterItsMaximum(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		err := p.NewLock(testbed.Key).Do(w.Ctx, func(ctx context.Context) error {
-			return p.NewLock(testbed.Key).Do(ctx, func(ctx context.Context) error { // the first end counts
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}, rlock.WithMaxHold(time.Hour))
-		}, rlock.WithMaxHold(time.Second))
-		require.ErrorIs(t, err, rlock.ErrHeldTooLong)
-		require.NoError(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, rlock.WithMaxHold(time.Second)))
-	})
-}
-
 // A dead man's switch: the hold lasts for as long as somebody says so, at no command.
 func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient(func(c *rlock.Config) { c.Lease, c.RedissonPolls = time.Hour, rlock.RedissonPollsNever })
-		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithMaxHold(10*time.Second))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMaxHold(10*time.Second))
 		sent := p.Stats().Commands
 		for range 5 {
 			time.Sleep(9 * time.Second)
@@ -79,8 +62,7 @@ func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 func TestExtendAsksRedisForALeaseOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient(func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsNever })
-		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLease(10*time.Second))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithLease(10*time.Second))
 		require.NoError(t, h.Extend(w.Ctx, 10*time.Second)) // Redis knows the script from now on
 		for _, d := range []time.Duration{time.Minute, 5 * time.Second} {
 			time.Sleep(time.Second)
@@ -100,8 +82,7 @@ func TestExtendAsksRedisForALeaseOnce(t *testing.T) {
 func TestExtendWaitsForItsContextWhileRedisIsSilent(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
-		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLease(10*time.Second))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithLease(10*time.Second))
 		p.Net.Rule(network.Silence)
 		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
 		defer cancel()
@@ -119,8 +100,7 @@ func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		lock := p.NewLock(testbed.Key)
-		h, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, lock)
 		require.ErrorIs(t, h.Extend(w.Ctx, time.Minute), rlock.ErrInvalidLease)
 		require.NoError(t, h.Release(w.Ctx))
 		require.ErrorIs(t, h.Extend(w.Ctx, time.Minute), rlock.ErrNotHeld)
@@ -128,11 +108,10 @@ func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 			{rlock.WithMaxHold(-time.Second)}, {rlock.WithMaxHold(time.Millisecond)},
 			{rlock.WithMaxHold(time.Second), rlock.WithLease(time.Second)}, {rlock.WithLease(time.Second), rlock.WithMaxHold(time.Second)},
 		} {
-			_, err = lock.Acquire(w.Ctx, options...)
+			_, err := lock.Acquire(w.Ctx, options...)
 			require.ErrorIs(t, err, rlock.ErrInvalidLease)
 		}
-		h, err = lock.Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))
-		require.NoError(t, err)
+		h = testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute))
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond} {
 			require.ErrorIs(t, h.Extend(w.Ctx, d), rlock.ErrInvalidLease)
 		}
@@ -146,8 +125,7 @@ func TestALockOverSeveralHasNoMaximum(t *testing.T) {
 		multi := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"))
 		_, err := multi.Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		h, err := multi.Acquire(w.Ctx, rlock.WithLease(time.Minute))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, multi, rlock.WithLease(time.Minute))
 		require.ErrorIs(t, h.Extend(w.Ctx, time.Minute), errors.ErrUnsupported)
 	})
 }
@@ -157,11 +135,9 @@ func TestEachKindHasAMaximum(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		rw := p.NewReadWriteLock("rw")
-		other, err := rw.Read().Acquire(w.Ctx)
-		require.NoError(t, err)
+		other := testbed.Take(t, w.Ctx, rw.Read())
 		for _, lock := range []*rlock.Lock{p.NewFencedLock("fenced"), p.NewFairLock("fair"), p.NewSemaphore("permits", 2), rw.Read(), p.NewReadWriteLock("w").Write()} {
-			h, err := lock.Acquire(w.Ctx, rlock.WithMaxHold(time.Minute), rlock.WithLinger(time.Hour))
-			require.NoError(t, err)
+			h := testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute), rlock.WithLinger(time.Hour))
 			testbed.Within(t, time.Minute, time.Minute, func() { <-h.Context().Done() })
 			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrHeldTooLong, lock.Name())
 		}
@@ -173,18 +149,112 @@ func TestEachKindHasAMaximum(t *testing.T) {
 func TestAMaximumIsNotPassedOn(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := w.NewClient(), w.NewClient()
-		h, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMaxHold(time.Minute))
 		pass, err := h.Pass(w.Ctx, time.Minute)
 		require.NoError(t, err)
 		h, err = other.Resume(w.Ctx, pass)
 		require.NoError(t, err)
-		time.Sleep(time.Hour)
+		time.Sleep(2 * time.Minute)
 		require.True(t, h.Valid())
 		pass, err = h.Pass(w.Ctx, time.Minute)
 		require.NoError(t, err)
 		h, err = p.Resume(w.Ctx, pass, rlock.WithMaxHold(time.Minute))
 		require.NoError(t, err)
 		testbed.Within(t, time.Minute, time.Minute, func() { <-h.Context().Done() })
+	})
+}
+
+// Holds whose lock stays for a time at least: WithMinHold.
+
+func TestALockStaysForItsMinimum(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := w.NewClient(), w.NewClient()
+		lock, began := p.NewLock(testbed.Key), time.Now()
+		h := testbed.Take(t, w.Ctx, lock, rlock.WithMinHold(time.Minute), rlock.WithLinger(time.Hour))
+		here := testbed.Start(func() error { return lock.Do(w.Ctx, testbed.Nothing) })
+		time.Sleep(10 * time.Second)
+		require.NoError(t, h.Release(w.Ctx))
+		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrNotHeld)
+		assert.Equal(t, 50*time.Second, w.Remaining(testbed.Key))
+		_, err := other.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		there := testbed.Start(func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
+		require.True(t, testbed.Pending(here))
+		require.NoError(t, <-here)
+		require.NoError(t, <-there)
+		assert.GreaterOrEqual(t, time.Since(began), time.Minute)
+		assert.Less(t, time.Since(began), time.Minute+3*time.Second)
+		assert.EqualValues(t, 0, p.Stats().Held)
+	})
+}
+
+// The lock stays after its last level, whichever that is.
+func TestANestedHoldHasAMinimum(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
+			return lock.Do(ctx, testbed.Nothing, rlock.WithMinHold(time.Minute))
+		}))
+		assert.Equal(t, time.Minute, w.Remaining(testbed.Key))
+		time.Sleep(time.Minute)
+		require.NoError(t, lock.Do(w.Ctx, testbed.Nothing), "a later hold has no minimum")
+		assert.Empty(t, w.Fields(testbed.Key))
+	})
+}
+
+func TestEachKindHasAMinimum(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := w.NewClient(), w.NewClient()
+		for _, lock := range []func(*rlock.Client) *rlock.Lock{
+			func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock("fenced") },
+			func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") },
+			func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore("permit", 1) },
+			func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock("rw").Write() },
+		} {
+			began := time.Now()
+			require.NoError(t, lock(p.Client).Do(w.Ctx, testbed.Nothing, rlock.WithMinHold(time.Minute)))
+			_, err := lock(other.Client).Acquire(w.Ctx, rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired, lock(p.Client).Name())
+			require.NoError(t, lock(other.Client).Do(w.Ctx, testbed.Nothing))
+			assert.GreaterOrEqual(t, time.Since(began), time.Minute)
+		}
+		rw := p.NewReadWriteLock("readers")
+		require.NoError(t, rw.Read().Do(w.Ctx, testbed.Nothing, rlock.WithMinHold(time.Minute)))
+		_, err := other.NewReadWriteLock("readers").Write().Acquire(w.Ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, other.NewReadWriteLock("readers").Read().Do(w.Ctx, testbed.Nothing), "readers may come")
+	})
+}
+
+// A stay that Redis does not confirm becomes a release, and the caller learns that the minimum is not sure.
+func TestAMinimumThatRedisDoesNotConfirmIsReleased(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMinHold(time.Hour))
+		p.Net.Rule(network.Silence)
+		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrUnconfirmed)
+		p.Net.Heal()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Fields(testbed.Key))
+	})
+}
+
+func TestALockOverSeveralHasNoMinimum(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		_, err := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Acquire(w.Ctx, rlock.WithMinHold(time.Minute))
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	})
+}
+
+func TestAReleaseWithAWriteKeepsTheMinimum(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMinHold(time.Minute))
+		_, err := h.ReleaseWith(w.Ctx, "return redis.call('set', KEYS[1], 'x')", []string{"data"}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, time.Minute, w.Remaining(testbed.Key))
+		assert.True(t, w.Exists("data"))
 	})
 }

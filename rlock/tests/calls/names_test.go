@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -71,22 +70,6 @@ func TestANameMayHaveAnyBytes(t *testing.T) {
 	})
 }
 
-// All keys and channels of a lock are in the slot of its name, whatever the name.
-func TestALockOfEachKindMayHaveAnyName(t *testing.T) {
-	testbed.ManyCommands(t)
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		here, there := s.NewProcess(), s.NewProcess()
-		for _, n := range named {
-			t.Run(n.what, func(t *testing.T) {
-				require.NoError(t, here.NewLock(n.name).Lock(s.Ctx))
-				assert.False(t, s.IsFree(there.NewLock(n.name)))
-				require.NoError(t, here.NewLock(n.name).Unlock(s.Ctx))
-				assert.True(t, s.IsFree(there.NewLock(n.name)))
-			})
-		}
-	})
-}
-
 func TestALockOfEachKindRefusesANameWithABraceButNoTagInACluster(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		if s.Kind != redistest.KindCluster {
@@ -120,72 +103,6 @@ func TestANameWithABraceButNoTagIsRefusedInAClusterOnly(t *testing.T) {
 	})
 }
 
-// Redisson: testName.
-func TestANameWithABraceIsUsedAsItIsForKeysAndChannel(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		const name = "{test}:abc:key"
-		l := s.NewClient().NewReadWriteLock(name)
-		me := rlock.NewOwner()
-		heard := s.Listen(s.Family(), "redisson_rwlock:"+name)
-		require.NoError(t, l.Read().Lock(rlock.WithOwner(s.Ctx, me)))
-		hash, err := s.Do("HGETALL", name).AsStrMap()
-		require.NoError(t, err)
-		for field := range hash {
-			if field != "mode" {
-				assert.Positive(t, s.Number("PTTL", name+":"+field+":rwlock_timeout:1"))
-			}
-		}
-		assert.Len(t, hash, 2)
-		require.NoError(t, l.Read().Unlock(rlock.WithOwner(s.Ctx, me)))
-		assert.Equal(t, []string{"00"}, heard.Heard())
-	})
-}
-
-func TestANameIsNeitherEmptyNorLongerThan64KiB(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client := s.NewClient()
-		for _, name := range []string{"", strings.Repeat("x", 64<<10+1)} {
-			assert.ErrorIs(t, client.NewLock(name).Lock(s.Ctx), rlock.ErrInvalidName)
-		}
-	})
-}
-
-func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		p := s.NewProcess()
-		sent := s.Count(func() {
-			nameless := p.NewLock("")
-			assert.ErrorIs(t, nameless.Lock(s.Ctx), rlock.ErrInvalidName)
-			assert.ErrorIs(t, nameless.LockFor(s.Ctx, time.Hour), rlock.ErrInvalidName)
-			_, err := nameless.TryLock(s.Ctx)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			_, err = nameless.TryLockFor(s.Ctx, time.Hour, 0)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			assert.ErrorIs(t, nameless.Unlock(s.Ctx), rlock.ErrInvalidName)
-			_, err = nameless.ForceUnlock(s.Ctx)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			_, err = nameless.IsLocked(s.Ctx)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			_, err = nameless.TTL(s.Ctx)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			_, err = nameless.Acquire(s.Ctx)
-			assert.ErrorIs(t, err, rlock.ErrInvalidName)
-			assert.ErrorIs(t, nameless.Do(s.Ctx, func(context.Context) error { panic("called") }), rlock.ErrInvalidName)
-			assert.False(t, nameless.IsHeld(s.Ctx))
-
-			lock := p.NewLock(testbed.Key)
-			for _, lease := range []time.Duration{-time.Second, time.Nanosecond, time.Millisecond} {
-				assert.ErrorIs(t, lock.LockFor(s.Ctx, lease), rlock.ErrInvalidLease)
-				_, err = lock.TryLockFor(s.Ctx, time.Hour, lease)
-				assert.ErrorIs(t, err, rlock.ErrInvalidLease)
-				_, err = lock.Acquire(s.Ctx, rlock.WithLease(lease))
-				assert.ErrorIs(t, err, rlock.ErrInvalidLease)
-			}
-		}, "evalsha", "eval", "exists", "pttl")
-		assert.Zero(t, sent)
-	})
-}
-
 // The lock of a client with a prefix is that of one without, by its name in Redis.
 func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 	kinds := map[rlock.Kind]func(c *rlock.Client, name string) *rlock.Lock{
@@ -209,8 +126,7 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 					with, without := w.NewClient(testbed.WithPrefix(prefix), func(c *rlock.Config) { c.Observer = observer }), w.NewClient()
 					lock := newLock(with.Client, "orders:42")
 					assert.Equal(t, "orders:42", lock.Name())
-					hold, err := lock.Acquire(w.Ctx)
-					require.NoError(t, err)
+					hold := testbed.Take(t, w.Ctx, lock)
 					assert.True(t, w.Exists(prefix+"orders:42"), "%q", w.Keys())
 					assert.Equal(t, "orders:42", with.Held()[0].Name)
 					i, err := with.Inspect(w.Ctx, "orders:42")
@@ -234,6 +150,7 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 					assert.Equal(t, "orders:42", answers[0].Uses[0].Name)
 					require.NoError(t, hold.Release(w.Ctx))
 					assert.Equal(t, []string{"orders:42", "orders:42"}, names)
+					require.ErrorIs(t, newLock(with.Client, "").Lock(w.Ctx), rlock.ErrInvalidName)
 				})
 			})
 		}
@@ -249,38 +166,5 @@ func TestThePartsOfAMultiLockHaveThePrefixesOfTheirClients(t *testing.T) {
 			assert.True(t, w.Exists("a:x") && w.Exists("b:x"))
 			return nil
 		}))
-	})
-}
-
-func TestAnEmptyNameIsRefusedWithAPrefixToo(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		require.ErrorIs(t, w.NewClient(testbed.WithPrefix("a:")).NewLock("").Lock(w.Ctx), rlock.ErrInvalidName)
-	})
-}
-
-func TestErrorsHaveTheNameThatRedisHas(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		err := w.NewClient(testbed.WithPrefix("a:")).NewLock("x").Unlock(w.Ctx)
-		require.ErrorContains(t, err, `"a:x"`)
-	})
-}
-
-// A prefix with a hash tag keeps all locks of a service in one slot of a Cluster.
-func TestAPrefixOnServers(t *testing.T) {
-	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
-		s := testbed.At(t, server)
-		with, without := s.NewClient(testbed.WithPrefix("{billing}:")), s.NewClient()
-		lock := with.NewLock("orders:42")
-		require.NoError(t, lock.Lock(s.Ctx))
-		locked, err := without.NewLock("{billing}:orders:42").IsLocked(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, locked)
-		var names []string
-		for name, err := range with.Locks(s.Ctx, "") {
-			require.NoError(t, err)
-			names = append(names, name)
-		}
-		assert.Equal(t, []string{"orders:42"}, slices.Compact(names))
-		require.NoError(t, lock.Unlock(s.Ctx))
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -46,8 +45,7 @@ func TestALockNestsInItsHoldFromAnyGoroutineThatHasTheContext(t *testing.T) {
 			}
 			require.NoError(t, lock.Do(w.Ctx, elsewhereWith), "in Do: %s", name)
 
-			h, err := lock.Acquire(w.Ctx)
-			require.NoError(t, err)
+			h := testbed.Take(t, w.Ctx, lock)
 			require.NoError(t, elsewhereWith(h.Context()), "in the context of a hold: %s", name)
 			require.NoError(t, elsewhereWith(h.With(w.Ctx)), "in a context with the hold: %s", name)
 			require.True(t, h.Valid())
@@ -79,10 +77,12 @@ func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 
 func TestTheInnermostOfOwnersAndHoldsCounts(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		h, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		lock := w.NewClient().NewFencedLock(testbed.Key)
+		h := testbed.Take(t, w.Ctx, lock)
 		assert.True(t, lock.IsHeld(h.Context()))
+		token, err := lock.Token(h.Context())
+		require.NoError(t, err)
+		assert.Equal(t, testbed.TokenOf(t, h), token)
 		assert.False(t, lock.IsHeld(rlock.WithOwner(h.Context(), rlock.NewOwner())))
 		assert.False(t, lock.IsHeld(rlock.WithOwner(h.Context(), rlock.Owner(0))))
 		assert.True(t, lock.IsHeld(h.With(w.Caller())))
@@ -120,13 +120,12 @@ func TestAWriterReadsInItsHoldAndAReaderIsRefused(t *testing.T) {
 func TestALockInTheContextOfALostHoldIsRefusedWithTheReason(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)
-		h, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, lock)
 		require.NoError(t, lock.Lock(h.Context()))
 		w.Del(testbed.Key)
 		<-h.Context().Done()
 		for _, ctx := range []context.Context{h.Context(), h.With(w.Ctx)} {
-			err = lock.Lock(ctx)
+			err := lock.Lock(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, rlock.ErrLost)
 		}
@@ -139,8 +138,7 @@ func TestALockInTheContextOfALostHoldIsRefusedWithTheReason(t *testing.T) {
 func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)
-		h, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, lock)
 		type requestKey struct{}
 		request, cancel := context.WithTimeout(context.WithValue(w.Ctx, requestKey{}, "42"), time.Second)
 		defer cancel()
@@ -158,27 +156,5 @@ func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrLost)
 		third := h.With(w.Ctx)
 		<-third.Done()
-	})
-}
-
-// The context of With ends before another client can have the lock.
-func TestAContextMadeOfAHoldEndsBeforeTheReleaseIsSent(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		for range testbed.Rounds(200) {
-			hold, err := p.NewFairLock(testbed.Key).Acquire(w.Caller())
-			require.NoError(t, err)
-			merged := hold.With(w.Ctx)
-			ended := false
-			p.Net.Rule(func(f network.Frame) network.Fate {
-				if f.Stage == network.Request && testbed.IsScript(f, "released") {
-					ended = merged.Err() != nil
-				}
-				return network.Pass
-			})
-			require.NoError(t, hold.Release(w.Ctx))
-			require.True(t, ended)
-			require.ErrorIs(t, context.Cause(merged), rlock.ErrNotHeld)
-		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 func sharing(w *testbed.World, changes ...func(*rueidis.ClientOption)) (*rlock.Client, rueidis.Client, *network.Network) {
 	w.T.Helper()
 	n := network.New(w.Dial)
+	n.Record()
 	option := rueidis.ClientOption{
 		InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: n.Dial,
 	}
@@ -34,81 +35,6 @@ func sharing(w *testbed.World, changes ...func(*rueidis.ClientOption)) (*rlock.C
 		n.Close()
 	})
 	return client, shared, n
-}
-
-// The rueidis client of a program has rueidis' defaults: several connections, and commands
-// that may overtake each other.
-func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing.T) {
-	testbed.EachExclusiveKind(t, func(t *testing.T, s *testbed.Subject) {
-		shared := make(map[*testbed.Site]rueidis.Client)
-		for _, site := range s.Sites {
-			client, err := rueidis.NewClient(site.Options())
-			require.NoError(t, err)
-			t.Cleanup(client.Close)
-			shared[site] = client
-		}
-		sharing := func() *testbed.Process {
-			return s.With(func(site *testbed.Site) *rlock.Client {
-				return site.NewClient(func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, shared[site] })
-			})
-		}
-
-		processes := []*testbed.Process{sharing(), sharing(), s.NewProcess()}
-		r := new(testbed.Record)
-		for _, p := range processes {
-			r.Work(s.Site, p.NewLock(testbed.Key), 4, testbed.Rounds(12))
-		}
-		r.Check(t, 3*4*testbed.Rounds(12))
-		for _, p := range processes {
-			for _, client := range p.Clients {
-				require.NoError(t, client.Close())
-			}
-		}
-		for _, client := range shared {
-			assert.NoError(t, client.Do(s.Ctx, client.B().Exists().Key(testbed.Key).Build()).Error(), "the client was closed")
-		}
-	})
-}
-
-func TestCloseLeavesASharedClientOpen(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		shared, me := w.Outsider(), w.Caller()
-		client, err := rlock.New(rlock.Config{Client: shared, Logger: testbed.Quiet})
-		require.NoError(t, err)
-		second, err := rlock.New(rlock.Config{Client: shared, Logger: testbed.Quiet})
-		require.NoError(t, err)
-		defer second.Close()
-		require.NoError(t, client.NewLock(testbed.Key).Lock(me))
-		require.NoError(t, client.Close())
-		assert.Empty(t, w.Keys())
-		require.NoError(t, shared.Do(w.Ctx, shared.B().Ping().Build()).Error())
-		require.NoError(t, second.NewLock(testbed.Key).Lock(me))
-		require.NoError(t, second.NewLock(testbed.Key).Unlock(me))
-	})
-}
-
-func TestWithASharedClientCloseIsBoundedTooWhenTheServerIsSilent(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		net := network.New(w.Dial)
-		defer net.Close()
-		shared, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: net.Dial,
-		})
-		require.NoError(t, err)
-		defer shared.Close()
-		client, err := rlock.New(rlock.Config{Client: shared, Logger: testbed.Quiet})
-		require.NoError(t, err)
-		require.NoError(t, client.NewLock("held").Lock(w.Caller()))
-		net.Rule(network.Silence)
-		me := w.Caller()
-		result := testbed.Start(func() error { return client.NewLock(testbed.Key).Lock(me) })
-		require.True(t, testbed.Pending(result))
-		// Without AlwaysPipelining a single command of rueidis, here the last try of the
-		// release, ends at its own deadline and not when it is cancelled.
-		testbed.Within(t, 3*time.Second, 7*time.Second, func() { require.ErrorIs(t, client.Close(), rlock.ErrUnconfirmed) })
-		// An acquire in flight ends as soon as the shared client drops it.
-		require.ErrorIs(t, <-result, rlock.ErrClosed)
-	})
 }
 
 func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
@@ -148,7 +74,7 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 	})
 }
 
-func TestASharedClientKeepsItsName(t *testing.T) {
+func TestASharedClientKeepsItsNameAndStaysOpen(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
 	option := s.Options()
@@ -160,4 +86,9 @@ func TestASharedClientKeepsItsName(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	assert.Equal(t, []string{"shared"}, s.ClientNames())
+	require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
+	require.NoError(t, client.Close())
+	left, err := shared.Do(s.Ctx, shared.B().Exists().Key(testbed.Key).Build()).AsInt64()
+	require.NoError(t, err, "it was closed")
+	assert.Zero(t, left)
 }

@@ -1,7 +1,6 @@
 package calls_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,29 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		here, there := s.NewLock(), s.NewLock()
-		require.NoError(t, here.Lock(s.Ctx))
-		for _, wait := range []time.Duration{-1, 0, 100 * time.Millisecond} {
-			began := time.Now()
-			local := testbed.Start(func() error {
-				taken, err := testbed.Try(s.Ctx, here.Rival, wait, time.Hour)
-				assert.False(t, taken)
-				return err
-			})
-			taken, err := testbed.Try(s.Ctx, there.Rival, wait, 0)
-			require.NoError(t, err)
-			assert.False(t, taken)
-			require.NoError(t, s.Await(local))
-			assert.GreaterOrEqual(t, time.Since(began), wait)
-		}
-		require.NoError(t, here.Unlock(s.Ctx))
-		require.NoError(t, there.Rival.Lock(s.Ctx), "a caller that gave up holds nothing")
-		require.NoError(t, there.Rival.Unlock(s.Ctx))
-	})
-}
 
 func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
@@ -87,26 +63,6 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 	})
 }
 
-func TestTryLockSendsNothingWhenItsClientHoldsTheLock(t *testing.T) {
-	testbed.EachExclusiveKind(t, func(t *testing.T, s *testbed.Subject) {
-		if s.KindOfLock.Many {
-			t.Skip("another permit may be free")
-		}
-		lock := s.NewLock()
-		require.NoError(t, lock.Lock(s.Ctx))
-		for _, site := range s.Sites { // a compound lock may have waited only for most of them
-			require.Eventually(t, func() bool {
-				n, err := site.Do("EXISTS", testbed.Key).AsInt64()
-				return err == nil && n == 1
-			}, testbed.Hang, time.Millisecond)
-		}
-		assert.Eventually(t, func() bool { // a mirror may follow the first answer over a new connection
-			return s.Count(func() { assert.False(t, s.IsFree(lock)) }, "evalsha", "eval") == 0
-		}, testbed.Hang, time.Millisecond)
-		require.NoError(t, lock.Unlock(s.Ctx))
-	})
-}
-
 func TestTryLockDoesNotPassWaiters(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		holder, waiter, p, me := w.NewClient(), w.NewClient(), w.NewClient(), w.Caller()
@@ -128,26 +84,6 @@ func TestTryLockDoesNotPassWaiters(t *testing.T) {
 	})
 }
 
-func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, other, me := w.NewProcess(), w.NewProcess(), w.Caller()
-		require.NoError(t, other.NewLock(testbed.Key).Lock(me))
-		testbed.Within(t, 3*time.Second, 3*time.Second, func() {
-			ok, err := p.NewLock(testbed.Key).Rival.TryLockFor(w.Caller(), 3*time.Second, 0)
-			require.NoError(t, err)
-			assert.False(t, ok)
-		})
-		_, err := p.NewLock(testbed.Key).Rival.Acquire(w.Caller(), rlock.WithWait(time.Second))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-
-		ctx, cancel := context.WithTimeout(w.Caller(), time.Second)
-		defer cancel()
-		_, err = p.NewLock(testbed.Key).Rival.TryLockFor(ctx, time.Minute, 0)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "the end of the caller's own context is an error")
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(me))
-	})
-}
-
 func TestAcquireWaitsForTheTimeOfItsOption(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		const wait = time.Minute
@@ -162,14 +98,13 @@ func TestAcquireWaitsForTheTimeOfItsOption(t *testing.T) {
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		assert.GreaterOrEqual(t, time.Since(began), wait)
 
-		taken := testbed.Start(func() error {
+		taken := testbed.Waits(t, func() error {
 			hold, err := lock.Rival.Acquire(w.Caller(), rlock.WithWait(wait))
 			if err != nil {
 				return err
 			}
 			return hold.Release(w.Ctx)
 		})
-		require.True(t, testbed.Pending(taken))
 		require.NoError(t, lock.Unlock(holder))
 		require.NoError(t, <-taken)
 	})
