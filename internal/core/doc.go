@@ -84,7 +84,7 @@
 //   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go). One that
 //     a release carries was executed if the release is confirmed.
 //   - A caller that has left never holds the lock: what it was granted is given back.
-//   - No lock stays idle beside a waiter for longer than a claim, and a tenure that is not wanted any more leaves Redis.
+//   - No lock stays idle for longer than a claim while a caller waits, and a tenure that is no longer wanted leaves Redis.
 //   - Others are passed a bounded number of times, and the waiters of a strict lock are served in their order, also after
 //     a stall.
 //

@@ -18,7 +18,7 @@ const (
 	flies               // until the answer to its command
 )
 
-// A slot is a sort of place among the commands in flight.
+// A slot says which limit of commands in flight a command counts for.
 type slot uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 // calls makes the user begin a call.
 func (w *world) calls(c *client, i int, s userState, call *core.Call) {
 	u := &c.users[i]
-	u.state, u.call, u.stage, u.timer, u.placed = s, call, sleeps, core.Never, false
+	u.state, u.call, u.stage, u.timer, u.admitted = s, call, sleeps, core.Never, false
 }
 
 // run is the loop of a call: what its goroutine does until it has to wait.
@@ -58,6 +58,8 @@ func (w *world) run(c *client, i int, slot bool) {
 		if u.timer = a.Until; u.timer <= now.Time {
 			w.fail("client %d: user %d has nothing to do, and is due", c.id, i)
 		}
+	default:
+		panic(a.Do)
 	}
 }
 
@@ -75,11 +77,11 @@ func (w *world) mayEnter(c *client, s slot) bool { return c.slots[s] < w.Slots }
 // leaves ends the call of a user that does not wait any more.
 func (w *world) leaves(c *client, i int) {
 	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
-	call, flew, place := u.call, u.stage == flies, w.placeOf(c, u.call)
+	call, flew, ticket := u.call, u.stage == flies, w.queuedTicket(c, u.call)
 	u.call, u.stage, u.timer = nil, sleeps, core.Never
 	u.stays = 0
 	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
-	if call.Outcome == core.Acquired { // it does not know that yet
+	if call.Outcome == core.Acquired { // and does not know it
 		l.Unlock(call.Owner, call.Mode, call.Handle, now)
 	} else {
 		l.Leave(call, core.Cancelled, now)
@@ -88,7 +90,7 @@ func (w *world) leaves(c *client, i int) {
 	if u.state = idle; flew {
 		w.abandon(c, i)
 	}
-	w.keepsPlace(c, l, place)
+	w.keepsPosition(c, l, ticket)
 }
 
 // abandon leaves behind the command of a user's call. Where the connection keeps the order the answer is that there is none,
@@ -119,38 +121,47 @@ func (w *world) returns(c *client, u *user) {
 		u.state = idle
 		w.released(c, u, o)
 	case core.Acquired:
-		u.state, u.wrote, u.until, u.more = holding, false, 0, o.More
-		if o.Capped {
-			u.until = w.clock(c).Time + core.Time(capped)
-		}
-		if w.Steady {
-			u.began = w.faults
-		}
-		w.refused = false
-		w.refuses = 0
-		if o.Mode == core.Shared {
-			u.reads++
-		} else {
-			u.writes++
-		}
-		w.acquired(c, u, o)
-		if o.Way != core.ByPass {
-			w.passForeign()
-		}
-	default:
+		w.holds(c, u, o)
+	case core.NotPassed:
 		u.state = idle
-		if p := &w.passed; o.Outcome == core.NotPassed && o.Named == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
+		if p := &w.passed; o.Named == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (caller{c.id, u.rounds}) {
 			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
 		}
-		switch o.Outcome {
-		case core.Denied:
-			w.denied(c)
-		case core.Full:
-			w.refusedAsFull(c, u, o)
-		}
+	case core.Denied:
+		u.state = idle
+		w.denied(c)
+	case core.Full:
+		u.state = idle
+		w.refusedAsFull(c, u, o)
+	case core.TimedOut, core.Cancelled, core.Closed, core.Upgrades, core.Failed, core.GotAnswer:
+		u.state = idle
+	default:
+		panic(o.Outcome)
 	}
 	if was == unlocking && o.Outcome != core.Done {
 		w.fail("client %d: a release returns with outcome %v", c.id, o.Outcome)
+	}
+}
+
+// holds notes that a call returns with the lock.
+func (w *world) holds(c *client, u *user, o *core.Call) {
+	u.state, u.wrote, u.until, u.more = holding, false, 0, o.More
+	if o.Capped {
+		u.until = w.clock(c).Time + core.Time(capped)
+	}
+	if w.Steady {
+		u.began = w.faults
+	}
+	w.refused = false
+	w.refuses = 0
+	if o.Mode == core.Shared {
+		u.reads++
+	} else {
+		u.writes++
+	}
+	w.acquired(c, u, o)
+	if o.Way != core.ByPass {
+		w.passForeign()
 	}
 }
 
@@ -159,7 +170,7 @@ func (w *world) returns(c *client, u *user) {
 func (w *world) released(c *client, u *user, o *core.Call) {
 	passes := u.passes
 	if o.Cause == core.ByUnlock && passes && u.ends == w.passed.id {
-		w.passed.told, w.passed.token = true, u.token
+		w.passed.known, w.passed.token = true, u.token
 	}
 	if u.stays > 0 && o.Cause == core.ByUnlock {
 		u.parted, u.partedUntil = u.ends, u.stays
@@ -210,7 +221,7 @@ func (w *world) answered(c *client, p *packet) {
 		return
 	}
 	if p.user >= 0 && p.cmd.Op == core.Join && p.cmd.Bounded && (p.reply.Found == core.Waits || p.reply.Found == core.First) {
-		c.users[p.user].placed = true
+		c.users[p.user].admitted = true
 	}
 	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
 	if p.user >= 0 && p.cmd.Op != core.Write {

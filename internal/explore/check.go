@@ -123,7 +123,7 @@ func (w *world) checkOwners() {
 	}
 }
 
-// checkReaders fails a reader that waits though it may read beside readers of its client.
+// checkReaders fails a reader that waits though it may read with the readers of its client.
 func (w *world) checkReaders() {
 	for i := range w.clients {
 		c := &w.clients[i]
@@ -230,7 +230,7 @@ func (w *world) joins(c *client, p *packet) {
 	}
 	for j := range c.users {
 		if u := &c.users[j]; u.state == waiting && u.call.Tenure != nil && u.call.Tenure.ID == p.cmd.ID {
-			if pl := (place{c.id, j}); !slices.Contains(w.order, pl) {
+			if pl := (caller{c.id, j}); !slices.Contains(w.order, pl) {
 				w.order = append(w.order, pl)
 			}
 		}
@@ -242,8 +242,8 @@ func (w *world) inOrder(c *client, r *core.Call) {
 	if !w.Kind.Strict {
 		return
 	}
-	own := place{c.id, r.Tag.(int)}
-	w.order = slices.DeleteFunc(w.order, func(p place) bool { return p != own && w.clients[p.client].users[p.user].state != waiting })
+	own := caller{c.id, r.Tag.(int)}
+	w.order = slices.DeleteFunc(w.order, func(p caller) bool { return p != own && w.clients[p.client].users[p.user].state != waiting })
 	at := slices.Index(w.order, own)
 	if at > 0 && w.Fault&^(Slow|Stall) == 0 && w.Kind.Permits == 0 {
 		p := w.order[0]
@@ -272,7 +272,7 @@ func (w *world) checkTurns(queue []core.Ticket) {
 	}
 }
 
-// granted fails a grant by Redis while another client has not been told of its loss, and one to a tenure that had one.
+// granted fails a grant by Redis while another client does not know of its loss, and one to a tenure that had one.
 func (w *world) granted() {
 	for _, t := range w.effects.Granted {
 		w.idle, w.unused = 0, 0
@@ -296,7 +296,7 @@ func (w *world) granted() {
 			}
 		}
 		if held+1+int(t.More) > w.permits() && held > reads && !w.wiped {
-			w.fail("Redis grants the lock to client %d before another one was told of its loss", t.ID.Client)
+			w.fail("Redis grants the lock to client %d before another one knows of its loss", t.ID.Client)
 		}
 	}
 	w.effects.Granted = w.effects.Granted[:0]

@@ -1,14 +1,15 @@
-// Package explore runs the code of package core, beside a model of Redis (package server), through every order of events,
+// Package explore runs the code of package core, with a model of Redis (package server), through every order of events,
 // and checks in each state that it keeps its promises.
 //
 // # A world
 //
 // A [Setup] has the clients and users, their programs, and the faults. A world (world.go) is one
 // state: clients with the core's own structs, the driver as data, the network, and Redis. An action
-// (action.go) is one event, and apply (apply.go) has it happen:
+// (action.go) is one event, and apply (apply.go) makes it happen. A file for each sort of action says which may come next, and
+// what they do:
 //
-//   - A user locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
-//   - A client has one pipeline: commands wait to be executed, then their answers wait to be read. Messages come in their
+//   - A user (users.go, write.go) locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
+//   - A client has one pipeline (network.go): commands wait to be executed, then their answers wait to be read. Messages come in their
 //     order, on another connection. So each order of execute, read and hear is a state.
 //   - The goroutines of callers (calls.go) run core's calls as the real driver does: what each of them does next, a slot
 //     that it waits for, a command that it leaves behind. Slots may be scarce.
@@ -16,7 +17,7 @@
 //     Rule 1 of the driver is checked in each state: a tenure with something to send has an agent, and each time has a timer.
 //   - Time is ticks: a lease is 4, a claim 2. A tick comes only when nothing is under way. Otherwise it is a fault.
 //   - Foreign clients (foreign.go) subscribe, poll, read, write, stand in Redisson's fair queue, or only listen.
-//   - Faults (setup.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, repeated
+//   - Faults (faults.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, repeated
 //     after their answer, or refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server
 //     that stalls; clients that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock
 //     that a stranger deletes; a failover to an older state.
@@ -33,20 +34,20 @@
 //
 // In check.go, in each state: at most the permitted valid holders; each caller believes what the core says; no owner waits
 // for itself; each due tenure has an agent, and each time a timer. With each grant: no other client has holders that were
-// not told of their loss; no tenure is granted the lock twice; fencing tokens rise; no guarded
+// not reported as lost; no tenure is granted the lock twice; fencing tokens rise; no guarded
 // write is executed in a later hold than its own; the order of a strict lock is kept,
 // also after a stall; a join is never answered that its ticket is nowhere.
 //
-// In progress.go, with each tick: no tenure is left for which nothing will ever be sent; without a fault each client
-// knows of its grants, and no call that may have the lock waits for a look; with one it gives back what it hears of, and
-// learns of a grant within a lease; no lock is free beside a waiter for more than three ticks; none goes unused beside a
-// waiter; none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
-// that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no place in the queue; no
-// client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting beside foreign
-// readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
+// With each tick, what must not last (progress.go), or not for long (patience.go, fairness.go, parted.go, left.go): no tenure is left for which nothing will ever be sent; without a fault each client
+// knows of its grants, and no call that may have the lock waits for a look; with a fault it gives back what it hears of, and
+// learns of a grant within a lease; no lock is free for more than three ticks while a caller waits; none goes unused while a
+// caller waits; none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
+// that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in the queue; no
+// client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting while foreign readers
+// read; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
 // within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a hold.
 //
-// A call whose wait is over is woken. An Unlock does not report a loss if a Leave has found the tenure, unless the Leave ran
+// A call that has its outcome is woken. An Unlock does not report a loss if a Leave has found the tenure, unless the Leave ran
 // twice. No slot leaks. A lock of which nothing is left is idle.
 //
 // Hard states are counted by name (reached.go), and the gate fails if one is never reached. Broken rules and mutants are

@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// The driver as data: which goroutine is to look at which tenure, and when. It is what the real one does under its mutex, so
-// that a look that no goroutine carries out, or a time for which none wakes, is a state like any other.
+// The driver as data: which goroutine asks about which tenure, and when. It is what the real one does under its mutex. So a poll
+// that no goroutine carries out, and a time for which none wakes, are states like any other.
 
 // carryOut does what the core's effects ask for.
 func (w *world) carryOut(c *client) {
@@ -74,10 +74,12 @@ func (w *world) effect(c *client, e core.Effect) {
 		c.sub = unsubscribed
 		w.server.Listens = w.server.Listens.Without(uint32(c.id))
 		c.heard = slices.DeleteFunc(c.heard, func(m message) bool { return m.Kind == core.Granted && !m.abroad })
+	default:
+		panic(e.Kind)
 	}
 }
 
-// loses tells the holders that they have lost the lock.
+// loses reports the loss of the lock to its holders.
 func (w *world) loses(c *client, e core.Effect) {
 	for _, v := range e.Lost {
 		u := &c.users[w.userOf(c, v)]
@@ -91,7 +93,7 @@ func (w *world) loses(c *client, e core.Effect) {
 			w.fail("client %d: fewer than two faults end a hold", c.id)
 		}
 		if u.state != holding {
-			w.fail("client %d: a loss is told to a user that holds nothing", c.id)
+			w.fail("client %d: a loss is reported to a user that holds nothing", c.id)
 		}
 		if v.Mode == core.Shared {
 			u.reads--

@@ -79,66 +79,83 @@ func (w *world) foreignActions(as []action, quiet *bool) []action {
 	return as
 }
 
+// foreignActs makes a foreign client do that.
 func (w *world) foreignActs(i int, k kind) {
-	f, s := &w.threads[i], &w.server
-	switch k {
+	switch f := &w.threads[i]; k {
 	case doForeignTry:
-		switch {
-		case f.state == foreignIdle:
-			f.rested = true
-			if w.ForeignRounds > 0 {
-				f.rounds++
-			}
-		case f.kind == Poller:
-			f.rested, f.tried = true, 0
-		default:
-			f.zeros = max(f.zeros-1, 0)
-		}
-		t := core.Ticket{ID: foreignID(i), Owner: 1}
-		if f.kind == Reader {
-			t.Mode = core.Shared
-		}
-		enters := s.ForeignEnters
-		switch f.kind {
-		case Queuer:
-			enters = s.FairEnters
-			f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), foreignLease))
-		case Subscriber:
-			f.until = w.now.After(max(s.LeaseLeft(server.Time(w.now)), 1))
-		}
-		switch {
-		case enters(t, foreignLease, server.Time(w.now)):
-			s.Foreign.Listen = s.Foreign.Listen.Without(uint32(i))
-			if f.kind == Queuer && s.Foreign.Memory.FairAt > 0 { // ours know of the fair queue; else which comes first is chance
-				w.passOthers(nil)
-			}
-			*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}
-			w.outdates(t.Mode, nil)
-			w.idle, w.unused = 0, 0
-		case f.state == foreignIdle && f.kind == Poller:
-			f.state = foreignWaiting
-		case f.state == foreignIdle:
-			f.state = foreignFailed
-		}
+		w.foreignTries(i, f)
 	case doForeignSubscribe:
 		if f.kind != Queuer {
-			s.Foreign.Listen = s.Foreign.Listen.With(uint32(i))
+			w.server.Foreign.Listen = w.server.Foreign.Listen.With(uint32(i))
 		}
 		f.state, f.zeros = foreignWaiting, 1
 	case doForeignRelease:
-		s.ForeignLeaves(foreignID(i), server.Time(w.now))
-		f.state = foreignIdle
-		switch {
-		case f.kind == Poller, len(s.Holders) > 0:
-		case f.kind != Queuer:
-			w.tellAbroad(message{Message: core.Message{Kind: core.ForeignNews}})
-		case len(s.Foreign.Fair) > 0:
-			w.tellQueuer(s.Foreign.Fair[0])
-		}
+		w.foreignReleases(i, f)
+	default:
+		panic(k)
 	}
 }
 
-// tellQueuer delivers a message to the first of the fair queue. If that is a place of ours, those of ours that listen hear it.
+// foreignTries makes a foreign client try to take the lock.
+func (w *world) foreignTries(i int, f *thread) {
+	s := &w.server
+	switch {
+	case f.state == foreignIdle:
+		f.rested = true
+		if w.ForeignRounds > 0 {
+			f.rounds++
+		}
+	case f.kind == Poller:
+		f.rested, f.tried = true, 0
+	default:
+		f.zeros = max(f.zeros-1, 0)
+	}
+	t := core.Ticket{ID: foreignID(i), Owner: 1}
+	if f.kind == Reader {
+		t.Mode = core.Shared
+	}
+	enters := s.ForeignEnters
+	switch f.kind {
+	case Queuer:
+		enters = s.FairEnters
+		f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), foreignLease))
+	case Subscriber:
+		f.until = w.now.After(max(s.LeaseLeft(server.Time(w.now)), 1))
+	case Poller, Reader, Writer: // the end of a lease does not make them try
+	default: // the others never try
+		panic(f.kind)
+	}
+	switch {
+	case enters(t, foreignLease, server.Time(w.now)):
+		s.Foreign.Listen = s.Foreign.Listen.Without(uint32(i))
+		if f.kind == Queuer && s.Foreign.Memory.FairAt > 0 { // ours know of the fair queue; else which comes first is chance
+			w.passOthers(nil)
+		}
+		*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}
+		w.outdates(t.Mode, nil)
+		w.idle, w.unused = 0, 0
+	case f.state == foreignIdle && f.kind == Poller:
+		f.state = foreignWaiting
+	case f.state == foreignIdle:
+		f.state = foreignFailed
+	}
+}
+
+// foreignReleases makes a foreign client release the lock.
+func (w *world) foreignReleases(i int, f *thread) {
+	s := &w.server
+	s.ForeignLeaves(foreignID(i), server.Time(w.now))
+	f.state = foreignIdle
+	switch {
+	case f.kind == Poller, len(s.Holders) > 0:
+	case f.kind != Queuer:
+		w.tellAbroad(message{Message: core.Message{Kind: core.ForeignNews}})
+	case len(s.Foreign.Fair) > 0:
+		w.tellQueuer(s.Foreign.Fair[0])
+	}
+}
+
+// tellQueuer delivers a message to the first of the fair queue. If that is an entry of ours, our clients that listen hear it.
 func (w *world) tellQueuer(id core.ID) {
 	if id == server.Place {
 		w.tellListeners(message{Message: core.Message{Kind: core.ForeignNews}})
@@ -159,7 +176,7 @@ func (w *world) tellAbroad(m message) {
 	w.tellListeners(m)
 }
 
-// tellListeners delivers it to those of ours that listen.
+// tellListeners delivers it to our clients that listen.
 func (w *world) tellListeners(m message) {
 	for i := range w.clients {
 		if c := &w.clients[i]; !c.dead && w.server.Foreign.Ears.Has(uint32(i)) {
@@ -168,7 +185,7 @@ func (w *world) tellListeners(m message) {
 	}
 }
 
-// passForeign notes that one of ours has got the lock.
+// passForeign notes that a client of ours has got the lock.
 func (w *world) passForeign() {
 	for i := range w.threads {
 		w.threads[i].seen = w.threads[i].state == foreignWaiting
@@ -217,7 +234,7 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), flags(f.rested, f.seen), w.left(f.until))
 	}
 	for _, id := range w.server.Foreign.Fair {
-		b = append(b, byte(id.Client-server.FirstForeign)) // 255: a place of ours
+		b = append(b, byte(id.Client-server.FirstForeign)) // 255: an entry of ours
 	}
 	m := &w.server.Foreign.Memory
 	for i := range w.clients {

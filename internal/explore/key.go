@@ -124,7 +124,7 @@ func (w *world) appendUsers(b []byte, c *client, n *image.Names) []byte {
 
 func (w *world) appendUser(b []byte, c *client, j int, n *image.Names) []byte {
 	u := &c.users[j]
-	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes, u.left, u.carries, u.wroteOut, u.placed), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes, u.left, u.carries, u.wroteOut, u.admitted), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
 	if u.stays > 0 {
 		b = append(b, w.left(u.stays))
 	}
@@ -175,7 +175,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 	}
 	if p := &w.passed; w.Do&Pass != 0 {
 		r, n := name(p.id)
-		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
+		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.known, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
 	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)

@@ -9,8 +9,8 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// A hard state is one in which a mistake would show. The explorer counts them by name, so that a run of the gate in which
-// one is never reached fails: its setups, or the code, have changed so that something is not tested any more.
+// A hard state is one in which a mistake would show. The explorer counts them by name. A run of the gate in which
+// one is never reached fails: a change of its setups, or of the code, has left something untested.
 var hardStates = [...]struct {
 	name string
 	is   func(w *world) bool
@@ -54,7 +54,7 @@ func (r *Reached) String() string {
 // grantLost: a tick ago a tenure had the lock, and its client did not know.
 func (w *world) grantLost() bool { return w.unheard > 0 }
 
-// claimEnded: a ticket was granted the lock, and the lease of that is over, before its client has heard of it. The client
+// claimEnded: a ticket was granted the lock, and that lease has ended, before its client has heard of it. The client
 // takes the ticket to be in the queue, and Redis has it nowhere.
 func (w *world) claimEnded() bool {
 	if w.wiped { // it may have lost the ticket
@@ -82,13 +82,13 @@ func (w *world) has(id core.ID) bool {
 		slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id && !w.isOver(h) })
 }
 
-// windowMissed: a window of foreign clients is over, and none has used it.
+// windowMissed: a window of foreign clients has ended, and none has used it.
 func (w *world) windowMissed() bool {
 	m := &w.server.Foreign.Memory
 	return m.Began > 0 && m.Used == 0 && core.Time(m.Over) <= w.now
 }
 
-// mirrorOfPassed: a Mirror of the hold that was passed on may be executed yet, and says that its client has it.
+// mirrorOfPassed: a Mirror of the hold that was passed on may still be executed, and says that its client has it.
 func (w *world) mirrorOfPassed() bool {
 	if w.passed.id == (core.ID{}) {
 		return false

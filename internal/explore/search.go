@@ -57,7 +57,7 @@ func (p *pool) copyOf(w *world) *world {
 
 func (p *pool) free(w *world) { *p = append(*p, w) }
 
-// Shortest explores breadth first, so that it finds the shortest way to a violation.
+// Shortest explores breadth first: it finds the shortest way to a violation.
 func Shortest(s Setup, limit Limit) (r Result) {
 	began := time.Now()
 	defer func() { r.Took = time.Since(began) }()

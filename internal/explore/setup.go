@@ -34,12 +34,12 @@ type Setup struct {
 	begin  func(*world) // what there is from the beginning; nil for nothing
 
 	Most   int  // how many calls may wait, with one that has a bound; 0: 1
-	Idle   int  // for how many ticks the lock may be free beside a waiter; 0: 3
+	Idle   int  // for how many ticks the lock may be free while a caller waits; 0: 3
 	Steady bool // no single fault may end a hold
 	Passes int  // in how many ticks others may have the lock while a client is in the queue; 0: 3
 }
 
-// Users are what users do beside Lock and Unlock.
+// Users are what users do in addition to Lock and Unlock.
 type Users uint32
 
 // What users do.
@@ -154,8 +154,8 @@ func (s *Setup) locks() int {
 	return 1
 }
 
-// permits is how many may hold the lock at once, beside readers.
+// permits is how many owners may hold the lock at once. Readers count as one.
 func (s *Setup) permits() int { return max(int(s.Kind.Permits), 1) }
 
-// endless reports whether users go on without end, so that passing is bounded.
+// endless reports whether users go on without end: then it is bounded how often a client is passed.
 func (s *Setup) endless() bool { return s.Rounds == 0 }

@@ -19,21 +19,21 @@ type world struct {
 	config  *server.Config
 
 	threads []thread      // foreign clients
-	faults  int           // that may come yet
+	faults  int           // that may still come
 	stalled core.Time     // Redis stands still until then
 	old     server.Server // what a replica has, that has seen no command since then
 	lags    bool          // there is such a replica
-	wiped   bool          // Redis has lost something, so that two may hold the lock for a while
+	wiped   bool          // Redis has lost something: two may hold the lock for a while
 	overlap int           // ticks in which two did
-	idle    int           // ticks in which the lock was free beside a waiter
+	idle    int           // ticks in which the lock was free while a caller waits
 	unheard int           // ticks in which a tenure had the lock that its client does not know
-	unused  int           // ticks in which no user held it beside a waiter
+	unused  int           // ticks in which no user held it while a caller waits
 	refused bool          // an attempt was refused in this tick, though only the dead wait
 	refuses int           // ticks in a row in which one was
 	token   uint64        // the largest fencing token of a hold
-	order   []place       // the tickets of a strict lock, in the order in which they joined
+	order   []caller      // the tickets of a strict lock, in the order in which they joined
 	passed  passed        // the lock as it was passed on last
-	entered []core.ID     // tenures that were granted the lock, and may be named by a command yet
+	entered []core.ID     // tenures that were granted the lock, and may still be named by a command
 
 	bad     string // the violation, "" for none
 	effects server.Effects
@@ -43,13 +43,13 @@ type world struct {
 type passed struct {
 	id    core.ID   // the tenure
 	mode  core.Mode // of its level
-	more  int32     // how many permits it has beside the first
+	more  int32     // how many permits it has besides the first
 	token uint64
 	until core.Time // in Redis
 	older core.Time // until when those are in Redis that were passed on before, and not resumed
-	told  bool      // the call has returned, so that users know of it
+	known bool      // its call has returned: users know of it
 	used  bool      // a Resume was executed...
-	by    place     // ...for this client, in this round of its user
+	by    caller    // ...for this client, in this round of its user
 }
 
 // untilAll returns until when it is in Redis, or one that was passed on before, if none has resumed them; 0 for never.
@@ -60,8 +60,8 @@ func (p *passed) untilAll() core.Time {
 	return max(p.older, p.until)
 }
 
-// A place is that of a user that waits.
-type place struct{ client, user int }
+// A caller names a user, or the round of a client's user.
+type caller struct{ client, user int }
 
 // A client is one process: the locks, the driver as data, and its connections.
 type client struct {
@@ -71,7 +71,7 @@ type client struct {
 	locks  []*core.Lock
 	users  []user
 	timers []timer    // of the keeper
-	nudges []nudge    // what the keeper or a user is to look at: with Lazy they take their time
+	nudges []nudge    // what the keeper or a user must ask about: with Lazy they take their time
 	slots  [slots]int // in use, of each sort
 
 	dead, frozen, asleep bool
@@ -82,13 +82,13 @@ type client struct {
 	abroad               subscription // to what foreign clients are told
 	pipe                 []packet     // sent, not executed
 	back                 []packet     // executed, not read
-	late                 []packet     // may be executed yet; no answer is read
+	late                 []packet     // may still be executed; no answer is read
 	heard                []message    // not read
 	heeds                core.ID      // the tenure whose grant was heard since the last tick
 	lingers              int          // ticks for which its lock has lingered
 	passed               int          // ticks in which others got the lock since a ticket of this client stands in the queue
 	seen                 bool         // in this tick one did
-	kept                 int          // ticks for which a reader here has waited beside readers
+	kept                 int          // ticks for which a reader here has waited while others read
 }
 
 type subscription uint8
@@ -128,11 +128,11 @@ type user struct {
 	rounds      int
 	call        *core.Call // waiting, unlocking
 	stage       stage      // of its goroutine
-	timer       core.Time  // when that looks by itself
+	timer       core.Time  // when that asks Next by itself
 	write       *core.Call // a guarded write that waits for a slot, in a goroutine of its own; nil for none
 	ends        core.ID    // unlocking: the tenure that is released, or passed on...
 	passes      bool       // ...is passed on,
-	left        bool       // ...was found by a Leave, which has no answer yet,
+	left        bool       // ...was found by a Leave that has no answer,
 	carries     bool       // ...whose Leave carries a guarded write,
 	wroteOut    bool       // ...which was executed,
 	token       uint64     // with this token
@@ -143,7 +143,7 @@ type user struct {
 	until       core.Time // holding: by when its hold ends at the latest, 0 for none
 	wrote       bool      // holding: it has sent a guarded write
 	began       int       // how many faults were to come when its hold began
-	placed      bool      // waiting: it knows of a place in the queue that it has, or had
+	admitted    bool      // waiting: it knows of a position in the queue that it has, or had
 }
 
 // A packet is a command on its way to Redis, and the answer on its way back.

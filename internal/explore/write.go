@@ -7,7 +7,7 @@ import "github.com/go-rlock/rlock/internal/core"
 // A write is what the world knows of one on its way.
 type write struct {
 	user  int
-	ended bool // the hold in which it was sent is over
+	ended bool // the hold in which it was sent has ended
 	stale bool // and another one, which it may harm, has begun since then
 }
 
@@ -38,6 +38,9 @@ func (w *world) sendsWrite(c *client, i int, slot bool) {
 			w.fail("client %d: a guarded write of a held lock is refused", c.id)
 		}
 		u.write = nil
+	case core.Queues:
+	default: // a write has nothing to sleep for
+		panic(a.Do)
 	}
 }
 
@@ -51,7 +54,7 @@ func (w *world) unlocksWith(c *client, i int) {
 	_, t, alone := l.UnlockWith(w.ownerOf(i), mode, w.handle(i), w.clock(c))
 	switch {
 	case !alone && len(l.Levels()) > 1:
-		return // beside other readers
+		return // other readers go on
 	case t == nil:
 		w.fail("client %d: an Unlock with a guarded write has no command", c.id)
 		return
@@ -109,7 +112,7 @@ func (w *world) executed(c *client, p *packet, a core.Reply) {
 	}
 }
 
-// checkWrites notes which holds are over.
+// checkWrites notes which holds have ended.
 func (w *world) checkWrites() {
 	for p, c := range w.inFlight {
 		u, l := &c.users[p.write.user], c.lockOf(p.write.user)
@@ -136,7 +139,7 @@ func (w *world) outdates(m core.Mode, t *core.Tenure) {
 	}
 }
 
-// inFlight calls yield with each guarded write that may be executed yet.
+// inFlight calls yield with each guarded write that may still be executed.
 func (w *world) inFlight(yield func(*packet, *client) bool) {
 	for i := range w.clients {
 		c := &w.clients[i]

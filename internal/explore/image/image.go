@@ -14,7 +14,7 @@ type Image struct {
 
 	tenures copies[core.Tenure]
 	calls   copies[core.Call]
-	gone    core.Tenure // stands for those that are over, and stays zero: no answer fits it
+	gone    core.Tenure // stands for each forgotten one, and stays zero: no answer fits it
 }
 
 // copies are those of structs of one type.
@@ -112,7 +112,7 @@ func (l *line) join(w *core.Call) {
 	}
 }
 
-// Tenure returns the copy of a tenure. One that is over and not spare is like any other such one.
+// Tenure returns the copy of a tenure. All forgotten ones that are not spare have the same copy.
 func (y *Image) Tenure(t *core.Tenure) *core.Tenure {
 	switch c := y.tenures.of(t); {
 	case t == nil:

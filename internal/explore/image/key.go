@@ -2,7 +2,7 @@ package image
 
 import "github.com/go-rlock/rlock/internal/core"
 
-// Names renames tenures and owners in the order in which they are seen, so that states that differ by names only are one.
+// Names renames tenures and owners in the order in which they are seen: states that differ by names only are one.
 type Names struct {
 	Client uint32
 	ids    [24]uint64
@@ -78,7 +78,7 @@ func (c clocks) safe(t core.SafeTime) byte {
 	return byte(int8(min(max(t-c.Safe, -12), 100)))
 }
 
-// AppendClient appends what tells the state of the client from others, besides that of its locks.
+// AppendClient appends what tells the state of the client from others, apart from that of its locks.
 func (n *Names) AppendClient(b []byte, c *core.Client, now core.Now) []byte {
 	for _, p := range ofClient(c).partings {
 		if now.Time < p.until {

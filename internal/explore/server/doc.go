@@ -5,7 +5,7 @@
 // [Server.Do] takes a command and the time, and returns the reply; the messages that the scripts
 // publish are left in [Effects].
 //
-// It follows the scripts step by step, in their order, so that the two can be read side by side:
+// It follows the scripts step by step, in their order: the two can be read side by side:
 //
 //	step.go       queue.lua and grant.lua: tickets leave and join, and the lock is granted
 //	foreign.go    foreign.lua, and its parts of grant.lua: windows of foreign clients

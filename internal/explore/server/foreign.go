@@ -16,7 +16,7 @@ type Windows struct {
 	Credit            core.Span // and the most of it for the time until it was used
 	Vain, Polled      core.Span // by how much the next window is farther away than the lock was idle: after one in vain, after one of pollers
 	Memory            core.Span // how long the hash is kept
-	Patience          core.Span // how long a place in the fair queue outlives the lease
+	Patience          core.Span // how long an entry in the fair queue outlives the lease
 	Starved, Respite  core.Span // how long readers of ours are held back, and then may begin
 }
 
@@ -36,7 +36,7 @@ const FirstForeign = 1 << 16
 // IsForeign reports whether the owner is a foreign client.
 func IsForeign(id core.ID) bool { return id.Client >= FirstForeign }
 
-// Place is "rlock:0" in Redisson's fair queue: a place of ours.
+// Place is "rlock:0" in Redisson's fair queue: our entry.
 var Place = core.ID{Client: FirstForeign - 1}
 
 // Foreign is the state of foreign clients in Redis.
@@ -72,7 +72,7 @@ type stay struct {
 	fair  bool // there is a fair queue
 	waits int  // how many wait: those that listen, and the processes of the fair queue
 	on    bool // it is their window
-	told  bool // they were told that the lock is free
+	told  bool // a message has told them that the lock is free
 }
 
 // foreignHolds reports whether a foreign client has the lock.
@@ -201,7 +201,7 @@ func (r *run) begin(polls bool) {
 }
 
 // use notes that a foreign client has the lock in its window, or has had it. From now the window lasts as long as each client
-// of ours had since the last one, for each process that waits, less a quarter. If all that is over, so is the window.
+// of ours had since the last one, for each process that waits, less a quarter. If all that has passed, the window ends.
 func (r *run) use() {
 	m, t := &r.Foreign.Memory, r.Windows
 	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
@@ -264,7 +264,7 @@ func (r *run) dropTurn() {
 func (r *run) hasPlace() bool { return slices.Contains(r.Foreign.Fair, Place) && r.Kind.fair() }
 
 // takePlace puts us before the waiters of Redisson's fair lock, which then leaves the lock free for us and tells us of it.
-// The place lasts for the lease and some time, from each step that takes it again.
+// The entry lasts for the lease and some time, from each step that takes it again.
 func (r *run) takePlace() {
 	if !r.Kind.fair() || !r.hasPlace() && r.Foreign.Memory.FairAt == 0 {
 		return
@@ -328,7 +328,7 @@ func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
 }
 
 // FairEnters is ForeignEnters of Redisson's fair lock: a lock that is free is left to the first of the fair queue, and one
-// that does not get it stands there. A place of ours that is the first and whose time is over goes before.
+// that does not get it stands there. An entry of ours that is the first and whose time has come goes before.
 func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
 	f := &s.Foreign
 	if len(f.Fair) > 0 && f.Fair[0] == Place && now >= f.PlaceEnds {

@@ -8,13 +8,13 @@ import (
 )
 
 // Semaphore is a semaphore: a sorted set of the owners that have a permit, with the time at which the lease of each ends.
-// An owner whose lease is over has no permit: the next command takes it out.
+// An owner whose lease has ended has no permit: the next command takes it out.
 var Semaphore Kind = semaphore{}
 
 type semaphore struct{}
 
 func (semaphore) acquire(r *run, c *core.Command) core.Reply {
-	// While clients wait, the owners whose leases are over are left to the next step, which drops the tickets of their
+	// While clients wait, the owners whose leases have ended are left to the next step, which drops the tickets of their
 	// clients.
 	waited, over := len(r.Queue) > 0, 0
 	if waited {
@@ -57,7 +57,7 @@ func held(all []Holder) (n int) {
 	return n
 }
 
-// endPermits takes out the owners whose leases are over.
+// endPermits takes out the owners whose leases have ended.
 func (r *run) endPermits() (ended []core.ID) {
 	for _, h := range r.Holders {
 		if h.Ends <= r.now {

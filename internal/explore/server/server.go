@@ -46,7 +46,7 @@ type Server struct {
 type Holder struct {
 	ID     core.ID
 	Owner  core.OwnerID
-	More   int32 // how many permits it has beside the first
+	More   int32 // how many permits it has besides the first
 	Writes bool  // of a read-write lock: the field of a writer
 	Count  int
 	Ends   Time // of a reader and of a permit: when its own lease ends
@@ -72,7 +72,7 @@ func (c Clients) Has(client uint32) bool { return c>>client&1 == 1 }
 func (c Clients) With(client uint32) Clients    { return c | 1<<client }
 func (c Clients) Without(client uint32) Clients { return c &^ (1 << client) }
 
-// Effects are what commands have done beside their replies.
+// Effects are what commands have done in addition to their replies.
 type Effects struct {
 	Messages []Message
 	Granted  []core.Ticket // the tenures that have entered the lock
@@ -94,11 +94,11 @@ type Kind interface {
 	// resume puts the tenure in the place of the one that has passed the lock on, for the lease.
 	resume(r *run, c *core.Command) core.Reply
 
-	// expire ends the leases that are over before a step, and returns their tenures.
+	// expire removes the owners whose leases have ended, before a step, and returns their tenures.
 	expire(r *run) []core.ID
 	// exit takes out all that the tenure has, and reports whether there was anything.
 	exit(r *run, t core.Ticket) bool
-	// open reports whether the lock is open to a ticket of the mode, which takes so many permits beside the first.
+	// open reports whether the lock is open to a ticket of the mode, which takes so many permits besides the first.
 	open(r *run, mode core.Mode, more int32) bool
 	inside(r *run, t core.Ticket) bool
 	enter(r *run, t core.Ticket, lease core.Span) (token uint64)
@@ -164,8 +164,10 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 		return r.guards(c.Ticket)
 	case core.Unmark:
 		r.unmark(c.ID)
+		return core.Reply{}
+	default:
+		panic(c.Op)
 	}
-	return core.Reply{}
 }
 
 // Expire removes the keys whose time has come.
@@ -195,7 +197,7 @@ func (s *Server) LeaseLeft(now Time) core.Span {
 // queueExists reports whether the queue's key is there: marks count.
 func (s *Server) queueExists() bool { return len(s.Queue)+len(s.Marks) > 0 }
 
-// find returns the place of the holder with that owner's text, -1 for none.
+// find returns the index of the holder with that owner's text, -1 for none.
 func (s *Server) find(id core.ID, o core.OwnerID, writes bool) int {
 	return slices.IndexFunc(s.Holders, func(h Holder) bool { return h.ID == id && h.Owner == o && h.Writes == writes })
 }
