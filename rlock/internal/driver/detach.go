@@ -38,8 +38,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	case core.HasParted:
 		h.released = true
 		l.shard.counts.Closed(was.First)
-		l.shard.workOf(l, t).parted = true
-		c.shared.TenureOver() // it counts for nothing any more
+		l.shard.parts(l.shard.workOf(l, t))
 	case core.WouldRenew:
 		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.title(), terms.ErrDetach)
 	case core.NotAlone:

@@ -29,14 +29,14 @@ type life struct {
 	text   string       // its owner as Redis was told last: "<uuid>:<id>"
 	owner  core.OwnerID // in it
 
-	alarm core.Time   // when the keeper asks about it, 0 for never
+	alarm core.Time   // when the keeper was told to ask about it, 0 for not: schedule writes it, and Due clears it
 	sent  uint64      // the generation of the command that brings it in: see wire.Sent
 	slot  *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
 	sender     sender
 	queued     bool // it was told to join the queue
-	parted     bool // it is detached, and counts for nothing any more
+	parted     bool // it is left to its lease: see parts
 	tracking   tracking
 	verifiedAt core.Time // verified: since when
 }
@@ -86,6 +86,12 @@ func (s *shard) over(k *work) {
 	}
 }
 
+// parts notes that a tenure is left to its lease: it counts for nothing any longer, and Close does not wait for it.
+func (s *shard) parts(k *work) {
+	k.parted = true
+	s.client.shared.TenureOver()
+}
+
 // keep schedules the tenure with the keeper, which is to poll it then.
 func (s *shard) keep(k *work, at core.Time) {
 	s.lingers(k)
@@ -102,7 +108,8 @@ func (s *shard) keep(k *work, at core.Time) {
 	}
 }
 
-// schedule makes the keeper ask at that time, or sooner.
+// schedule makes the keeper ask at that time, or sooner. The keeper's own note of the time, [lease.Entry], is behind another mutex:
+// so the alarm saves that one if the keeper asks soon enough anyhow.
 func (s *shard) schedule(k *work, at core.Time) {
 	if k.alarm == 0 || at < k.alarm {
 		k.alarm = at

@@ -93,9 +93,8 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	case t == nil:
 	case w.Cause == core.Unconfirmed:
 		ends = c.clock.time(t.Ends())
-	case t.Want() == core.Parted: // it counts for nothing any more
-		l.shard.workOf(l, t).parted = true
-		c.shared.TenureOver()
+	case t.Want() == core.Parted:
+		l.shard.parts(l.shard.workOf(l, t))
 	}
 	l.shard.exit(l)
 	switch {
