@@ -8,9 +8,6 @@ func (l *Lock) Client() *Client { return l.client }
 // Owner returns the tenure by which the lock is held here, or lingers; nil for none.
 func (l *Lock) Owner() *Tenure { return l.owner }
 
-// Lingers reports whether the owner lingers: no level holds the lock here, and Redis shows it.
-func (l *Lock) Lingers() bool { return l.lingers() }
-
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
 
@@ -22,9 +19,6 @@ func (l *Lock) Waiters(yield func(*Call) bool) {
 		}
 	}
 }
-
-// Subscribes reports whether the lock wants to be told of grants.
-func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
 // Len returns how many calls wait.
 func (l *Lock) Len() int { return l.line.Len() }
@@ -97,36 +91,6 @@ func (l *Lock) Wakes(c *Call, now Now) Time { return l.wakes(c, now) }
 
 // Busy reports whether a command is in flight or due whose answer decides whose the lock is.
 func (l *Lock) Busy() bool { return l.busy() }
-
-// Confirm sends the holds here to Redis again, so that the answer says whether Redis still shows
-// them.
-func (l *Lock) Confirm(now Now) {
-	if t := l.owner; t != nil {
-		t.unshown()
-		l.touch(t)
-	}
-	l.settle(now)
-}
-
-// Deafened says that the connection of the subscription has ended. It is subscribed again by itself.
-func (l *Lock) Deafened(now Now) {
-	if l.hears == listening {
-		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
-		l.seekAll(now) // they poll then
-	}
-}
-
-// MayLinger reports whether the tenure may linger at its end, and NoLinger keeps it from that.
-func (l *Lock) MayLinger() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
-func (l *Lock) NoLinger()       { l.owner.linger = 0 }
-
-// EndLinger releases a lingering tenure.
-func (l *Lock) EndLinger(now Now) {
-	if l.lingers() {
-		l.give(l.owner, now)
-		l.settle(now)
-	}
-}
 
 // Ends returns when a tenure that is Gone is over whatever Redis says.
 func (t *Tenure) Ends() Time { return t.ends() }

@@ -7,9 +7,6 @@ package core
 // isBounded reports whether the call waits only if few others do, and has not been given a place.
 func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }
 
-// hasOwnTicket reports whether the waiter has a ticket wherever it stands in the line.
-func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
-
 // isFullHere reports whether the call, which is no waiter yet, has to wait, and so many wait in this client that Redis need not be
 // asked. If none waits here and the lock is not held here, it may still be free.
 func (l *Lock) isFullHere(w *Call) bool {

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has named.
 type OwnerID uint64
 
@@ -19,6 +21,8 @@ const (
 	Shared             // "s": other readers may hold it too
 )
 
+func (m Mode) String() string { return enum.Name(m, "Mode", "Alone", "Shared") }
+
 // An Op is the purpose of a command for a tenure.
 type Op uint8
 
@@ -36,6 +40,10 @@ const (
 
 	ops = iota // how many there are
 )
+
+func (o Op) String() string {
+	return enum.Name(o, "Op", "None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write")
+}
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
 type Ticket struct {
@@ -103,6 +111,10 @@ const (
 	Behind         // as Unknown, since its caller has left it behind: Redis has not failed
 )
 
+func (f Fault) String() string {
+	return enum.Name(f, "Fault", "Answered", "NotRun", "Unknown", "Fatal", "Behind")
+}
+
 // A Found is where a command has found its tenure.
 type Found uint8
 
@@ -112,6 +124,8 @@ const (
 	First                // in the queue, as the first ticket
 	Holds                // in the lock, for the lease that the command asks for, from when it was executed
 )
+
+func (f Found) String() string { return enum.Name(f, "Found", "Nowhere", "Waits", "First", "Holds") }
 
 // A Reply is the outcome of a command.
 type Reply struct {
@@ -160,6 +174,10 @@ const (
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 )
+
+func (m MessageKind) String() string {
+	return enum.Name(m, "MessageKind", "Granted", "AtFront", "Called", "Forced", "ForeignNews", "Shown", "Satisfied")
+}
 
 // A Message is a message to a client. Any client may publish, so that a message may be forged, late
 // or doubled.

@@ -1,6 +1,10 @@
 package core
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/enum"
+)
 
 // An EffectKind says what a driver has to do.
 type EffectKind uint8
@@ -15,6 +19,10 @@ const (
 	ListenAbroad                   // subscribe to what foreign clients are told: Lock.ListeningAbroad
 	IgnoreAbroad                   // end that
 )
+
+func (e EffectKind) String() string {
+	return enum.Name(e, "EffectKind", "Wake", "Poll", "Ended", "Lose", "Subscribe", "Unsubscribe", "ListenAbroad", "IgnoreAbroad")
+}
 
 // An Effect is something for a driver to do, in the order in which they come.
 type Effect struct {
@@ -40,6 +48,10 @@ const (
 	ByClose                  // the client closes
 	Unconfirmed              // the release has no answer
 )
+
+func (c Cause) String() string {
+	return enum.Name(c, "Cause", "ByUnlock", "LeaseEnded", "TooLong", "Unrenewed", "KeyGone", "ByForce", "ByClose", "Unconfirmed")
+}
 
 // TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
 // carrying the effects out may bring about more. The time of each tenure that an event has touched is found here, once.

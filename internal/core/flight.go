@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // The commands of a lock's tenures.
 
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
@@ -21,6 +23,8 @@ const (
 	asks
 	opens // it does, since it takes the write lock away, and readers may enter
 )
+
+func (q question) String() string { return enum.Name(q, "question", "asksNot", "asks", "opens") }
 
 // The flight of a tenure changes here, and only here.
 
@@ -151,15 +155,6 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 		at = l.ends(now)
 	}
 	return cmd, at
-}
-
-// ends returns when the owner changes by the clock.
-func (l *Lock) ends(now Now) Time {
-	at := now.At(l.nextEnd())
-	if !l.isHeld() {
-		at = min(at, l.owner.lingersUntil())
-	}
-	return at
 }
 
 // Peek returns the command that is due for the tenure now, None for none, and when it is to be looked at again. It changes

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // Foreign clients, Redisson's, know the lock and a channel, and nothing of the queue. While one of them holds the lock,
 // or has its window, the client of the first ticket listens to what they are told, and looks when the lock may be free.
 
@@ -28,6 +30,10 @@ const (
 	heard                 // one has published a message since the last look at a lock that one holds
 	silent                // one has taken the lock again, and none has published
 )
+
+func (a abroadNews) String() string {
+	return enum.Name(a, "abroadNews", "noneAbroad", "heard", "silent")
+}
 
 // hear notes a message for foreign clients, unless a client of ours has published it.
 func (a *abroad) hear(m Message) {

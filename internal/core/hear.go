@@ -2,16 +2,6 @@ package core
 
 // What the client hears: messages, of which none is believed, and doubts, after which Redis is asked.
 
-// A hearing is whether this client hears the messages of a channel.
-type hearing uint8
-
-const (
-	deaf      hearing = iota // it does not listen
-	asking                   // it subscribes
-	listening                // it hears them
-	refused                  // it cannot hear them
-)
-
 // Hear deals with a message, of which none is believed: it may be late, doubled or forged.
 func (l *Lock) Hear(m Message, now Now) {
 	t := l.tenures.find(m.ID)
@@ -96,33 +86,6 @@ func (l *Lock) satisfied(t *Tenure, now Now) {
 	l.leave(w, GotAnswer, now)
 }
 
-// Listening says whether this client is told of grants. A message may have been lost before.
-func (l *Lock) Listening(yes bool, now Now) {
-	l.hears = refused
-	if yes {
-		l.hears = listening
-	}
-	l.doubtTickets(now)
-	l.seekAll(now)
-	l.settle(now)
-}
-
-// subscribe subscribes this client to its grants.
-func (l *Lock) subscribe(now Now) {
-	if l.hears == deaf {
-		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
-		l.tell(Effect{Kind: Subscribe})
-	}
-}
-
-// quiet ends the subscriptions when nothing is left that needs them.
-func (l *Lock) quiet() {
-	if l.Idle() {
-		l.hears = deaf
-		l.tell(Effect{Kind: Unsubscribe})
-	}
-}
-
 // Doubt says that Redis may not show the lock any more, or that a message may have been lost: a connection has ended,
 // Redis has told of a change of the key, or a stranger says so. Redis is asked.
 func (l *Lock) Doubt(now Now) {
@@ -142,4 +105,14 @@ func (l *Lock) doubtTickets(now Now) {
 			l.touch(t)
 		}
 	}
+}
+
+// Confirm sends the holds here to Redis again, so that the answer says whether Redis still shows
+// them.
+func (l *Lock) Confirm(now Now) {
+	if t := l.owner; t != nil {
+		t.unshown()
+		l.touch(t)
+	}
+	l.settle(now)
 }

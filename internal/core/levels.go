@@ -316,3 +316,9 @@ func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	}
 	return now.Safe.After(lease) < until && (lease >= c.Claim/4 || until > now.Safe.After(c.Lease))
 }
+
+// leavesBehind notes that a level has closed that has sent a guarded write.
+func (t *Tenure) leavesBehind() { t.wrote = true }
+
+// isOpen reports whether no guarded write of a former hold may run in the tenure.
+func (t *Tenure) isOpen() bool { return !t.wrote }

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // How this client parts with a lock: Redis shows it until a lease ends, and no owner here holds it. It is left to the lease that
 // its holder has asked for (Detach), or for the rest of a time (StayUntil), or to a client that presents the name of its tenure
 // (Pass, and Resume there).
@@ -18,6 +20,10 @@ const (
 	WouldRenew                    // the level is renewed until its Unlock
 	NothingHeld                   // there is no such level
 )
+
+func (r PartResult) String() string {
+	return enum.Name(r, "PartResult", "HasParted", "NotYet", "NotAlone", "WouldRenew", "NothingHeld")
+}
 
 // Detach leaves the lock to the lease that its only level has asked for: no owner here holds it any more, and Redis
 // shows it until the lease ends.

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // News are the messages about a tenure since the command in flight was sent, whose answer may be
 // older.
 type news uint8
@@ -9,6 +11,8 @@ const (
 	doubt       // something may have changed
 	grant       // it has the lock
 )
+
+func (n news) String() string { return enum.Name(n, "news", "noNews", "doubt", "grant") }
 
 // The place of a tenure changes here, and only here.
 

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // A verdict is what the answer to a command says of its tenure.
 type verdict uint8
 
@@ -19,6 +21,10 @@ const (
 	verdicts = iota // how many there are
 )
 
+func (v verdict) String() string {
+	return enum.Name(v, "verdict", "holds", "waits", "free", "nowhere", "left", "absent", "granted", "executed", "notRun", "unknown", "fatal")
+}
+
 // A change is the place after an answer, if that changes it.
 type change uint8
 
@@ -29,6 +35,10 @@ const (
 	toInQueue
 	toOwner
 )
+
+func (c change) String() string {
+	return enum.Name(c, "change", "asItWas", "toOut", "toUnsure", "toInQueue", "toOwner")
+}
 
 func (c change) place() Place { return Place(c - toOut) }
 

@@ -97,3 +97,19 @@ func (l *Lock) called(t *Tenure, now Now) {
 		l.give(t, now)
 	}
 }
+
+// Lingers reports whether the owner lingers: no level holds the lock here, and Redis shows it.
+func (l *Lock) Lingers() bool { return l.lingers() }
+
+// MayLinger reports whether the tenure may linger at its end, and NoLinger keeps it from that.
+func (l *Lock) MayLinger() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
+
+func (l *Lock) NoLinger() { l.owner.linger = 0 }
+
+// EndLinger releases a lingering tenure.
+func (l *Lock) EndLinger(now Now) {
+	if l.lingers() {
+		l.give(l.owner, now)
+		l.settle(now)
+	}
+}

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // A Want is what this client wants of a tenure.
 type Want uint8
 
@@ -12,6 +14,8 @@ const (
 	wants = iota // how many there are
 )
 
+func (w Want) String() string { return enum.Name(w, "Want", "Gone", "Asked", "Held", "Parted") }
+
 // A Place is where Redis has a tenure, as far as this client knows.
 type Place uint8
 
@@ -23,6 +27,8 @@ const (
 
 	places = iota // how many there are
 )
+
+func (p Place) String() string { return enum.Name(p, "Place", "Out", "Unsure", "InQueue", "Owner") }
 
 // A cell has the moves for a tenure at one want and place. The first move that is due is sent.
 type cell []move
@@ -212,15 +218,18 @@ func (t *Tenure) unmarks(Now) Time {
 // endsItself returns when the lease of a tenure has ended that this client has parted with.
 func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
 
-// hurries resets the backoff of a Gone tenure: it leaves at once.
-func (l *Lock) hurries(t *Tenure) {
-	t.fails, t.again = 0, 0
-	l.touch(t)
-}
-
 // rests notes that a command has no answer, so that nothing is sent for a while.
 func (t *Tenure) rests(now Now) {
 	c := t.lock.client
 	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
 	t.fails = min(t.fails+1, doublings)
+}
+
+// ends returns when the owner changes by the clock.
+func (l *Lock) ends(now Now) Time {
+	at := now.At(l.nextEnd())
+	if !l.isHeld() {
+		at = min(at, l.owner.lingersUntil())
+	}
+	return at
 }

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/go-rlock/rlock/waitqueue"
+import (
+	"github.com/go-rlock/rlock/internal/enum"
+	"github.com/go-rlock/rlock/waitqueue"
+)
 
 // An Outcome is how a call has ended.
 type Outcome uint8
@@ -20,6 +23,10 @@ const (
 	Done                     // a call that does not lock: see its Cause, its Fault and Found
 )
 
+func (o Outcome) String() string {
+	return enum.Name(o, "Outcome", "Waiting", "Acquired", "Denied", "TimedOut", "Full", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Done")
+}
+
 // A Way is how a call has got the lock.
 type Way uint8
 
@@ -33,6 +40,10 @@ const (
 	ByPass               // from another client, which has passed it on
 )
 
+func (w Way) String() string {
+	return enum.Name(w, "Way", "ByRedis", "ByQueue", "ByNesting", "ByHandoff", "ByJoining", "ByLinger", "ByPass")
+}
+
 // An attempt is where a call that locks is with its Acquires. It may send one, and one more if the holder makes way for that.
 type attempt uint8
 
@@ -43,6 +54,10 @@ const (
 	triesAgain                // it may send one more
 	triedAgain                // it has sent that one
 )
+
+func (a attempt) String() string {
+	return enum.Name(a, "attempt", "tried", "tries", "calls", "triesAgain", "triedAgain")
+}
 
 // may reports whether the call may send an Acquire.
 func (a attempt) may() bool { return a == tries || a == triesAgain }
@@ -343,4 +358,13 @@ func (l *Lock) tick(w *Call, now Now) {
 		l.seekFor(w, now)
 	}
 	l.settle(now)
+}
+
+// hasOwnTicket reports whether the waiter has a ticket wherever it stands in the line.
+func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
+
+// hurries resets the backoff of a Gone tenure: it leaves at once.
+func (l *Lock) hurries(t *Tenure) {
+	t.fails, t.again = 0, 0
+	l.touch(t)
 }

@@ -57,9 +57,3 @@ func (l *Lock) forced(id ID, a Reply, now Now) {
 		l.lose(ByForce, now)
 	}
 }
-
-// leavesBehind notes that a level has closed that has sent a guarded write.
-func (t *Tenure) leavesBehind() { t.wrote = true }
-
-// isOpen reports whether no guarded write of a former hold may run in the tenure.
-func (t *Tenure) isOpen() bool { return !t.wrote }

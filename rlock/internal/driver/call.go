@@ -97,26 +97,6 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	return l.ended(ctx, w)
 }
 
-// ended returns the outcome of a call that leaves the lock alone from now on. It is called with the mutex held, and gives it
-// back.
-func (l *lock) ended(ctx context.Context, w *waiter) error {
-	c, n := l.shard.client, l.name
-	if w.Outcome == core.Acquired {
-		l.shard.exit(l)
-	} else {
-		l.leave(w)
-	}
-	return c.finished(ctx, n, w)
-}
-
-// returns is called before a call returns with the lock.
-func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
-	for _, e := range earlier.unreported {
-		<-e.reported
-	}
-	c.shardOf(n).checkReported(n, o, earlier)
-}
-
 // refuses returns why the request of a caller that does not hold the lock is refused,
 // regardless of the holder.
 func (l *lock) refuses(req *client.Request, now core.Now) error {

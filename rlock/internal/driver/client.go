@@ -74,29 +74,3 @@ func newClient(e *client.Client, w carrier) *Client {
 	e.Keep(c)
 	return c
 }
-
-// allShards calls yield with every shard.
-func (c *Client) allShards(yield func(*shard) bool) {
-	for i := range c.shards {
-		if !yield(&c.shards[i]) {
-			return
-		}
-	}
-}
-
-// shardOfKey returns the shard of the locks of all kinds that have the key.
-func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.shared.HashOf(key)%shardCount] }
-
-// enterTenure enters the lock of the key that has the tenure of that ID, which Redis knows by the text. It returns nil, and
-// holds no mutex, if there is none. The locks of all kinds are under one mutex.
-func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
-	s, owner := c.shardOfKey(key), ownerIn(text)
-	now := s.take()
-	for kind := range s.locks {
-		if l := s.find(client.KindID(kind), key, owner); l != nil && l.Find(id) != nil {
-			return l, now
-		}
-	}
-	s.unlock()
-	return nil, now
-}

@@ -62,22 +62,3 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	}
 	return nil, nil
 }
-
-// awaitMirror returns a channel that is closed with the next answer to a mirror of the lock.
-func (s *shard) awaitMirror(l *lock) <-chan struct{} {
-	if s.mirrorWaits == nil {
-		s.mirrorWaits = make(map[*lock]chan struct{})
-	}
-	if s.mirrorWaits[l] == nil {
-		s.mirrorWaits[l] = make(chan struct{})
-	}
-	return s.mirrorWaits[l]
-}
-
-// endMirrorWait closes that channel.
-func (s *shard) endMirrorWait(l *lock) {
-	if answered := s.mirrorWaits[l]; answered != nil {
-		close(answered)
-		delete(s.mirrorWaits, l)
-	}
-}

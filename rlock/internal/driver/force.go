@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -39,22 +37,4 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 		released = released || found
 	}
 	return released, nil
-}
-
-// force releases the holder in Redis, and tells its client if that is another of rlock.
-func (r *redis) force(ctx context.Context, x *exchange) (a answer) {
-	e, n := r.client.shared, x.name
-	s := wire.Step{Lease: "1", Number: number(&x.cmd), Leave: wire.Member{Mode: "x", Ticket: x.text}}
-	s.Polls = x.kind.foreign && e.SeesStep(n, s, time.Now())
-	call := r.Step(x.kind.step, &n.Keys, s)
-	var left int64
-	if !wire.IsOurs(x.text) || strings.HasPrefix(x.text, e.ID.Prefix) || e.Config.NoClientChannel {
-		left, a.err = r.Do(ctx, call).AsInt64()
-	} else {
-		left, a.err = r.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: x.text, Text: n.Key}).AsInt64()
-	}
-	if a.heard, a.Left = wire.Answered(a.err), left > 0; a.err != nil {
-		a.Fault = core.Unknown
-	}
-	return a
 }

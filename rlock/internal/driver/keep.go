@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -49,6 +50,8 @@ const (
 	nudged                    // the keeper asks as soon as may be
 	keeperSends               // the keeper has asked, and sends a command as soon as may be
 )
+
+func (s sender) String() string { return enum.Name(s, "sender", "unasked", "nudged", "keeperSends") }
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
 func (s *shard) workOf(l *lock, t *core.Tenure) *work {
@@ -165,15 +168,6 @@ func (s *shard) heldBack(k *work) bool {
 	}
 	k.sender = nudged
 	return true
-}
-
-// reported nudges the keeper for the tenures of the lock that were held back.
-func (s *shard) reported(l *lock) {
-	for t := range l.Tenures {
-		if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
-			s.client.keeper.Nudge(k)
-		}
-	}
 }
 
 // due reports whether the tenure's time has come: then the keeper polls it when it builds its batch. It schedules the next

@@ -183,3 +183,12 @@ func (e *ending) observe() {
 		c.shared.Observer.Later(ctx, c.shared.Observer.Lost, lost)
 	}
 }
+
+// reported nudges the keeper for the tenures of the lock that were held back.
+func (s *shard) reported(l *lock) {
+	for t := range l.Tenures {
+		if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
+			s.client.keeper.Nudge(k)
+		}
+	}
+}

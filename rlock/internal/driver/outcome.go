@@ -189,3 +189,23 @@ func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool)
 	w.err = err
 	return f == wire.Never
 }
+
+// returns is called before a call returns with the lock.
+func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+	for _, e := range earlier.unreported {
+		<-e.reported
+	}
+	c.shardOf(n).checkReported(n, o, earlier)
+}
+
+// ended returns the outcome of a call that leaves the lock alone from now on. It is called with the mutex held, and gives it
+// back.
+func (l *lock) ended(ctx context.Context, w *waiter) error {
+	c, n := l.shard.client, l.name
+	if w.Outcome == core.Acquired {
+		l.shard.exit(l)
+	} else {
+		l.leave(w)
+	}
+	return c.finished(ctx, n, w)
+}

@@ -2,10 +2,7 @@ package driver
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,67 +149,6 @@ func (c *exchange) sharesWith(other *exchange) bool {
 // group is the same for commands that may share a call.
 func (c *exchange) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
 
-func (r *redis) commandFor(part []*exchange) wire.Call {
-	switch {
-	case len(part) > 1 && part[0].cmd.Op == core.Acquire:
-		acquires := make([]wire.Call, len(part))
-		for i, c := range part {
-			acquires[i] = r.command(c)
-		}
-		return part[0].kind.acquireAll.Together(acquires)
-	case part[0].cmd.Op != core.Mirror:
-		return r.command(part[0])
-	}
-	command := part[0].kind.mirror(r, part)
-	for _, c := range part {
-		if c.track {
-			command.Track = append(command.Track, c.name.Key)
-		}
-	}
-	return command
-}
-
-// asks returns how a mirror is told of the others that wait, nothing if it does not ask.
-func (r *redis) asks(c *exchange) (a wire.Asker) {
-	if c.cmd.Asks {
-		a = r.Asks(&c.name.Keys, r.polls(c))
-	}
-	return a
-}
-
-// polls reports whether foreign clients that only poll are to count among those that wait.
-func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesWindows(c.name, time.Now()) }
-
-// fillIn tells each of part what Redis said to it.
-func (r *redis) fillIn(part []*exchange, result rueidis.RedisResult) {
-	switch {
-	case len(part) > 1 && part[0].cmd.Op == core.Acquire:
-		r.fillInRow(part, result)
-		return
-	case part[0].cmd.Op != core.Mirror:
-		part[0].answer = r.readResult(part[0], result)
-		return
-	}
-	replies, err := result.ToArray()
-	if err == nil && len(replies) != len(part) {
-		err = fmt.Errorf("%d replies to %d mirrors", len(replies), len(part))
-	}
-	for i := range part {
-		a := &part[i].answer
-		var n int64
-		if a.err = err; err == nil {
-			n, a.err = replies[i].AsInt64()
-		}
-		a.heard = wire.Answered(a.err)
-		switch {
-		case a.err != nil:
-			a.Fault = faultOf(core.Mirror, a.err)
-		case n > 0:
-			a.Found, a.Others = core.Holds, int(n-1)
-		}
-	}
-}
-
 func (r *redis) unmark(ctx context.Context, c *exchange) (a answer) {
 	a.err = r.Unmark(ctx, &c.name.Keys, c.text)
 	a.heard = wire.Answered(a.err)
@@ -222,257 +158,65 @@ func (r *redis) unmark(ctx context.Context, c *exchange) (a answer) {
 	return a
 }
 
-// command returns the call of a command that is sent by itself.
-func (r *redis) command(c *exchange) wire.Call {
-	switch c.cmd.Op {
-	case core.Acquire:
-		if c.kind.foreign && r.Polls() {
-			r.client.shared.SeesAcquire(c.name, time.Now())
-		}
-		return c.conditioned(c.kind.acquire(r, c))
-	case core.Resume:
-		return c.kind.resume(r, c)
-	case core.Join, core.Look, core.Leave, core.Step:
-		return r.step(c)
-	default: // other functions build these
-		panic("driver: a call of a command " + c.cmd.Op.String())
+// force releases the holder in Redis, and tells its client if that is another of rlock.
+func (r *redis) force(ctx context.Context, x *exchange) (a answer) {
+	e, n := r.client.shared, x.name
+	s := wire.Step{Lease: "1", Number: number(&x.cmd), Leave: wire.Member{Mode: "x", Ticket: x.text}}
+	s.Polls = x.kind.foreign && e.SeesStep(n, s, time.Now())
+	call := r.Step(x.kind.step, &n.Keys, s)
+	var left int64
+	if !wire.IsOurs(x.text) || strings.HasPrefix(x.text, e.ID.Prefix) || e.Config.NoClientChannel {
+		left, a.err = r.Do(ctx, call).AsInt64()
+	} else {
+		left, a.err = r.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: x.text, Text: n.Key}).AsInt64()
 	}
-}
-
-// step returns the call of a step.
-func (r *redis) step(c *exchange) wire.Call {
-	n, e := c.name, r.client.shared
-	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
-	switch c.cmd.Op {
-	case core.Join:
-		s.Join = member(c.cmd.Ticket, c.text)
-	case core.Look:
-		s.Look = member(c.cmd.Ticket, c.text)
-	case core.Leave:
-		s.Leave = member(c.cmd.Ticket, c.text)
-		if c.joins != "" {
-			s.Join = member(c.cmd.Joins, c.joins)
-			s.Lease = r.milliseconds(core.Span(claimLease))
-		}
-	case core.Step: // which names no ticket
-	default:
-		panic("driver: a step of a command " + c.cmd.Op.String())
+	if a.heard, a.Left = wire.Answered(a.err), left > 0; a.err != nil {
+		a.Fault = core.Unknown
 	}
-	if s.Counts, s.Most = c.counts, -1; c.cmd.Bounded {
-		s.Most = c.cmd.Most
-	}
-	s.Polls = c.kind.foreign && e.SeesStep(n, s, time.Now())
-	script := c.kind.step
-	if c.cmd.Takes && c.cmd.Op != core.Leave || c.cmd.Joins.Takes {
-		script = wire.PlainAskStep
-	}
-	return c.conditioned(r.Step(script, &n.Keys, s))
-}
-
-// conditioned puts the condition of the call before the command that it sends.
-func (c *exchange) conditioned(command wire.Call) wire.Call {
-	if u := c.unless; u != nil {
-		return wire.Unless(u.Source, u.Keys, u.Args, &command)
-	}
-	return command
-}
-
-// release takes back what a command was granted, if replicas do not have it.
-func (r *redis) release(c *exchange) wire.Call {
-	return r.Step(c.kind.step, &c.name.Keys, wire.Step{Number: number(&c.cmd), Leave: member(c.cmd.Ticket, c.text)})
-}
-
-// number writes the number that a kind's part of the script takes: how many permits there are, or how many fencing
-// tokens a grant is to reserve; "" for none.
-func number(cmd *core.Command) string {
-	switch {
-	case cmd.Permits > 0:
-		return strconv.Itoa(cmd.Permits)
-	case cmd.Tokens > 0:
-		return strconv.FormatUint(cmd.Tokens, 10)
-	}
-	return ""
-}
-
-// milliseconds writes a lease as the scripts take it.
-func (r *redis) milliseconds(d core.Span) string {
-	if d == core.Span(r.client.shared.Config.Lease) {
-		return r.client.leaseText
-	}
-	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
-}
-
-// mirrorLease returns the lease of a mirror as its script takes it.
-func (r *redis) mirrorLease(cmd *core.Command) string {
-	lease := r.milliseconds(cmd.Lease)
-	if cmd.Exact {
-		return wire.Exact(lease)
-	}
-	return lease
-}
-
-// readResult reads what Redis said to a command that was sent by itself.
-func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
-	switch {
-	case c.cmd.Op == core.Step:
-		return r.read(c, wire.Answer{}, result.Error())
-	case c.cmd.Op == core.Leave && c.joins == "":
-		n, err := result.AsInt64()
-		return r.read(c, wire.Answer{Left: n}, err)
-	}
-	got, err := readAnswer(result, &c.cmd)
-	if got.Met != nil && c.unless == nil {
-		err = errors.New("a command without a condition was answered by one")
-	}
-	return r.read(c, got, err)
-}
-
-func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, error) {
-	switch cmd.Op {
-	case core.Acquire:
-		if cmd.Takes {
-			return wire.ReadAskAcquire(result, cmd.Tokens)
-		}
-		return wire.ReadAcquire(result, cmd.Tokens)
-	case core.Resume:
-		n, err := result.AsInt64()
-		return wire.Answer{Granted: n > 0, Others: int(max(n-1, 0))}, err
-	case core.Join, core.Look, core.Leave:
-		return wire.ReadStep(result, cmd.Tokens)
-	default: // other functions read these
-		panic("driver: an answer to a command " + cmd.Op.String())
-	}
-}
-
-// read turns an answer of Redis into one that package core knows.
-func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
-	a.err, a.holder, a.heard, a.clock, a.met, a.before = err, got.Holder, wire.Answered(err), got.Clock, got.Met, -1
-	if err != nil {
-		a.Fault = faultOf(c.cmd.Op, err)
-		if c.cmd.Op == core.Leave && wire.Released(err) { // a message to others was refused
-			a.Fault, a.Left = core.Answered, true
-			a.JoinFault = core.Unknown
-		}
-		return a
-	}
-	a.Left = got.Left > 0
-	switch {
-	case got.Met != nil:
-		a.Fault = core.NotRun
-		return a
-	case c.cmd.Op == core.Leave && c.joins == "":
-		return a
-	case got.Refused != nil:
-		a.Found, a.Unreplicated, a.err = core.Holds, true, got.Refused
-		return a
-	case got.Granted:
-		a.Found, a.Token, a.Others = core.Holds, got.Counter, got.Others
-		return a
-	}
-	if c.cmd.Op != core.Acquire { // that is told no more
-		readPosition(&got, &a)
-	}
-	r.readOthers(c, &got, &a)
 	return a
 }
 
-// readPosition turns what a step says of the ticket: where it stands, or that it was taken out again.
-func readPosition(got *wire.Answer, a *answer) {
-	a.Tickets = got.Tickets
-	switch got.Position {
-	case wire.SomePosition:
-		a.Found = core.Waits
-	case wire.FirstPosition:
-		a.Found = core.First
-	case wire.FullPosition:
-		a.Full = true
-	case wire.NoPosition:
+// write sends a guarded write. The answer of a server decides, also if it is an error: then a source was executed in part,
+// or not at all, and will not be.
+func (r *redis) write(ctx context.Context, c *exchange) (a answer) {
+	g := c.kind.guard(c)
+	result, sent := r.Send(ctx, wire.Order{Call: g.call(c.write), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	if a.sent = sent; sent.IsLate() {
+		sent.GiveUp()
+		a.sent = wire.Sent{}
+	}
+	c.write.reply, a.err = result.ToMessage()
+	if rueidis.IsRedisNil(a.err) {
+		a.err = nil
+	}
+	a.Found = core.Holds
+	switch a.heard = wire.Answered(a.err); {
+	case wire.Fenced(a.err, c.write.nonce):
+		a.Found = core.Nowhere
+	case a.heard:
 	default:
-		panic(got.Position)
+		a.Fault = faultOf(core.Write, a.err)
 	}
-	if a.Found != core.Nowhere && got.Tickets > 0 {
-		a.before = got.Before
-	}
+	return a
 }
 
-// readOthers turns what an answer without a grant says of the other clients: the holder, whose window it is, and a grant that is
-// held back.
-func (r *redis) readOthers(c *exchange, got *wire.Answer, a *answer) {
-	if a.Holder = r.client.idOf(got.Holder); got.Holder != "" {
-		a.Foreign = a.Holder == core.ID{}
-		a.TTL = core.NoTTL
-		if got.TTL >= 0 {
-			a.TTL = core.Span(wire.Milliseconds(got.TTL))
-		}
-	}
-	if c.cmd.Op == core.Acquire { // it is told no more
-		return
-	}
-	if got.Window >= 0 {
-		a.Window = max(core.Span(wire.Milliseconds(got.Window)), 1)
-	}
-	if got.HeldBack >= 0 {
-		a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))
-	}
-}
-
-// faultOf says what the error means for the command. An acquire takes back what it has written, others
-// may have been executed in part if they fail inside of a script. A release and a renewal that the server
-// refuses may be allowed a moment later, unless another key has come in the place of the lock.
-func faultOf(op core.Op, err error) core.Fault {
-	f, explained := wire.Diagnose(err)
-	switch {
-	case errors.Is(explained, wire.ErrWrongType) && (op == core.Mirror || op == core.Leave):
-		return core.Fatal
-	case f == wire.Unknown, op != core.Acquire && wire.Begun(err):
-		return core.Unknown
-	case f == wire.NotNow:
-		return core.NotRun
-	}
-	switch op { // it was refused
-	case core.Acquire, core.Resume, core.Join, core.Look:
-		return core.Fatal
-	case core.Mirror, core.Leave, core.Step, core.Unmark, core.Write:
-		return core.NotRun
+// carryOut sends a release that carries a guarded write.
+func (r *redis) carryOut(ctx context.Context, c *exchange) (a answer) {
+	w, step := c.write, r.command(c)
+	result, sent := r.sendBuilt(ctx, c, r.carrying(c, &step))
+	ran, reply, got, err := wire.ReadCarrier(result, c.joins != "", c.cmd.Tokens)
+	a = r.read(c, got, err)
+	a.sent = sent
+	switch refusal := reply.Error(); {
+	case ran:
+		w.fate, w.reply = writeRan, reply
+	case result.Error() != nil && a.heard && a.Fault == core.NotRun:
+		w.fate, w.err = writeRefused, result.Error()
+	case refusal == nil: // there is no answer, or none that can be read
+	case wire.Fenced(refusal, w.nonce):
+		w.fate = writeFenced
 	default:
-		panic("driver: a command that is " + op.String())
+		w.fate, w.err = writeRefused, refusal
 	}
-}
-
-// Package core knows this client as thisClient, and each other client of rlock as otherClient: it asks of
-// them nothing but whether they linger.
-const (
-	thisClient  = 1
-	otherClient = 2
-)
-
-// idOf returns the tenure of an owner in Redis, "<uuid>:<id>", the zero ID for an owner that is none of
-// rlock's.
-func (c *Client) idOf(owner string) core.ID {
-	number, lingers, ok := wire.NumberOf(owner)
-	if !ok {
-		return core.ID{}
-	}
-	id := core.ID{Client: otherClient, Lingers: lingers, N: number}
-	if strings.HasPrefix(owner, c.id.Prefix) {
-		id.Client = thisClient
-	}
-	return id
-}
-
-// textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
-func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
-	return wire.WithMore(c.id.Text(id.N, id.Lingers, uint64(o)), more)
-}
-
-// member is a ticket as it stands in the queue.
-func member(t core.Ticket, text string) wire.Member {
-	modes, mode := "xsa", t.Mode
-	if t.Polls {
-		modes = "XSA"
-	}
-	if t.Takes {
-		mode = core.Shared + 1
-	}
-	return wire.Member{Mode: modes[mode : mode+1], Ticket: text}
+	return a
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/redis/rueidis"
 
@@ -74,36 +72,4 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	reply, err := h.Write(ctx, source, keys, args)
 	return reply, cmp.Or(err, h.Release(ctx))
-}
-
-// carryOut sends a release that carries a guarded write.
-func (r *redis) carryOut(ctx context.Context, c *exchange) (a answer) {
-	w, step := c.write, r.command(c)
-	result, sent := r.sendBuilt(ctx, c, r.carrying(c, &step))
-	ran, reply, got, err := wire.ReadCarrier(result, c.joins != "", c.cmd.Tokens)
-	a = r.read(c, got, err)
-	a.sent = sent
-	switch refusal := reply.Error(); {
-	case ran:
-		w.fate, w.reply = writeRan, reply
-	case result.Error() != nil && a.heard && a.Fault == core.NotRun:
-		w.fate, w.err = writeRefused, result.Error()
-	case refusal == nil: // there is no answer, or none that can be read
-	case wire.Fenced(refusal, w.nonce):
-		w.fate = writeFenced
-	default:
-		w.fate, w.err = writeRefused, refusal
-	}
-	return a
-}
-
-// carrying returns the call of the step with the guarded write.
-func (r *redis) carrying(c *exchange, step *wire.Call) wire.Call {
-	g, w := c.kind.guard(c), c.write
-	keys, args := step.Split()
-	counts := []string{strconv.Itoa(len(keys)), strconv.Itoa(len(args))}
-	return wire.Call{
-		Script: g.Release(w.source, step.Script),
-		Keys:   slices.Concat(w.keys, g.keys, keys), Args: slices.Concat(w.args, g.args, []string{w.nonce}, args, counts),
-	}
 }

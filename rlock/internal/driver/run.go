@@ -209,3 +209,16 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	w.answer, w.checked, w.err = *met, true, terms.ErrAnswered
 	l.Leave(&w.Call, core.GotAnswer, now)
 }
+
+// mirrored deals with what the answer to a mirror says beside the trust in it.
+func (l *lock) mirrored(x *exchange, alive bool, now core.Now) {
+	l.shard.endMirrorWait(l)
+	k, a := x.work, &x.answer
+	if !alive || k.tenure == nil {
+		return
+	}
+	if a.Found == core.Holds && a.Others > 0 && k.tenure.ID.Lingers && !k.tenure.Called() {
+		l.backOff(0, lastBackoff, now) // foreign clients wait, who cannot call
+	}
+	l.tend(k, now)
+}

@@ -23,7 +23,7 @@ type shard struct {
 
 	counts      client.Counts           // see stats.go of package client
 	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
-	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
+	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see mirrorwait.go
 	lingering   waitqueue.Queue[*work]
 	audiences   map[*lock]*audience // of the locks in which a call waits that is told where it stands: see progress.go
 
@@ -215,3 +215,29 @@ func (s *shard) glance(look func()) {
 	defer s.unlock()
 	look()
 }
+
+// enterTenure enters the lock of the key that has the tenure of that ID, which Redis knows by the text. It returns nil, and
+// holds no mutex, if there is none. The locks of all kinds are under one mutex.
+func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
+	s, owner := c.shardOfKey(key), ownerIn(text)
+	now := s.take()
+	for kind := range s.locks {
+		if l := s.find(client.KindID(kind), key, owner); l != nil && l.Find(id) != nil {
+			return l, now
+		}
+	}
+	s.unlock()
+	return nil, now
+}
+
+// allShards calls yield with every shard.
+func (c *Client) allShards(yield func(*shard) bool) {
+	for i := range c.shards {
+		if !yield(&c.shards[i]) {
+			return
+		}
+	}
+}
+
+// shardOfKey returns the shard of the locks of all kinds that have the key.
+func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.shared.HashOf(key)%shardCount] }

@@ -3,11 +3,8 @@ package driver
 import (
 	"context"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Locks that are acquired together. Each is a call of its own, as any other; only the first commands of those that are not
@@ -129,21 +126,5 @@ func (c *rowCall) drop(ctx context.Context) {
 	}
 	if c.hold.begun(c.err) == nil {
 		c.hold.ReleaseLater()
-	}
-}
-
-// fillInRow is fillIn for acquires. One that was not asked for was not executed, and will not be.
-func (r *redis) fillInRow(part []*exchange, result rueidis.RedisResult) {
-	replies, err := wire.EachAcquire(result, len(part))
-	for i, c := range part {
-		switch {
-		case err != nil:
-			c.answer = r.read(c, wire.Answer{}, err)
-		case i < len(replies):
-			got, err := wire.ReadAcquire(replies[i], c.cmd.Tokens)
-			c.answer = r.read(c, got, err)
-		default:
-			c.answer = answer{Reply: core.Reply{Fault: core.NotRun}, heard: true}
-		}
 	}
 }

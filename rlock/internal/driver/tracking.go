@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // Redis tells a client that tracks a key when another client changes it: deletes or overwrites it,
@@ -33,6 +34,10 @@ const (
 	alarmed                   // a change was reported: the next mirror finds out what it was
 	verified                  // that mirror was built, at verifiedAt: a later one tracks the key again
 )
+
+func (t tracking) String() string {
+	return enum.Name(t, "tracking", "untracked", "putOff", "due", "tracked", "alarmed", "verified")
+}
 
 // track changes the tracking to t, or puts it off.
 func (k *work) track(t tracking) {
@@ -126,17 +131,4 @@ func (c *Client) Changed(key string) {
 			}
 		}
 	})
-}
-
-// mirrored deals with what the answer to a mirror says beside the trust in it.
-func (l *lock) mirrored(x *exchange, alive bool, now core.Now) {
-	l.shard.endMirrorWait(l)
-	k, a := x.work, &x.answer
-	if !alive || k.tenure == nil {
-		return
-	}
-	if a.Found == core.Holds && a.Others > 0 && k.tenure.ID.Lingers && !k.tenure.Called() {
-		l.backOff(0, lastBackoff, now) // foreign clients wait, who cannot call
-	}
-	l.tend(k, now)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -32,6 +33,10 @@ const (
 	writeFenced  // it was not executed, since the lock does not have the tenure
 	writeRefused // nor, since Redis has refused it
 )
+
+func (f writeFate) String() string {
+	return enum.Name(f, "writeFate", "writeUnknown", "writeRan", "writeFenced", "writeRefused")
+}
 
 // A guard is what a kind of lock looks at before a guarded write. Its keys and arguments are the last of the script.
 type guard struct {
@@ -74,28 +79,4 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			return sent.reply, err
 		}
 	}
-}
-
-// write sends a guarded write. The answer of a server decides, also if it is an error: then a source was executed in part,
-// or not at all, and will not be.
-func (r *redis) write(ctx context.Context, c *exchange) (a answer) {
-	g := c.kind.guard(c)
-	result, sent := r.Send(ctx, wire.Order{Call: g.call(c.write), Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
-	if a.sent = sent; sent.IsLate() {
-		sent.GiveUp()
-		a.sent = wire.Sent{}
-	}
-	c.write.reply, a.err = result.ToMessage()
-	if rueidis.IsRedisNil(a.err) {
-		a.err = nil
-	}
-	a.Found = core.Holds
-	switch a.heard = wire.Answered(a.err); {
-	case wire.Fenced(a.err, c.write.nonce):
-		a.Found = core.Nowhere
-	case a.heard:
-	default:
-		a.Fault = faultOf(core.Write, a.err)
-	}
-	return a
 }
