@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,28 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 		})
 		require.NoError(t, l.Write.Unlock(writer))
 		assert.Empty(t, w.Keys())
+	})
+}
+
+// Writers of two clients wait behind a reader of Redisson, one of them before a reader of its
+// client, which has no ticket as long as the writer stands before it.
+func TestAReaderBehindAWriterThatIsNotTheFirstReadsWithinSecondsBesideAReaderOfRedisson(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		first, second, me := w.NewRWClient(), w.NewRWClient(), w.Caller()
+		w.HSet(testbed.Key, "mode", "read", testbed.ForeignOwner, "1")
+		w.SetTTL(testbed.Key, time.Hour)
+		ctx, cancel := context.WithCancel(w.Caller())
+		defer cancel()
+		writes := testbed.Start(func() error { return first.Write.Lock(ctx) })
+		require.True(t, testbed.Pending(writes))
+		alsoWrites := testbed.Start(func() error { return second.Write.Lock(ctx) })
+		require.True(t, testbed.Pending(alsoWrites))
+		testbed.Within(t, time.Second, 5*time.Second, func() { require.NoError(t, second.Read.Lock(me)) })
+		assert.Less(t, len(first.Net.Sent("EVALSHA")), 50, "the writer looks less and less often")
+		cancel()
+		require.ErrorIs(t, <-writes, context.Canceled)
+		require.ErrorIs(t, <-alsoWrites, context.Canceled)
+		require.NoError(t, second.Read.Unlock(me))
 	})
 }
 

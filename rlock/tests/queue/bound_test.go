@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,39 +36,38 @@ func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
 }
 
 func TestAQueueThatIsFullRefuses(t *testing.T) {
-	for name, of := range waitersOf {
-		t.Run(name, func(t *testing.T) {
-			testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-				here, there := s.NewClient(), s.NewClient()
-				held, err := of(here, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
-				require.NoError(t, err, "it need not wait")
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient(), s.NewClient()
+		for kind, of := range waitersOf {
+			name := "orders:" + kind
+			held, err := of(here, name).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
+			require.NoError(t, err, "it need not wait")
 
-				_, err = of(there, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
+			_, err = of(there, name).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
+			require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, fmt.Sprintf("lock %q", name))
+			assert.ErrorContains(t, err, "0 of 0")
+
+			first := bounded(s.Ctx, of(there, name), 2)
+			s.AwaitWaiters(1, name)
+			second := bounded(s.Ctx, of(here, name), 2)
+			s.AwaitWaiters(2, name)
+			for _, c := range []*rlock.Client{here, there} {
+				_, err = of(c, name).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
 				require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
-				assert.ErrorContains(t, err, `lock "orders:42"`)
-				assert.ErrorContains(t, err, "0 of 0")
+				assert.ErrorContains(t, err, "2 of 2")
+				assert.ErrorContains(t, err, "held by")
+			}
+			s.AwaitWaiters(2, name) // those that were refused take no place
 
-				first := bounded(s.Ctx, of(there, testbed.Key), 2)
-				s.AwaitWaiters(1, testbed.Key)
-				second := bounded(s.Ctx, of(here, testbed.Key), 2)
-				s.AwaitWaiters(2, testbed.Key)
-				for _, c := range []*rlock.Client{here, there} {
-					_, err = of(c, testbed.Key).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
-					require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
-					assert.ErrorContains(t, err, "2 of 2")
-					assert.ErrorContains(t, err, "held by")
-				}
-				s.AwaitWaiters(2, testbed.Key) // those that were refused take no place
-
-				require.NoError(t, held.Release(s.Ctx))
-				require.NoError(t, s.Await(first))
-				require.NoError(t, s.Await(second))
-				// A hand-off inside a process leaves the ticket of its caller to be given up.
-				require.Eventually(t, func() bool { return s.Available(of(there, testbed.Key)) }, testbed.Hang, time.Millisecond)
-			})
-		})
-	}
+			require.NoError(t, held.Release(s.Ctx))
+			require.NoError(t, s.Await(first))
+			require.NoError(t, s.Await(second))
+			// A hand-off inside a process leaves the ticket of its caller to be given up.
+			require.Eventually(t, func() bool { return s.Available(of(there, name)) }, testbed.Hang, time.Millisecond)
+		}
+	})
 }
 
 func TestALockOverSeveralHasNoBoundAndNoProgress(t *testing.T) {
