@@ -151,6 +151,11 @@ func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
 		assert.Empty(t, l.home.taken, "the losses remember it, up to a bound")
 		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrLost)
 		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
+
+		part, err := a.Acquire(t.Context(), o, Options{})
+		require.NoError(t, err)
+		assert.Zero(t, l.Depth(o), "a part by itself is no level of the whole")
+		require.NoError(t, part.Release(t.Context()))
 	})
 }
 
