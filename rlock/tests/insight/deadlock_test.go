@@ -66,6 +66,10 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 			assert.Equal(t, 1, p.Logged(said), "%q is in the one line", said)
 		}
 		assert.Zero(t, p.Logged("5.lock"), "no other owner is part of the deadlock")
+		ok, err := p.NewLock("plain").TryLockFor(w.Caller(), time.Minute, 0) // a later search finds the same deadlock
+		require.NoError(t, err)
+		require.False(t, ok)
+		assert.Equal(t, 1, p.Logged(deadlockSaid))
 		cancel()
 		for range 4 {
 			<-results // an owner that gets its lock because another gave up has no error
