@@ -87,28 +87,7 @@ func (p *Client) Die() {
 	synctest.Wait()
 }
 
-// Turns lists the holders of the lock, in order. Protected by the lock.
-type Turns struct {
-	Order []string
-	Wg    sync.WaitGroup
-}
-
-// Join starts a new owner that waits for the lock, has it for a section and unlocks it. It
-// returns when the owner is in the queue.
-func (r *Turns) Join(w *World, p *Client, who string) {
-	lock, me := p.NewLock(Key), w.Caller()
-	r.Wg.Go(func() {
-		if !assert.NoError(w.T, lock.Lock(me)) {
-			return
-		}
-		r.Order = append(r.Order, who)
-		time.Sleep(Section)
-		assert.NoError(w.T, lock.Unlock(me))
-	})
-	synctest.Wait()
-}
-
-// A crowd is clients that take a fair lock again and again.
+// A crowd is clients that lock and unlock one name until it ends.
 type crowd struct {
 	Record
 	s    *Site
@@ -140,6 +119,7 @@ func (c *crowd) End() {
 	}, Hang, time.Millisecond)
 }
 
+// NewCrowd starts so many clients, each with so many owners of the fair lock.
 func (s *Site) NewCrowd(clients, each int, changes ...func(*rlock.Config)) *crowd {
 	ctx, stop := context.WithCancel(s.Ctx)
 	c := &crowd{s: s, stop: stop}
