@@ -155,10 +155,12 @@ func TestStatsCountWhyCallsGaveUp(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, lock.Lock(soon), context.DeadlineExceeded)
 		w.AnswerScripts("NOPERM no")
-		require.ErrorIs(t, p.NewLock("refused").Lock(me), rlock.ErrNoPermission)
+		for range 3 { // no two counts are the same
+			require.ErrorIs(t, p.NewLock("refused").Lock(me), rlock.ErrNoPermission)
+		}
 		w.AnswerScripts("")
 		s := p.Stats()
-		assert.Equal(t, []int64{2, 1, 1, 0, 1}, []int64{s.Denied, s.Canceled, s.Failed, s.Waiting, s.Held})
+		assert.Equal(t, []int64{2, 1, 3, 0, 1}, []int64{s.Denied, s.Canceled, s.Failed, s.Waiting, s.Held})
 		assert.Equal(t, 3*time.Second, s.WaitTime)
 	})
 }
