@@ -68,10 +68,11 @@ func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern strin
 	}
 }
 
-// A keyType is one that a lock may be, with the command that returns some of its owners.
-type keyType struct{ name, sample string }
+// A keyType is one that a lock may be, with the command that returns some of its owners, and the one entry that it may have
+// beside them: the mode of a read-write lock, and of a semaphore the member that counts (wire/scripts/permits.lua).
+type keyType struct{ name, sample, beside string }
 
-var keyTypes = [...]keyType{{"hash", "HRANDFIELD"}, {"zset", "ZRANDMEMBER"}}
+var keyTypes = [...]keyType{{"hash", "HRANDFIELD", "mode"}, {"zset", "ZRANDMEMBER", "*"}}
 
 // page returns the names of locks that the cursor leads to, and the next cursor, 0 for none.
 func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
@@ -87,9 +88,8 @@ func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, p
 	return names, found.Cursor, err
 }
 
-// locksAmong returns those of the keys that are locks. Two fields show that: a read-write lock has
-// one beside its owners. A key that has gone meanwhile, or that the user may not read, is
-// left out.
+// locksAmong returns those of the keys that are locks. Two entries show that, since one may stand
+// beside the owners. A key that has gone meanwhile, or that the user may not read, is left out.
 func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -101,10 +101,10 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 		asked[i] = node.B().Arbitrary(of.sample).Keys(key).Args("2").ReadOnly()
 	}
 	for i, reply := range node.DoMulti(ctx, asked...) {
-		fields, err := reply.AsStrSlice()
+		entries, err := reply.AsStrSlice()
 		switch {
 		case err == nil:
-			if areOwners(fields) {
+			if of.areOwners(entries) {
 				names = append(names, keys[i])
 			}
 		case !wire.Answered(err):
@@ -119,13 +119,13 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 	return names, nil
 }
 
-// areOwners reports whether the fields of a hash, or some of them, are those of a lock.
-func areOwners(fields []string) bool {
+// areOwners reports whether the entries of a key, or some of them, are those of a lock.
+func (of keyType) areOwners(entries []string) bool {
 	owners := 0
-	for _, field := range fields {
-		if wire.IsOwner(field) {
+	for _, entry := range entries {
+		if wire.IsOwner(entry) {
 			owners++
-		} else if field != "mode" {
+		} else if entry != of.beside {
 			return false
 		}
 	}

@@ -226,6 +226,7 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		testbed.Take(t, w.Ctx, testbed.ReadLock([]*rlock.Client{p.Client}, "orders:3"))
 		w.HSet("orders:4", javaThread, "1")
 		testbed.Take(t, w.Ctx, p.NewSemaphore("orders:7", 3))
+		testbed.Take(t, w.Ctx, p.NewSemaphore("orders:9", 3), rlock.WithPermits(2))
 		_, err := w.ZAdd("orders:8", 1, "high score")
 		require.NoError(t, err)
 		testbed.Take(t, w.Ctx, p.NewLock("users:1"))
@@ -238,7 +239,7 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 			require.NoError(t, err)
 			names = append(names, name)
 		}
-		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4", "orders:7"}, names)
+		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4", "orders:7", "orders:9"}, names)
 		for name, err := range p.Locks(w.Ctx, "") {
 			require.NoError(t, err)
 			require.NotEmpty(t, name)
