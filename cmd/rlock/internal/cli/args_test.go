@@ -50,6 +50,12 @@ func TestAnErrorAboutArgumentsNamesTheCommandAndSaysWhatToDo(t *testing.T) {
 		"deadlocks a b":               "rlock deadlocks: one PATTERN is expected, not 2: quote it",
 		"doctor a":                    `rlock doctor: no argument is expected, not "a"`,
 		"nosuch":                      `rlock: unknown command "nosuch" for "rlock"`,
+
+		"exec --take 2 a -- true":             "rlock exec: --take 2: of how many permits? Use --permits as well",
+		"exec --fair --take 1 a -- true":      "rlock exec: --take 1: of how many permits? Use --permits as well",
+		"exec --permits 0 --take 1 a -- true": "rlock exec: --permits 0: at least 1",
+		"exec --permits 3 --take 0 a -- true": "rlock exec: --take 0: from 1 to 3, the number of --permits",
+		"exec --permits 3 --take 4 a -- true": "rlock exec: --take 4: from 1 to 3, the number of --permits",
 	} {
 		code, stdout, stderr := call(t, strings.Fields(args)...)
 		assert.Equal(t, 2, code, args)
@@ -78,7 +84,7 @@ func TestTheFlagsOfTheConnectionAreDescribedOnce(t *testing.T) {
 		assert.Contains(t, help, "\n  "+command+" ")
 	}
 	_, exec, _ := call(t, "exec", "--help")
-	for _, flag := range []string{"-n, --nonblock", "-w, --timeout seconds", "--fenced", "--lease seconds"} {
+	for _, flag := range []string{"-n, --nonblock", "-w, --timeout seconds", "--fenced", "--permits N", "--take K", "--lease seconds"} {
 		assert.Contains(t, exec, flag)
 	}
 }

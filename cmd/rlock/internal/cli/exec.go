@@ -18,7 +18,7 @@ const (
 
 func (a *app) exec() *cobra.Command {
 	var (
-		job                         = guard.Job{Busy: 1, Log: a.log}
+		job                         = guard.Job{Busy: 1, Permits: 1, Log: a.log}
 		once                        bool
 		wait                        = seconds(guard.Forever)
 		read, write, fair, isFenced bool
@@ -33,6 +33,7 @@ func (a *app) exec() *cobra.Command {
   rlock exec -w 10 -E 75 deploy:web -- make deploy  # wait for ten seconds
   rlock exec -s catalogue -- ./report.sh            # one of many readers
   rlock exec --permits 3 encode -- ./encode.sh "$f" # three at once, over all hosts
+  rlock exec --permits 8 --take 4 gpu -- ./train.sh # with four of the eight
   rlock exec --fenced orders -- sh -c 'echo "$RLOCK_TOKEN"'`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.names,
@@ -54,8 +55,8 @@ func (a *app) exec() *cobra.Command {
 			} else if job.Busy < 0 || job.Busy > 255 {
 				return wrongUsage(cmd, "-E %d: from 0 to 255", job.Busy)
 			}
-			if cmd.Flags().Changed("permits") && permits < 1 {
-				return wrongUsage(cmd, "--permits %d: at least 1", permits)
+			if err := checkPermits(cmd, permits, job.Permits); err != nil {
+				return err
 			}
 			job.Wait = time.Duration(wait)
 			if once {
@@ -91,6 +92,7 @@ func (a *app) exec() *cobra.Command {
 	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
 	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
+	flags.IntVar(&job.Permits, "take", job.Permits, "with --permits: take `K` of them, all or none")
 	flags.Var(&lease, "lease", "`seconds` for which the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
 	cmd.Args = cobra.MatchAll(
@@ -99,6 +101,22 @@ func (a *app) exec() *cobra.Command {
 		nameAndCommand,
 	)
 	return cmd
+}
+
+// checkPermits refuses a semaphore without a permit, and a command that takes none of its permits or more than all.
+func checkPermits(cmd *cobra.Command, permits, take int) error {
+	semaphore := cmd.Flags().Changed("permits")
+	switch {
+	case semaphore && permits < 1:
+		return wrongUsage(cmd, "--permits %d: at least 1", permits)
+	case !cmd.Flags().Changed("take"):
+		return nil
+	case !semaphore:
+		return wrongUsage(cmd, "--take %d: of how many permits? Use --permits as well", take)
+	case take < 1 || take > permits:
+		return wrongUsage(cmd, "--take %d: from 1 to %d, the number of --permits", take, permits)
+	}
+	return nil
 }
 
 // seconds is a flag of a time in seconds, or with a unit.
@@ -137,6 +155,12 @@ THE LOCK
   until the lease is about to end. It is then sent TERM, and KILL after the grace period, at
   least 2 % of the lease before another client can be granted the lock. If Redis reports that
   the lock is gone (rlock unlock --force), KILL follows TERM after at most a second.
+
+PERMITS
+  With --permits N the lock is a semaphore: the commands that run at a time have N permits
+  between them, over all hosts. A command takes one, or K with --take K: it begins when it
+  has all of them. Waiting commands begin in the order in which they came: one that waits
+  for many permits is not overtaken by those that need few. Use the same N everywhere.
 
 THE COMMAND
   It has a process group of its own. TERM, INT, HUP and QUIT are passed on to the group,

@@ -37,6 +37,7 @@ const Forever time.Duration = -1
 type Job struct {
 	Name    string
 	New     func(client *rlock.Client, name string) *rlock.Lock
+	Permits int           // how many of a semaphore it takes; 1 of any other lock
 	Wait    time.Duration // for the lock: 0 is one attempt, Forever has no end
 	Grace   time.Duration // between TERM and KILL
 	Busy    int           // the exit code if the lock is not acquired
@@ -143,7 +144,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	if o.client, o.err = address.Connect(ctx, config); o.err != nil {
 		return o
 	}
-	var options []rlock.AcquireOption
+	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits)}
 	if r.Wait >= 0 {
 		options = append(options, rlock.WithWait(r.Wait))
 	}
