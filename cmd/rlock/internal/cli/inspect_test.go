@@ -173,6 +173,48 @@ func TestShowShowsTheHolderAndTheQueue(t *testing.T) {
 	assert.Contains(t, stdout, "free")
 }
 
+func TestThePermitsOfAHolderAreShownIfTheyAreSeveral(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "encode"
+	one := s.hold(s.client.NewSemaphore(name, 5))
+	_, stdout, _ := s.run("", "ls")
+	assert.NotContains(t, stdout, "permits")
+	takes := func(k string) *player {
+		return s.start("exec", "--permits", "5", "--take", k, name, "--", "sh", "-c", "echo ready; read line")
+	}
+	three := takes("3")
+	three.expect("ready")
+	code, stdout, stderr := s.run("", "ls")
+	assert.Zero(t, code, stderr)
+	assert.Regexp(t, `(?m)^encode +semaphore +2 holders \(4 permits\) +- +\S+ +0$`, stdout)
+	_, _, stderr = s.run("", "exec", "-n", "-v", "--permits", "5", "--take", "2", name, "--", "true")
+	assert.Contains(t, stderr, "encode is held by 2 holders (4 permits), and 0 wait for it")
+	require.NoError(t, one.Release(s.ctx))
+	four := takes("4")
+	s.awaitWaiter(name)
+
+	_, stdout, _ = s.run("", "ls")
+	assert.Regexp(t, `(?m)^encode +semaphore +\S.* \(3 permits\) +1 +\S+ +1$`, stdout)
+	_, stdout, _ = s.run("", "top", "--plain", "--count", "1")
+	assert.Regexp(t, `(?m)^encode +semaphore +\S.* \(3 permits\) +\S+ +\S+ +1 +-$`, stdout)
+	_, stdout, _ = s.run("", "show", name)
+	assert.Regexp(t, `State: +3 permits are held; `, stdout)
+	assert.Regexp(t, `HOLDER .*\n\S.* +3 permits +1 `, stdout)
+	assert.Regexp(t, `WAITER .*\n\S.* +4 permits +by message `, stdout)
+	_, stdout, _ = s.run("", "ls", "--json")
+	lock := locks(t, stdout)[0]
+	require.Len(t, lock.Holders, 1)
+	require.Len(t, lock.Queue, 1)
+	assert.Equal(t, []int{3, 4}, []int{lock.Holders[0].Permits, lock.Queue[0].Permits})
+
+	three.write("\n")
+	assert.Zero(t, three.wait())
+	four.expect("ready")
+	four.write("\n")
+	assert.Zero(t, four.wait())
+}
+
 func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

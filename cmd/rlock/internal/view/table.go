@@ -137,14 +137,20 @@ func kind(i inspect.Lock) string {
 	return string(i.Kind)
 }
 
-func holders(i inspect.Lock) string {
+// holders names the holder, or counts them. It says how many permits of a semaphore they have if one has several.
+func holders(i inspect.Lock) (text string) {
 	switch len(i.Holders) {
 	case 0:
 		return "-"
 	case 1:
-		return Holder(i.Holders[0])
+		text = Holder(i.Holders[0])
+	default:
+		text = fmt.Sprintf("%d holders", i.HolderCount)
 	}
-	return fmt.Sprintf("%d holders", i.HolderCount)
+	if n := permits(i); i.Kind == rlock.KindSemaphore && n > i.HolderCount && len(i.Holders) == i.HolderCount {
+		text += fmt.Sprintf(" (%d permits)", n)
+	}
+	return text
 }
 
 func depth(i inspect.Lock) string {
