@@ -132,18 +132,18 @@ func CutMore(text string) (owner string, more int32) {
 	return owner, 0
 }
 
-// IsOwner reports whether a field of a hash looks like an owner, of this package or of
-// Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of a
-// transaction).
-func IsOwner(field string) bool { return ownerField.MatchString(field) }
+// IsOwner reports whether a field of a hash, or a member of a sorted set, looks like an owner, of
+// this package or of Redisson: a UUID, a colon and a number, and maybe more (":write", or the id
+// of a transaction).
+func IsOwner(entry string) bool { return ownerText.MatchString(entry) }
 
 // MayOwn reports whether the holder of a key, as an acquire or HKEYS shows it, may be an owner
 // of another program that follows Redisson's protocol: a colon and a number are in it.
 func MayOwn(holder string) bool { return numbered.MatchString(holder) }
 
 var (
-	ownerField = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:-?[0-9]`)
-	numbered   = regexp.MustCompile(`:-?[0-9]`)
+	ownerText = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:-?[0-9]`)
+	numbered  = regexp.MustCompile(`:-?[0-9]`)
 )
 
 // Lingers reports whether the tenure of an owner in Redis may linger: its client may keep

@@ -96,6 +96,24 @@ func TestExtendWaitsForItsContextWhileRedisIsSilent(t *testing.T) {
 	})
 }
 
+// The second of two calls for the same end finds a command under way that asks for it, and must not take that for an answer.
+func TestEachCallOfExtendWaitsForTheConfirmation(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithLease(10*time.Second))
+		p.Net.Rule(network.Silence)
+		extend := func() error { return h.Extend(w.Ctx, time.Minute) }
+		first, second := testbed.Start(extend), testbed.Start(extend)
+		time.Sleep(5 * time.Second)
+		assert.Empty(t, first)
+		assert.Empty(t, second)
+		p.Net.Heal()
+		require.NoError(t, <-first)
+		require.NoError(t, <-second)
+		assert.Greater(t, w.Remaining(testbed.Key), 50*time.Second)
+	})
+}
+
 func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
