@@ -73,8 +73,11 @@ func (readWrite) mirror(r *run, c *core.Command) core.Reply {
 		reads = 1
 	}
 	again := r.count(c, true) == c.Writes && r.count(c, false) == reads
-	if !again && !r.showAll(c) {
-		return core.Reply{}
+	var shown Time
+	if !again {
+		if shown = r.shownFor(c.ID); !r.showAll(c) {
+			return core.Reply{}
+		}
 	}
 	ends := r.endsWith(c, again, r.Ends)
 	if c.Reads {
@@ -82,7 +85,7 @@ func (readWrite) mirror(r *run, c *core.Command) core.Reply {
 			ends = max(ends, r.Ends)
 		}
 		i := r.find(c.ID, c.Owner, false)
-		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: r.endsWith(c, again, r.Holders[i].Ends)})
+		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: r.endsWith(c, again, max(shown, r.Holders[i].Ends))})
 	}
 	r.Ends = ends
 	r.wrote = true // all readers are told
@@ -96,6 +99,19 @@ func (r *run) count(c *core.Command, writes bool) int {
 		return r.Holders[i].Count
 	}
 	return 0
+}
+
+// shownFor returns until when the tenure is shown. That lasts when another owner of it is the reader, or its writer only reads.
+func (r *run) shownFor(id core.ID) (ends Time) {
+	if r.Server.Mode == Write {
+		return r.Ends
+	}
+	for _, h := range r.Holders {
+		if h.ID == id {
+			ends = max(ends, h.Ends)
+		}
+	}
+	return ends
 }
 
 // showAll replaces the fields of the tenure, and reports whether it has any. A tenure that gave up the write lock does not

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,5 +138,32 @@ func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 		for _, writer := range writers {
 			require.NoError(t, <-writer)
 		}
+	})
+}
+
+// A grant out of the queue is for two seconds. Readers keep them when another of their owners is named in Redis,
+// also with a shorter lease: this client believes the grant.
+func TestAReaderIsShownForAsLongAsTheOwnerBeforeIt(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, q := w.NewClient(testbed.WithLease(500*time.Millisecond)), w.NewClient()
+		read, write := p.NewReadWriteLock(testbed.Key).Read(), q.NewReadWriteLock(testbed.Key).Write()
+		writer := testbed.Take(t, w.Ctx, write)
+		first := make(chan *rlock.Hold)
+		go func() { first <- testbed.Take(t, w.Ctx, read) }()
+		synctest.Wait()
+		require.NoError(t, writer.Release(w.Ctx))
+		reader := <-first
+		second := testbed.Take(t, w.Ctx, read)
+		require.NoError(t, reader.Release(w.Ctx))
+		time.Sleep(200 * time.Millisecond) // a renewal tells Redis of the second owner
+		p.Net.Rule(network.Silence)
+		beside := testbed.Take(t, w.Ctx, q.NewReadWriteLock(testbed.Key).Read())
+		require.NoError(t, beside.Release(w.Ctx)) // the hash lasts for as long as the readers that are left
+
+		writer = testbed.Take(t, w.Ctx, write)
+		assert.False(t, second.Valid())
+		assert.Error(t, second.Context().Err(), "it ends before the writer begins")
+		require.NoError(t, writer.Release(w.Ctx))
+		p.Net.Heal()
 	})
 }
