@@ -118,8 +118,8 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 		b.occupy()
 		result = begin(func() error { _, err := take(l, forever); return err })
 		pending(t, result)
+		a.change(func() { a.err = wire.ErrClosed }) // before the loss, after which the part is asked for at once
 		a.the().lose(wire.ErrClosed)
-		a.change(func() { a.err = wire.ErrClosed })
 		require.ErrorIs(t, <-result, wire.ErrClosed, "it waits for no part of another client")
 	})
 }
