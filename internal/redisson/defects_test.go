@@ -224,11 +224,11 @@ func lossTold(s *scene) {
 // deletes it by a command of its own. A release of ours is safe as it is.
 func noLatch(s *scene) {
 	const rounds = 10
-	count := func(who side) map[string]int64 {
+	count := func(of side) map[string]int64 {
 		lock := s.fresh()
 		run := func() {
-			require.NoError(s.t, who.Lock(lock, 0))
-			require.NoError(s.t, who.Unlock(lock))
+			require.NoError(s.t, of.Lock(lock, 0))
+			require.NoError(s.t, of.Unlock(lock))
 		}
 		run() // the scripts are known
 		return s.CountCalls(s.t, func() {

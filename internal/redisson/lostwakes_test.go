@@ -57,48 +57,44 @@ func TestWithoutOneFamilyOfPubSubTheLockStillExcludes(t *testing.T) {
 // A message that is published while Redisson's subscription is being renewed is
 // lost, and the waiter sleeps until the holder's lease is over.
 func lostMessage(s *scene) {
-	golang, java := s.golang(), s.java.Thread("one")
-	ours, theirs := s.fresh(), s.fresh()
-	s.occupy(ours, time.Hour)
-	s.occupy(theirs, time.Hour)
-	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
-	theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-	s.awaitAsleep(golang, ours)
-	s.awaitAsleep(java, theirs)
-
-	b := s.outside.B
-	freed := time.Now()
-	for _, reply := range s.outside.DoMulti(s.ctx, b().Multi().Build(),
-		b().ClientKill().TypePubsub().Build(),
-		b().Del().Key(ours, theirs).Build(),
-		b().Publish().Channel(s.channelOf(ours)).Message("0").Build(),
-		b().Publish().Channel(s.channelOf(theirs)).Message("0").Build(),
-		b().Exec().Build()) {
-		require.NoError(s.t, reply.Error())
-	}
-	s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
-	s.awaitWaiter(theirs)
-	s.sleepsOn(java, theirWait)
-	require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
-	theirWait.succeeds()
-	require.NoError(s.t, golang.Unlock(ours))
-	require.NoError(s.t, java.Unlock(theirs))
+	onlyRedissonSleeps(s, time.Hour, func(ours, theirs string) {
+		b := s.outside.B
+		for _, reply := range s.outside.DoMulti(s.ctx, b().Multi().Build(),
+			b().ClientKill().TypePubsub().Build(),
+			b().Del().Key(ours, theirs).Build(),
+			b().Publish().Channel(s.channelOf(ours)).Message("0").Build(),
+			b().Publish().Channel(s.channelOf(theirs)).Message("0").Build(),
+			b().Exec().Build()) {
+			require.NoError(s.t, reply.Error())
+		}
+	})
 }
 
 // A key that was made one that does not expire is waited for by Redisson until a
 // message comes.
 func keyWithoutLease(s *scene) {
+	onlyRedissonSleeps(s, 0, func(ours, theirs string) {
+		require.NoError(s.t, s.do("DEL", theirs).Error())
+		require.NoError(s.t, s.do("DEL", ours).Error())
+	})
+}
+
+// onlyRedissonSleeps frees a lock for which a goroutine waits, and one for which a thread waits. The thread sleeps until a
+// message comes.
+func onlyRedissonSleeps(s *scene, lease time.Duration, free func(ours, theirs string)) {
 	golang, java := s.golang(), s.java.Thread("one")
 	ours, theirs := s.fresh(), s.fresh()
-	s.occupy(ours, 0)
-	s.occupy(theirs, 0)
+	s.occupy(ours, lease)
+	s.occupy(theirs, lease)
 	ourWait := s.start(func() error { return golang.Lock(ours, 0) })
 	theirWait := s.start(func() error { return java.Lock(theirs, 0) })
 	s.awaitAsleep(golang, ours)
 	s.awaitAsleep(java, theirs)
-	require.NoError(s.t, s.do("DEL", theirs).Error())
-	require.NoError(s.t, s.do("DEL", ours).Error())
-	ourWait.succeeds()
+
+	freed := time.Now()
+	free(ours, theirs)
+	s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
+	s.awaitWaiter(theirs)
 	s.sleepsOn(java, theirWait)
 	require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
 	theirWait.succeeds()

@@ -90,7 +90,7 @@ func withBoth(t *testing.T, c setting, run func(s *scene)) {
 	withEach(t, versions, c, run)
 }
 
-// withNewest is withBoth for what is about Redisson, and need not be shown of each version.
+// withNewest runs the test with the newest version alone: Redisson itself is its subject.
 func withNewest(t *testing.T, c setting, run func(s *scene)) {
 	withEach(t, versions[len(versions)-1:], c, run)
 }

@@ -78,14 +78,7 @@ func TestAClusterFailsOverMovesASlotAndComesBackInOrder(t *testing.T) {
 	s.Failover(key)
 	assert.Equal(t, home, s.Primary(key).Addr(), "and back")
 
-	s.MoveSlot(key)
-	away := s.Primary(key)
-	assert.NotEqual(t, home, away.Addr())
-	assert.EqualValues(t, 150, keysInSlot(t, away))
-	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
-	s.MoveSlot(key)
-	assert.Equal(t, home, s.Primary(key).Addr())
-	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
+	movesAndComesBack(t, s, c, s.MoveSlot)
 
 	s.TakeForDead(2 * time.Second)
 	dead := s.Primary(key)
@@ -96,7 +89,7 @@ func TestAClusterFailsOverMovesASlotAndComesBackInOrder(t *testing.T) {
 
 	s.TakeForDead(10 * time.Second)
 	s.MoveSlot(key)
-	away = s.Primary(key)
+	away := s.Primary(key)
 	s.Stop()
 	s.Start()
 	assert.Equal(t, away.Addr(), s.Primary(key).Addr(), "the nodes remember the owners of slots")
@@ -160,13 +153,19 @@ func TestASlotMovesAtOnceAndBack(t *testing.T) {
 	for i := range 150 {
 		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")
 	}
+	movesAndComesBack(t, s, c, s.MoveSlotAtomically)
+}
+
+// movesAndComesBack moves the slot of the key, which has 150 keys, there and back.
+func movesAndComesBack(t *testing.T, s *redistest.Server, c rueidis.Client, move func(key string)) {
+	t.Helper()
 	home := s.Primary(key).Addr()
-	s.MoveSlotAtomically(key)
+	move(key)
 	away := s.Primary(key)
 	assert.NotEqual(t, home, away.Addr())
 	assert.EqualValues(t, 150, keysInSlot(t, away))
 	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
-	s.MoveSlotAtomically(key)
+	move(key)
 	assert.Equal(t, home, s.Primary(key).Addr())
 	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
 }
