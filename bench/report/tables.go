@@ -37,7 +37,7 @@ func (r *Report) Markdown(plots []string) string {
 	}
 	if faulty := r.faulty(); len(faulty) > 0 {
 		fmt.Fprintf(&b, "## Failures\n\nOverlaps are locks that did not exclude; a waiter that was never woken still waited though no client "+
-			"had entered for a second. See docs/peers.md for what is known of a peer.\n\n%s\n", strings.Join(faulty, ""))
+			"had entered for a second. docs/peers.md has the known faults of each peer.\n\n%s\n", strings.Join(faulty, ""))
 	}
 	for _, plot := range plots {
 		fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(plot, ".svg"), plot)

@@ -5,12 +5,12 @@
 //
 // A [Setup] has the clients and users, their programs, and the faults. A world (world.go) is one
 // state: clients with the core's own structs, the driver as data, the network, and Redis. An action
-// (action.go) is one event, and apply (apply.go) makes it happen. A file for each sort of action says which may come next, and
-// what they do:
+// (action.go) is one event, and apply (apply.go) makes it happen. Each sort of action has a file, which says when such an action
+// may come next, and what it does:
 //
 //   - A user (users.go, write.go) locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
-//   - A client has one pipeline (network.go): commands wait to be executed, then their answers wait to be read. Messages come in their
-//     order, on another connection. So each order of execute, read and hear is a state.
+//   - A client has one pipeline (network.go): commands wait to be executed, then their answers wait to be read. Messages come
+//     in their order, on another connection. So each order of execute, read and hear is a state.
 //   - The goroutines of callers (calls.go) run core's calls as the real driver does: what each of them does next, a slot
 //     that it waits for, a command that it leaves behind. Slots may be scarce.
 //   - The keeper and the timers (driver.go) are data: which tenure is to be polled, and when. With Lazy they take their time.
@@ -38,8 +38,8 @@
 // write is executed in a later hold than its own; the order of a strict lock is kept,
 // also after a stall; a join is never answered that its ticket is nowhere.
 //
-// With each tick, what must not last (progress.go), or not for long (patience.go, fairness.go, parted.go, left.go): no tenure is left for which nothing will ever be sent; without a fault each client
-// knows of its grants, and no call that may have the lock waits for a look; with a fault it gives back what it hears of, and
+// With each tick, what must not last (progress.go), or not for long (patience.go, fairness.go, parted.go, left.go): no tenure is
+// left for which nothing will ever be sent; without a fault each client knows of its grants, and no call that may have the lock waits for a look; with a fault it gives back what it hears of, and
 // learns of a grant within a lease; no lock is free for more than three ticks while a caller waits; none goes unused while a
 // caller waits; none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
 // that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in the queue; no

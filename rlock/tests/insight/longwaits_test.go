@@ -155,7 +155,7 @@ func TestAHoldThatIsDroppedIsLoggedOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient(withSites)
 		ctx := drops(t, w, p.NewLock(testbed.Key))
-		func() { // these are nobody's to release
+		func() { // no message is due for these
 			h := testbed.Take(t, w.Ctx, p.NewLock("released"))
 			require.NoError(t, h.Release(w.Ctx))
 			h = testbed.Take(t, w.Ctx, p.NewLock("passed"))
