@@ -164,5 +164,5 @@ func init() {
 		c := face.(*Client)
 		return c.shared, c.prefix
 	}
-	terms.Standing = AcquireOption(func(o *acquireOptions) { o.stands = true })
+	terms.Standing = AcquireOption(func(o *acquireOptions) { o.standing = true })
 }

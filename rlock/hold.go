@@ -41,7 +41,7 @@ type AcquireOption func(*acquireOptions)
 type acquireOptions struct {
 	lease, wait, linger, maxHold, minHold time.Duration
 	more                                  int // permits beside the first
-	stands                                bool
+	standing                              bool
 	answer                                *Answer
 	maxWaiters                            int32 // 0: any number, negative: none
 	progress                              func(place, waiting int)
@@ -136,7 +136,7 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Stands: with.stands, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
 	if with.maxHold != 0 {
 		req.LimitHold(with.maxHold)
 	}

@@ -83,7 +83,7 @@ func (l *Lock) IsKept() bool    { return l.isHeld() && l.levels.asked == NeverSa
 // IsShown reports whether Redis has confirmed that it shows the levels as they are.
 func (l *Lock) IsShown(now Now) bool {
 	t := l.owner
-	return t != nil && t.flight.op != Mirror && l.shows(t, now)
+	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
 }
 
 // Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket.

@@ -112,7 +112,7 @@ func (l *Lock) touch(t *Tenure) {
 // before: so it is told only of a time that is sooner than the one it knows.
 func (l *Lock) changed(now Now) {
 	t := l.owner
-	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.shows(t, now) {
+	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.isMirrored(t, now) {
 		return
 	}
 	if _, at := t.next(now); at < t.alarm {

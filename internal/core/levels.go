@@ -274,9 +274,9 @@ func (l *Lock) shape(now Now) shape {
 	return s
 }
 
-// shows reports whether the last mirror sent the present levels. A lease that was longer than that
+// isMirrored reports whether the last mirror that was sent has the present levels. A lease that was longer than that
 // of a renewal when Redis was told of it stays as it is.
-func (l *Lock) shows(t *Tenure, now Now) bool {
+func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	s := l.shape(now)
 	if s.until == NeverSafe && t.shown.until == l.levels.longest && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
 		s.until = t.shown.until

@@ -208,7 +208,7 @@ func TestWhenRedisIsToldOfTheLevels(t *testing.T) {
 	} {
 		l := held(c.levels...)
 		l.owner.shown, l.owner.trust.seen = c.shown, c.seen
-		if shows := l.shows(l.owner, c.now); shows != c.shows {
+		if shows := l.isMirrored(l.owner, c.now); shows != c.shows {
 			t.Errorf("%s: %v", c.name, shows)
 		}
 	}

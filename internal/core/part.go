@@ -39,7 +39,7 @@ func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Ten
 		return was, nil, NotAlone
 	case t.underWay():
 		return was, nil, NotYet
-	case !l.shows(t, now) || t.claim || t.trust.seen.Safe.After(t.trust.most) > l.levels.asked: // it may last for longer
+	case !l.isMirrored(t, now) || t.claim || t.trust.seen.Safe.After(t.trust.most) > l.levels.asked: // it may last for longer
 		t.asksExactly()
 		l.touch(t)
 		return was, nil, NotYet

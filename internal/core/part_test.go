@@ -38,7 +38,7 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		if result == HasParted && (was != c.levels[0] || parted != n || n.want != Parted || l.owner != nil || l.IsHeld()) {
 			t.Errorf("%s: %+v", c.name, was)
 		}
-		if result == NotYet && c.asks && (l.shows(n, at(100)) || !l.shortens(n, 1, at(100))) {
+		if result == NotYet && c.asks && (l.isMirrored(n, at(100)) || !l.shortens(n, 1, at(100))) {
 			t.Errorf("%s: Redis is not to be told", c.name)
 		}
 	}

@@ -190,7 +190,7 @@ func TestAHoldAfterALingerIsShownByTheNextMirror(t *testing.T) {
 	if l.Lock(&Call{Owner: 2, Until: Never}, at(4)) != Acquired || !l.IsShown(at(4)) {
 		t.Fatal("it costs a command")
 	}
-	if cmd := n.send(Mirror, at(5)); cmd.Owner != 2 || !l.shows(n, at(5)) {
+	if cmd := n.send(Mirror, at(5)); cmd.Owner != 2 || !l.isMirrored(n, at(5)) {
 		t.Errorf("the mirror names owner %d", cmd.Owner)
 	}
 }
@@ -248,7 +248,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		l.showing(n, at(90))
 		c.change(l)
 		w := &Call{Owner: 2, Mode: c.mode, Waits: true, Until: Never, began: 100}
-		if joins := l.owner != nil && l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.shows(n, at(100)) != c.shows {
+		if joins := l.owner != nil && l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.isMirrored(n, at(100)) != c.shows {
 			t.Errorf("%s: joins %v, shows %v", c.name, joins, !c.shows)
 		}
 		if l.line.Len() == 0 {

@@ -168,7 +168,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 // lease.
 func (t *Tenure) mirrors(now Now) Time {
 	l, c := t.lock, t.lock.client
-	if !l.shows(t, now) {
+	if !l.isMirrored(t, now) {
 		return t.again
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time

@@ -15,21 +15,21 @@ import (
 
 // A Request is what a caller wants.
 type Request struct {
-	Owner  terms.Owner
-	Shared bool          // a read lock
-	Whole  *terms.Whole  // that it is for, nil for none
-	Within *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
-	Life   *terms.Life   // of the hold with a handle, or of the whole that it is a part of
-	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
-	Way    terms.Way     // how it was acquired, set when it was
-	Lease  time.Duration // 0: until Unlock, kept by the watchdog
-	Capped bool          // Lease is the longest hold, for which the watchdog keeps it
-	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
-	Least  time.Duration // how long the lock stays at least, since it was acquired; only with a handle
-	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
-	More   int           // how many permits of a semaphore it takes at once, beside the first
-	Stands bool          // it waits, and holds, for long by design, and that is not logged
-	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
+	Owner    terms.Owner
+	Shared   bool          // a read lock
+	Whole    *terms.Whole  // that it is for, nil for none
+	Within   *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
+	Life     *terms.Life   // of the hold with a handle, or of the whole that it is a part of
+	Lost     func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
+	Way      terms.Way     // how it was acquired, set when it was
+	Lease    time.Duration // 0: until Unlock, kept by the watchdog
+	Capped   bool          // Lease is the longest hold, for which the watchdog keeps it
+	Wait     time.Duration // how long to wait between attempts; 0 is one attempt
+	Least    time.Duration // how long the lock stays at least, since it was acquired; only with a handle
+	Linger   time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
+	More     int           // how many permits of a semaphore it takes at once, beside the first
+	Standing bool          // it waits, and holds, for long by design, and that is not logged
+	Caller   uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
 	// Most is how many callers may wait, itself included, for it to wait; 0: any number, negative: none.
 	Most int32

@@ -148,7 +148,7 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 		w.long = true
 	}
 	switch {
-	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole reports its own waits
+	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // a whole reports its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
 	case one.Site == nil: // its goroutine finds it out
 		w.next = w.now
@@ -179,7 +179,7 @@ func (w *waitWatch) tellLongWait(v *terms.View, one *terms.Wait) {
 // hold looks at a level. A hold is reported by its first one.
 func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if w.LongHold <= 0 || !one.First || one.Stands || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
+	if w.LongHold <= 0 || !one.First || one.Standing || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
 		return
 	}
 	w.logged.now[key] = true

@@ -120,7 +120,7 @@ func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
 		log := logging(d)
 		limited(d)
 		v := lastingLock("a", nil)
-		v.Levels[0].Stands = true
+		v.Levels[0].Standing = true
 		f.views = []terms.View{v}
 		begins(d)
 		time.Sleep(time.Minute)

@@ -24,8 +24,8 @@ type hold struct {
 	token uint64       // set when the lock was granted, and never changed; 0: it has none
 
 	// stays is until when the lock stays also after its release; before it is acquired, for how long after that. 0: not at all.
-	stays  core.Time
-	stands bool // it is held for long by design
+	stays    core.Time
+	standing bool // it is held for long by design
 
 	// The mutex of the lock's shard protects following.
 
@@ -36,7 +36,7 @@ type hold struct {
 // newHold returns the handle of a call, whose context is made from parent.
 func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), stands: req.Stands}
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), standing: req.Standing}
 	life := req.Life
 	if req.Whole != nil {
 		life = nil // it ends with the whole

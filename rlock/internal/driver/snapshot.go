@@ -133,7 +133,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
-			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Stands: w.req.Stands,
+			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}
 	return true
@@ -163,7 +163,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
 		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
-		Site: siteOf(v), Whole: wholeOf(v), Stands: standsBy(v),
+		Site: siteOf(v), Whole: wholeOf(v), Standing: isStanding(v),
 	}
 	if h, ok := v.Handle.(*hold); ok && h.life.IsDropped() {
 		l.Dropped = true
@@ -188,10 +188,10 @@ func callerOf(v *core.Level) uint64 {
 	return ownerOf(v).Goroutine()
 }
 
-// standsBy reports whether the level is held for long by design.
-func standsBy(v *core.Level) bool {
+// isStanding reports whether the level is held for long by design.
+func isStanding(v *core.Level) bool {
 	h, ok := v.Handle.(*hold)
-	return ok && h.stands
+	return ok && h.standing
 }
 
 // siteOf returns where the level was taken, nil if that is not recorded.

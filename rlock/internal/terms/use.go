@@ -42,7 +42,7 @@ type Level struct {
 	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
 	Site      *Site
 	Whole     *Whole // that it is held for, nil for none
-	Stands    bool   // it is held for long by design: see Standing
+	Standing  bool   // it is held for long by design: see Standing
 	Release   func() // releases a level whose handle was dropped, and that of no whole; nil for any other
 	Dropped   bool   // its handle, or that of its whole, was dropped
 }
@@ -58,5 +58,5 @@ type Wait struct {
 	Holder    string // that Redis has named last, "" if it named none
 	Endless   bool   // that holder's key has no TTL
 	Logged    bool   // it was logged that it waits for its own goroutine
-	Stands    bool   // it waits for long by design: see Standing
+	Standing  bool   // it waits for long by design: see Standing
 }
