@@ -115,6 +115,7 @@ var brokenRules = []struct {
 		s.Look = 9
 		s.Lease = 9
 	})},
+	{"EndOfReaders", core.EndOfReaders, "2 valid holders", true, false, claimed},
 	{"OwnWaiters", core.OwnWaiters, "waits for itself", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Same}},
 	{"StrictOrder", core.StrictOrder, "was passed", false, false, but(crowd, func(s *Setup) { s.Kind = fair; s.Rounds = 1 })},
 	{"WriteEnds", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late}},

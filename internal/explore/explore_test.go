@@ -31,6 +31,10 @@ var passes = Setup{Name: "2x1 and a subscriber, without end", Clients: 2, Users:
 // resumes is one in which a client may pass the lock on in each section, and resume it itself: the other waits in the queue.
 var resumes = Setup{Name: "2x2, Pass, without end", Clients: 2, Users: 2, Do: Pass, Passes: 5}
 
+// claimed is one of readers with a claim that is longer than their lease: the mirror that names the other reader must not shorten
+// how long Redis shows their tenure.
+var claimed = Setup{Name: "readers 1x2, leases shorter than a claim", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read | OnlyRead, Lease: 3, Claim: 6, Idle: 7, Foreign: []Foreign{Subscriber, Reader}, ForeignRounds: 2, Faults: 1, Fault: Break | Partition, begin: readersByClaim}
+
 // The setups of the gate: each is explored to its end. With -short a part of those that are quick is explored.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
@@ -184,11 +188,32 @@ var thorough = []Setup{
 	{Name: "1x1 and a fair waiter, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer}, ForeignTicks: 3, Passes: 9},
 	{Name: "readers 2x1 and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader}, ForeignRounds: 1},
 	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1, begin: foreignWriter},
+	claimed,
 	{Name: "2x1, repeats of leases", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat},
 	{Name: "readers 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade, Faults: 1, Fault: Repeat},
 	{Name: "2x1, Pass, repeats", Clients: 2, Users: 1, Rounds: 1, Do: Pass, Faults: 1, Fault: Repeat},
 	{Name: "permit 2x1, Pass, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass, Faults: 1, Fault: Repeat},
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
+}
+
+// In readersByClaim two users read by a claim, which is longer than a lease: a foreign writer has released the lock just before
+// the join of the first. A foreign client reads too.
+func readersByClaim(w *world) {
+	w.foreignActs(0, doForeignTry)
+	w.apply(action{kind: doRead})
+	w.settle(func() bool { pipe := w.clients[0].pipe; return len(pipe) > 0 && pipe[0].cmd.Op == core.Join })
+	for _, a := range []action{{kind: doForeignRelease}, {kind: doRead, i: 1}, {kind: doForeignTry, i: 1}} {
+		w.apply(a)
+		w.settle(func() bool { return false })
+	}
+}
+
+// settle makes happen what is under way, but for faults, until the condition is met.
+func (w *world) settle(done func() bool) {
+	underWay := func(a action) bool { return doNudge <= a.kind && a.kind < doForeignTry }
+	for as := w.actions(nil); !done() && slices.ContainsFunc(as, underWay); as = w.actions(nil) {
+		w.apply(as[slices.IndexFunc(as, underWay)])
+	}
 }
 
 // foreignWriter has the first foreign client, a writer, hold the lock, and the second wait for it.
