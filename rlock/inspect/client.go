@@ -18,6 +18,8 @@ type Held struct {
 	ValidUntil time.Time
 	// Depth is how often the owner has to unlock it.
 	Depth int
+	// Permits is how many permits of a semaphore the owner has taken, and 0 for other locks.
+	Permits int
 	// PartOf is the name of the lock over several that it is held for, "" for none. While
 	// that is still being acquired it is not known.
 	PartOf string

@@ -61,7 +61,7 @@ func (d *Diag) Held() []inspect.Held {
 	held := make([]inspect.Held, len(uses))
 	for i, u := range uses {
 		held[i] = inspect.Held{
-			Name: u.Name, Kind: u.Kind, Owner: u.Owner, Since: u.Since, ValidUntil: u.ValidUntil, Depth: u.Depth, PartOf: u.PartOf, Site: u.Site,
+			Name: u.Name, Kind: u.Kind, Owner: u.Owner, Since: u.Since, ValidUntil: u.ValidUntil, Depth: u.Depth, Permits: u.Permits, PartOf: u.PartOf, Site: u.Site,
 		}
 	}
 	return held

@@ -23,6 +23,7 @@ type Use struct {
 	inspect.Use
 	ValidUntil time.Time // zero for a wait
 	Depth      int       // 0 for a wait
+	Permits    int       // of a semaphore; 0 for a wait
 }
 
 // Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
@@ -112,7 +113,7 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	} else {
 		b.indexes[o] = len(b.holds)
 	}
-	b.holds = append(b.holds, hold{use: Use{Use: inspect.Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID}}})
+	b.holds = append(b.holds, hold{use: Use{Use: inspect.Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID}, Permits: v.Permits}})
 	return &b.holds[len(b.holds)-1]
 }
 

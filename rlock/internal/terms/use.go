@@ -16,6 +16,7 @@ type View struct {
 	Kind       Kind      // of its writers
 	ReadKind   Kind      // of its readers
 	ValidUntil time.Time // until when its holders may be believed, whatever they have asked for
+	Permits    int       // how many permits of a semaphore are held; 0 for other locks
 	Levels     []Level
 	Waits      []Wait
 
