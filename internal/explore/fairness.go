@@ -55,7 +55,7 @@ func (w *world) denied(c *client) {
 		w.fail("client %d: an attempt is refused where only the dead have waited", c.id)
 	}
 	for i := range w.clients {
-		if o := &w.clients[i]; w.Rounds == 1 && w.faults == w.Faults && o != c && o.lives() && o.locks[0].Lingers() {
+		if o := &w.clients[i]; w.Rounds == 1 && w.Users == 1 && w.faults == w.Faults && o != c && o.lives() && o.locks[0].Lingers() {
 			w.fail("client %d: an attempt is refused by a lock that lingers", c.id)
 		}
 	}
