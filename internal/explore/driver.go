@@ -12,8 +12,7 @@ import (
 // carryOut does what the core's effects ask for.
 func (w *world) carryOut(c *client) {
 	for {
-		effects := slices.Clone(c.core.TakeEffects(w.clock(c)))
-		for _, e := range effects {
+		for _, e := range c.core.TakeEffects(w.clock(c)) {
 			w.effect(c, e)
 		}
 		switch {

@@ -47,9 +47,11 @@ type step struct {
 type pool []*world
 
 func (p *pool) copyOf(w *world) *world {
-	n := new(world)
+	var n *world
 	if m := len(*p); m > 0 {
 		n, *p = (*p)[m-1], (*p)[:m-1]
+	} else {
+		n = new(world)
 	}
 	w.copyTo(n)
 	return n

@@ -5,7 +5,7 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-const mostTenures, mostCalls, mostLocks = 10, 10, 3
+const mostLocks = 3
 
 // An Image is the memory of a copy of a client and its locks. It may be used again.
 type Image struct {
@@ -17,29 +17,31 @@ type Image struct {
 	gone    core.Tenure // stands for each forgotten one, and stays zero: no answer fits it
 }
 
-// copies are those of structs of one type.
+// copies are those of structs of one type. They are made one by one, since an explorer keeps many images at once, and most of
+// them have few structs.
 type copies[T any] struct {
-	all  [mostTenures]T
-	from [mostTenures]*T
-	n    int
+	all []copied[T] // the first n are in use
+	n   int
 }
+
+type copied[T any] struct{ from, to *T }
 
 // add returns a copy of a struct.
 func (s *copies[T]) add(from *T) *T {
 	if s.n == len(s.all) {
-		panic("explore: too many tenures or calls for an image")
+		s.all = append(s.all, copied[T]{to: new(T)})
 	}
-	to := &s.all[s.n]
-	*to, s.from[s.n] = *from, from
+	c := &s.all[s.n]
+	c.from, *c.to = from, *from
 	s.n++
-	return to
+	return c.to
 }
 
 // of returns the copy of a struct, nil if there is none.
 func (s *copies[T]) of(from *T) *T {
-	for i := range s.n {
-		if s.from[i] == from {
-			return &s.all[i]
+	for i := range s.all[:s.n] {
+		if s.all[i].from == from {
+			return s.all[i].to
 		}
 	}
 	return nil
