@@ -15,7 +15,7 @@ import (
 
 var (
 	faulty    = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | LoseMessage | Slow | Partition}
-	twice     = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow | Partition}
+	twice     = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow}
 	tries     = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Try | Cancel}
 	crowd     = Setup{Clients: 2, Users: 2, Passes: 5}
 	lingers   = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
@@ -40,13 +40,13 @@ func but(s Setup, change func(*Setup)) Setup {
 	return s
 }
 
-// Each rule of the client that is broken is found, with the shortest way there.
+// Each rule of the client that is broken is found, with the shortest way there unless it is long.
 var brokenRules = []struct {
 	name  string
 	rules core.Rule
 	found string // a part of the violation
 	slow  bool   // it takes more than 20 000 states
-	long  bool   // the way there is too long to look for the shortest one
+	long  bool   // depth first finds it much sooner, or the way there is too long to look for the shortest one
 	setup Setup
 }{
 	{"LeaveAgain", core.LeaveAgain, "has the key", false, false, faulty},
@@ -57,7 +57,7 @@ var brokenRules = []struct {
 	{"CapLimits", core.CapLimits, "the summary of its levels", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Do: Capped | Nest}},
 	{"Stays", core.Stays, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Stay}},
 	{"LeastLease", core.LeastLease, "before another one knows", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Lease: 9, Do: SetLease | Nest, Faults: 1, Fault: Break | Late}},
-	{"LeastLease of a command that is repeated", core.LeastLease, "before another one knows", true, false, repeats},
+	{"LeastLease of a command that is repeated", core.LeastLease, "before another one knows", true, false, but(repeats, func(s *Setup) { s.Do = OnlyFixed | Nest })},
 	{"Lengthens", core.Lengthens | core.LeastLease, "before another one knows", false, false, repeats},
 	{"Lengthens readers", core.Lengthens | core.LeastLease, "before another one knows", true, false, but(repeats, func(s *Setup) { s.RW = true; s.Do |= FixedRead })},
 	{"Lengthens permits", core.Lengthens | core.LeastLease, "before another one knows", false, false, but(repeats, func(s *Setup) { s.Kind = permit })},
@@ -65,20 +65,20 @@ var brokenRules = []struct {
 	{"JoinClaims", core.JoinClaims, "before another one knows", true, false, twice},
 	{"Looks", core.Looks, "nothing will ever be sent", false, false, faulty},
 	{"Remember", core.Remember, "does not know", false, false, tries},
-	{"HalfAClaim", core.HalfAClaim, "fewer than two faults", true, false, but(faulty, func(s *Setup) { s.Steady = true; s.Faults = 2; s.Fault = Break | Slow })},
-	{"GiveBack", core.GiveBack, "does nothing about it", true, false, but(faulty, func(s *Setup) { s.Fault = Endless })},
-	{"KnowsItsOwn", core.KnowsItsOwn, "no owner holds", false, false, forgotten},
-	{"KnowsItsOwn of permits", core.KnowsItsOwn, "no owner holds", false, false, but(forgotten, func(s *Setup) { s.Kind = permit })},
+	{"HalfAClaim", core.HalfAClaim, "fewer than two faults", true, false, but(faulty, func(s *Setup) { s.Steady = true; s.Do = 0; s.Faults = 2; s.Fault = Break | Slow })},
+	{"GiveBack", core.GiveBack, "does nothing about it", true, false, but(faulty, func(s *Setup) { s.Do = 0; s.Fault = Endless })},
+	{"KnowsItsOwn", core.KnowsItsOwn, "no owner holds", false, true, forgotten},
+	{"KnowsItsOwn of permits", core.KnowsItsOwn, "no owner holds", false, true, but(forgotten, func(s *Setup) { s.Kind = permit })},
 	{"AllPermits", core.AllPermits, "before another one knows", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Kind: permits, Do: Wide}},
 	{"NestsWithin", core.NestsWithin, "before another one knows", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Kind: permits, Do: Wide | Nest}},
-	{"GivesAll", core.GivesAll, "no owner holds", true, false, but(forgotten, func(s *Setup) { s.Kind = permits; s.Do = Wide })},
+	{"GivesAll", core.GivesAll, "no owner holds", false, true, but(forgotten, func(s *Setup) { s.Kind = permits; s.Do = Wide })},
 	{"NewTicket", core.NewTicket, "free for", false, false, faulty},
 	{"LooksAgain", core.LooksAgain, "free for", false, false, but(faulty, func(s *Setup) { s.Fault = Cut; s.Look = 7 })},
 	{"TrySteps", core.TrySteps, "only the dead have waited", false, false, Setup{Clients: 2, Users: 1, Do: Try, begin: deadWaiter}},
 	{"PollsOften", core.PollsOften, "free for", false, false, but(tries, func(s *Setup) { s.Polling = true; s.Look = 9; s.Lease = 9 })},
 	{"HandoffLimit", core.HandoffLimit, "is passed", true, true, crowd},
 	{"MirrorTells", core.MirrorTells, "is passed", true, true, crowd},
-	{"ResumeSpends", core.ResumeSpends, "is passed", false, true, but(crowd, func(s *Setup) { s.Do = Pass })},
+	{"ResumeSpends", core.ResumeSpends, "is passed", false, true, but(crowd, func(s *Setup) { s.Do = Pass; s.Lease = 9 })},
 	{"ReleaseAtCall", core.ReleaseAtCall, "waits for a look", false, false, lingers},
 	{"CallKept", core.CallKept, "waits for a look", false, false, lingers},
 	{"EarlyCall", core.EarlyCall, "waits for a look", false, false, but(lingers, func(s *Setup) { s.Do = Cancel })},
@@ -96,7 +96,7 @@ var brokenRules = []struct {
 	{"HeldBackTicket", core.HeldBackTicket, "while others read", true, true, Setup{Clients: 1, Users: 2, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Subscriber}, Look: 9, Lease: 9}},
 	{"Downgrades", core.Downgrades, "waits for a look", false, false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
 	{"Downgrades of a pass", core.Downgrades, "waits for a look", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass}},
-	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, false, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
+	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, true, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
 	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: Forge}},
 	{"KnowsDetached of a pass", core.KnowsDetached, "a lock that was passed on is released", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Forge })},
 	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
@@ -104,7 +104,7 @@ var brokenRules = []struct {
 	{"PassReleases", core.PassReleases, "has the key", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 	{"WindowTold", core.WindowTold, "free for", true, false, but(abroad, func(s *Setup) { s.Foreign = []Foreign{Sleeper} })},
 	{"ListenerLooks", core.ListenerLooks | core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.ForeignRounds = 2 })},
-	{"FrontListens", core.FrontListens, "free for", true, false, abroad},
+	{"FrontListens", core.FrontListens, "free for", false, true, abroad},
 	{"HolderFollowed", core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Foreign = []Foreign{Poller}; s.ForeignRounds = 2 })},
 	{"TellsShorter", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = Pass })},
 	{"TellsShorter, detached", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = SetLease | Detach })},
@@ -171,7 +171,7 @@ func TestBrokenRules(t *testing.T) {
 			s := b.setup
 			s.Broken.Rules = b.rules
 			explore := Shortest
-			if b.long { // the shortest way is too long
+			if b.long {
 				explore = All
 			}
 			limit := Limit{States: mostBroken}
