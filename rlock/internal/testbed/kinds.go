@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // A Locker has the methods of a lock that the tests use.
@@ -320,42 +320,28 @@ func (s *Site) NewFencedLock(changes ...func(*rlock.Config)) *rlock.Lock {
 	return s.NewClient(changes...).NewFencedLock(Key)
 }
 
-// OneSection takes the lock for a moment and returns the token of its hold.
-func OneSection(ctx context.Context, t *testing.T, lock *rlock.Lock) uint64 {
-	t.Helper()
-	hold, err := lock.Acquire(ctx)
-	require.NoError(t, err)
-	require.NoError(t, hold.Release(ctx))
-	return TokenOf(t, hold)
-}
-
-// TokenOf returns the token of a hold that must have one.
-func TokenOf(t *testing.T, hold *rlock.Hold) uint64 {
-	t.Helper()
-	token, err := hold.Token()
-	require.NoError(t, err)
-	assert.NotZero(t, token)
-	return token
-}
-
-// Take acquires the lock, with a handle.
-func Take(t *testing.T, ctx context.Context, lock Locker, options ...rlock.AcquireOption) *rlock.Hold {
-	t.Helper()
-	hold, err := lock.Acquire(ctx, options...)
-	require.NoError(t, err)
-	return hold
-}
-
-// Permits takes n permits, each with a handle.
-func Permits(t *testing.T, ctx context.Context, lock *rlock.Lock, n int) (holds []*rlock.Hold) {
-	t.Helper()
-	for range n {
-		hold, err := lock.Acquire(ctx, rlock.WithWait(0))
-		require.NoError(t, err)
-		holds = append(holds, hold)
+// LocksOf returns the constructors of the locks named Key of these kinds, of all that have one key if there is none. The
+// semaphore has one permit.
+func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
+	locks := map[string]func(*rlock.Client) *rlock.Lock{
+		"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(Key) },
+		"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(Key) },
+		"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(Key) },
+		"write":     func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(Key).Write() },
+		"read":      func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(Key).Read() },
+		"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(Key, 1) },
 	}
-	return holds
+	if len(kinds) > 0 {
+		maps.DeleteFunc(locks, func(kind string, _ func(*rlock.Client) *rlock.Lock) bool { return !slices.Contains(kinds, kind) })
+	}
+	return locks
 }
+
+// modes is what the keys of a kind's queue and of its channels end with.
+var modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
+
+// ModeOf returns what the keys of the queue of a kind end with.
+func ModeOf(kind string) string { return modes[kind] }
 
 // A RWClient is the read-write lock of one client.
 type RWClient struct {

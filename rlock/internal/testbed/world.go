@@ -75,6 +75,16 @@ func BubbleAlone(t *testing.T, run func(t *testing.T, w *World)) {
 	})
 }
 
+// EachBubble runs the test in a bubble for each case, whose name the sub-test has.
+func EachBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T, w *World, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			Bubble(t, func(t *testing.T, w *World) { run(t, w, c) })
+		})
+	}
+}
+
 func NewWorld(t *testing.T, ctx context.Context) *World {
 	redis := inmemory.New()
 	t.Cleanup(redis.Close)

@@ -14,11 +14,7 @@ import (
 )
 
 // answering are the kinds of locks that have answers.
-var answering = map[string]func(*rlock.Client) *rlock.Lock{
-	"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) },
-	"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
-	"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
-}
+var answering = testbed.LocksOf("plain", "fenced", "fair")
 
 // A release whose script returns a string answers those that wait for an answer, and grants the lock to the first of the others.
 // It takes one command, and those that are answered send none.
@@ -123,17 +119,15 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 					assert.False(t, a.Waited)
 				}
 				require.NoError(t, hold.Release(s.Ctx))
-				_, err := other.Acquire(s.Ctx, rlock.WithAnswer(&a)) // it is free
-				require.ErrorIs(t, err, rlock.ErrAnswered)
+				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, rlock.WithAnswer(&a))), rlock.ErrAnswered) // it is free
 				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
 				a.Unless = "error('no such thing')"
-				_, err = l.Acquire(s.Ctx, rlock.WithAnswer(&a))
+				_, err := l.Acquire(s.Ctx, rlock.WithAnswer(&a))
 				require.ErrorContains(t, err, "no such thing")
 				require.NotErrorIs(t, err, rlock.ErrAnswered)
 				assert.Zero(t, s.Number("EXISTS", testbed.Key))
 				a.Keys = []string{testbed.Key}
-				_, err = l.Acquire(s.Ctx, rlock.WithAnswer(&a))
-				require.ErrorIs(t, err, rlock.ErrInvalidName)
+				require.ErrorIs(t, testbed.ErrorOf(l.Acquire(s.Ctx, rlock.WithAnswer(&a))), rlock.ErrInvalidName)
 				require.NoError(t, s.Do("DEL", key).Error())
 			})
 		}

@@ -37,8 +37,7 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		assert.True(t, here.IsHeld(s.Ctx))
 		require.NoError(t, here.Unlock(s.Ctx))
 		for _, lock := range []testbed.Locker{here.Rival, there.Rival} {
-			require.NoError(t, lock.Lock(s.Ctx))
-			require.NoError(t, lock.Unlock(s.Ctx))
+			require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 		}
 	})
 }
@@ -54,43 +53,38 @@ func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
 		cancel()
 		before := p.Scripts()
 		require.ErrorIs(t, lock.Lock(ctx), context.Canceled)
-		_, err := lock.TryLock(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = lock.TryLockFor(ctx, time.Minute, 0)
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(ctx)), context.Canceled)
+		require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(ctx, time.Minute, 0)), context.Canceled)
 		assert.Equal(t, before, p.Scripts())
 	})
 }
 
 // The reply is held back; the caller leaves at once, with its context's error.
 func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
-	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, other := w.NewClient(), w.NewClient()
-				lock := p.NewLock(testbed.Key)
-				me := w.Caller()
-				require.NoError(t, lock.Lock(me)) // the script is known
-				require.NoError(t, lock.Unlock(me))
+	testbed.EachBubble(t, map[string]network.Stage{
+		"the request is held": network.Request, "the reply is held": network.Reply,
+	}, func(t *testing.T, w *testbed.World, stage network.Stage) {
+		p, other := w.NewClient(), w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		me := w.Caller()
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the script is known
 
-				p.Net.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
-				ctx, cancel := context.WithCancel(w.Caller())
-				result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
-				testbed.Within(t, 0, 0, func() {
-					cancel()
-					require.ErrorIs(t, <-result, context.Canceled)
-				})
-				time.Sleep(time.Second)
-				p.Net.Heal()
-				them := w.Caller()
-				testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
-				require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.Keys())
-				assert.Empty(t, p.Mirrors(), "the lock is renewed")
-			})
+		p.Net.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
+		ctx, cancel := context.WithCancel(w.Caller())
+		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
+		testbed.Within(t, 0, 0, func() {
+			cancel()
+			require.ErrorIs(t, <-result, context.Canceled)
 		})
-	}
+		time.Sleep(time.Second)
+		p.Net.Heal()
+		them := w.Caller()
+		testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+		assert.Empty(t, p.Mirrors(), "the lock is renewed")
+	})
 }
 
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
@@ -182,5 +176,108 @@ func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
 			p.Net.SetRoundTrip(0)
 			time.Sleep(time.Second)
 		}
+	})
+}
+
+// The connection of the acquire is given up as dead, and another one is used, before the
+// delayed acquire arrives.
+func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
+	testbed.EachBubble(t, map[string]bool{
+		"its caller waits on": false, "its caller has left": true,
+	}, func(t *testing.T, w *testbed.World, leave bool) {
+		p, other := w.NewClient(), w.NewClient()
+		lock, me := p.NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the script is known
+
+		ctx, cancel := context.WithCancel(w.Caller())
+		defer cancel()
+		p.Net.Rule(network.Silence)
+		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
+		p.Net.Rule(nil) // new connections work
+		if leave {
+			cancel()
+		}
+		time.Sleep(5 * time.Second) // until the pings fail
+		p.Net.Deliver()
+		err := <-result
+		if leave {
+			require.ErrorIs(t, err, context.Canceled)
+		} else {
+			require.NoError(t, err)
+			require.NoError(t, lock.Unlock(ctx))
+		}
+		them := w.Caller()
+		testbed.Within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
+		time.Sleep(5 * time.Minute)
+		assert.True(t, other.NewLock(testbed.Key).IsHeld(them))
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+	})
+}
+
+func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
+	const roundTrip = 10 * time.Millisecond
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		if w.Kind.Servers > 0 || w.Kind.Keys != nil {
+			t.Skip("its parts are released in the background, and held until then")
+		}
+		if w.Kind.Many {
+			t.Skip("a single attempt does not wait for the release of a cancelled one")
+		}
+		p := w.NewProcess()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Do(w.Ctx, testbed.Nothing)) // the scripts are known
+		w.Settle()
+		p.Networks(func(n *network.Network) { n.SetRoundTrip(roundTrip) })
+		for after := time.Millisecond; after < 2*roundTrip; after += time.Millisecond {
+			ctx, cancel := context.WithCancel(w.Caller())
+			leaves := testbed.Start(func() error { return lock.Lock(ctx) })
+			time.Sleep(after)
+			cancel()
+			if err := <-leaves; err == nil { // granted before it was cancelled
+				require.NoError(t, lock.Unlock(ctx))
+				continue
+			}
+			me := w.Caller()
+			testbed.Within(t, roundTrip, 4*roundTrip, func() {
+				require.True(t, testbed.Tries(t, me, lock), "cancelled after %v", after)
+			})
+			require.NoError(t, lock.Unlock(me))
+			w.Settle()
+		}
+		time.Sleep(time.Second)
+		assert.Empty(t, w.KeysLeft())
+	})
+}
+
+// cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
+// that was cancelled.
+func cancelledAtASilentServer(w *testbed.World) *testbed.Client {
+	p := w.NewClient()
+	lock := p.NewLock(testbed.Key)
+	require.NoError(w.T, lock.Do(w.Ctx, testbed.Nothing))
+	p.Net.Rule(network.Silence)
+	ctx, cancel := context.WithCancel(w.Caller())
+	leaves := testbed.Waits(w.T, func() error { return lock.Lock(ctx) })
+	cancel()
+	require.ErrorIs(w.T, <-leaves, context.Canceled)
+	return p
+}
+
+func TestAnAttemptAfterACancelledLockEndsInTime(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := cancelledAtASilentServer(w)
+		lock := p.NewLock(testbed.Key)
+		brief, cancel := context.WithTimeout(w.Caller(), 100*time.Millisecond)
+		defer cancel()
+		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(brief)), context.DeadlineExceeded)
+		})
+		// A RedLock would otherwise wait for its silent servers before it asks one that answers.
+		for _, longest := range []time.Duration{150 * time.Millisecond, 0} {
+			testbed.Within(t, longest, longest, func() {
+				require.False(t, testbed.Tries(t, w.Caller(), lock))
+			})
+		}
+		p.Net.Heal()
 	})
 }

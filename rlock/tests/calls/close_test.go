@@ -162,8 +162,7 @@ func TestCloseWaitsLongerIfTheConfigGivesTheServerLonger(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(func(c *rlock.Config) { c.Redis.ConnWriteTimeout = 12 * time.Second }), w.Caller()
 		one, two := p.NewLock("one"), p.NewLock("two")
-		require.NoError(t, one.Lock(me)) // the scripts are known
-		require.NoError(t, one.Unlock(me))
+		require.NoError(t, one.Do(me, testbed.Nothing)) // the scripts are known
 		require.NoError(t, one.Lock(me))
 		require.NoError(t, two.Lock(me))
 		synctest.Wait() // the client has subscribed to its own channel: a connection that fails makes it verify all locks
@@ -177,8 +176,7 @@ func TestCloseWaitsLongerIfTheConfigGivesTheServerLonger(t *testing.T) {
 func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, me := w.NewProcess(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+		require.NoError(t, p.NewLock(testbed.Key).Do(me, testbed.Nothing))
 		w.Settle()
 		p.Refuse()
 		testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
@@ -208,46 +206,42 @@ var connections = map[string]func(w *testbed.World) (*rlock.Client, *network.Net
 // A caller leaves while its acquire is in flight. Redis tells the client whether it was
 // executed, so Close has nothing to warn of.
 func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
-	for name, connect := range connections {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				random := rand.New(rand.NewPCG(1, 2))
-				for round := range testbed.Rounds(12) {
-					holder, me := w.NewClient(), w.Caller()
-					held := round%3 == 0
-					if held {
-						require.NoError(t, holder.NewLock(testbed.Key).Lock(me))
+	testbed.EachBubble(t, connections, func(t *testing.T, w *testbed.World, connect func(w *testbed.World) (*rlock.Client, *network.Network)) {
+		random := rand.New(rand.NewPCG(1, 2))
+		for round := range testbed.Rounds(12) {
+			holder, me := w.NewClient(), w.Caller()
+			held := round%3 == 0
+			if held {
+				require.NoError(t, holder.NewLock(testbed.Key).Lock(me))
+			}
+			client, n := connect(w)
+			lock := client.NewLock(testbed.Key)
+			n.SetRoundTrip(20 * time.Millisecond)
+			var results []<-chan error
+			for range 4 {
+				ctx, cancel := context.WithTimeout(w.Caller(), time.Duration(random.IntN(300))*time.Millisecond/10)
+				results = append(results, testbed.Start(func() error {
+					defer cancel()
+					if err := lock.Lock(ctx); err != nil {
+						return err
 					}
-					client, n := connect(w)
-					lock := client.NewLock(testbed.Key)
-					n.SetRoundTrip(20 * time.Millisecond)
-					var results []<-chan error
-					for range 4 {
-						ctx, cancel := context.WithTimeout(w.Caller(), time.Duration(random.IntN(300))*time.Millisecond/10)
-						results = append(results, testbed.Start(func() error {
-							defer cancel()
-							if err := lock.Lock(ctx); err != nil {
-								return err
-							}
-							return lock.Unlock(ctx)
-						}))
-						time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond / 10)
-					}
-					for _, result := range results {
-						if err := <-result; err != nil {
-							require.ErrorIs(t, err, context.DeadlineExceeded)
-						}
-					}
-					testbed.Within(t, 0, 500*time.Millisecond, func() { require.NoError(t, client.Close()) }) // a release that found nothing is sent again
-					if held {
-						require.NoError(t, holder.NewLock(testbed.Key).Unlock(me))
-					}
-					require.Empty(t, w.Keys())
-					require.NoError(t, holder.Close())
+					return lock.Unlock(ctx)
+				}))
+				time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond / 10)
+			}
+			for _, result := range results {
+				if err := <-result; err != nil {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
 				}
-			})
-		})
-	}
+			}
+			testbed.Within(t, 0, 500*time.Millisecond, func() { require.NoError(t, client.Close()) }) // a release that found nothing is sent again
+			if held {
+				require.NoError(t, holder.NewLock(testbed.Key).Unlock(me))
+			}
+			require.Empty(t, w.Keys())
+			require.NoError(t, holder.Close())
+		}
+	})
 }
 
 func closeAtASilentServer(t *testing.T, w *testbed.World, connect func(*testbed.World) (*rlock.Client, *network.Network)) {
@@ -275,4 +269,83 @@ func closeAtASilentServer(t *testing.T, w *testbed.World, connect func(*testbed.
 	for _, result := range results {
 		require.Error(t, <-result)
 	}
+}
+
+// sharing returns a lock client that shares a rueidis client of the world's server, and the
+// network between them. The changes are made to the options of the rueidis client.
+func sharing(w *testbed.World, changes ...func(*rueidis.ClientOption)) (*rlock.Client, rueidis.Client, *network.Network) {
+	w.T.Helper()
+	n := network.New(w.Dial)
+	n.Record()
+	option := rueidis.ClientOption{
+		InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: n.Dial,
+	}
+	for _, change := range changes {
+		change(&option)
+	}
+	shared, err := rueidis.NewClient(option)
+	require.NoError(w.T, err)
+	client, err := rlock.New(rlock.Config{Client: shared, Logger: testbed.Quiet})
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() {
+		_ = client.Close()
+		shared.Close()
+		n.Close()
+	})
+	return client, shared, n
+}
+
+func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		clients := make([]*rlock.Client, 3)
+		shared := make([]rueidis.Client, 3)
+		for i := range clients {
+			clients[i], shared[i], _ = sharing(testbed.NewWorld(t, w.Ctx))
+		}
+		client := clients[0]
+		held, me := client.NewLock("held"), w.Caller()
+		require.NoError(t, held.Lock(me))
+		for _, s := range shared {
+			s.Close()
+		}
+		testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, held.Unlock(me), rlock.ErrUnconfirmed) })
+		for name, lock := range map[string]testbed.Locker{
+			"lock":       client.NewLock(testbed.Key),
+			"fair lock":  client.NewFairLock(testbed.Key),
+			"read lock":  client.NewReadWriteLock(testbed.Key).Read(),
+			"multi-lock": rlock.NewMultiLock(client.NewLock(testbed.Key), client.NewLock("another")),
+		} {
+			testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Lock(w.Caller()), rlock.ErrClosed, name) })
+			testbed.Within(t, 0, 5*time.Second, func() {
+				err := lock.Lock(w.Caller())
+				require.ErrorIs(t, err, rlock.ErrClosed, name)
+				require.ErrorIs(t, err, rueidis.ErrClosing, name)
+			})
+			testbed.Within(t, 0, 5*time.Second, func() {
+				require.ErrorIs(t, testbed.ErrorOf(lock.IsLocked(w.Ctx)), rueidis.ErrClosing, name)
+			})
+		}
+		testbed.Within(t, 0, 5*time.Second, func() {
+			require.ErrorIs(t, rlock.NewRedLock(clients, testbed.Key).Lock(w.Caller()), rueidis.ErrClosing)
+		})
+	})
+}
+
+func TestASharedClientKeepsItsNameAndStaysOpen(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	option := s.Options()
+	option.ClientName = "shared"
+	shared, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	defer shared.Close()
+	client, err := rlock.New(rlock.Config{Client: shared})
+	require.NoError(t, err)
+	defer client.Close()
+	assert.Equal(t, []string{"shared"}, s.ClientNames())
+	require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
+	require.NoError(t, client.Close())
+	left, err := shared.Do(s.Ctx, shared.B().Exists().Key(testbed.Key).Build()).AsInt64()
+	require.NoError(t, err, "it was closed")
+	assert.Zero(t, left)
 }

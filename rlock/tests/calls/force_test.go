@@ -17,9 +17,7 @@ import (
 func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock := s.NewLock()
-		forced, err := lock.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		assert.False(t, forced, "no owner holds the lock")
+		assert.False(t, testbed.Frees(t, s.Ctx, lock), "no owner holds the lock")
 
 		require.NoError(t, lock.Lock(s.Ctx))
 		require.NoError(t, lock.Lock(s.Ctx))
@@ -28,9 +26,7 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 			assert.NoError(t, err)
 			assert.True(t, forced)
 		})
-		locked, err := lock.IsLocked(s.Ctx)
-		require.NoError(t, err)
-		assert.False(t, locked)
+		assert.False(t, testbed.IsLocked(t, s.Ctx, lock))
 		assert.False(t, lock.IsHeld(s.Ctx), "the holder of the same client knows at once")
 		assert.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrLost, "a nested Lock fails after a loss")
 		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
@@ -67,9 +63,7 @@ func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 // the former holder knows.
 func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial) {
 	hold := testbed.Take(t, ctx, here)
-	forced, err := there.ForceUnlock(ctx)
-	require.NoError(t, err)
-	assert.True(t, forced)
+	assert.True(t, testbed.Frees(t, ctx, there))
 	require.NoError(t, there.Rival.Lock(ctx), "the lock is free")
 	select {
 	case <-hold.Context().Done():
@@ -101,8 +95,7 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 		assert.False(t, s.Available(there.Read()))
 		force(there.Write(), true)
 		assert.True(t, s.Available(there.Write()))
-		_, err := here.Write().ForceUnlock(s.Ctx)
-		require.NoError(t, err)
+		testbed.Frees(t, s.Ctx, here.Write())
 
 		client := s.NewClient().NewReadWriteLock(testbed.Key)
 		require.NoError(t, client.Read().Lock(me))

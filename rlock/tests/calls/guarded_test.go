@@ -18,7 +18,7 @@ import (
 // eachGuarding runs the test for each kind on a server of each sort.
 func eachGuarding(t *testing.T, run func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string)) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range passable {
+		for name, lock := range testbed.LocksOf() {
 			t.Run(name, func(t *testing.T) {
 				s := testbed.At(t, server)
 				l := lock(s.NewClient())
@@ -96,8 +96,7 @@ func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
 		refused, ok := rueidis.IsRedisErr(err)
 		require.True(t, ok, err)
 		assert.Equal(t, "SOLD out", refused.Error())
-		_, err = hold.Exec(s.Ctx, "local x = 1\nerror('no')", nil, nil)
-		require.ErrorContains(t, err, "no")
+		require.ErrorContains(t, testbed.ErrorOf(hold.Exec(s.Ctx, "local x = 1\nerror('no')", nil, nil)), "no")
 		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
 		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
 		require.ErrorContains(t, err, "WRONGTYPE")
@@ -228,14 +227,11 @@ func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []int64{1, 1, 1}, numbers, "what the script sees")
 		require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrNotHeld)
-		locked, err := l.IsLocked(s.Ctx)
-		require.NoError(t, err)
-		assert.False(t, locked)
+		assert.False(t, testbed.IsLocked(t, s.Ctx, l))
 
 		for _, source := range []string{"return nil", "return false", "return redis.status_reply('OK')", "return 'text'"} {
 			hold = acquired(t, s, l)
-			_, err = hold.ReleaseWith(s.Ctx, source, nil, nil)
-			require.NoError(t, err, source)
+			require.NoError(t, testbed.ErrorOf(hold.ReleaseWith(s.Ctx, source, nil, nil)), source)
 		}
 		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
 	})

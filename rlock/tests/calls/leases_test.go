@@ -31,8 +31,7 @@ func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld, "a loss is reported once")
 
-		require.NoError(t, lock.Lock(here))
-		require.NoError(t, lock.Unlock(here))
+		require.NoError(t, lock.Do(here, testbed.Nothing))
 	})
 }
 
@@ -43,10 +42,8 @@ func TestLeasesHaveBounds(t *testing.T) {
 		before := p.Scripts()
 		for _, lease := range []time.Duration{-1, -time.Hour, 1, time.Microsecond, 999 * time.Microsecond, 24 * time.Millisecond} {
 			require.ErrorIs(t, lock.LockFor(me, lease), rlock.ErrInvalidLease, lease)
-			_, err := lock.TryLockFor(me, time.Second, lease)
-			require.ErrorIs(t, err, rlock.ErrInvalidLease)
-			_, err = lock.Acquire(me, rlock.WithLease(lease))
-			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+			require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(me, time.Second, lease)), rlock.ErrInvalidLease)
+			require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(me, rlock.WithLease(lease))), rlock.ErrInvalidLease)
 		}
 		assert.Equal(t, before, p.Scripts(), "no command")
 		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the shortest lease that the message names")

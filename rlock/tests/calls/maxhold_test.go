@@ -126,8 +126,7 @@ func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 			{rlock.WithMaxHold(-time.Second)}, {rlock.WithMaxHold(time.Millisecond)},
 			{rlock.WithMaxHold(time.Second), rlock.WithLease(time.Second)}, {rlock.WithLease(time.Second), rlock.WithMaxHold(time.Second)},
 		} {
-			_, err := lock.Acquire(w.Ctx, options...)
-			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+			require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, options...)), rlock.ErrInvalidLease)
 		}
 		h = testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute))
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond} {
@@ -141,8 +140,7 @@ func TestALockOverSeveralHasNoMaximum(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		multi := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"))
-		_, err := multi.Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))
-		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, testbed.ErrorOf(multi.Acquire(w.Ctx, rlock.WithMaxHold(time.Minute))), errors.ErrUnsupported)
 		h := testbed.Take(t, w.Ctx, multi, rlock.WithLease(time.Minute))
 		require.ErrorIs(t, h.Extend(w.Ctx, time.Minute), errors.ErrUnsupported)
 	})
@@ -168,14 +166,12 @@ func TestAMaximumIsNotPassedOn(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := w.NewClient(), w.NewClient()
 		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMaxHold(time.Minute))
-		pass, err := h.Pass(w.Ctx, time.Minute)
-		require.NoError(t, err)
-		h, err = other.Resume(w.Ctx, pass)
+		pass := testbed.PassedOn(t, w.Ctx, h, time.Minute)
+		h, err := other.Resume(w.Ctx, pass)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		require.True(t, h.Valid())
-		pass, err = h.Pass(w.Ctx, time.Minute)
-		require.NoError(t, err)
+		pass = testbed.PassedOn(t, w.Ctx, h, time.Minute)
 		h, err = p.Resume(w.Ctx, pass, rlock.WithMaxHold(time.Minute))
 		require.NoError(t, err)
 		testbed.Within(t, time.Minute, time.Minute, func() { <-h.Context().Done() })
@@ -194,8 +190,7 @@ func TestALockStaysForItsMinimum(t *testing.T) {
 		require.NoError(t, h.Release(w.Ctx))
 		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrNotHeld)
 		assert.Equal(t, 50*time.Second, w.Remaining(testbed.Key))
-		_, err := other.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, testbed.ErrorOf(other.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))), rlock.ErrNotAcquired)
 		there := testbed.Start(func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
 		require.True(t, testbed.Pending(here))
 		require.NoError(t, <-here)
@@ -224,16 +219,11 @@ func TestANestedHoldHasAMinimum(t *testing.T) {
 func TestEachKindHasAMinimum(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := w.NewClient(), w.NewClient()
-		for _, lock := range []func(*rlock.Client) *rlock.Lock{
-			func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock("fenced") },
-			func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") },
-			func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore("permit", 1) },
-			func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock("rw").Write() },
-		} {
+		for kind, lock := range testbed.LocksOf("fenced", "fair", "semaphore", "write") {
 			began := time.Now()
 			require.NoError(t, lock(p.Client).Do(w.Ctx, testbed.Nothing, rlock.WithMinHold(time.Minute)))
 			_, err := lock(other.Client).Acquire(w.Ctx, rlock.WithWait(0))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, lock(p.Client).Name())
+			require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
 			require.NoError(t, lock(other.Client).Do(w.Ctx, testbed.Nothing))
 			assert.GreaterOrEqual(t, time.Since(began), time.Minute)
 		}

@@ -119,9 +119,7 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 		first, second := w.NewClient().NewLock(testbed.Key), there.NewLock(testbed.Key)
 		require.NoError(t, w.NewClient().NewLock(testbed.Key).Lock(w.Caller()))
 		for _, lock := range []*rlock.Lock{rlock.NewMultiLock(first, second), rlock.NewMultiLock(second, first)} {
-			taken, err := lock.TryLockFor(me, time.Second, 0)
-			require.NoError(t, err)
-			require.False(t, taken)
+			require.False(t, testbed.TriesFor(t, me, lock, time.Second))
 		}
 		assert.Empty(t, there.Acquires(), "a waiter for the first part must not ask for others")
 	})
@@ -136,8 +134,7 @@ func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.
 			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
 		}
 		lock := rlock.NewMultiLock(locks...)
-		require.NoError(t, lock.Lock(me)) // the scripts are known
-		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
 		for _, p := range clients {
 			p.Net.SetRoundTrip(100 * time.Millisecond)
 		}
@@ -160,8 +157,7 @@ func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
 		}
 		lock := rlock.NewMultiLock(locks...)
-		require.NoError(t, lock.Lock(me)) // the scripts are known
-		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
 		p.Net.SetRoundTrip(100 * time.Millisecond)
 		sent := len(p.Net.Sent("EVALSHA"))
 		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() { require.NoError(t, lock.Lock(me)) })
@@ -170,9 +166,7 @@ func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 
 		require.NoError(t, w.NewClient().NewLock("part50").Lock(w.Caller()))
 		testbed.Within(t, 100*time.Millisecond, 300*time.Millisecond, func() {
-			taken, err := lock.TryLock(me)
-			require.NoError(t, err)
-			assert.False(t, taken)
+			assert.False(t, testbed.Tries(t, me, lock))
 		})
 	})
 }

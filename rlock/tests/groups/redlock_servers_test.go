@@ -107,8 +107,7 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	}
 	<-hold.Context().Done()
 	require.ErrorIs(t, hold.Release(h.Ctx), rlock.ErrLost)
-	_, err = here.Acquire(h.Ctx, rlock.WithWait(0))
-	require.Error(t, err)
+	require.Error(t, testbed.ErrorOf(here.Acquire(h.Ctx, rlock.WithWait(0))))
 	waiter = testbed.Start(func() error { return here.Do(h.Ctx, func(context.Context) error { return nil }) })
 	for _, s := range h.sites[1:4] {
 		s.Start()
@@ -123,9 +122,8 @@ func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
 	for _, s := range []*testbed.Site{one, other, one} {
 		clients = append(clients, s.NewClient(func(c *rlock.Config) { c.Redis.DialCtxFn = nil }))
 	}
-	_, err := rlock.NewRedLock(clients[:2], testbed.Key).IsLocked(one.Ctx)
-	require.NoError(t, err)
-	_, err = rlock.NewRedLock(clients, testbed.Key).Acquire(one.Ctx, rlock.WithWait(0))
+	testbed.IsLocked(t, one.Ctx, rlock.NewRedLock(clients[:2], testbed.Key))
+	_, err := rlock.NewRedLock(clients, testbed.Key).Acquire(one.Ctx, rlock.WithWait(0))
 	require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 	assert.ErrorContains(t, err, "clients 0 and 2")
 }

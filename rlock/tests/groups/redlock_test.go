@@ -92,9 +92,7 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 
 		single := rlock.NewRedLock([]*rlock.Client{one.Client}, testbed.Key)
 		require.NoError(t, single.Lock(w.Ctx))
-		taken, err := single.TryLock(w.Caller())
-		require.NoError(t, err)
-		assert.False(t, taken)
+		assert.False(t, testbed.Tries(t, w.Caller(), single))
 		require.NoError(t, single.Unlock(w.Ctx), "over one server a RedLock is a Lock")
 	})
 }
@@ -107,16 +105,12 @@ func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
 
 		require.NoError(t, some.Lock(me))
 		require.Equal(t, []int{1, 3, 4}, w.have())
-		taken, err := whole.TryLock(w.Caller())
-		require.NoError(t, err)
-		require.False(t, taken, "three of five are a majority")
+		require.False(t, testbed.Tries(t, w.Caller(), whole), "three of five are a majority")
 		require.NoError(t, some.Unlock(me))
 
 		w.Settle()
 		w.occupy(4)
-		taken, err = some.TryLock(w.Caller())
-		require.NoError(t, err)
-		require.False(t, taken, "two of five are not")
+		require.False(t, testbed.Tries(t, w.Caller(), some), "two of five are not")
 		require.NoError(t, whole.Lock(me), "the others are")
 		require.NoError(t, whole.Unlock(me))
 		w.Settle()
@@ -137,10 +131,8 @@ func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
 			assert.ErrorContains(t, err, "has not answered")
 		})
 		time.Sleep(time.Second)
-		taken, err := m.TryLockFor(me, time.Second, 0)
-		require.NoError(t, err)
-		assert.True(t, taken)
-		taken, err = m.TryLockFor(w.Caller(), 10*time.Millisecond, 0)
+		assert.True(t, testbed.TriesFor(t, me, m, time.Second))
+		taken, err := m.TryLockFor(w.Caller(), 10*time.Millisecond, 0)
 		require.NoError(t, err, "another owner holds the lock")
 		assert.False(t, taken)
 		require.NoError(t, m.Unlock(me))
@@ -193,8 +185,7 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, %d servers", stage, n), func(t *testing.T) {
 				quorum(t, func(t *testing.T, w *fiveWorlds) {
 					m, me := w.member(), w.Caller()
-					require.NoError(t, m.Lock(me)) // the scripts are known
-					require.NoError(t, m.Unlock(me))
+					require.NoError(t, m.Do(me, testbed.Nothing)) // the scripts are known
 					w.Settle()
 					for _, client := range m.TestClients[:n] {
 						client.Net.Rule(testbed.Scripts(1, network.Cut, stage, "acquired"))

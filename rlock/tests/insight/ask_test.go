@@ -123,19 +123,15 @@ func TestAClientThatDoesNotAnswerIsLeftOut(t *testing.T) {
 func TestAskFailsWhereClientsCannotBeAsked(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
-		_, err := p.Ask(w.Ctx, "orders")
-		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		require.ErrorIs(t, testbed.ErrorOf(p.Ask(w.Ctx, "orders")), rlock.ErrInvalidConfig)
 		over, cancel := context.WithCancel(w.Ctx)
 		cancel()
-		_, err = p.Ask(over, p.ID())
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, testbed.ErrorOf(p.Ask(over, p.ID())), context.Canceled)
 		w.Answer(testbed.RefusePubSub)
-		_, err = p.Ask(w.Ctx, p.ID())
-		require.ErrorIs(t, err, rlock.ErrNoPermission)
+		require.ErrorIs(t, testbed.ErrorOf(p.Ask(w.Ctx, p.ID())), rlock.ErrNoPermission)
 		w.Answer(nil)
 		require.NoError(t, p.Close())
-		_, err = p.Ask(w.Ctx, p.ID())
-		require.ErrorIs(t, err, rlock.ErrClosed)
+		require.ErrorIs(t, testbed.ErrorOf(p.Ask(w.Ctx, p.ID())), rlock.ErrClosed)
 	})
 }
 
@@ -171,7 +167,7 @@ func TestAnAnswerIsToTheQuestionThatWasAsked(t *testing.T) {
 // A caller must be able to tell its own deadline from a server that does not answer.
 func TestAQuestionThatTheCallersContextEndsReturnsItsError(t *testing.T) {
 	cause := errors.New("the request is over")
-	for name, ask := range map[string]func(c *rlock.Client, ctx context.Context, lock testbed.Locker) error{
+	testbed.EachBubble(t, map[string]func(c *rlock.Client, ctx context.Context, lock testbed.Locker) error{
 		"IsLocked": func(_ *rlock.Client, ctx context.Context, lock testbed.Locker) error {
 			_, err := lock.IsLocked(ctx)
 			return err
@@ -193,36 +189,32 @@ func TestAQuestionThatTheCallersContextEndsReturnsItsError(t *testing.T) {
 			}
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, holder := w.NewClient(), w.NewClient()
-				require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Caller()))
-				for _, lock := range []testbed.Locker{
-					p.NewLock(testbed.Key), p.NewFencedLock(testbed.Key), p.NewFairLock(testbed.Key), p.NewReadWriteLock("rw").Read(),
-					p.NewReadWriteLock("rw").Write(), p.NewSemaphore("permits", 1),
-				} {
-					_, err := lock.IsLocked(w.Ctx) // the client is connected
-					require.NoError(t, err)
-					// Either the first command has no answer, or the second one of those that send two.
-					for _, silence := range []network.Rule{network.Silence, network.All(network.Hold, network.Request, "EVALSHA", "EVAL")} {
-						p.Net.Rule(silence)
-						ctx, cancel := context.WithTimeoutCause(w.Ctx, 100*time.Millisecond, cause)
-						testbed.Within(t, 0, 100*time.Millisecond, func() { err = ask(p.Client, ctx, lock) })
-						if ctx.Err() != nil {
-							assert.ErrorIs(t, err, context.DeadlineExceeded)
-							assert.ErrorIs(t, err, cause)
-						} else {
-							assert.NoError(t, err)
-						}
-						cancel()
-						p.Net.Heal()
-						time.Sleep(10 * time.Second)
-					}
+	}, func(t *testing.T, w *testbed.World, ask func(c *rlock.Client, ctx context.Context, lock testbed.Locker) error) {
+		p, holder := w.NewClient(), w.NewClient()
+		require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Caller()))
+		for _, lock := range []testbed.Locker{
+			p.NewLock(testbed.Key), p.NewFencedLock(testbed.Key), p.NewFairLock(testbed.Key), p.NewReadWriteLock("rw").Read(),
+			p.NewReadWriteLock("rw").Write(), p.NewSemaphore("permits", 1),
+		} {
+			_, err := lock.IsLocked(w.Ctx) // the client is connected
+			require.NoError(t, err)
+			// Either the first command has no answer, or the second one of those that send two.
+			for _, silence := range []network.Rule{network.Silence, network.All(network.Hold, network.Request, "EVALSHA", "EVAL")} {
+				p.Net.Rule(silence)
+				ctx, cancel := context.WithTimeoutCause(w.Ctx, 100*time.Millisecond, cause)
+				testbed.Within(t, 0, 100*time.Millisecond, func() { err = ask(p.Client, ctx, lock) })
+				if ctx.Err() != nil {
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.ErrorIs(t, err, cause)
+				} else {
+					assert.NoError(t, err)
 				}
-			})
-		})
-	}
+				cancel()
+				p.Net.Heal()
+				time.Sleep(10 * time.Second)
+			}
+		}
+	})
 }
 
 // The client's own limit is no deadline of the caller.
@@ -230,12 +222,100 @@ func TestAQuestionWithoutAnAnswerIsNoDeadlineOfTheCaller(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		lock := p.NewLock(testbed.Key)
-		_, err := lock.IsLocked(w.Ctx)
-		require.NoError(t, err)
+		testbed.IsLocked(t, w.Ctx, lock)
 		p.Net.Rule(network.Silence)
-		_, err = lock.IsLocked(w.Ctx)
+		_, err := lock.IsLocked(w.Ctx)
 		require.Error(t, err)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 		p.Net.Heal()
+	})
+}
+
+// ownChannel is the channel of messages about the client's tenures.
+func ownChannel(p *testbed.Client) string { return testbed.OwnChannels + p.ID() }
+
+func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		time.Sleep(time.Minute)
+		require.Empty(t, w.PubSubChannels("*"), "the client has held nothing yet")
+		for _, name := range []string{"one", "two"} {
+			require.NoError(t, p.NewLock(name).Lock(me))
+			synctest.Wait()
+			require.Equal(t, []string{ownChannel(p)}, w.PubSubChannels("*"))
+			require.NoError(t, p.NewLock(name).Unlock(me))
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, p.Net.Sent("SUBSCRIBE"), 1)
+		assert.Equal(t, []string{ownChannel(p)}, w.PubSubChannels("*"), "the subscription lasts until Close")
+		require.NoError(t, p.Close())
+		synctest.Wait()
+		assert.Empty(t, w.PubSubChannels("*"))
+	})
+}
+
+func TestWithoutAClientChannelNothingIsSubscribed(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(func(c *rlock.Config) { c.NoClientChannel = true }), w.Caller()
+		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
+		time.Sleep(time.Minute)
+		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+		assert.Empty(t, p.Net.Sent("SUBSCRIBE"))
+	})
+}
+
+// A server that refuses the channel, or is silent about it, makes no difference to a lock,
+// and the log reports no waiters that poll.
+func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
+	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client){
+		"refused": func(w *testbed.World, _ *testbed.Client) { w.Answer(testbed.RefusePubSub) },
+		"silent": func(_ *testbed.World, p *testbed.Client) {
+			p.Net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE"))
+		},
+	}, func(t *testing.T, w *testbed.World, fault func(w *testbed.World, p *testbed.Client)) {
+		p, me := w.NewClient(), w.Caller()
+		fault(w, p)
+		testbed.Within(t, 0, 0, func() { require.NoError(t, p.NewLock(testbed.Key).Lock(me)) })
+		time.Sleep(time.Minute)
+		testbed.Within(t, 0, 0, func() { require.NoError(t, p.NewLock(testbed.Key).Unlock(me)) })
+		require.NoError(t, p.Close())
+		assert.Zero(t, p.Logged("level=WARN"))
+	})
+}
+
+// The holder's client gets a message, and asks Redis: two round trips after the call.
+func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		holder, other := w.NewProcess(), w.NewProcess()
+		hold := testbed.Take(t, w.Ctx, holder.NewLock(testbed.Key))
+		synctest.Wait() // until the client has subscribed
+		testbed.Within(t, 0, 100*time.Millisecond, func() {
+			require.True(t, testbed.Frees(t, w.Ctx, other.NewLock(testbed.Key)))
+			<-hold.Context().Done()
+		})
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		again := testbed.Take(t, w.Ctx, other.NewLock(testbed.Key), rlock.WithWait(0))
+		require.NoError(t, again.Release(w.Ctx))
+	})
+}
+
+func TestALossByForceIsReportedWithinTwoRoundTrips(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		const roundTrip = 40 * time.Millisecond
+		holder, other := w.NewClient(), w.NewClient()
+		hold := testbed.Take(t, w.Ctx, holder.NewLock(testbed.Key))
+		require.NoError(t, other.NewLock("another").Do(w.Ctx, testbed.Nothing))
+		time.Sleep(11 * time.Second) // it was renewed: the server knows all scripts
+		holder.Net.SetRoundTrip(roundTrip)
+		other.Net.SetRoundTrip(roundTrip)
+		looked := make(chan struct{})
+		go func() {
+			defer close(looked)
+			_, _ = other.NewLock(testbed.Key).ForceUnlock(w.Ctx)
+		}()
+		testbed.Within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Context().Done() }) // the first round trip is a query for the holder
+		<-looked
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 	})
 }

@@ -57,10 +57,8 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		)
 		bystander := testbed.Start(func() error { return p.NewLock("plain").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
 		time.Sleep(900 * time.Millisecond)
-		synctest.Wait()
 		assert.Zero(t, p.Logged(deadlockSaid))
 		time.Sleep(200 * time.Millisecond)
-		synctest.Wait()
 		require.Equal(t, 1, p.Logged(deadlockSaid))
 		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_site=", "deadlock_test.go"} {
 			assert.Equal(t, 1, p.Logged(said), "%q is in the one line", said)
@@ -90,7 +88,6 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		synctest.Wait()
 		part := testbed.Start(func() error { return p.NewLock("a").Lock(mine) })
 		time.Sleep(3 * time.Second)
-		synctest.Wait()
 		assert.Equal(t, 1, p.Logged(deadlockSaid))
 		cancel()
 		require.ErrorIs(t, <-part, context.Canceled)
@@ -99,9 +96,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 
 		// A goroutine that holds the whole by a handle waits for ever for a part.
 		hold := testbed.Take(t, w.Ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
-		ok, err := p.NewLock("b").TryLockFor(w.Ctx, 3*time.Second, 0)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, testbed.TriesFor(t, w.Ctx, p.NewLock("b"), 3*time.Second))
 		assert.Equal(t, 1, p.Logged(ownSaid))
 		require.NoError(t, hold.Release(w.Ctx))
 	})
@@ -113,21 +108,17 @@ func TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce(t *testing.T) {
 		p := w.NewClient(withSites)
 		lock := p.NewFairLock(testbed.Key)
 		require.NoError(t, lockedHere(w.Ctx, lock))
-		_, err := lock.Acquire(w.Ctx, rlock.WithWait(10*time.Millisecond))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		synctest.Wait()
+		require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithWait(10*time.Millisecond))), rlock.ErrNotAcquired)
 		assert.Equal(t, 1, p.Logged(ownSaid))
 		assert.Equal(t, 1, p.Logged("TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce"), "the site of the call")
 		assert.Equal(t, 1, p.Logged("lockedHere"), "the site of the holder")
 
-		_, err = lock.Acquire(w.Ctx, rlock.WithWait(time.Minute))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithWait(time.Minute))), rlock.ErrNotAcquired)
 		elsewhere := testbed.Start(func() error {
 			_, err := lock.Acquire(w.Ctx, rlock.WithWait(10*time.Millisecond))
 			return err
 		})
 		require.ErrorIs(t, <-elsewhere, rlock.ErrNotAcquired)
-		synctest.Wait()
 		assert.Equal(t, 2, p.Logged(ownSaid), "once for each call, and not for another goroutine's")
 		require.NoError(t, lock.Unlock(w.Ctx))
 	})

@@ -71,8 +71,7 @@ func TestARefusalNamesTheProcessOfAnotherClientThatIsKnown(t *testing.T) {
 		return err
 	}
 	require.ErrorContains(t, refused(), "held by "+there.ID())
-	state, err := here.Inspect(s.Ctx, testbed.Key)
-	require.NoError(t, err)
+	state := testbed.Inspected(t, s.Ctx, here)
 	require.ErrorContains(t, refused(), "held by "+state.Holders[0].Process.String()+", owner "+there.ID())
 	require.NoError(t, hold.Release(s.Ctx))
 }

@@ -85,8 +85,7 @@ func TestHeldShowsWhereALockWasTaken(t *testing.T) {
 			rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "red"),
 		}
 		for _, l := range several {
-			_, err := takenHere(w.Ctx, l)
-			require.NoError(t, err, l.Name())
+			require.NoError(t, testbed.ErrorOf(takenHere(w.Ctx, l)), l.Name())
 		}
 		held := p.Held()
 		require.Len(t, held, 5)
@@ -114,8 +113,7 @@ func TestStatsCountEachWayOfAcquiring(t *testing.T) {
 
 		require.NoError(t, lock.Lock(me))
 		assert.Equal(t, inspect.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Commands: 1}, p.Stats())
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Do(me, testbed.Nothing))
 		theirs := testbed.Start(func() error { return lock.Lock(them) })
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -150,10 +148,8 @@ func TestStatsCountWhyCallsGaveUp(t *testing.T) {
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(w.Caller()))
 		me := w.Caller()
-		_, err := lock.TryLock(me)
-		require.NoError(t, err)
-		_, err = lock.TryLockFor(me, 2*time.Second, 0)
-		require.NoError(t, err)
+		testbed.Tries(t, me, lock)
+		testbed.TriesFor(t, me, lock, 2*time.Second)
 		soon, cancel := context.WithTimeout(me, time.Second)
 		defer cancel()
 		require.ErrorIs(t, lock.Lock(soon), context.DeadlineExceeded)

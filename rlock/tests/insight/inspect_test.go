@@ -58,8 +58,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()
 		lock := p.NewLock(testbed.Key)
-		i, err := p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i := testbed.Inspected(t, w.Ctx, p)
 		assert.Equal(t, inspect.Lock{Name: testbed.Key}, i)
 		for _, sent := range p.Net.Sent("CLIENT") {
 			assert.NotEqual(t, "LIST", sent.Args[1], "a free lock has no clients to look for")
@@ -69,8 +68,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 		require.NoError(t, lock.LockFor(me, time.Minute))
 		require.NoError(t, lock.LockFor(me, time.Minute))
 		time.Sleep(20 * time.Second) // the second level has been mirrored
-		i, err = p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i = testbed.Inspected(t, w.Ctx, p)
 		assert.Equal(t, "lock for "+w.Remaining(testbed.Key).String()+", held by 1: 0*2; 0 wait:", said(i, p))
 		assert.True(t, strings.HasSuffix(i.Holders[0].Owner, ":"+fmt.Sprint(owner)), i.Holders[0].Owner)
 		assert.Zero(t, i.Token)
@@ -83,49 +81,43 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 }
 
 func TestInspectShowsHoldersAndTheQueueInTheOrderOfItsTickets(t *testing.T) {
-	for name, c := range map[string]struct {
+	type contended struct {
 		held, wanted func(*rlock.Client) *rlock.Lock
 		holders      int
 		shown        string
-	}{
+	}
+	testbed.EachBubble(t, map[string]contended{
 		"plain":     {newPlain, newPlain, 1, "lock for 59s, held by 1: 0*1; 2 wait: 2 3"},
 		"write":     {newWrite, newRead, 1, "read-write for 59s, held by 1: 0*1; 2 wait: 2 reads 3 reads"},
 		"read":      {newRead, newWrite, 2, "read-write for 1m0s, held by 2: 0*1 reads 1*1 reads; 2 wait: 2 3"},
 		"semaphore": {newPermit, newPermit, 1, "semaphore for 59s, held by 1: 0*1; 2 wait: 2 3"},
 		"permits":   {newPermits, newPermits, 2, "semaphore for 1m0s, held by 2: 0*1 for 59s 1*1; 2 wait: 2 3"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				clients := []*testbed.Client{w.NewClient(), w.NewClient(), w.NewClient(), w.NewClient()}
-				var holds []*rlock.Hold
-				for at, p := range clients[:c.holders] {
-					time.Sleep(time.Duration(at) * time.Second)
-					hold := testbed.Take(t, w.Ctx, c.held(p.Client), rlock.WithLease(time.Minute))
-					holds = append(holds, hold)
-				}
-				if c.holders == 1 {
-					time.Sleep(time.Second)
-				}
-				var calls []<-chan error
-				for _, p := range clients[2:] {
-					calls = append(calls, testbed.Start(func() error { return c.wanted(p.Client).Do(w.Ctx, testbed.Nothing) }))
-					require.True(t, testbed.Pending(calls[len(calls)-1]))
-				}
-				i, err := clients[1].Inspect(w.Ctx, testbed.Key)
-				require.NoError(t, err)
-				assert.Equal(t, c.shown, said(i, clients...))
-				for _, hold := range holds {
-					require.NoError(t, hold.Release(w.Ctx))
-				}
-				for _, call := range calls {
-					require.NoError(t, <-call)
-				}
-				i, err = clients[1].Inspect(w.Ctx, testbed.Key)
-				require.NoError(t, err)
-				assert.Zero(t, i.HolderCount)
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, c contended) {
+		clients := []*testbed.Client{w.NewClient(), w.NewClient(), w.NewClient(), w.NewClient()}
+		var holds []*rlock.Hold
+		for at, p := range clients[:c.holders] {
+			time.Sleep(time.Duration(at) * time.Second)
+			hold := testbed.Take(t, w.Ctx, c.held(p.Client), rlock.WithLease(time.Minute))
+			holds = append(holds, hold)
+		}
+		if c.holders == 1 {
+			time.Sleep(time.Second)
+		}
+		var calls []<-chan error
+		for _, p := range clients[2:] {
+			calls = append(calls, testbed.Waits(t, func() error { return c.wanted(p.Client).Do(w.Ctx, testbed.Nothing) }))
+		}
+		i := testbed.Inspected(t, w.Ctx, clients[1])
+		assert.Equal(t, c.shown, said(i, clients...))
+		for _, hold := range holds {
+			require.NoError(t, hold.Release(w.Ctx))
+		}
+		for _, call := range calls {
+			require.NoError(t, <-call)
+		}
+		i = testbed.Inspected(t, w.Ctx, clients[1])
+		assert.Zero(t, i.HolderCount)
+	})
 }
 
 func TestInspectShowsTheTokenAndTheNoteOfTheHolder(t *testing.T) {
@@ -136,14 +128,12 @@ func TestInspectShowsTheTokenAndTheNoteOfTheHolder(t *testing.T) {
 		note := lock.Key(inspect.NoteKey)
 		_, err := hold.Write(w.Ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
 		require.NoError(t, err)
-		i, err := p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i := testbed.Inspected(t, w.Ctx, p)
 		assert.Equal(t, "10.0.0.7:8080", i.Note)
 		assert.GreaterOrEqual(t, i.Token, testbed.TokenOf(t, hold))
 
 		require.NoError(t, hold.Release(w.Ctx))
-		i, err = p.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i = testbed.Inspected(t, w.Ctx, p)
 		assert.Empty(t, i.Note, "of a lock without a holder")
 	})
 }
@@ -152,8 +142,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		w.HSet(testbed.Key, javaThread, "3")
 		defer w.Del(testbed.Key)
-		i, err := w.NewClient().Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i := testbed.Inspected(t, w.Ctx, w.NewClient())
 		assert.Equal(t, []inspect.Holder{{Owner: javaThread, Lease: -1, Count: 3, Foreign: true}}, i.Holders)
 		assert.EqualValues(t, -1, i.Lease, "its key does not expire")
 	})
@@ -187,13 +176,10 @@ func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
 		queue := "rlock_queue:{" + testbed.Key + "}"
 		defer w.FlushAll()
 		for n := range 10_000 {
-			_, err := w.ZAdd(queue, float64(n+1), fmt.Sprintf("x00000000-0000-8000-8000-%012d:1", n))
-			require.NoError(t, err)
+			require.NoError(t, testbed.ErrorOf(w.ZAdd(queue, float64(n+1), fmt.Sprintf("x00000000-0000-8000-8000-%012d:1", n))))
 		}
-		_, err := w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000") // a mark is not a waiter
-		require.NoError(t, err)
-		i, err := w.NewClient().Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		require.NoError(t, testbed.ErrorOf(w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000"))) // a mark is not a waiter
+		i := testbed.Inspected(t, w.Ctx, w.NewClient())
 		assert.Equal(t, 10_000, i.Waiting)
 		require.Len(t, i.Queue, inspect.Limit)
 		assert.Equal(t, "00000000-0000-8000-8000-000000000999:1", i.Queue[999].Owner)
@@ -205,13 +191,10 @@ func TestInspectEndsWithItsContextAndWithItsClient(t *testing.T) {
 		p := w.NewClient()
 		ended, cancel := context.WithCancel(w.Ctx)
 		cancel()
-		_, err := p.Inspect(ended, testbed.Key)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = p.Inspect(w.Ctx, "")
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(ended, testbed.Key)), context.Canceled)
+		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(w.Ctx, "")), rlock.ErrInvalidName)
 		require.NoError(t, p.Close())
-		_, err = p.Inspect(w.Ctx, testbed.Key)
-		require.ErrorIs(t, err, rlock.ErrClosed)
+		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(w.Ctx, testbed.Key)), rlock.ErrClosed)
 		for _, err := range p.Locks(w.Ctx, "") {
 			require.ErrorIs(t, err, rlock.ErrClosed)
 		}
@@ -227,8 +210,7 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		w.HSet("orders:4", javaThread, "1")
 		testbed.Take(t, w.Ctx, p.NewSemaphore("orders:7", 3))
 		testbed.Take(t, w.Ctx, p.NewSemaphore("orders:9", 3), rlock.WithPermits(2))
-		_, err := w.ZAdd("orders:8", 1, "high score")
-		require.NoError(t, err)
+		require.NoError(t, testbed.ErrorOf(w.ZAdd("orders:8", 1, "high score")))
 		testbed.Take(t, w.Ctx, p.NewLock("users:1"))
 		w.HSet("orders:5", "total", "12")
 		require.NoError(t, w.Set("orders:6", "x"))
@@ -260,8 +242,7 @@ func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
 			return there.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing)
 		})
 		s.AwaitWaiters(1, testbed.Key)
-		i, err := there.Inspect(s.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i := testbed.Inspected(t, s.Ctx, there)
 		require.NoError(t, i.Unresolved)
 		require.Len(t, i.Holders, 1)
 		require.Len(t, i.Queue, 1)
@@ -307,8 +288,7 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 		_ = s.Outside.Receive(listening, s.Outside.B().Subscribe().Channel(testbed.Channel).Build(), func(rueidis.PubSubMessage) {})
 	}()
 	s.AwaitListeners(1, testbed.Plain, testbed.Channel)
-	i, err := client.Inspect(s.Ctx, testbed.Key)
-	require.NoError(t, err)
+	i := testbed.Inspected(t, s.Ctx, client)
 	assert.Equal(t, 1, i.Foreign)
 }
 
@@ -317,14 +297,12 @@ func TestInspectLeavesOutReadersThatHaveDied(t *testing.T) {
 		dead, living, looks := w.NewClient(), w.NewClient(), w.NewClient()
 		testbed.Take(t, w.Ctx, dead.NewReadWriteLock(testbed.Key).Read())
 		hold := testbed.Take(t, w.Ctx, living.NewReadWriteLock(testbed.Key).Read())
-		state, err := looks.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		state := testbed.Inspected(t, w.Ctx, looks)
 		assert.Equal(t, 2, state.HolderCount)
 
 		dead.Net.Refuse()
 		time.Sleep(time.Minute)
-		state, err = looks.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		state = testbed.Inspected(t, w.Ctx, looks)
 		assert.Equal(t, 1, state.HolderCount)
 		require.Len(t, state.Holders, 1)
 		assert.True(t, strings.HasPrefix(state.Holders[0].Owner, living.ID()))

@@ -121,35 +121,28 @@ func TestTheEndOfAFixedLeaseIsLoggedForDebuggingOnly(t *testing.T) {
 		hold := testbed.Take(t, w.Caller(), p.NewLock(testbed.Key), rlock.WithLease(time.Second))
 		<-hold.Context().Done()
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		synctest.Wait()
 		assert.Equal(t, 1, p.Logged("level=DEBUG msg=\"rlock: lock lost\""))
 		assert.Zero(t, p.Logged("level=WARN"))
 	})
 }
 
 func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
-	for name, lose := range map[string]func(w *testbed.World, p *testbed.Client, me context.Context){
+	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client, me context.Context){
 		"unlocked by force": func(w *testbed.World, p *testbed.Client, _ context.Context) {
-			_, err := p.NewLock(testbed.Key).ForceUnlock(w.Ctx)
-			require.NoError(w.T, err)
+			testbed.Frees(w.T, w.Ctx, p.NewLock(testbed.Key))
 		},
 		"a longer lease that Redis did not confirm": func(w *testbed.World, p *testbed.Client, me context.Context) {
 			p.Net.Refuse()
 			require.NoError(w.T, p.NewLock(testbed.Key).LockFor(me, time.Hour))
 			time.Sleep(time.Minute)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, me := w.NewClient(), w.Caller()
-				require.NoError(t, p.NewLock(testbed.Key).LockFor(me, time.Minute))
-				lose(w, p, me)
-				synctest.Wait()
-				assert.Equal(t, 1, p.Logged("level=WARN msg=\"rlock: lock lost\""))
-				require.ErrorIs(t, p.NewLock(testbed.Key).Lock(me), rlock.ErrLost)
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, lose func(w *testbed.World, p *testbed.Client, me context.Context)) {
+		p, me := w.NewClient(), w.Caller()
+		require.NoError(t, p.NewLock(testbed.Key).LockFor(me, time.Minute))
+		lose(w, p, me)
+		assert.Equal(t, 1, p.Logged("level=WARN msg=\"rlock: lock lost\""))
+		require.ErrorIs(t, p.NewLock(testbed.Key).Lock(me), rlock.ErrLost)
+	})
 }
 
 // The panic of the handler is on the standard error.

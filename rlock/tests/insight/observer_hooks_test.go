@@ -28,9 +28,7 @@ func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
 		lock, me, them := p.NewLock(testbed.Key), w.Caller(), w.Caller()
 		for range 3 {
 			require.NoError(t, lock.Lock(me))
-			ok, err := lock.TryLock(them)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, testbed.Tries(t, them, lock))
 			theirs := testbed.Start(func() error { return lock.Lock(them) })
 			synctest.Wait()
 			time.Sleep(10 * time.Second)
@@ -95,11 +93,9 @@ func TestHooksMayCallTheClient(t *testing.T) {
 			inside = true
 			defer func() { inside = false }()
 			them := rlock.WithOwner(context.Background(), rlock.NewOwner())
-			_, err := p.NewLock(testbed.Key).TryLock(them)
-			assert.NoError(t, err)
+			assert.NoError(t, testbed.ErrorOf(p.NewLock(testbed.Key).TryLock(them)))
 			assert.False(t, p.NewLock(testbed.Key).IsHeld(them))
-			assert.NoError(t, p.NewLock("another").Lock(them))
-			assert.NoError(t, p.NewLock("another").Unlock(them))
+			assert.NoError(t, p.NewLock("another").Do(them, testbed.Nothing))
 		}
 		p = w.NewClient(withObserver(&rlock.Observer{
 			Waiting:  func(ctx context.Context, _ rlock.WaitingInfo) { visit(ctx) },
@@ -114,8 +110,7 @@ func TestHooksMayCallTheClient(t *testing.T) {
 		lock, me := p.NewLock(testbed.Key), w.Caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Lock(me))
-		_, err := lock.TryLockFor(w.Caller(), time.Second, 0)
-		require.NoError(t, err)
+		testbed.TriesFor(t, w.Caller(), lock, time.Second)
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, lock.Unlock(me))
 	})
@@ -146,5 +141,67 @@ func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
 		}))
 		assert.Zero(t, allocations(func() { _ = p.Stats() }))
 		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestOfLevelsThatAreReleasedOutOfOrderTheLastIsTheHold(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()))
+		me := w.Caller()
+		outer := testbed.Take(t, me, p.NewLock(testbed.Key))
+		time.Sleep(time.Second)
+		inner := testbed.Take(t, me, p.NewLock(testbed.Key))
+		time.Sleep(time.Second)
+		v.told()
+		require.NoError(t, outer.Release(me))
+		require.NoError(t, inner.Release(me))
+		assert.Equal(t, []string{
+			"released plain orders:42 by nesting after 2s: <nil>",
+			"released plain orders:42 by redis after 2s: <nil>",
+		}, v.told())
+	})
+}
+
+func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()), testbed.WithLease(3*time.Second))
+		a, b := p.NewLock("a"), p.NewLock("b")
+		both := rlock.NewMultiLock(a, b)
+		me, them := as(w.Caller(), "me"), as(w.Caller(), "them")
+		v.told()
+
+		require.NoError(t, both.Lock(me))
+		require.NoError(t, both.Lock(me))
+		require.False(t, testbed.Tries(t, them, both))
+		time.Sleep(time.Second)
+		require.NoError(t, both.Unlock(me))
+		require.NoError(t, both.Unlock(me))
+		assert.Equal(t, []string{
+			"me: waiting multi a,b",
+			"me: acquired multi a,b by parts in 0s, contended true",
+			"me: acquired multi a,b by nesting in 0s, contended false",
+			"them: gave up multi a,b after 0s, contended false: lock is held by another owner",
+			"me: released multi a,b by nesting after 1s: <nil>",
+			"me: released multi a,b by parts after 1s: <nil>",
+		}, v.told())
+
+		h := testbed.Take(t, me, both)
+		v.told()
+		w.Del("b")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, h.Release(me), rlock.ErrLost)
+		assert.Equal(t, []string{"me: lost multi a,b by parts after 1s, parts: lock was lost"}, v.told())
+
+		testbed.Take(t, me, both, rlock.WithLease(2*time.Second))
+		v.told()
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{"me: lost multi a,b by parts after 2s, lease_ended: lock was lost"}, v.told())
+
+		testbed.Take(t, me, both, rlock.WithWait(0))
+		v.told()
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{"me: released multi a,b by parts after 0s: client is closed", "closed"}, v.told())
 	})
 }

@@ -189,10 +189,8 @@ func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
 		soon, cancel := context.WithTimeout(me, 3*time.Second)
 		defer cancel()
 
-		_, err := lock.TryLock(me)
-		require.NoError(t, err)
-		_, err = lock.Acquire(me, rlock.WithWait(0))
-		require.Error(t, err)
+		testbed.Tries(t, me, lock)
+		require.Error(t, testbed.ErrorOf(lock.Acquire(me, rlock.WithWait(0))))
 		require.Error(t, lock.Lock(ended))
 		require.Error(t, lock.Lock(soon))
 		require.Error(t, lock.LockFor(me, time.Nanosecond))
@@ -257,10 +255,11 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 }
 
 func TestAnObserverIsToldOfEachEndOfAHold(t *testing.T) {
-	for name, end := range map[string]struct {
+	type ending struct {
 		by   func(w *testbed.World, p *testbed.Client, h *rlock.Hold)
 		told []string
-	}{
+	}
+	testbed.EachBubble(t, map[string]ending{
 		"a release that finds the lock gone": {func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
 			w.Del(testbed.Key)
 			require.ErrorIs(w.T, h.Release(as(w.Ctx, "it")), rlock.ErrLost)
@@ -276,19 +275,15 @@ func TestAnObserverIsToldOfEachEndOfAHold(t *testing.T) {
 		"Detach": {func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
 			require.NoError(w.T, h.Detach(as(w.Ctx, "it")))
 		}, []string{"it: released and detached fenced orders:42 by redis after 1s: <nil>"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				v := new(witness)
-				p := w.NewClient(withObserver(v.observer()))
-				hold := testbed.Take(t, as(w.Ctx, "me"), p.NewFencedLock(testbed.Key), rlock.WithLease(time.Minute))
-				v.told()
-				time.Sleep(time.Second)
-				end.by(w, p, hold)
-				assert.Equal(t, end.told, v.told())
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, end ending) {
+		v := new(witness)
+		p := w.NewClient(withObserver(v.observer()))
+		hold := testbed.Take(t, as(w.Ctx, "me"), p.NewFencedLock(testbed.Key), rlock.WithLease(time.Minute))
+		v.told()
+		time.Sleep(time.Second)
+		end.by(w, p, hold)
+		assert.Equal(t, end.told, v.told())
+	})
 }
 
 func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {

@@ -33,8 +33,7 @@ func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 func TestAHoldWithoutATokenReportsThat(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		lock := w.NewProcess().NewLock(testbed.Key)
-		hold, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, lock)
 		token, err := hold.Token()
 		if strings.HasPrefix(w.Kind.Name, "fenced") {
 			require.NoError(t, err)
@@ -89,8 +88,7 @@ func TestAHoldKeepsItsToken(t *testing.T) {
 		first, err := here.Token(me)
 		require.NoError(t, err)
 		require.NoError(t, here.LockFor(me, time.Hour))
-		hold, err := here.Acquire(me)
-		require.NoError(t, err)
+		hold := testbed.Take(t, me, here)
 		assert.Equal(t, first, testbed.TokenOf(t, hold))
 		require.NoError(t, hold.Release(w.Ctx))
 		for range 2 {
@@ -98,11 +96,9 @@ func TestAHoldKeepsItsToken(t *testing.T) {
 			require.NoError(t, here.Unlock(me))
 		}
 
-		hold, err = here.Acquire(me)
-		require.NoError(t, err)
+		hold = testbed.Take(t, me, here)
 		has(first + 1)
-		_, err = here.ForceUnlock(w.Ctx)
-		require.NoError(t, err)
+		testbed.Frees(t, w.Ctx, here)
 		assert.Greater(t, testbed.OneSection(w.Ctx, t, there), first+1)
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 		assert.Equal(t, first+1, testbed.TokenOf(t, hold), "the resource may refuse it")
@@ -120,16 +116,14 @@ func TestOnlyTheHolderGetsAToken(t *testing.T) {
 			assert.Zero(t, token)
 		}
 		refused(here, me, rlock.ErrNotHeld)
-		hold, err := here.Acquire(w.Ctx)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, here)
 		refused(here, me, rlock.ErrNotHeld) // the hold belongs to the handle
 		require.NoError(t, hold.Release(w.Ctx))
 
 		require.NoError(t, here.Lock(me))
 		refused(there, me, rlock.ErrNotHeld)
 		refused(here, w.Caller(), rlock.ErrNotHeld)
-		_, err = here.ForceUnlock(w.Ctx)
-		require.NoError(t, err)
+		testbed.Frees(t, w.Ctx, here)
 		refused(here, me, rlock.ErrLost)
 		require.ErrorIs(t, here.Unlock(me), rlock.ErrLost)
 		refused(here, me, rlock.ErrNotHeld)

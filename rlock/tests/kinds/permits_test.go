@@ -30,8 +30,7 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 		refused := func(k int) {
 			t.Helper()
 			for _, lock := range []*rlock.Lock{here, there} {
-				_, err := lock.Acquire(s.Ctx, atOnce(k)...)
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(s.Ctx, atOnce(k)...)), rlock.ErrNotAcquired)
 			}
 		}
 		shown := func(want bool) {
@@ -43,8 +42,7 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want, ttl > 0)
 		}
-		three, err := here.Acquire(s.Ctx, atOnce(3)...)
-		require.NoError(t, err)
+		three := testbed.Take(t, s.Ctx, here, atOnce(3)...)
 		refused(3)
 		shown(false)
 		held := testbed.Permits(t, s.Ctx, there, 2) // the attempts before have taken none
@@ -91,8 +89,7 @@ func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
 		third := takes(wide, "two", 2)
 		s.AwaitWaiters(3, testbed.Key)
 
-		shown, err := c.Inspect(s.Ctx, testbed.Key)
-		require.NoError(t, err)
+		shown := testbed.Inspected(t, s.Ctx, c)
 		assert.Equal(t, []int{3, 1, 2}, permitsOf(shown.Queue))
 		for _, h := range held {
 			require.NoError(t, h.Release(s.Ctx))
@@ -117,8 +114,7 @@ func TestANestedCallHasThePermitsOfItsOwner(t *testing.T) {
 		lock := w.NewClient().NewSemaphore(testbed.Key, 4)
 		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
 			for _, k := range []int{1, 2, 3} {
-				inner, err := lock.Acquire(ctx, atOnce(k)...)
-				require.NoError(t, err)
+				inner := testbed.Take(t, ctx, lock, atOnce(k)...)
 				require.NoError(t, inner.Release(ctx))
 			}
 			one := testbed.Permits(t, w.Ctx, lock, 1)[0]
@@ -144,10 +140,8 @@ func TestPermitsThatNoReleaseCanGiveAreRefusedAtOnce(t *testing.T) {
 		}
 		multi := rlock.NewMultiLock(c.NewSemaphore("a", 3), c.NewSemaphore("b", 3))
 		for _, lock := range []*rlock.Lock{c.NewLock(testbed.Key), c.NewFairLock(testbed.Key), c.NewReadWriteLock(testbed.Key).Read(), multi} {
-			_, err := lock.Acquire(w.Ctx, rlock.WithPermits(2))
-			require.ErrorIs(t, err, errors.ErrUnsupported)
-			h, err := lock.Acquire(w.Ctx, rlock.WithPermits(1))
-			require.NoError(t, err)
+			require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithPermits(2))), errors.ErrUnsupported)
+			h := testbed.Take(t, w.Ctx, lock, rlock.WithPermits(1))
 			require.NoError(t, h.Release(w.Ctx))
 		}
 	})
@@ -157,17 +151,14 @@ func TestPermitsThatNoReleaseCanGiveAreRefusedAtOnce(t *testing.T) {
 func TestTheEndOfALeaseFreesAllPermitsOfAHold(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		dead, alive := w.NewClient(), w.NewClient().NewSemaphore(testbed.Key, 4)
-		lost, err := dead.NewSemaphore(testbed.Key, 4).Acquire(w.Ctx, atOnce(3)...)
-		require.NoError(t, err)
+		lost := testbed.Take(t, w.Ctx, dead.NewSemaphore(testbed.Key, 4), atOnce(3)...)
 		one := testbed.Permits(t, w.Ctx, alive, 1)[0]
 		time.Sleep(time.Minute) // both are renewed
 		assert.True(t, lost.Valid())
-		_, err = alive.Acquire(w.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, testbed.ErrorOf(alive.Acquire(w.Ctx, rlock.WithWait(0))), rlock.ErrNotAcquired)
 		dead.Net.Rule(network.Silence)
 		testbed.Within(t, 18*time.Second, 33*time.Second, func() {
-			next, err := alive.Acquire(w.Ctx, rlock.WithPermits(3))
-			require.NoError(t, err)
+			next := testbed.Take(t, w.Ctx, alive, rlock.WithPermits(3))
 			require.ErrorIs(t, context.Cause(lost.Context()), rlock.ErrLost)
 			require.NoError(t, next.Release(w.Ctx))
 		})
@@ -221,15 +212,13 @@ func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewSemaphore(testbed.Key, 2)
 		long := testbed.Permits(t, w.Ctx, lock, 1)[0]
-		short, err := lock.Acquire(w.Ctx, rlock.WithLease(time.Second))
-		require.NoError(t, err)
+		short := testbed.Take(t, w.Ctx, lock, rlock.WithLease(time.Second))
 		ttl, err := lock.TTL(w.Ctx)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, ttl, time.Second, "the earliest end")
 		<-short.Context().Done()
 		require.ErrorIs(t, context.Cause(short.Context()), rlock.ErrLost)
-		next, err := lock.Acquire(w.Ctx)
-		require.NoError(t, err)
+		next := testbed.Take(t, w.Ctx, lock)
 		require.NoError(t, context.Cause(long.Context()))
 		require.NoError(t, next.Release(w.Ctx))
 		require.NoError(t, long.Release(w.Ctx))
@@ -263,15 +252,11 @@ func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
 		c := w.NewClient()
 		lock := c.NewSemaphore(testbed.Key, 6)
 		for _, k := range []int{1, 3} {
-			_, err := lock.Acquire(w.Ctx, atOnce(k)...)
-			require.NoError(t, err)
+			testbed.Take(t, w.Ctx, lock, atOnce(k)...)
 		}
-		hold, err := lock.Acquire(w.Ctx, atOnce(2)...)
-		require.NoError(t, err)
-		pass, err := hold.Pass(w.Ctx, time.Hour)
-		require.NoError(t, err)
-		shown, err := c.Inspect(w.Ctx, testbed.Key)
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Ctx, lock, atOnce(2)...)
+		pass := testbed.PassedOn(t, w.Ctx, hold, time.Hour)
+		shown := testbed.Inspected(t, w.Ctx, c)
 		assert.Equal(t, rlock.KindSemaphore, shown.Kind)
 		assert.Equal(t, 3, shown.HolderCount)
 		var ks []int
@@ -282,12 +267,10 @@ func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
 		}
 		assert.ElementsMatch(t, []int{1, 2, 3}, ks)
 
-		hold, err = w.NewClient().Resume(w.Ctx, pass)
+		hold, err := w.NewClient().Resume(w.Ctx, pass)
 		require.NoError(t, err)
-		_, err = lock.Acquire(w.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithWait(0))), rlock.ErrNotAcquired)
 		require.NoError(t, hold.Release(w.Ctx))
-		_, err = lock.Acquire(w.Ctx, atOnce(2)...)
-		require.NoError(t, err)
+		testbed.Take(t, w.Ctx, lock, atOnce(2)...)
 	})
 }

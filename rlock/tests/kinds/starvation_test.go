@@ -24,8 +24,7 @@ func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T
 		require.NoError(t, reading.Read.Lock(me))
 		assert.False(t, w.IsFree(writing.Write))
 		assert.True(t, w.IsFree(elsewhere.Read), "an attempt holds no reader back")
-		waiting := testbed.Start(func() error { return writing.Write.Lock(writer) })
-		require.True(t, testbed.Pending(waiting))
+		waiting := testbed.Waits(t, func() error { return writing.Write.Lock(writer) })
 		assert.True(t, w.IsFree(reading.Read), "a reader of the reading client joins until their turn ends")
 		reader := testbed.Start(func() error { return elsewhere.Read.Lock(other) })
 		for range 100 { // the queue's marks expire, and others follow
@@ -34,9 +33,7 @@ func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T
 			require.False(t, w.IsFree(writing.Read), "readers of the writer's client wait")
 		}
 		require.False(t, w.IsFree(w.NewRWClient().Read), "readers of a new client wait")
-		ok, err := w.NewRWClient().Read.TryLockFor(w.Caller(), 10*time.Second, 0)
-		require.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, testbed.TriesFor(t, w.Caller(), w.NewRWClient().Read, 10*time.Second))
 		require.NoError(t, reading.Read.Lock(me), "an active reader may nest")
 		require.NoError(t, reading.Read.Unlock(me))
 		assert.False(t, w.IsFree(reading.Read), "the turn has ended")
@@ -65,8 +62,7 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 		w.SetTTL("{"+testbed.Key+"}:"+java+":rwlock_timeout:1", time.Hour)
 
 		writing, writer := w.NewRWClient(), w.Caller()
-		waiting := testbed.Start(func() error { return writing.Write.Lock(writer) })
-		require.True(t, testbed.Pending(waiting))
+		waiting := testbed.Waits(t, func() error { return writing.Write.Lock(writer) })
 		var readers sync.WaitGroup
 		read := func(l testbed.RWClient) (longest *time.Duration, reads *int) {
 			longest, reads = new(time.Duration), new(int)

@@ -33,25 +33,21 @@ func TestALossIsReportedOnceForEachLevelAndThenTheLockIsNotHeld(t *testing.T) {
 }
 
 func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
-	for name, replace := range map[string]func(w *testbed.World){
+	testbed.EachBubble(t, map[string]func(w *testbed.World){
 		"gone":                  func(w *testbed.World) { w.Del(testbed.Key) },
 		"another's":             func(w *testbed.World) { w.Del(testbed.Key); w.HSet(testbed.Key, "another:7", "1") },
 		"a string in its place": func(w *testbed.World) { w.Del(testbed.Key); _ = w.Set(testbed.Key, "text") },
 		"flushed":               func(w *testbed.World) { w.FlushAll() },
 		"a list in its place":   func(w *testbed.World) { w.Del(testbed.Key); _, _ = w.Push(testbed.Key, "a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				hold := testbed.Take(t, w.Caller(), w.NewClient().NewLock(testbed.Key))
-				replace(w)
-				before := w.Dump()
-				testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Context().Done() })
-				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-				require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-				assert.Equal(t, before, w.Dump(), "the new value must not change")
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, replace func(w *testbed.World)) {
+		hold := testbed.Take(t, w.Caller(), w.NewClient().NewLock(testbed.Key))
+		replace(w)
+		before := w.Dump()
+		testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Context().Done() })
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		assert.Equal(t, before, w.Dump(), "the new value must not change")
+	})
 }
 
 func TestALossFreesTheLocalQueue(t *testing.T) {
@@ -119,8 +115,7 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		for range 2 {
 			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
-			_, err := lock.TryLock(me)
-			require.ErrorIs(t, err, rlock.ErrLost)
+			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(me)), rlock.ErrLost)
 			require.NoError(t, lock.Lock(w.Caller()), "others may")
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 			w.Forget(testbed.Key)
@@ -182,8 +177,7 @@ func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) 
 		time.Sleep(11 * time.Second)
 		assert.False(t, lock.IsHeld(me))
 		require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
-		_, err := lock.TryLockFor(me, 0, time.Second)
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(me, 0, time.Second)), rlock.ErrLost)
 
 		time.Sleep(time.Until(began.Add(lease)))
 		require.NoError(t, lock.Lock(me), "the lease has ended: this is no nested lock")
@@ -200,8 +194,7 @@ func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
 		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
 		hold := testbed.Take(t, me, lock, rlock.WithLease(time.Second))
 		<-hold.Context().Done()
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Do(me, testbed.Nothing))
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 
 		require.NoError(t, lock.LockFor(me, time.Second))

@@ -202,10 +202,9 @@ func TestAnOwnerInTheContextOutlivesAHold(t *testing.T) {
 }
 
 func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
-	for name, end := range map[string]func(w *testbed.World, p *testbed.Client, h *rlock.Hold){
+	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client, h *rlock.Hold){
 		"passed on": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
-			pass, err := h.Pass(w.Ctx, time.Minute)
-			require.NoError(w.T, err)
+			pass := testbed.PassedOn(w.T, w.Ctx, h, time.Minute)
 			resumed, err := p.Resume(w.Ctx, pass)
 			require.NoError(w.T, err)
 			require.NoError(w.T, resumed.Release(w.Ctx))
@@ -219,26 +218,21 @@ func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
 			<-h.Context().Done()
 		},
 		"freed by force": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
-			_, err := p.NewLock(testbed.Key).ForceUnlock(w.Ctx)
-			require.NoError(w.T, err)
+			testbed.Frees(w.T, w.Ctx, p.NewLock(testbed.Key))
 			<-h.Context().Done()
 		},
 		"its lease has ended": func(*testbed.World, *testbed.Client, *rlock.Hold) { time.Sleep(time.Minute) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient()
-				lock := p.NewLock(testbed.Key)
-				h := testbed.Take(t, w.Ctx, lock, rlock.WithLease(time.Minute))
-				background := context.WithoutCancel(h.Context())
-				end(w, p, h)
-				leave := job(t, background, lock)
-				assertExcluded(t, background, lock)
-				assertExcluded(t, w.Ctx, lock)
-				leave()
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, end func(w *testbed.World, p *testbed.Client, h *rlock.Hold)) {
+		p := w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		h := testbed.Take(t, w.Ctx, lock, rlock.WithLease(time.Minute))
+		background := context.WithoutCancel(h.Context())
+		end(w, p, h)
+		leave := job(t, background, lock)
+		assertExcluded(t, background, lock)
+		assertExcluded(t, w.Ctx, lock)
+		leave()
+	})
 }
 
 // The holds of a part and of the whole are told apart from those of other parts.
@@ -278,7 +272,7 @@ func TestAWaitForAPartDoesNotOutliveTheHoldOfAnother(t *testing.T) {
 		require.NoError(t, a.Do(w.Ctx, func(ctx context.Context) error {
 			background := context.WithoutCancel(ctx)
 			for range 3 {
-				jobs = append(jobs, testbed.Start(func() error {
+				jobs = append(jobs, testbed.Waits(t, func() error {
 					return both.Do(background, func(context.Context) error {
 						assert.EqualValues(t, 1, inside.Add(1))
 						time.Sleep(time.Second)
@@ -286,7 +280,6 @@ func TestAWaitForAPartDoesNotOutliveTheHoldOfAnother(t *testing.T) {
 						return nil
 					})
 				}))
-				require.True(t, testbed.Pending(jobs[len(jobs)-1]))
 			}
 			return nil
 		}))

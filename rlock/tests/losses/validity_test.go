@@ -20,8 +20,7 @@ func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, me := w.NewProcess(), w.Caller()
 		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me)) // the scripts are known
-		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
 		w.Settle()
 		p.Networks(func(n *network.Network) { n.Rule(testbed.EveryScript(network.Hold, network.Reply)) })
 		var hold *rlock.Hold

@@ -35,7 +35,7 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 }
 
 func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
-	for name, fail := range map[string]func(*testbed.World, *testbed.Client){
+	testbed.EachBubble(t, map[string]func(*testbed.World, *testbed.Client){
 		"cut":    func(_ *testbed.World, p *testbed.Client) { p.Net.Refuse() },
 		"silent": func(_ *testbed.World, p *testbed.Client) { p.Net.Rule(network.Silence) },
 		"loading": func(w *testbed.World, _ *testbed.Client) {
@@ -44,25 +44,21 @@ func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
 		"read only": func(w *testbed.World, _ *testbed.Client) {
 			w.AnswerScripts("READONLY You can't write against a read only replica.")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, me := w.NewClient(), w.Caller()
-				lock := p.NewLock(testbed.Key)
-				require.NoError(t, lock.Lock(me))
-				time.Sleep(9 * time.Second)
-				fail(w, p)
-				time.Sleep(18 * time.Second) // the renewal was due 17 s ago
-				w.AnswerScripts("")
-				p.Net.Heal()
-				time.Sleep(time.Second + 50*time.Millisecond)
-				assert.GreaterOrEqual(t, w.Remaining(testbed.Key), 28*time.Second, "a failed renewal is retried after a second at most")
-				assert.True(t, lock.IsHeld(me))
-				require.NoError(t, lock.Unlock(me))
-				assert.Zero(t, p.Logged("lock lost"))
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, fail func(*testbed.World, *testbed.Client)) {
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(9 * time.Second)
+		fail(w, p)
+		time.Sleep(18 * time.Second) // the renewal was due 17 s ago
+		w.AnswerScripts("")
+		p.Net.Heal()
+		time.Sleep(time.Second + 50*time.Millisecond)
+		assert.GreaterOrEqual(t, w.Remaining(testbed.Key), 28*time.Second, "a failed renewal is retried after a second at most")
+		assert.True(t, lock.IsHeld(me))
+		require.NoError(t, lock.Unlock(me))
+		assert.Zero(t, p.Logged("lock lost"))
+	})
 }
 
 func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {

@@ -53,13 +53,12 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 			me := w.Caller()
 			require.NoError(t, here.NewFairLock(testbed.Key).Lock(me))
 			ctx, called := &lateContext{Context: w.Caller()}, false
-			result := testbed.Start(func() error {
+			result := testbed.Waits(t, func() error {
 				return waits.NewFairLock(testbed.Key).Do(ctx, func(ctx context.Context) error {
 					called = true
 					return ctx.Err()
 				})
 			})
-			require.True(t, testbed.Pending(result))
 			ctx.ended.Store(true)
 			require.NoError(t, here.NewFairLock(testbed.Key).Unlock(me))
 			require.ErrorIs(t, <-result, context.Canceled, name)

@@ -74,36 +74,33 @@ func TestAGuestThatOnlyPollsWaitsForTheRestOfLinger(t *testing.T) {
 func TestASubscriberHasItsShare(t *testing.T) {
 	redistest.Slow(t)
 	testbed.ManyCommands(t)
-	for name, c := range map[string]struct {
+	type contest struct {
 		clients, callers int
 		least, most      float64 // of all sections
 		lateness         func() time.Duration
-	}{
+	}
+	testbed.EachBubble(t, map[string]contest{
 		"beside a crowd":            {1, 4, 1. / 4, 3. / 4, testbed.Punctual},
 		"late now and then":         {1, 4, 1. / 4, 1, lateEvery51()},
 		"beside two that alternate": {2, 1, 1. / 4, 3. / 4, testbed.Punctual},
 		"beside many":               {8, 1, 1. / 17, 1. / 5, testbed.Punctual},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				end := time.Now().Add(2 * time.Second)
-				f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
-				var crowds []func() int
-				for range c.clients {
-					crowds = append(crowds, w.NewClient().Callers(c.callers, w, end))
-				}
-				time.Sleep(20 * time.Millisecond)
-				f.Contend(end, c.lateness)
-				all := f.Sections
-				for _, sections := range crowds {
-					all += sections()
-				}
-				t.Logf("%d of %d sections", f.Sections, all)
-				assert.Greater(t, float64(f.Sections), c.least*float64(all))
-				assert.Less(t, float64(f.Sections), c.most*float64(all))
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, c contest) {
+		end := time.Now().Add(2 * time.Second)
+		f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
+		var crowds []func() int
+		for range c.clients {
+			crowds = append(crowds, w.NewClient().Callers(c.callers, w, end))
+		}
+		time.Sleep(20 * time.Millisecond)
+		f.Contend(end, c.lateness)
+		all := f.Sections
+		for _, sections := range crowds {
+			all += sections()
+		}
+		t.Logf("%d of %d sections", f.Sections, all)
+		assert.Greater(t, float64(f.Sections), c.least*float64(all))
+		assert.Less(t, float64(f.Sections), c.most*float64(all))
+	})
 }
 
 // lateEvery51 is longer than the head waits for those that it lets pass, once in 51 times; else it comes behind the head,

@@ -1,9 +1,13 @@
 package queue_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -48,9 +52,7 @@ func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
 		before, ways := p.Commands(), p.Stats().AcquiredByLinger
 		for range 100 {
 			me := w.Caller()
-			ok, err := l.TryLock(me)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, testbed.Tries(t, me, l))
 			assert.True(t, l.IsHeld(me))
 			assert.False(t, l.IsHeld(w.Caller()))
 			require.NoError(t, l.Unlock(me))
@@ -62,9 +64,7 @@ func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
 		assert.Zero(t, p.Stats().Held)
 		assert.Empty(t, p.Held())
 		assert.True(t, w.Exists(testbed.Key))
-		held, err := l.IsLocked(w.Ctx)
-		require.NoError(t, err)
-		assert.True(t, held, "Redis shows the lock as held")
+		assert.True(t, testbed.IsLocked(t, w.Ctx, l), "Redis shows the lock as held")
 	})
 }
 
@@ -112,8 +112,7 @@ func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
 		const roundTrip = 10 * time.Millisecond
 		here, there := w.NewLingerer(time.Hour), w.NewClient()
 		l, other := lock(here), wanted(there)
-		h, err := l.Acquire(w.Ctx, rlock.WithLinger(0))
-		require.NoError(t, err)
+		h := testbed.Take(t, w.Ctx, l, rlock.WithLinger(0))
 		require.NoError(t, h.Release(w.Ctx), "the scripts are known")
 		here.Net.SetRoundTrip(roundTrip)
 		there.Net.SetRoundTrip(roundTrip)
@@ -121,17 +120,13 @@ func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
 			w.Use(l)
 			me, you := w.Caller(), w.Caller()
 			testbed.Within(t, roundTrip, 4*roundTrip, func() {
-				ok, err := other.TryLockFor(me, wait, 0)
-				require.NoError(t, err)
-				assert.True(t, ok)
+				assert.True(t, testbed.TriesFor(t, me, other, wait))
 			})
 			require.NoError(t, other.Unlock(me))
 
 			require.NoError(t, l.Lock(you))
 			before := there.Commands()
-			ok, err := other.TryLockFor(me, wait, 0)
-			require.NoError(t, err)
-			assert.False(t, ok, "the lock is in use")
+			assert.False(t, testbed.TriesFor(t, me, other, wait), "the lock is in use")
 			assert.LessOrEqual(t, there.Commands()-before, int64(2))
 			require.NoError(t, l.Unlock(you))
 			time.Sleep(time.Second)
@@ -143,22 +138,18 @@ func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
 
 // A client that cannot be called does not let locks linger.
 func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
-	for name, change := range map[string]func(*rlock.Config){
+	testbed.EachBubble(t, map[string]func(*rlock.Config){
 		"left out":           func(c *rlock.Config) { c.NoClientChannel = true },
 		"guests contend":     func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways },
 		"it does not linger": func(c *rlock.Config) { c.Linger = -1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient(testbed.Lingering(time.Hour), change)
-				for range 3 {
-					w.Use(p.NewLock(testbed.Key))
-					time.Sleep(time.Second)
-					assert.False(t, w.Exists(testbed.Key))
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, change func(*rlock.Config)) {
+		p := w.NewClient(testbed.Lingering(time.Hour), change)
+		for range 3 {
+			w.Use(p.NewLock(testbed.Key))
+			time.Sleep(time.Second)
+			assert.False(t, w.Exists(testbed.Key))
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 			w.Answer(testbed.RefusePubSub)
@@ -194,12 +185,146 @@ func TestAnAcquireChoosesHowLongTheLockLingers(t *testing.T) {
 			linger time.Duration
 			stays  bool
 		}{{p, 0, false}, {p, time.Second, true}, {q, time.Second, true}, {q, 0, false}} {
-			h, err := c.p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithLinger(c.linger))
-			require.NoError(t, err)
+			h := testbed.Take(t, w.Ctx, c.p.NewLock(testbed.Key), rlock.WithLinger(c.linger))
 			require.NoError(t, h.Release(w.Ctx))
 			assert.Equal(t, c.stays, w.Exists(testbed.Key))
 			time.Sleep(2 * time.Second)
 			assert.False(t, w.Exists(testbed.Key))
 		}
 	})
+}
+
+// What Config.Linger gains and costs by its protocol alone, in virtual time as in
+// contention_test.go:
+//
+//	go test -v -run 'InVirtualTime.*Linger' ./rlock/tests/queue -long
+
+const (
+	lingerTrip    = 500 * time.Microsecond // a round trip
+	lingerSection = 10 * time.Microsecond
+)
+
+// A homeLoad is processes that each have names of their own, and lock one of these for most
+// of their sections, else one of another process.
+type homeLoad struct {
+	processes, names int
+	own              int // of a hundred sections
+	warm, counted    time.Duration
+}
+
+// A homeTally is what a homeLoad has come to.
+type homeTally struct {
+	sections int
+	away     []time.Duration // the waits for a name of another process
+}
+
+// In run all processes lock and unlock for that long.
+func (l homeLoad) run(t *testing.T, linger time.Duration) (y homeTally) {
+	t.Helper()
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+		var all sync.WaitGroup
+		var mu sync.Mutex // protects y
+		begin := time.Now().Add(l.warm)
+		for process := range l.processes {
+			p := w.NewClient(func(c *rlock.Config) { c.Linger = linger })
+			p.Net.SetRoundTrip(lingerTrip)
+			random := rand.New(rand.NewPCG(1, uint64(process)))
+			locks, me := make([]*rlock.Lock, l.names), w.Caller()
+			for name := range locks {
+				locks[name] = p.NewLock(fmt.Sprint("name ", name))
+			}
+			all.Go(func() {
+				for since := time.Now(); since.Before(begin.Add(l.counted)); since = time.Now() {
+					name := random.IntN(l.names/l.processes)*l.processes + process
+					away := random.IntN(100) >= l.own
+					if away {
+						name = random.IntN(l.names)
+					}
+					if !assert.NoError(t, locks[name].Lock(me)) {
+						return
+					}
+					wait := time.Since(since)
+					time.Sleep(lingerSection)
+					if !assert.NoError(t, locks[name].Unlock(me)) {
+						return
+					}
+					if since.Before(begin) {
+						continue
+					}
+					mu.Lock()
+					y.sections++
+					if away {
+						y.away = append(y.away, wait)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+	})
+	return y
+}
+
+func TestInVirtualTimeNamesWithAProcessOfTheirOwnAreFiveTimesAsFastWithLinger(t *testing.T) {
+	redistest.Slow(t)
+	testbed.ManyCommands(t)
+	l := homeLoad{processes: 10, names: 200, own: 95, warm: 40 * time.Millisecond, counted: 60 * time.Millisecond}
+	most := 90 // of a hundred waits: a process that has names of its own wants each of the few again soon
+	if *testbed.Long {
+		l = homeLoad{processes: 20, names: 1000, own: 95, warm: 100 * time.Millisecond, counted: 500 * time.Millisecond}
+		most = 99
+	}
+	without, with := l.run(t, 0), l.run(t, time.Minute)
+	t.Logf("%d sections, %d with Linger; waits for the name of another: p50 %v, p%d %v; with Linger %v, %v",
+		without.sections, with.sections, percentile(without.away, 50), most, percentile(without.away, most), percentile(with.away, 50), percentile(with.away, most))
+	assert.GreaterOrEqual(t, with.sections, 5*without.sections)
+	assert.LessOrEqual(t, percentile(with.away, most), percentile(without.away, most)+2*lingerTrip)
+}
+
+// In takeTurns two processes lock one name in turn, which is the worst case. Either both always
+// want it, or each wants it when the other has unlocked it. It returns the time of a turn.
+func takeTurns(t *testing.T, linger time.Duration, both bool) (turn time.Duration) {
+	t.Helper()
+	const turns = 200
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+		use := [2]func(){}
+		for i := range use {
+			p, me := w.NewClient(func(c *rlock.Config) { c.Linger = linger }), w.Caller()
+			p.Net.SetRoundTrip(lingerTrip)
+			lock := p.NewLock(testbed.Key)
+			use[i] = func() {
+				assert.NoError(t, lock.Lock(me))
+				time.Sleep(lingerSection)
+				assert.NoError(t, lock.Unlock(me))
+			}
+		}
+		began := time.Now()
+		if both {
+			var all sync.WaitGroup
+			for _, use := range use {
+				all.Go(func() {
+					for range turns / 2 {
+						use()
+					}
+				})
+			}
+			all.Wait()
+		} else {
+			for turn := range turns {
+				use[turn%2]()
+			}
+		}
+		turn = time.Since(began) / turns
+	})
+	return turn
+}
+
+func TestInVirtualTimeTwoProcessesInTurnLoseLittleWithLinger(t *testing.T) {
+	redistest.Slow(t)
+	testbed.ManyCommands(t)
+	for _, both := range []bool{false, true} {
+		without, with := takeTurns(t, 0, both), takeTurns(t, time.Minute, both)
+		t.Logf("both want it: %v; a turn takes %v, %v with Linger", both, without, with)
+		assert.LessOrEqual(t, with, without*13/10)
+	}
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -52,45 +53,39 @@ func (s *sight) waits(ctx context.Context, l *rlock.Lock, options ...rlock.Acqui
 
 // held returns a hold of another client, and what releases it.
 func heldElsewhere(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) *rlock.Hold {
-	h, err := of(w.NewClient().Client, testbed.Key).Acquire(w.Ctx)
-	require.NoError(t, err)
+	h := testbed.Take(t, w.Ctx, of(w.NewClient().Client, testbed.Key))
 	return h
 }
 
 // A caller is told its place when it begins to wait, and by each look, of every kind.
 func TestACallerIsToldWhereItStands(t *testing.T) {
-	for name, of := range waitersOf {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				held := heldElsewhere(t, w, of)
-				ctx, leaves := context.WithCancel(w.Ctx)
-				first := bounded(ctx, of(w.NewClient().Client, testbed.Key), 9)
-				require.True(t, testbed.Pending(first))
-				var s sight
-				mine := s.waits(w.Ctx, of(w.NewClient().Client, testbed.Key))
-				require.True(t, testbed.Pending(mine))
-				assert.Equal(t, []string{"2 of 2"}, s.all())
-				last := bounded(w.Ctx, of(w.NewClient().Client, testbed.Key), 9)
-				time.Sleep(10 * time.Second) // several looks
-				assert.Equal(t, []string{"2 of 2", "2 of 3"}, s.all())
-				leaves()
-				require.ErrorIs(t, <-first, context.Canceled)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				assert.Equal(t, "1 of 2", s.last())
-				require.NoError(t, held.Release(w.Ctx))
-				require.NoError(t, testbed.Soon(mine))
-				require.NoError(t, testbed.Soon(last))
-				assert.Len(t, s.all(), 3)
-			})
-		})
-	}
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		held := heldElsewhere(t, w, of)
+		ctx, leaves := context.WithCancel(w.Ctx)
+		first := bounded(ctx, of(w.NewClient().Client, testbed.Key), 9)
+		require.True(t, testbed.Pending(first))
+		var s sight
+		mine := s.waits(w.Ctx, of(w.NewClient().Client, testbed.Key))
+		require.True(t, testbed.Pending(mine))
+		assert.Equal(t, []string{"2 of 2"}, s.all())
+		last := bounded(w.Ctx, of(w.NewClient().Client, testbed.Key), 9)
+		time.Sleep(10 * time.Second) // several looks
+		assert.Equal(t, []string{"2 of 2", "2 of 3"}, s.all())
+		leaves()
+		require.ErrorIs(t, <-first, context.Canceled)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, "1 of 2", s.last())
+		require.NoError(t, held.Release(w.Ctx))
+		require.NoError(t, testbed.Soon(mine))
+		require.NoError(t, testbed.Soon(last))
+		assert.Len(t, s.all(), 3)
+	})
 }
 
 func TestACallerIsToldWhereItStandsOnServers(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		held, err := s.NewLock().Acquire(s.Ctx)
-		require.NoError(t, err)
+		held := testbed.Take(t, s.Ctx, s.NewLock())
 		first := bounded(s.Ctx, s.NewLock(), 9)
 		s.AwaitWaiters(1, testbed.Key)
 		var at sight
@@ -106,8 +101,7 @@ func TestACallerIsToldWhereItStandsOnServers(t *testing.T) {
 func TestCallersOfAProcessMoveUp(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
-		held, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		held := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 		var all [3]sight
 		var results []<-chan error
 		var leaves [3]context.CancelFunc
@@ -156,16 +150,13 @@ func TestProgressSendsNothing(t *testing.T) {
 func TestASlowFunctionDelaysItsCallerAlone(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
-		held, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		held := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 		goOn := make(chan struct{})
-		slow := testbed.Start(func() error {
+		slow := testbed.Waits(t, func() error {
 			return p.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
 		})
-		require.True(t, testbed.Pending(slow))
 		ctx, leaves := context.WithCancel(w.Caller())
-		second := testbed.Start(func() error { return p.NewLock(testbed.Key).Do(ctx, testbed.Nothing) })
-		require.True(t, testbed.Pending(second))
+		second := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Do(ctx, testbed.Nothing) })
 		leaves() // wakes those that are told
 		require.Error(t, <-second)
 		testbed.Within(t, 0, 0, func() { require.NoError(t, held.Release(w.Ctx)) })
@@ -229,5 +220,91 @@ func TestWhatIsNotKnownIsNotTold(t *testing.T) {
 		require.NoError(t, held.Release(w.Ctx))
 		p.Net.Rule(nil)
 		require.NoError(t, testbed.Soon(result))
+	})
+}
+
+// Queues that refuse: WithMaxWaiters.
+
+// waitersOf are the locks of one name, for which all callers wait that have to.
+var waitersOf = map[string]func(*rlock.Client, string) *rlock.Lock{
+	"plain":     (*rlock.Client).NewLock,
+	"fenced":    (*rlock.Client).NewFencedLock,
+	"fair":      (*rlock.Client).NewFairLock,
+	"write":     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
+	"semaphore": func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
+}
+
+// bounded is a call that waits if fewer than n wait.
+func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
+	return testbed.Start(func() error {
+		h, err := l.Acquire(ctx, rlock.WithMaxWaiters(n))
+		if err != nil {
+			return err
+		}
+		return h.Release(ctx)
+	})
+}
+
+func TestAQueueThatIsFullRefuses(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient(), s.NewClient()
+		for kind, of := range waitersOf {
+			name := "orders:" + kind
+			held, err := of(here, name).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
+			require.NoError(t, err, "it need not wait")
+
+			_, err = of(there, name).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
+			require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, fmt.Sprintf("lock %q", name))
+			assert.ErrorContains(t, err, "0 of 0")
+
+			first := bounded(s.Ctx, of(there, name), 2)
+			s.AwaitWaiters(1, name)
+			second := bounded(s.Ctx, of(here, name), 2)
+			s.AwaitWaiters(2, name)
+			for _, c := range []*rlock.Client{here, there} {
+				_, err = of(c, name).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
+				require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
+				assert.ErrorContains(t, err, "2 of 2")
+				assert.ErrorContains(t, err, "held by")
+			}
+			s.AwaitWaiters(2, name) // those that were refused take no place
+
+			require.NoError(t, held.Release(s.Ctx))
+			require.NoError(t, s.Await(first))
+			require.NoError(t, s.Await(second))
+			// A hand-off inside a process leaves the ticket of its caller to be given up.
+			require.Eventually(t, func() bool { return s.Available(of(there, name)) }, testbed.Hang, time.Millisecond)
+		}
+	})
+}
+
+func TestALockOverSeveralHasNoBoundAndNoProgress(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		for _, l := range []*rlock.Lock{rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "c")} {
+			for name, option := range map[string]rlock.AcquireOption{"WithMaxWaiters": rlock.WithMaxWaiters(3), "WithProgress": rlock.WithProgress(func(int, int) {})} {
+				_, err := l.Acquire(w.Ctx, option)
+				require.ErrorIs(t, err, errors.ErrUnsupported)
+				assert.ErrorContains(t, err, name)
+			}
+		}
+	})
+}
+
+// The observer and the statistics know a call that was refused.
+func TestAFullQueueIsObserved(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var gaveUp []rlock.GaveUpInfo
+		p := w.NewClient(func(c *rlock.Config) {
+			c.Observer = &rlock.Observer{GaveUp: func(_ context.Context, i rlock.GaveUpInfo) { gaveUp = append(gaveUp, i) }}
+		})
+		require.NoError(t, w.NewClient().NewLock(testbed.Key).Lock(w.Ctx))
+		require.ErrorIs(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, rlock.WithMaxWaiters(0)), rlock.ErrTooManyWaiters)
+		require.Len(t, gaveUp, 1)
+		require.ErrorIs(t, gaveUp[0].Err, rlock.ErrTooManyWaiters)
+		assert.EqualValues(t, 1, p.Stats().Denied)
+		assert.Zero(t, p.Stats().Waiting)
 	})
 }

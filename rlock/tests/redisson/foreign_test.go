@@ -38,9 +38,7 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 			assert.False(t, taken, what)
 			assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld, what)
 			assert.Zero(t, lock.HoldCount(s.Ctx), what)
-			locked, err := lock.IsLocked(s.Ctx)
-			require.NoError(t, err)
-			assert.True(t, locked, what)
+			assert.True(t, testbed.IsLocked(t, s.Ctx, lock), what)
 
 			after, err := s.Do("HGETALL", testbed.Key).AsStrMap()
 			require.NoError(t, err)
@@ -56,11 +54,6 @@ func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
 		client := s.NewClient()
-		rw := client.NewReadWriteLock(testbed.Key)
-		locks := map[string]*rlock.Lock{
-			"plain": client.NewLock(testbed.Key), "fenced": client.NewFencedLock(testbed.Key), "fair": client.NewFairLock(testbed.Key),
-			"read": rw.Read(), "write": rw.Write(), "semaphore": client.NewSemaphore(testbed.Key, 3),
-		}
 		for what, data := range map[string]struct{ write, read []string }{
 			"a string":                          {[]string{"SET", "precious"}, []string{"GET"}},
 			"a list":                            {[]string{"RPUSH", "precious"}, []string{"LRANGE", "0", "-1"}},
@@ -78,12 +71,11 @@ func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
 				return reply
 			}
 			before := read()
-			for kind, lock := range locks {
+			for kind, of := range testbed.LocksOf() {
+				lock := of(client)
 				require.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrWrongType, "%s, %s", what, kind)
-				_, err := lock.TryLock(s.Ctx)
-				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
-				_, err = lock.ForceUnlock(s.Ctx)
-				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
+				require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(s.Ctx)), rlock.ErrWrongType, "%s, %s", what, kind)
+				require.ErrorIs(t, testbed.ErrorOf(lock.ForceUnlock(s.Ctx)), rlock.ErrWrongType, "%s, %s", what, kind)
 				require.Equal(t, before, read(), "%s, %s", what, kind)
 				require.EqualValues(t, -1, s.Number("PTTL", testbed.Key), "%s, %s", what, kind)
 			}
@@ -117,8 +109,7 @@ func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
 		p, me := w.NewClient(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
-		waiter := testbed.Start(func() error { return lock.Lock(me) })
-		require.True(t, testbed.Pending(waiter))
+		waiter := testbed.Waits(t, func() error { return lock.Lock(me) })
 		time.Sleep(time.Minute)
 		w.Del(testbed.Key)
 		// Clients of Redisson that cannot be counted may have a turn first.
@@ -135,8 +126,7 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 		lock := p.NewLock(testbed.Key)
 		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
 		w.SetTTL(testbed.Key, time.Hour)
-		waiter := testbed.Start(func() error { return lock.Lock(me) })
-		require.True(t, testbed.Pending(waiter))
+		waiter := testbed.Waits(t, func() error { return lock.Lock(me) })
 		for _, message := range []string{"1", "0", "-7", "", "no number"} {
 			w.Publish(testbed.Channel, message)
 			require.True(t, testbed.Pending(waiter))
@@ -157,52 +147,46 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 		"read":  func(owner string) []string { return []string{"mode", "read", owner, "2"} },
 		"write": func(owner string) []string { return []string{"mode", "write", owner + ":write", "1", owner, "1"} },
 	}
-	for name, test := range map[string]struct {
+	type kind struct {
 		lock func(c *rlock.Client) testbed.Locker
 		mode string
-	}{
+	}
+	testbed.EachBubble(t, map[string]kind{
 		"plain": {func(c *rlock.Client) testbed.Locker { return c.NewLock(testbed.Key) }, ""},
 		"fair":  {func(c *rlock.Client) testbed.Locker { return c.NewFairLock(testbed.Key) }, ""},
 		"read":  {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Read() }, "read"},
 		"write": {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Write() }, "write"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient()
-				lock := test.lock(p.Client)
-				set := func(owner string) {
-					w.Del(testbed.Key)
-					w.HSet(testbed.Key, holds[test.mode](owner)...)
-					w.SetTTL(testbed.Key, time.Hour)
-				}
-				force := func(then string) bool {
-					p.Net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
-					freed := false
-					result := testbed.Start(func() (err error) { freed, err = lock.ForceUnlock(w.Ctx); return err })
-					require.True(t, testbed.Pending(result))
-					set(then)
-					p.Net.Heal()
-					require.NoError(t, <-result)
-					return freed
-				}
-				set(process + ":7") // the server learns the script
-				freed, err := lock.ForceUnlock(w.Ctx)
-				require.NoError(t, err)
-				require.True(t, freed)
-				require.Empty(t, w.Fields(testbed.Key))
+	}, func(t *testing.T, w *testbed.World, test kind) {
+		p := w.NewClient()
+		lock := test.lock(p.Client)
+		set := func(owner string) {
+			w.Del(testbed.Key)
+			w.HSet(testbed.Key, holds[test.mode](owner)...)
+			w.SetTTL(testbed.Key, time.Hour)
+		}
+		force := func(then string) bool {
+			p.Net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
+			freed := false
+			result := testbed.Waits(t, func() (err error) { freed, err = lock.ForceUnlock(w.Ctx); return err })
+			set(then)
+			p.Net.Heal()
+			require.NoError(t, <-result)
+			return freed
+		}
+		set(process + ":7") // the server learns the script
+		require.True(t, testbed.Frees(t, w.Ctx, lock))
+		require.Empty(t, w.Fields(testbed.Key))
 
-				set(process + ":7")
-				assert.False(t, force(process+":8"))
-				assert.Len(t, w.Fields(testbed.Key), len(holds[test.mode](""))/2)
-				assert.True(t, force(process+":8"), "the owner is the holder that was found")
-				assert.Empty(t, w.Fields(testbed.Key))
+		set(process + ":7")
+		assert.False(t, force(process+":8"))
+		assert.Len(t, w.Fields(testbed.Key), len(holds[test.mode](""))/2)
+		assert.True(t, force(process+":8"), "the owner is the holder that was found")
+		assert.Empty(t, w.Fields(testbed.Key))
 
-				set(mine + ":7")
-				assert.True(t, force(mine+":8"), "a tenure of rlock stays the same after a hand-off")
-				assert.Empty(t, w.Fields(testbed.Key))
-			})
-		})
-	}
+		set(mine + ":7")
+		assert.True(t, force(mine+":8"), "a tenure of rlock stays the same after a hand-off")
+		assert.Empty(t, w.Fields(testbed.Key))
+	})
 }
 
 // A subscriber has come before the ticket. The next turn would come at once only if this one was used, for

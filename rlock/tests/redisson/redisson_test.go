@@ -68,8 +68,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		for range 5 {
 			ctx, queued := testbed.Queueing(s.Ctx)
 			others.Go(func() {
-				assert.NoError(t, lock.Lock(ctx))
-				assert.NoError(t, lock.Unlock(ctx))
+				assert.NoError(t, lock.Do(ctx, testbed.Nothing))
 			})
 			<-queued
 		}
@@ -78,12 +77,8 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		assert.Equal(t, []string{"00"}, foreign.Heard(), "once, after five hand-offs")
 
 		require.NoError(t, lock.Lock(s.Ctx))
-		forced, err := lock.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, forced)
-		forced, err = lock.ForceUnlock(s.Ctx)
-		require.NoError(t, err)
-		assert.False(t, forced)
+		assert.True(t, testbed.Frees(t, s.Ctx, lock))
+		assert.False(t, testbed.Frees(t, s.Ctx, lock))
 		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
 		assert.Equal(t, []string{"00"}, foreign.Heard(), "by force")
 	})

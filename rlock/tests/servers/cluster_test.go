@@ -22,8 +22,7 @@ import (
 // lock.
 func change(s *testbed.Site, here, there *rlock.Client, change func()) error {
 	s.T.Helper()
-	hold, err := here.NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(s.T, err)
+	hold := testbed.Take(s.T, s.Ctx, here.NewLock(testbed.Key))
 	waiter := testbed.Start(func() error {
 		if err := there.NewLock(testbed.Key).Lock(s.Ctx); err != nil {
 			return err
@@ -94,14 +93,12 @@ func TestACluster(t *testing.T) {
 		close(gate)
 		require.NoError(t, <-waits)
 		require.ErrorIs(t, <-fails, rlock.ErrInvalidName)
-		_, err := client.NewLock("a{b").TryLock(s.Ctx)
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, testbed.ErrorOf(client.NewLock("a{b").TryLock(s.Ctx)), rlock.ErrInvalidName)
 	})
 	sub("a user that may not ask for its nodes", func(t *testing.T, s *testbed.Site) {
 		config := s.Limited("~*", "&*", "+@all", "-cluster")
 		config.Redis.InitAddress = config.Redis.InitAddress[:1]
-		_, err := rlock.New(config)
-		require.ErrorIs(t, err, rlock.ErrNoPermission)
+		require.ErrorIs(t, testbed.ErrorOf(rlock.New(config)), rlock.ErrNoPermission)
 	})
 	sub("New asks the next node where one is silent", func(t *testing.T, s *testbed.Site) {
 		defer s.PauseReplicas()()
@@ -117,8 +114,7 @@ func TestACluster(t *testing.T) {
 		lock := s.NewLock(testbed.WithReplicas(1), func(c *rlock.Config) {
 			c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour
 		})
-		require.NoError(t, lock.Lock(s.Ctx))
-		require.NoError(t, lock.Unlock(s.Ctx))
+		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 		old := s.ReplicaOf(s.Primary(testbed.Key))
 		s.MoveSlot(testbed.Key)
 		defer s.PauseReplicas()()
@@ -165,8 +161,7 @@ func TestHoldsAndTheirWaitersOutliveAnAtomicMoveOfTheirSlot(t *testing.T) {
 		var holds []*rlock.Hold
 		var waiters []<-chan error
 		for _, k := range kinds {
-			hold, err := k.lock([]*rlock.Client{here}, k.name).Acquire(s.Ctx)
-			require.NoError(t, err)
+			hold := testbed.Take(t, s.Ctx, k.lock([]*rlock.Client{here}, k.name))
 			holds = append(holds, hold)
 			waiters = append(waiters, testbed.Start(func() error { return k.lock([]*rlock.Client{there}, k.name).Do(s.Ctx, testbed.Nothing) }))
 			require.Eventually(t, func() bool { return s.Number("ZCOUNT", k.queue, "1", "+inf") == 1 }, testbed.Hang, time.Millisecond)
@@ -201,8 +196,7 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 	first := func(c *rlock.Config) { c.Redis.SelectDB = 1 }
 	zero, one := []*rlock.Client{s.NewClient(), s.NewClient()}, []*rlock.Client{s.NewClient(first), s.NewClient(first)}
 
-	held, err := zero[0].NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
+	held := testbed.Take(t, s.Ctx, zero[0].NewLock(testbed.Key))
 	beside, err := one[0].NewLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))
 	require.NoError(t, err, "the lock is another one in the other database")
 	waiters := []<-chan error{

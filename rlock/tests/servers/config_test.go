@@ -79,8 +79,7 @@ func TestTheDefaultLeaseIsRedissonsAndTheConfigsOtherwise(t *testing.T) {
 		for lease, p := range map[time.Duration]*testbed.Client{
 			30 * time.Second: w.NewClient(), time.Hour: w.NewClient(testbed.WithLease(time.Hour)),
 		} {
-			hold, err := p.NewLock(testbed.Key).Acquire(w.Ctx)
-			require.NoError(t, err)
+			hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 			ttl, err := p.NewLock(testbed.Key).TTL(w.Ctx)
 			require.NoError(t, err)
 			assert.Equal(t, lease, ttl)
@@ -107,8 +106,7 @@ func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
 		named := s.NewClient(func(c *rlock.Config) { c.Redis.ClientName = "billing" })
 		assert.Equal(t, []string{"billing"}, s.ClientNames())
 		require.NoError(t, named.NewLock(testbed.Key).Lock(s.Ctx))
-		i, err := named.Inspect(s.Ctx, testbed.Key)
-		require.NoError(t, err)
+		i := testbed.Inspected(t, s.Ctx, named)
 		require.NoError(t, i.Unresolved)
 		assert.Nil(t, i.Holders[0].Process, "the name does not identify a process")
 		require.NoError(t, named.NewLock(testbed.Key).Unlock(s.Ctx))
@@ -128,13 +126,11 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		client := s.NewClient()
 		lock := client.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(s.Ctx)) // the server learns the scripts
-		require.NoError(t, lock.Unlock(s.Ctx))
+		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing)) // the server learns the scripts
 		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+client.ID())
 		for what, ctx := range map[string]context.Context{"with a context that may end": s.Ctx, "with one that never ends": context.Background()} {
 			calls := s.CountCalls(t, func() {
-				require.NoError(t, lock.Lock(ctx))
-				require.NoError(t, lock.Unlock(ctx))
+				require.NoError(t, lock.Do(ctx, testbed.Nothing))
 			})
 			assert.EqualValues(t, 2, calls["evalsha"], what)
 			assert.Zero(t, calls["eval"]+calls["script|load"]+calls[strings.ToLower(s.Family().Subscribe)], what)
@@ -168,8 +164,7 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 				for _, family := range families {
 					heard[family] = s.Listen(family, testbed.Channel)
 				}
-				require.NoError(t, lock.Lock(s.Ctx))
-				require.NoError(t, lock.Unlock(s.Ctx))
+				require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 				for family, listener := range heard {
 					if family == choice.family {
 						assert.Equal(t, []string{"00"}, listener.Heard())

@@ -161,8 +161,7 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 		require.NoError(t, client.Close())
 
 		begin := time.Now()
-		_, err = loadsFor(time.Hour)
-		require.ErrorContains(t, err, "LOADING")
+		require.ErrorContains(t, testbed.ErrorOf(loadsFor(time.Hour)), "LOADING")
 		assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "the default of Config.Redis.Dialer.Timeout")
 		assert.Greater(t, time.Since(begin), time.Second)
 	})

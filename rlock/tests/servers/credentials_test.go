@@ -83,8 +83,7 @@ func TestLocksAndSubscriptionsOutliveTheirPassword(t *testing.T) {
 	r.HandOver(a, b)
 	r.HandOver(a, old)
 	before := r.asked.Load()
-	hold, err := a.NewLock("other").Acquire(r.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, r.Ctx, a.NewLock("other"))
 	r.change("second")
 	r.HandOver(a, b)
 	r.HandOver(b, old)
@@ -95,6 +94,7 @@ func TestLocksAndSubscriptionsOutliveTheirPassword(t *testing.T) {
 	r.HandOver(b, a)
 	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, hold.Release(r.Ctx))
+	var err error
 	require.Eventually(t, func() bool { // the connection may be found closed
 		_, err = old.NewLock(testbed.Key).TryLock(r.Ctx)
 		require.Error(t, err)
@@ -112,8 +112,7 @@ func TestCredentialsThatAreRefreshedDisturbNoLock(t *testing.T) {
 	t.Parallel()
 	r := rotates(t)
 	a, b := r.NewClient(r.asks(100*time.Millisecond)), r.NewClient(r.asks(100*time.Millisecond))
-	hold, err := a.NewLock("other").Acquire(r.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, r.Ctx, a.NewLock("other"))
 	for _, password := range []string{"second", "third", "fourth"} {
 		r.add(password)
 		before := r.asked.Load()
@@ -151,8 +150,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	client, err := rlock.New(config)
 	require.NoError(t, err)
 	defer client.Close()
-	hold, err := client.NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, client.NewLock(testbed.Key))
 	s.Admin("ACL", "DELUSER", user) // deletes the user's connections, too
 	<-hold.Context().Done()
 	errs = append(errs, context.Cause(hold.Context()), hold.Release(s.Ctx))

@@ -72,33 +72,30 @@ func (l *loner) requireDirect() {
 }
 
 func TestADirectCallThatIsCancelledReturnsAtOnce(t *testing.T) {
-	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, other := newLoner(w), w.NewClient()
-				p.direct.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
-				released := testbed.ScriptsOf(p.Net, "released")
-				ctx, cancel := context.WithCancel(w.Caller())
-				result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
-				require.True(t, testbed.Pending(result))
-				testbed.Within(t, 0, 0, func() {
-					cancel()
-					require.ErrorIs(t, <-result, context.Canceled)
-				})
-				time.Sleep(time.Second)
-				assert.Equal(t, released, testbed.ScriptsOf(p.Net, "released"),
-					"the release waits for the answer to the acquire, which may still be executed")
-				p.direct.Heal()
-				them := w.Caller()
-				testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
-				require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-				synctest.Wait()
-				assert.Empty(t, w.Keys())
-				p.pairs(8)
-				p.requireDirect() // over a new connection
-			})
+	testbed.EachBubble(t, map[string]network.Stage{
+		"the request is held": network.Request, "the reply is held": network.Reply,
+	}, func(t *testing.T, w *testbed.World, stage network.Stage) {
+		p, other := newLoner(w), w.NewClient()
+		p.direct.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
+		released := testbed.ScriptsOf(p.Net, "released")
+		ctx, cancel := context.WithCancel(w.Caller())
+		result := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
+		testbed.Within(t, 0, 0, func() {
+			cancel()
+			require.ErrorIs(t, <-result, context.Canceled)
 		})
-	}
+		time.Sleep(time.Second)
+		assert.Equal(t, released, testbed.ScriptsOf(p.Net, "released"),
+			"the release waits for the answer to the acquire, which may still be executed")
+		p.direct.Heal()
+		them := w.Caller()
+		testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+		p.pairs(8)
+		p.requireDirect() // over a new connection
+	})
 }
 
 // The acquire is executed long after its caller, its release and even its connection are
@@ -108,8 +105,7 @@ func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
 		p := newLoner(w)
 		p.direct.Rule(testbed.Scripts(1, network.Hold, network.Request, "acquired"))
 		ctx, cancel := context.WithCancel(w.Caller())
-		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
-		require.True(t, testbed.Pending(result))
+		result := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
 		time.Sleep(10*time.Second + 5*time.Millisecond) // between two ticks of the keeper, which releases again and again
@@ -125,31 +121,26 @@ func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
 }
 
 func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
-	for name, ctx := range map[string]func(w *testbed.World) context.Context{
+	testbed.EachBubble(t, map[string]func(w *testbed.World) context.Context{
 		"a context that may end": (*testbed.World).Caller,
 		"one that never ends":    func(*testbed.World) context.Context { return rlock.WithOwner(context.Background(), rlock.NewOwner()) },
 		"one that has ended":     nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := newLoner(w)
-				p.direct.Rule(network.Silence)
-				var me context.Context
-				cancel := func() {}
-				if ctx != nil {
-					me = ctx(w)
-				} else {
-					me, cancel = context.WithCancel(w.Caller())
-				}
-				result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
-				require.True(t, testbed.Pending(result))
-				cancel()
-				synctest.Wait()
-				testbed.Within(t, 0, 5*time.Second, func() { _ = p.Close() })
-				require.Error(t, <-result)
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, ctx func(w *testbed.World) context.Context) {
+		p := newLoner(w)
+		p.direct.Rule(network.Silence)
+		var me context.Context
+		cancel := func() {}
+		if ctx != nil {
+			me = ctx(w)
+		} else {
+			me, cancel = context.WithCancel(w.Caller())
+		}
+		result := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(me) })
+		cancel()
+		synctest.Wait()
+		testbed.Within(t, 0, 5*time.Second, func() { _ = p.Close() })
+		require.Error(t, <-result)
+	})
 }
 
 func TestALoneCallerOfARealServerIsServedDirectly(t *testing.T) {
@@ -178,8 +169,7 @@ func servesDirectly(s *testbed.Site, changes ...func(*rlock.Config)) {
 	// number, and returns the number and the address of the newest.
 	after := func(last int) (number int, address string) {
 		for number <= last {
-			require.NoError(t, lock.Lock(s.Ctx))
-			require.NoError(t, lock.Unlock(s.Ctx))
+			require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 			list, err := s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary("CLIENT", "LIST").Build()).ToString()
 			require.NoError(t, err)
 			for line := range strings.Lines(list) {
@@ -202,9 +192,7 @@ func servesDirectly(s *testbed.Site, changes ...func(*rlock.Config)) {
 		// The server closes the connection while it is idle: that fails no command, though
 		// TryLock is not retried.
 		s.Admin("CLIENT", "KILL", "ADDR", direct)
-		ok, err := lock.TryLock(s.Ctx)
-		require.NoError(t, err)
-		assert.True(t, ok)
+		assert.True(t, testbed.Tries(t, s.Ctx, lock))
 		require.NoError(t, lock.Unlock(s.Ctx))
 		number, direct = after(number)
 	}

@@ -238,8 +238,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	holder, waiter, near := s.NewLock(far), s.NewLock(far), s.NewLock()
 	here, there := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
 
-	hold, err := holder.Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, holder)
 	granted := testbed.Start(func() error {
 		err := near.Lock(here)
 		assert.False(t, hold.Valid(), "two holders at once")

@@ -19,17 +19,8 @@ import (
 
 // A forgery is a lock of one kind, and what a forger needs to know of it.
 type forgery struct {
-	name  string
 	lock  func(*rlock.Client) *rlock.Lock
 	turns string // the part behind the lock's tag in the names of its channels
-}
-
-var forgeries = []forgery{
-	{"plain", func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }, ""},
-	{"fenced", func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) }, ""},
-	{"fair", func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) }, ""},
-	{"write", func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }, "rw"},
-	{"semaphore", func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) }, "sem"},
 }
 
 // grants publishes that the ticket was granted the lock, with a token.
@@ -67,16 +58,16 @@ func neighbours(tenure, owner string, n int) (near []string) {
 	return near
 }
 
-func eachForgery(t *testing.T, forgeries []forgery, run func(t *testing.T, w *testbed.World, f forgery)) {
-	for _, f := range forgeries {
-		t.Run(f.name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) { run(t, w, f) })
-		})
+func eachForgery(t *testing.T, run func(t *testing.T, w *testbed.World, f forgery)) {
+	forgeries := make(map[string]forgery)
+	for kind, lock := range testbed.LocksOf("plain", "fenced", "fair", "write", "semaphore") {
+		forgeries[kind] = forgery{lock, testbed.ModeOf(kind)}
 	}
+	testbed.EachBubble(t, forgeries, run)
 }
 
 func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
-	eachForgery(t, forgeries, func(t *testing.T, w *testbed.World, f forgery) {
+	eachForgery(t, func(t *testing.T, w *testbed.World, f forgery) {
 		p, holder, them := w.NewClient(), w.NewClient(), w.Caller()
 		me := rlock.NewOwner()
 		mine := rlock.WithOwner(w.Ctx, me)
@@ -85,8 +76,7 @@ func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
 		require.NoError(t, f.lock(p.Client).Unlock(mine))
 		require.NoError(t, f.lock(holder.Client).Lock(them))
 		var hold *rlock.Hold
-		got := testbed.Start(func() (err error) { hold, err = f.lock(p.Client).Acquire(mine); return err })
-		require.True(t, testbed.Pending(got))
+		got := testbed.Waits(t, func() (err error) { hold, err = f.lock(p.Client).Acquire(mine); return err })
 		for _, guess := range neighbours(seen, fmt.Sprint(me), 50) {
 			f.grants(w, p, guess)
 		}
@@ -103,10 +93,9 @@ func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
 
 // The key is there until the lease ends, even if messages are forged: the owner can be read in it.
 func TestAForgedMessageReleasesNoDetachedLock(t *testing.T) {
-	eachForgery(t, forgeries, func(t *testing.T, w *testbed.World, f forgery) {
+	eachForgery(t, func(t *testing.T, w *testbed.World, f forgery) {
 		p := w.NewClient()
-		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.Ctx, rlock.NewOwner()), rlock.WithLease(time.Minute))
-		require.NoError(t, err)
+		hold := testbed.Take(t, w.Caller(), f.lock(p.Client), rlock.WithLease(time.Minute))
 		owner := ownerOf(w)
 		require.NoError(t, hold.Detach(w.Ctx))
 		me := w.Caller()

@@ -18,8 +18,7 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
 	here, there := s.NewLock(testbed.WithLease(time.Second)), s.NewLock()
-	hold, err := here.Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, here)
 	s.Configure("maxmemory-policy", "allkeys-random")
 	s.Configure("maxmemory", "1")
 	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
@@ -40,14 +39,12 @@ func TestAServerThatTakesNoMoreClients(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
 	here, there := testbed.Dial(t, s.Options()), testbed.Dial(t, s.Options())
-	hold, err := here.NewLock(testbed.Key).Acquire(s.Ctx)
-	require.NoError(t, err)
+	hold := testbed.Take(t, s.Ctx, here.NewLock(testbed.Key))
 	s.Configure("maxclients", s.Info(s.Outside, "clients")["connected_clients"])
 	client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: testbed.Quiet})
 	require.ErrorContains(t, err, "maxclients")
 	assert.Nil(t, client)
-	_, err = there.NewLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, testbed.ErrorOf(there.NewLock(testbed.Key).Acquire(s.Ctx, rlock.WithWait(0))), rlock.ErrNotAcquired)
 	waiter := testbed.Start(func() error { return there.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) })
 	s.AwaitWaiters(1, testbed.Key)
 
@@ -137,7 +134,7 @@ func waiting(giveUp func(s *fullServer, hold *rlock.Hold)) func(s *fullServer) f
 	return func(s *fullServer) func() *rlock.Hold {
 		holder := *s
 		if s.reads { // behind a writer
-			holder.lock = func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
+			holder.lock = testbed.LocksOf()["write"]
 		}
 		hold := holder.acquire(s.here, rlock.NewOwner())
 		waiter := s.wait(s.there)
@@ -152,17 +149,6 @@ func waiting(giveUp func(s *fullServer, hold *rlock.Hold)) func(s *fullServer) f
 func TestAFullServerLosesNoLock(t *testing.T) {
 	all := []string{"plain", "fenced", "fair", "write", "read", "semaphore"}
 	handedOff, reads := []string{"plain", "write"}, []string{"read"}
-	kinds := map[string]struct {
-		lock func(*rlock.Client) *rlock.Lock
-		mode string
-	}{
-		"plain":     {func(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }, ""},
-		"fenced":    {func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) }, ""},
-		"fair":      {func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) }, ""},
-		"write":     {func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }, "rw"},
-		"read":      {func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }, "rw"},
-		"semaphore": {func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) }, "sem"},
-	}
 	// Each operation is prepared, and then done while the server is full. It returns the hold
 	// that must outlast that.
 	operations := map[string]struct {
@@ -228,7 +214,7 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 			}
 		}},
 	}
-	for name, kind := range kinds {
+	for name, lock := range testbed.LocksOf() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
@@ -237,15 +223,14 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 					continue
 				}
 				t.Run(operation, func(t *testing.T) {
-					s := &fullServer{Site: testbed.At(t, server), lock: kind.lock, reads: name == "read", mode: kind.mode}
+					s := &fullServer{Site: testbed.At(t, server), lock: lock, reads: name == "read", mode: testbed.ModeOf(name)}
 					config := func(c *rlock.Config) { c.Lease, c.HandoffLimit = fullLease, -1 }
 					s.here, s.there = s.NewClient(config), s.NewClient(config)
 					s.release(s.acquire(s.here, rlock.NewOwner(), rlock.WithLinger(0)))
 					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+s.here.ID())
 					act := op.prepare(s)
 					s.Configure("maxmemory", "1")
-					_, err := s.here.NewLock("new").TryLock(s.Ctx)
-					require.ErrorContains(t, err, "OOM")
+					require.ErrorContains(t, testbed.ErrorOf(s.here.NewLock("new").TryLock(s.Ctx)), "OOM")
 					hold := act()
 					s.outlives(hold)
 					s.release(hold)

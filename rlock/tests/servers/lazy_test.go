@@ -34,8 +34,7 @@ func TestALazyClientWaitsForRedisAndSaysSoOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, gate := madeBefore(w)
 		lock, me := p.NewLock(testbed.Key), w.Caller()
-		waits := testbed.Start(func() error { return lock.Lock(me) })
-		require.True(t, testbed.Pending(waits))
+		waits := testbed.Waits(t, func() error { return lock.Lock(me) })
 		time.Sleep(time.Minute)
 		require.True(t, testbed.Pending(waits))
 		assert.Equal(t, 1, p.Logged("there is no connection to Redis yet"))
@@ -47,8 +46,7 @@ func TestALazyClientWaitsForRedisAndSaysSoOnce(t *testing.T) {
 		assert.Equal(t, 1, p.Logged("connected to Redis"))
 		assert.Len(t, w.Fields(testbed.Key), 1)
 		other := w.NewClient(lazy) // nothing tells it from another client
-		waits = testbed.Start(func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
-		require.True(t, testbed.Pending(waits))
+		waits = testbed.Waits(t, func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
 		testbed.Within(t, 0, 0, func() { // the grant is heard
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, <-waits)
@@ -63,10 +61,9 @@ func TestALazyClientFailsAsInAnOutage(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, gate := madeBefore(w)
 		lock := p.NewLock(testbed.Key)
-		_, err := lock.TryLock(w.Caller())
-		require.ErrorContains(t, err, "cannot connect to [127.0.0.1:6379]")
+		require.ErrorContains(t, testbed.ErrorOf(lock.TryLock(w.Caller())), "cannot connect to [127.0.0.1:6379]")
 		testbed.Within(t, time.Second, 2*time.Second, func() {
-			_, err = lock.Acquire(w.Ctx, rlock.WithWait(time.Second))
+			_, err := lock.Acquire(w.Ctx, rlock.WithWait(time.Second))
 			require.ErrorContains(t, err, "cannot connect to [127.0.0.1:6379]")
 		})
 		ctx, cancel := context.WithTimeout(w.Caller(), time.Second)
@@ -86,8 +83,7 @@ func TestALazyClientFailsAsInAnOutage(t *testing.T) {
 			testbed.Within(t, time.Second, 5*time.Second, func() {
 				require.ErrorContains(t, look(w.Ctx), "cannot connect to", what)
 			})
-			looks := testbed.Start(func() error { return look(w.Ctx) })
-			require.True(t, testbed.Pending(looks))
+			looks := testbed.Waits(t, func() error { return look(w.Ctx) })
 			gate.Heal()
 			require.NoError(t, <-looks, what)
 			require.NoError(t, p.Close())
@@ -98,19 +94,14 @@ func TestALazyClientFailsAsInAnOutage(t *testing.T) {
 }
 
 func TestALazyClientThatHasNeverConnectedCloses(t *testing.T) {
-	for name, rule := range testbed.Outages {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, gate := madeBefore(w)
-				gate.Heal()
-				rule(gate)
-				waits := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
-				require.True(t, testbed.Pending(waits))
-				testbed.Within(t, 0, 6*time.Second, func() { require.NoError(t, p.Close()) })
-				require.ErrorIs(t, <-waits, rlock.ErrClosed)
-			}) // the bubble fails if a goroutine is left
-		})
-	}
+	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, rule func(*network.Network)) {
+		p, gate := madeBefore(w)
+		gate.Heal()
+		rule(gate)
+		waits := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
+		testbed.Within(t, 0, 6*time.Second, func() { require.NoError(t, p.Close()) })
+		require.ErrorIs(t, <-waits, rlock.ErrClosed)
+	})
 }
 
 // What New checks of the server fails the calls of a lazy client, until the server has changed.
@@ -193,8 +184,7 @@ func TestNewContextDoesNotWaitForWhatWaitingDoesNotCure(t *testing.T) {
 	aside(t, func(t *testing.T) {
 		f := &fakeServer{reply: func(string) string { return "-WRONGPASS invalid username-password pair or user is disabled.\r\n" }}
 		testbed.Within(t, 0, 0, func() {
-			_, err := rlock.NewContext(t.Context(), f.config())
-			require.ErrorIs(t, err, rlock.ErrNoPermission)
+			require.ErrorIs(t, testbed.ErrorOf(rlock.NewContext(t.Context(), f.config())), rlock.ErrNoPermission)
 		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,34 +15,31 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testing.T) {
-	for name, fail := range testbed.Outages {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-				require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-				fail(p.Net)
-				testbed.Within(t, 0, 4*time.Second, func() {
-					err := p.NewLock(testbed.Key).Unlock(me)
-					require.ErrorIs(t, err, rlock.ErrUnconfirmed)
-					require.NotErrorIs(t, err, rlock.ErrLost)
-				})
-				assert.False(t, p.NewLock(testbed.Key).IsHeld(me), "the lock is not held, whatever Unlock returns")
-				require.ErrorIs(t, p.NewLock(testbed.Key).Unlock(me), rlock.ErrNotHeld)
-				result := testbed.Start(func() error { return other.NewLock(testbed.Key).Lock(them) })
-				time.Sleep(10 * time.Second)
-				require.True(t, testbed.Pending(result))
-				p.Net.Heal()
-				testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
-				time.Sleep(time.Minute)
-				require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-			})
+	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, fail func(*network.Network)) {
+		p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
+		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
+		fail(p.Net)
+		testbed.Within(t, 0, 4*time.Second, func() {
+			err := p.NewLock(testbed.Key).Unlock(me)
+			require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+			require.NotErrorIs(t, err, rlock.ErrLost)
 		})
-	}
+		assert.False(t, p.NewLock(testbed.Key).IsHeld(me), "the lock is not held, whatever Unlock returns")
+		require.ErrorIs(t, p.NewLock(testbed.Key).Unlock(me), rlock.ErrNotHeld)
+		result := testbed.Start(func() error { return other.NewLock(testbed.Key).Lock(them) })
+		time.Sleep(10 * time.Second)
+		require.True(t, testbed.Pending(result))
+		p.Net.Heal()
+		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
+		time.Sleep(time.Minute)
+		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
+	})
 }
 
 func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
@@ -90,8 +88,7 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 			synctest.Wait()
 			leave.Store(nil)
 			me := w.Caller()
-			require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-			require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
+			require.NoError(t, p.NewLock(testbed.Key).Do(me, testbed.Nothing))
 		}
 	})
 }
@@ -101,8 +98,7 @@ func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
 	ctx := context.Background()
 	client := testbed.Dial(t, server.Options())
 	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().Host("127.0.0.1").Port(1).Build()).Error())
-	_, err := client.NewLock(testbed.Key).TryLock(ctx)
-	require.ErrorContains(t, err, "READONLY")
+	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(ctx)), "READONLY")
 	result := testbed.Start(func() error { return client.NewLock(testbed.Key).Do(ctx, func(context.Context) error { return nil }) })
 	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().No().One().Build()).Error())
 	require.NoError(t, <-result)
@@ -127,7 +123,7 @@ func callers(t *testing.T, ctx context.Context, size int, call func(ctx context.
 }
 
 func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
-	for name, call := range map[string]func(p *testbed.Client) func(context.Context, int) error{
+	testbed.EachBubble(t, map[string]func(p *testbed.Client) func(context.Context, int) error{
 		"locks": func(p *testbed.Client) func(context.Context, int) error {
 			return func(ctx context.Context, i int) error { return p.NewLock(fmt.Sprint("lock ", i)).Lock(ctx) }
 		},
@@ -140,21 +136,17 @@ func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
 				return err
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, me := w.NewClient(), w.Caller()
-				lock := p.NewLock(testbed.Key)
-				require.NoError(t, lock.Lock(me))
-				require.NoError(t, lock.Unlock(me)) // the scripts are known
-				require.NoError(t, lock.Lock(me))
-				p.Net.Rule(network.Silence)
-				disperse := callers(t, w.Ctx, 4000, call(p))
-				testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
-				testbed.Within(t, 0, 0, disperse)
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, call func(p *testbed.Client) func(context.Context, int) error) {
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Unlock(me)) // the scripts are known
+		require.NoError(t, lock.Lock(me))
+		p.Net.Rule(network.Silence)
+		disperse := callers(t, w.Ctx, 4000, call(p))
+		testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
+		testbed.Within(t, 0, 0, disperse)
+	})
 }
 
 func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
@@ -163,9 +155,7 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 		p, other, me := w.NewClient(), w.NewClient(), w.Caller()
 		require.NoError(t, other.NewLock(testbed.Key).Lock(me))
 		p.Net.Rule(network.Nth(1, network.Cut, network.Reply, "EXISTS"))
-		locked, err := p.NewLock(testbed.Key).IsLocked(w.Ctx)
-		require.NoError(t, err)
-		assert.True(t, locked)
+		assert.True(t, testbed.IsLocked(t, w.Ctx, p.NewLock(testbed.Key)))
 		require.NoError(t, other.NewLock(testbed.Key).Unlock(me))
 	})
 }
@@ -218,7 +208,84 @@ func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 		s.Set(testbed.Key, "a-process-that-died:1", time.Hour)
 		assert.False(t, s.IsFree(lock))
 		s.Number("PEXPIRE", testbed.Key, "100")
-		require.NoError(t, lock.Lock(s.Ctx))
-		require.NoError(t, lock.Unlock(s.Ctx))
+		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 	})
+}
+
+// slowScript runs a script that takes so long on the primaries, and returns when it has ended.
+// They answer BUSY to other commands meanwhile.
+func slowScript(s *testbed.Site, d time.Duration) {
+	s.T.Helper()
+	const script = `local function now() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
+		local ends = now() + ARGV[1]
+		repeat until now() >= ends`
+	var all sync.WaitGroup
+	for _, node := range s.Nodes() {
+		if s.Role(node)["role"] != "master" {
+			continue
+		}
+		opt := node.Options()
+		opt.ForceSingleClient, opt.DisableRetry, opt.ConnWriteTimeout = true, true, testbed.Hang
+		client, err := rueidis.NewClient(opt)
+		require.NoError(s.T, err)
+		defer client.Close()
+		all.Go(func() {
+			eval := client.B().Arbitrary("EVAL", script, "0", fmt.Sprint(d.Milliseconds())).Blocking()
+			if err := client.Do(s.Ctx, eval).Error(); !rueidis.IsRedisNil(err) {
+				assert.NoError(s.T, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A script of another program runs for longer than a contended channel stays subscribed. rueidis
+// panics in a goroutine of its own when an UNSUBSCRIBE is answered with BUSY, which would end the
+// test's process as well.
+func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
+	t.Parallel() // it mostly waits
+	for kind, launch := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
+		redistest.KindStandalone: redistest.Standalone,
+		redistest.KindCluster:    redistest.Cluster,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := testbed.At(t, testbed.Calm(launch(t, "--lua-time-limit", "100")))
+			var clients []*rlock.Client
+			short := testbed.WithLease(2 * time.Second) // a release that is refused is tried again after a quarter of it
+			for _, resp2 := range []bool{false, true} {
+				own := func(c *rlock.Config) { c.Redis.AlwaysRESP2 = resp2 }
+				shared := func(c *rlock.Config) {
+					opt := s.Options()
+					opt.AlwaysRESP2 = resp2
+					client, err := rueidis.NewClient(opt)
+					require.NoError(t, err)
+					t.Cleanup(client.Close)
+					c.Redis, c.Client = rueidis.ClientOption{}, client
+				}
+				waits := func(c *rlock.Config) { c.SyncReplicas = testbed.ReplicasOf[kind] }
+				clients = append(clients, s.NewClient(own, short), s.NewClient(own, short, waits), s.NewClient(shared, short), s.NewClient(shared, short, waits))
+			}
+			for i, client := range clients { // each waits for another one: all channels are subscribed
+				s.HandOver(clients[(i+1)%len(clients)], client)
+			}
+			ctx, stop := context.WithCancel(s.Ctx)
+			var all sync.WaitGroup
+			for _, client := range clients { // a connection for CLIENT LIST, and for WAIT, is given back all the time
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = client.Inspect(ctx, testbed.Key)
+						time.Sleep(10 * time.Millisecond)
+						_ = client.NewLock(testbed.Key).Do(ctx, testbed.Nothing, rlock.WithWait(10*time.Millisecond))
+					}
+				})
+			}
+			slowScript(s, 7*time.Second)
+			stop()
+			all.Wait()
+			for _, client := range clients {
+				require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
+			}
+		})
+	}
 }

@@ -47,12 +47,10 @@ func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
 						err = redis
 					}
 					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with the words of Redis")
-					_, err = lock.TryLockFor(me, time.Minute, 0)
-					require.ErrorIs(t, err, want)
+					require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(me, time.Minute, 0)), want)
 				})
 				w.AnswerScripts("")
-				require.NoError(t, lock.Lock(me))
-				require.NoError(t, lock.Unlock(me))
+				require.NoError(t, lock.Do(me, testbed.Nothing))
 			})
 		})
 	}
@@ -123,8 +121,7 @@ func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
 		require.ErrorAs(t, err, &reply)
 
 		ctx, stop := context.WithCancel(w.Caller())
-		result := testbed.Start(func() error { return lock.Lock(ctx) })
-		require.True(t, testbed.Pending(result))
+		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
 		stop()
 		err = <-result
 		require.ErrorIs(t, err, context.Canceled)
@@ -173,8 +170,7 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	held := client.NewLock("held")
 	require.NoError(t, held.Lock(ctx))
 	maxmemory("1")
-	_, err := client.NewLock(testbed.Key).TryLock(ctx)
-	require.ErrorContains(t, err, "OOM")
+	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(ctx)), "OOM")
 	scripts := func() (calls int) {
 		stats, err := admin.Do(ctx, admin.B().Info().Section("commandstats").Build()).ToString()
 		if err == nil {
@@ -189,13 +185,12 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	// Each failed acquire is followed by a release; that of TryLock may still be under way.
 	require.Eventually(t, func() bool { return scripts() >= before+4 }, testbed.Hang, time.Millisecond, "it asks again")
 	leave()
-	err = <-waiter
+	err := <-waiter
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "OOM")
 	require.NoError(t, held.Unlock(ctx))
 	maxmemory("0")
-	require.NoError(t, client.NewLock(testbed.Key).Lock(ctx))
-	require.NoError(t, client.NewLock(testbed.Key).Unlock(ctx))
+	require.NoError(t, client.NewLock(testbed.Key).Do(ctx, testbed.Nothing))
 }
 
 // hangsUp returns a dial function to the world's server. While the flag is set, each
@@ -221,8 +216,7 @@ func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T)
 		dial, full := hangsUp(w)
 		p, other, them, me := testbed.NewTestClient(t, dial), w.NewClient(), w.Caller(), w.Caller()
 		require.NoError(t, other.NewLock(testbed.Key).Lock(them))
-		_, err := p.NewLock(testbed.Key).IsLocked(me) // the client is connected
-		require.NoError(t, err)
+		require.NoError(t, testbed.ErrorOf(p.NewLock(testbed.Key).IsLocked(me))) // the client is connected
 		full.Store(true)
 		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
 		time.Sleep(10 * time.Second)
@@ -239,14 +233,12 @@ func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T)
 func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	s := testbed.At(t, redistest.Standalone(t, "--rename-command", "PUBLISH", ""))
 	client := s.NewClient()
-	for _, lock := range []testbed.Locker{
-		client.NewLock(testbed.Key), client.NewFencedLock(testbed.Key), client.NewFairLock(testbed.Key),
-		client.NewReadWriteLock(testbed.Key).Read(), client.NewReadWriteLock(testbed.Key).Write(),
-	} {
+	for kind, of := range testbed.LocksOf("plain", "fenced", "fair", "read", "write") {
+		lock := of(client)
 		require.NoError(t, lock.Lock(s.Ctx))
 		err := lock.Unlock(s.Ctx)
-		assert.ErrorIs(t, err, rlock.ErrUnsupported, "%T", lock)
-		assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%T", lock)
+		assert.ErrorIs(t, err, rlock.ErrUnsupported, kind)
+		assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, kind)
 		assert.ErrorContains(t, err, "it is released, but the waiters were not told")
 		assert.Zero(t, s.Number("EXISTS", testbed.Key))
 	}
@@ -257,29 +249,24 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 // The release carries the ticket of the next local waiter, and the queue's key is of another
 // type.
 func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
-	for name, lock := range map[string]func(*testbed.Client) testbed.Locker{
-		"plain": func(p *testbed.Client) testbed.Locker { return p.NewLock(testbed.Key) },
-		"write": func(p *testbed.Client) testbed.Locker { return p.NewReadWriteLock(testbed.Key).Write() },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for kind, of := range testbed.LocksOf("plain", "write") {
+		t.Run(kind, func(t *testing.T) {
 			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				queues := testbed.Queue
-				if name == "write" {
-					queues += "rw"
-				}
-				here, there, me, us, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller(), w.Caller()
-				require.NoError(t, lock(there).Lock(them))
-				waited := testbed.Start(func() error { return lock(here).Lock(me) }) // subscribes as well
+				queues := testbed.Queue + testbed.ModeOf(kind)
+				here, there := of(w.NewClient().Client), of(w.NewClient().Client)
+				me, us, them := w.Caller(), w.Caller(), w.Caller()
+				require.NoError(t, there.Lock(them))
+				waited := testbed.Start(func() error { return here.Lock(me) }) // subscribes as well
 				require.True(t, testbed.Pending(waited))
-				require.NoError(t, lock(there).Unlock(them))
+				require.NoError(t, there.Unlock(them))
 				require.NoError(t, <-waited)
-				elsewhere := testbed.Start(func() error { return lock(there).Lock(them) })
-				next := testbed.Start(func() error { return lock(here).Lock(us) })
+				elsewhere := testbed.Start(func() error { return there.Lock(them) })
+				next := testbed.Start(func() error { return here.Lock(us) })
 				time.Sleep(time.Second) // the other waiters have waited for a release
 				require.True(t, testbed.Pending(next))
 				w.Del(queues)
 				require.NoError(t, w.Set(queues, "no queue"))
-				err := lock(here).Unlock(me)
+				err := here.Unlock(me)
 				require.ErrorContains(t, err, "it is released")
 				assert.ErrorIs(t, err, rlock.ErrWrongType)
 				assert.False(t, w.Exists(testbed.Key))
@@ -298,11 +285,9 @@ func TestARefusedGrantWakesTheTicketBehind(t *testing.T) {
 		holder, first, next := w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key)
 		me, them, others := w.Caller(), w.Caller(), w.Caller()
 		require.NoError(t, holder.Lock(me))
-		refused := testbed.Start(func() error { return first.Lock(them) })
-		require.True(t, testbed.Pending(refused))
+		refused := testbed.Waits(t, func() error { return first.Lock(them) })
 		time.Sleep(time.Second)
-		waits := testbed.Start(func() error { return next.Lock(others) })
-		require.True(t, testbed.Pending(waits))
+		waits := testbed.Waits(t, func() error { return next.Lock(others) })
 		time.Sleep(100 * time.Millisecond) // its next look is in about two seconds
 		require.NoError(t, w.Set(testbed.TokenKey, "no number"))
 		testbed.Within(t, 0, 100*time.Millisecond, func() {
@@ -337,19 +322,17 @@ func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 // The same of a call whose first command with that key is a join behind a condition.
 func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		held, err := w.NewClient().NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
+		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
 		refuseFairQueue(w)
 		lock := w.NewClient().NewLock(testbed.Key)
 		a := rlock.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
-		waits := testbed.Start(func() error {
+		waits := testbed.Waits(t, func() error {
 			h, err := lock.Acquire(w.Ctx, rlock.WithAnswer(&a))
 			if err != nil {
 				return err
 			}
 			return h.Release(w.Ctx)
 		})
-		require.True(t, testbed.Pending(waits))
 		require.NoError(t, held.Release(w.Ctx))
 		require.NoError(t, <-waits)
 	})

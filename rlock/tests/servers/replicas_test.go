@@ -41,8 +41,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, lock.Lock(limited), context.DeadlineExceeded)
 		waiter := testbed.Start(func() error { return lock.Do(s.Ctx, func(context.Context) error { return nil }) })
-		_, err = other.Acquire(s.Ctx, rlock.WithWait(time.Second))
-		require.Error(t, err)
+		require.Error(t, testbed.ErrorOf(other.Acquire(s.Ctx, rlock.WithWait(time.Second))))
 		resume()
 		require.NoError(t, s.Await(waiter), "a waiter gets the lock when the replicas are back")
 		assert.True(t, s.IsFree(any))
@@ -51,8 +50,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 		s.Forget()
 		defer s.PauseReplicas()()
-		_, err = lock.TryLock(s.Ctx)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(s.Ctx)), rlock.ErrNotReplicated)
 	})
 }
 
@@ -138,8 +136,7 @@ func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(testbed.WithReplicas(1)), w.Caller()
 		p.Net.Rule(testbed.Scripts(1, network.Cut, network.Request, "released"))
-		_, err := p.NewLock(testbed.Key).TryLock(me)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.ErrorIs(t, testbed.ErrorOf(p.NewLock(testbed.Key).TryLock(me)), rlock.ErrNotReplicated)
 		testbed.Within(t, 0, 5*time.Second, func() {
 			w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the key is gone")
 		})
@@ -157,8 +154,7 @@ func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(w.Caller())
 		p.Net.Rule(testbed.Scripts(1, network.Hold, network.Request, "acquired"))
-		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(ctx) })
-		require.True(t, testbed.Pending(result))
+		result := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
 		p.Net.Rule(nil)
