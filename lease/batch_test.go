@@ -40,9 +40,7 @@ func TestADeadNodeDelaysNoOther(t *testing.T) {
 func TestADownNodeIsProbedWithABackoff(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
-		for range 1000 {
-			newHeld(k, 1, 30*time.Second)
-		}
+		newHelds(k, 1, 1000)
 		pass(15 * time.Second)
 		at, sizes := s.times(1), s.sizes(1)
 
@@ -65,9 +63,7 @@ func TestADownNodeIsProbedWithABackoff(t *testing.T) {
 func TestAProbeOverlapsNoOtherCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 500*time.Millisecond)
-		for range 1000 {
-			newHeld(k, 1, 30*time.Second)
-		}
+		newHelds(k, 1, 1000)
 		pass(10*time.Second + 600*time.Millisecond) // the first four have failed
 		before := len(s.times(1))
 		require.Equal(t, 5, before, "and a probe is in flight")
@@ -83,10 +79,7 @@ func TestAProbeOverlapsNoOtherCommand(t *testing.T) {
 func TestEverythingGoesAtOnceWhenTheNodeIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
-		all := make([]*held, 5000)
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
+		all := newHelds(k, 1, 5000)
 		pass(15 * time.Second)
 		s.set(1, false, 0)
 		back := time.Now()
@@ -127,11 +120,8 @@ func TestAFailureAfterTheRecoveryBeginsWithTheShortBackoff(t *testing.T) {
 }
 
 func TestTheMaximumBoundsTheBackoffFromTheBeginning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
+	configured(t, lease.Config{Tick: tick, MaxBackoff: 20 * time.Millisecond}, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
-		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, MaxBackoff: 20 * time.Millisecond})
-		defer k.Close()
 		newHeld(k, 1, 30*time.Second).set(1)
 		pass(time.Second)
 		assert.Len(t, s.times(1), 51)
@@ -153,10 +143,7 @@ func TestARenewableThatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
 func TestARenewableThatMovedGoesToItsNewNode(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
-		all := make([]*held, 1000)
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
+		all := newHelds(k, 1, 1000)
 		pass(12 * time.Second)
 		moved := all[500:] // behind more of those that stay than a batch holds
 		for _, h := range moved {
@@ -182,15 +169,9 @@ func sum(sizes []int) (n int) {
 }
 
 func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
+	configured(t, lease.Config{Tick: tick, Batch: 10, Flights: 1}, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
-		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, Batch: 10, Flights: 1})
-		defer k.Close()
-		all := make([]*held, 30)
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
+		all := newHelds(k, 1, 30)
 		pass(11 * time.Second)
 		tries := len(s.times(1))
 		require.Greater(t, tries, 3)
@@ -237,15 +218,9 @@ func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
 }
 
 func TestAFullNodeIsSentTheRestAsBatchesReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
+	configured(t, lease.Config{Tick: tick, Batch: 10, Flights: 2}, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, false, 100*time.Millisecond)
-		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, Batch: 10, Flights: 2})
-		defer k.Close()
-		all := make([]*held, 45)
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
+		all := newHelds(k, 1, 45)
 		pass(10*time.Second + 50*time.Millisecond)
 		assert.Equal(t, []int{10, 10}, s.sizes(1))
 		all[40].release() // while it waits for room

@@ -18,9 +18,16 @@ import (
 // bubble runs f in virtual time, with a keeper and the nodes it sends to.
 func bubble(t *testing.T, f func(t *testing.T, k *lease.Keeper, s *server)) {
 	t.Helper()
+	configured(t, lease.Config{Tick: tick}, f)
+}
+
+// configured is bubble with another config.
+func configured(t *testing.T, c lease.Config, f func(t *testing.T, k *lease.Keeper, s *server)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick})
+		c.Send = s.send
+		k := lease.NewKeeper(c)
 		defer k.Close()
 		f(t, k, s)
 	})
@@ -58,10 +65,7 @@ func TestAHundredThousandLeasesAreRenewedInTime(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, false, time.Millisecond)
-		all := make([]*held, 100_000) // all at the same moment, the worst case
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
+		all := newHelds(k, 1, 100_000) // all at the same moment, the worst case
 		start := time.Now()
 		pass(20 * time.Second)
 		for _, h := range all {
@@ -315,179 +319,6 @@ func TestEverythingIsAskedWhenTheMachineSleptForAMomentAgainAndAgain(t *testing.
 }
 
 // counted is bubble with a count of the keeper's passes, by its reads of the clock.
-func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var n atomic.Int64
-		k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
-			n.Add(1)
-			return time.Now()
-		})
-		defer k.Close()
-		f(k, func() int {
-			synctest.Wait()
-			return int(n.Load())
-		})
-	})
-}
-
-func TestAKeeperWithNothingScheduledSleeps(t *testing.T) {
-	counted(t, func(k *lease.Keeper, looks func() int) {
-		a := &asking{due: func(time.Time) bool { return false }}
-		k.Schedule(a, time.Now().Add(10*time.Second))
-		looks()
-		k.Stop(a)
-		pass(2 * time.Second) // the keeper was due to wake for a
-		before := looks()
-		pass(100 * time.Hour)
-		assert.Equal(t, before, looks())
-	})
-}
-
-func TestLeasesTakenAndGivenBackOverAndOverDoNotWakeTheKeeper(t *testing.T) {
-	for _, due := range []time.Duration{10 * time.Second, 100 * time.Millisecond} {
-		counted(t, func(k *lease.Keeper, looks func() int) {
-			a := &asking{due: func(time.Time) bool { return false }}
-			once := func() int {
-				k.Schedule(a, time.Now().Add(due))
-				k.Stop(a) // before the keeper runs
-				return looks()
-			}
-			once() // the keeper may not have slept before
-			before := once()
-			for range 100 {
-				time.Sleep(10 * time.Microsecond)
-				assert.Equal(t, before, once())
-			}
-		})
-	}
-}
-
-func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
-	counted(t, func(k *lease.Keeper, looks func() int) {
-		a := &asking{due: func(time.Time) bool { return false }}
-		k.Schedule(a, time.Now().Add(10*time.Hour))
-		before := looks()
-		pass(time.Hour)
-		// Two reads a pass, one for the wheel and one before the sleep; and the slot of its
-		// entry comes round every five seconds.
-		assert.InDelta(t, 2*3600*1.2, looks()-before, 300)
-	})
-}
-
-func TestSchedulingAndStoppingDoNotWakeTheKeeper(t *testing.T) {
-	counted(t, func(k *lease.Keeper, looks func() int) {
-		a := &asking{due: func(time.Time) bool { return false }}
-		k.Schedule(a, time.Now().Add(10*time.Second))
-		before := looks()
-		for range 100 {
-			k.Stop(a)
-			k.Schedule(a, time.Now().Add(10*time.Second))
-		}
-		assert.Equal(t, before, looks())
-	})
-}
-
-func TestCloseEndsTheCommandsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan error, 1)
-		k := lease.NewKeeper(lease.Config{Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return false
-		}})
-		a := &asking{due: func(time.Time) bool { return true }}
-		k.Nudge(a)
-		synctest.Wait()
-		k.Close()
-		assert.ErrorIs(t, <-ended, context.Canceled)
-	})
-}
-
-func TestCloseInEveryState(t *testing.T) {
-	for name, prepare := range map[string]func(k *lease.Keeper, s *server){
-		"new":       func(*lease.Keeper, *server) {},
-		"scheduled": func(k *lease.Keeper, s *server) { newHeld(k, 1, 30*time.Second) },
-		"paced": func(k *lease.Keeper, s *server) {
-			h := newHeld(k, 1, 30*time.Second)
-			h.set(1)
-			synctest.Wait()
-			h.set(2)
-		},
-		"node down": func(k *lease.Keeper, s *server) {
-			s.set(1, true, 0)
-			newHeld(k, 1, 30*time.Second).set(1)
-			synctest.Wait()
-		},
-		"in flight": func(k *lease.Keeper, s *server) {
-			s.set(1, false, time.Hour)
-			newHeld(k, 1, 30*time.Second).set(1)
-			synctest.Wait()
-		},
-		"about to ask": func(k *lease.Keeper, s *server) { newHeld(k, 1, 30*time.Second).set(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-				prepare(k, s)
-				start := time.Now()
-				k.Close()
-				k.Close()
-				assert.Zero(t, time.Since(start), "Close waits for nothing")
-				sent, scheduled := len(s.sizes(1)), k.Len()
-
-				h := newHeld(k, 1, 30*time.Second)
-				assert.Equal(t, scheduled, k.Len(), "a closed keeper schedules nothing")
-				h.set(1)
-				h.release()
-				pass(time.Minute)
-				assert.Len(t, s.sizes(1), sent, "a closed keeper sends nothing")
-				assert.Zero(t, h.asks, "a closed keeper calls no Due")
-			})
-		})
-	}
-}
-
-func TestCloseWaitsForASenderThatDoesNotHeedItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
-			time.Sleep(time.Second)
-			return true
-		}})
-		k.Nudge(&asking{due: func(time.Time) bool { return true }})
-		synctest.Wait()
-		k.Close()
-		assert.Equal(t, time.Second, time.Since(start))
-	})
-}
-
-func TestCloseWhileSomeAreAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked, answer := make(chan bool), make(chan bool)
-		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
-			t.Error("Close returned early")
-			return true
-		}})
-		n := 0
-		at := time.Now().Add(time.Second)
-		for range 1000 {
-			k.Schedule(&asking{due: func(time.Time) bool {
-				if n++; n == 1 {
-					asked <- true
-					<-answer
-				}
-				return true
-			}}, at)
-		}
-		<-asked
-		go k.Close()
-		synctest.Wait()
-		close(answer)
-		k.Close()
-		assert.Less(t, n, 1000, "Close ends the calls of Due")
-	})
-}
-
 // TestABatchThatIsNotFullIsNotKeptWaiting: a batch never waits for more members.
 func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 	var sent atomic.Bool
@@ -521,9 +352,7 @@ func TestAKeeperNeedsASender(t *testing.T) {
 func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		before := runtime.NumGoroutine()
-		for range 1000 {
-			newHeld(k, 1, 30*time.Second)
-		}
+		newHelds(k, 1, 1000)
 		pass(time.Minute)
 		// Goroutines of earlier tests, and of batches that have just ended, may still be
 		// counted.

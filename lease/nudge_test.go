@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,10 +99,7 @@ func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
 }
 
 func TestARenewableThatComesDueWaitsForThePaceToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 100 * time.Millisecond})
-		defer k.Close()
+	configured(t, lease.Config{Tick: time.Millisecond, Pace: 100 * time.Millisecond}, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
 		h.set(1)
 		pass(10 * time.Millisecond)
@@ -283,4 +281,79 @@ func TestNoNudgeIsLost(t *testing.T) {
 			return h.mirrored == h.value
 		}, 2*time.Minute, time.Millisecond, "every nudge is sent")
 	}
+}
+
+// What wakes the keeper.
+
+func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
+			n.Add(1)
+			return time.Now()
+		})
+		defer k.Close()
+		f(k, func() int {
+			synctest.Wait()
+			return int(n.Load())
+		})
+	})
+}
+
+func TestAKeeperWithNothingScheduledSleeps(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Second))
+		looks()
+		k.Stop(a)
+		pass(2 * time.Second) // the keeper was due to wake for a
+		before := looks()
+		pass(100 * time.Hour)
+		assert.Equal(t, before, looks())
+	})
+}
+
+func TestLeasesTakenAndGivenBackOverAndOverDoNotWakeTheKeeper(t *testing.T) {
+	for _, due := range []time.Duration{10 * time.Second, 100 * time.Millisecond} {
+		counted(t, func(k *lease.Keeper, looks func() int) {
+			a := &asking{due: func(time.Time) bool { return false }}
+			once := func() int {
+				k.Schedule(a, time.Now().Add(due))
+				k.Stop(a) // before the keeper runs
+				return looks()
+			}
+			once() // the keeper may not have slept before
+			before := once()
+			for range 100 {
+				time.Sleep(10 * time.Microsecond)
+				assert.Equal(t, before, once())
+			}
+		})
+	}
+}
+
+func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Hour))
+		before := looks()
+		pass(time.Hour)
+		// Two reads a pass, one for the wheel and one before the sleep; and the slot of its
+		// entry comes round every five seconds.
+		assert.InDelta(t, 2*3600*1.2, looks()-before, 300)
+	})
+}
+
+func TestSchedulingAndStoppingDoNotWakeTheKeeper(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Second))
+		before := looks()
+		for range 100 {
+			k.Stop(a)
+			k.Schedule(a, time.Now().Add(10*time.Second))
+		}
+		assert.Equal(t, before, looks())
+	})
 }

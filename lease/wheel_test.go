@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/lease"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/lease"
 )
 
 const (
@@ -132,4 +131,9 @@ func TestTheWheelAgreesWithAMap(t *testing.T) {
 func FuzzTheWheelAgreesWithAMap(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 1, 200, 255, 255, 255, 255, 130, 0, 0, 0, 0})
 	f.Fuzz(agree)
+}
+
+func TestDriftIsAHundredthTwoMillisecondsAndATick(t *testing.T) {
+	assert.Equal(t, 312*time.Millisecond, lease.Drift(30*time.Second, 10*time.Millisecond))
+	assert.Equal(t, 2*time.Millisecond, lease.Drift(0, 0))
 }
