@@ -123,6 +123,16 @@ func (w *world) answer(reply func(command string, args []string) string) {
 	w.reply = reply
 }
 
+// refuse makes the server answer a command with the error, every command if the name is "".
+func (w *world) refuse(name, text string) {
+	w.answer(func(command string, _ []string) string {
+		if name == "" || command == name {
+			return text
+		}
+		return ""
+	})
+}
+
 // sent returns the commands of that name that the server received.
 func (w *world) sent(name string) []string {
 	w.mu.Lock()
@@ -169,20 +179,30 @@ func wakes(s wakeable) (confirmed, heard <-chan struct{}) {
 	return s.C(), heard
 }
 
-// awaitWake fails the test if no wake comes. The limit ends a hang only. Several wakes may
-// be one.
-func awaitWake(t testing.TB, s wakeable) {
+// awaitWake fails the test if one of them is not woken. The limit ends a hang only. Several wakes
+// may be one.
+func awaitWake(t testing.TB, all ...wakeable) {
 	t.Helper()
 	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
-	confirmed, heard := wakes(s)
-	select {
-	case <-confirmed:
-	case <-heard:
-	case <-timer.C:
-		require.FailNow(t, "no wake")
+	for _, s := range all {
+		confirmed, heard := wakes(s)
+		select {
+		case <-confirmed:
+		case <-heard:
+		case <-timer.C:
+			require.FailNow(t, "no wake")
+		}
+		drain(s)
 	}
-	drain(s)
+}
+
+// woken returns a waiter that was woken by the confirmation.
+func woken(t testing.TB, hub *pubsub.Hub, channel string) *waiter {
+	t.Helper()
+	s := wait(hub, channel)
+	awaitWake(t, s)
+	return s
 }
 
 // isWoken takes the wake, if there is one once all goroutines of the bubble wait.

@@ -165,8 +165,7 @@ func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
 	redis := redistest.Cluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	for _, name := range channelNames() {
-		s := wait(hub, name)
-		awaitWake(t, s)
+		woken(t, hub, name)
 		eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 	}
 }
@@ -177,8 +176,7 @@ func TestAClusterWithoutShardedChannels(t *testing.T) {
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
 	for _, name := range channelNames() {
-		s := wait(hub, name)
-		awaitWake(t, s)
+		s := woken(t, hub, name)
 		require.NoError(t, s.Refused())
 		do(t, outside, "PUBLISH", name, "0")
 		awaitWake(t, s)
@@ -190,8 +188,7 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 	t.Parallel() // it mostly waits
 	redis := redistest.Sentinel(t)
 	hub, client := newHub(t, redis.Options(), pubsub.Config{})
-	s := wait(hub, "a")
-	awaitWake(t, s)
+	s := woken(t, hub, "a")
 	again := func(t *testing.T) {
 		t.Helper()
 		awaitWake(t, s)

@@ -18,8 +18,7 @@ import (
 func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
-		awaitWake(t, a)
-		awaitWake(t, b)
+		awaitWake(t, a, b)
 		synctest.Wait() // the command is answered: rueidis tries one that is not again for a while
 
 		w.net.Refuse()
@@ -30,8 +29,7 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.net.Heal()
 		back := time.Now()
-		awaitWake(t, a)
-		awaitWake(t, b)
+		awaitWake(t, a, b)
 		assert.LessOrEqual(t, time.Since(back), time.Second)
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.False(t, isWoken(a), "one confirmation is one wake")
@@ -42,8 +40,7 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 
 func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		for range 5 {
 			w.net.Cut()
 			begin := time.Now()
@@ -56,9 +53,7 @@ func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b, c := wait(w.hub, "a"), wait(w.hub, "b"), wait(w.hub, "c")
-		for _, s := range []*waiter{a, b, c} {
-			awaitWake(t, s)
-		}
+		awaitWake(t, a, b, c)
 		a.Close() // lingers when the connection is lost
 		w.net.Refuse()
 		synctest.Wait()
@@ -66,7 +61,7 @@ func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 		w.net.Heal()
 		awaitWake(t, c)
 		assert.Equal(t, map[string]int{"a": 0, "b": 0, "c": 1}, w.PubSubNumSub("a", "b", "c"))
-		awaitWake(t, wait(w.hub, "a"))
+		woken(t, w.hub, "a")
 	})
 }
 
@@ -80,7 +75,7 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 		w.net.Heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.sent("SUBSCRIBE"))
-		awaitWake(t, wait(w.hub, "a"))
+		woken(t, w.hub, "a")
 	})
 }
 
@@ -88,8 +83,7 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 // KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		time.Sleep(time.Hour)
 		begin := time.Now()
 		w.net.Rule(network.Silence)
@@ -105,10 +99,9 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 // the batch.
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		awaitWake(t, wait(w.hub, "a"))
+		woken(t, w.hub, "a")
 		w.net.Rule(network.Nth(1, network.Drop, network.Push, "subscribe"))
-		s := wait(w.hub, "b")
-		awaitWake(t, s)
+		woken(t, w.hub, "b")
 		synctest.Wait() // the new connection confirms one after the other
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.True(t, w.hub.Confirmed("b"))
@@ -122,8 +115,7 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-				s := wait(w.hub, "a")
-				awaitWake(t, s)
+				s := woken(t, w.hub, "a")
 				fail(w)
 				wait(w.hub, "b") // is under way
 				time.Sleep(100 * time.Millisecond)
@@ -139,20 +131,14 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		w.net.Refuse()
 		time.Sleep(time.Minute)
 		w.net.Heal()
 		awaitWake(t, s)
-		w.answer(func(command string, _ []string) string {
-			if command == "SUBSCRIBE" {
-				return "NOPERM no permission"
-			}
-			return ""
-		})
-		awaitWake(t, wait(w.hub, "b"))
-		awaitWake(t, wait(w.hub, "c"))
+		w.refuse("SUBSCRIBE", "NOPERM no permission")
+		woken(t, w.hub, "b")
+		woken(t, w.hub, "c")
 		w.hub.Close()
 	})
 	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
@@ -166,14 +152,11 @@ func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	bubble(t, pubsub.Config{Logger: logger}, func(t *testing.T, w *world) {
 		w.full.Store(true)
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		require.Error(t, s.Refused())
-		also := wait(w.hub, "b")
-		awaitWake(t, also)
+		also := woken(t, w.hub, "b")
 		require.Error(t, also.Refused())
-		late := wait(w.hub, "a")
-		awaitWake(t, late)
+		late := woken(t, w.hub, "a")
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
 		assert.False(t, w.hub.Confirmed("a"))

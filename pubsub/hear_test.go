@@ -100,8 +100,7 @@ func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 // A room subscribes under the mutex that its hearer takes.
 func TestAHearerMayCallTheHub(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		var also *pubsub.Subscription
 		heard := false
 		also = s.Also("b", func(string) {
@@ -126,7 +125,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 			hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
 			heard := make(chan string, 10)
 			for _, name := range channelNames() {
-				awaitWake(t, wait(hub, name))
+				woken(t, hub, name)
 				eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 			}
 			s := hub.ListenPlain("aside", func(message string) { heard <- message })
@@ -155,12 +154,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 func TestARefusedPlainChannelIsNoWarning(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
-		w.answer(func(command string, _ []string) string {
-			if command == "SUBSCRIBE" {
-				return "NOPERM no permission"
-			}
-			return ""
-		})
+		w.refuse("SUBSCRIBE", "NOPERM no permission")
 		s := w.hub.ListenPlain("aside", func(string) {})
 		awaitWake(t, s)
 		require.Error(t, s.Refused())

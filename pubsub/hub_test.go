@@ -33,9 +33,7 @@ func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
 func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a1, a2, b := wait(w.hub, "a"), wait(w.hub, "a"), wait(w.hub, "b")
-		for _, s := range []*waiter{a1, a2, b} {
-			awaitWake(t, s)
-		}
+		awaitWake(t, a1, a2, b)
 		assert.Equal(t, 1, w.Publish("a", "0"), "one subscription at the server for both")
 		assert.True(t, isWoken(a1))
 		assert.True(t, isWoken(a2))
@@ -107,8 +105,7 @@ func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
 
 func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		connections := w.CurrentConnectionCount()
 		s.Close()
 		time.Sleep(5*time.Second - 1)
@@ -124,7 +121,7 @@ func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "the connection ends after a while")
 		assert.Zero(t, w.subscribers("a"))
-		awaitWake(t, wait(w.hub, "a"))
+		woken(t, w.hub, "a")
 	})
 }
 
@@ -146,8 +143,7 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 func TestChannelsLingerEachForItself(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: 1100 * time.Millisecond}, func(t *testing.T, w *world) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
-		awaitWake(t, a)
-		awaitWake(t, b)
+		awaitWake(t, a, b)
 		a.Close()
 		time.Sleep(500 * time.Millisecond)
 		b.Close()
@@ -163,8 +159,7 @@ func TestChannelsLingerEachForItself(t *testing.T) {
 func TestANegativeLingerKeepsNothing(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
 		connections := w.CurrentConnectionCount()
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		s.Close()
 		synctest.Wait()
 		assert.Zero(t, w.subscribers("a"))
@@ -177,12 +172,10 @@ func TestAChannelThatComesBackWhileItIsGivenUpIsSubscribedAgain(t *testing.T) {
 		other := wait(w.hub, "other") // keeps the connection
 		awaitWake(t, other)
 		for range 200 {
-			s := wait(w.hub, "a")
-			awaitWake(t, s)
+			s := woken(t, w.hub, "a")
 			s.Close() // wakes the link, which takes another connection during the next Subscribe
 		}
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		woken(t, w.hub, "a")
 		synctest.Wait()
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Equal(t, 1, w.subscribers("a"))
@@ -233,8 +226,7 @@ func TestAClientOfRESP2Works(t *testing.T) {
 		hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
 		defer hub.Close()
 		a, b := wait(hub, "a"), wait(hub, "b")
-		awaitWake(t, a)
-		awaitWake(t, b)
+		awaitWake(t, a, b)
 		w.Publish("a", "0")
 		assert.True(t, isWoken(a))
 		a.Close()
@@ -246,8 +238,7 @@ func TestAClientOfRESP2Works(t *testing.T) {
 func TestCloseRefusesTheOpenSubscriptions(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		connections := w.CurrentConnectionCount()
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		w.hub.Close()
 		assert.EqualValues(t, 1, w.open.Load(), "when Close returns, only the commands' connection is open")
 		w.hub.Close()
@@ -301,8 +292,7 @@ func TestTheHubMayBeUsedConcurrently(t *testing.T) {
 			wg.Go(func() {
 				for j := range 50 {
 					name := fmt.Sprint("c", (i+j)%5)
-					s := wait(w.hub, name)
-					awaitWake(t, s)
+					s := woken(t, w.hub, name)
 					w.hub.Confirmed(name)
 					s.Close()
 				}
@@ -324,9 +314,7 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 			return ""
 		})
 		a, secret, b := wait(w.hub, "a"), wait(w.hub, "secret"), wait(w.hub, "b")
-		for _, s := range []*waiter{a, secret, b} {
-			awaitWake(t, s)
-		}
+		awaitWake(t, a, secret, b)
 		require.NoError(t, a.Refused())
 		require.NoError(t, b.Refused())
 		require.ErrorContains(t, secret.Refused(), "NOPERM")
@@ -357,8 +345,7 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 			}
 			return ""
 		})
-		s := wait(w.hub, "a")
-		awaitWake(t, s)
+		s := woken(t, w.hub, "a")
 		require.NoError(t, s.Refused())
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Less(t, time.Since(begin), 11*time.Second)

@@ -36,8 +36,7 @@ var refusals = []string{
 func left(t *testing.T, run func(t *testing.T, w *world, needed *waiter)) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		needed, other := wait(w.hub, "needed"), wait(w.hub, "other")
-		awaitWake(t, needed)
-		awaitWake(t, other)
+		awaitWake(t, needed, other)
 		other.Close()
 		time.Sleep(5 * time.Second)
 		assert.False(t, w.hub.Confirmed("other"))
@@ -134,12 +133,7 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 		for _, command := range []string{"HELLO", "SUBSCRIBE", "PING", ""} {
 			t.Run(command+" "+refusal, func(t *testing.T) {
 				left(t, func(t *testing.T, w *world, needed *waiter) {
-					w.answer(func(c string, _ []string) string {
-						if command == "" || c == command {
-							return refusal
-						}
-						return ""
-					})
+					w.refuse(command, refusal)
 					time.Sleep(keepTime + 10*time.Second)
 					synctest.Wait()
 					require.True(t, needed.Confirmed())
@@ -160,8 +154,7 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 // The new connection has confirmed both channels when it is refused one of them.
 func TestARenewalThatIsRefusedInPartChangesNothing(t *testing.T) {
 	left(t, func(t *testing.T, w *world, needed *waiter) {
-		also := wait(w.hub, "also")
-		awaitWake(t, also)
+		also := woken(t, w.hub, "also")
 		refused := false
 		w.answer(func(command string, args []string) string {
 			if command == "SUBSCRIBE" && len(args) == 1 {
@@ -285,15 +278,8 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 					for _, command := range []string{"SUBSCRIBE", "UNSUBSCRIBE", "PING", ""} {
 						hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
 						needed, other, late := wait(hub, "needed"), wait(hub, "other"), wait(hub, "late")
-						awaitWake(t, needed)
-						awaitWake(t, other)
-						awaitWake(t, late)
-						w.answer(func(c string, _ []string) string {
-							if command == "" || c == command {
-								return refusal
-							}
-							return ""
-						})
+						awaitWake(t, needed, other, late)
+						w.refuse(command, refusal)
 						other.Close()
 						for range 30 { // two renewals are due
 							time.Sleep(700 * time.Millisecond)
