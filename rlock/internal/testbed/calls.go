@@ -97,5 +97,56 @@ func PassedOn(t *testing.T, ctx context.Context, hold *rlock.Hold, within time.D
 	return pass
 }
 
+// Succeed waits for these calls.
+func Succeed(t *testing.T, results ...<-chan error) {
+	t.Helper()
+	for _, result := range results {
+		require.NoError(t, Soon(result))
+	}
+}
+
+// Release releases the holds.
+func Release(t *testing.T, ctx context.Context, holds ...*rlock.Hold) {
+	t.Helper()
+	for _, hold := range holds {
+		require.NoError(t, hold.Release(ctx))
+	}
+}
+
+// RequireLoss returns when the hold is lost. Its context and its release say so.
+func RequireLoss(t *testing.T, ctx context.Context, hold *rlock.Hold) {
+	t.Helper()
+	select {
+	case <-hold.Context().Done():
+	case <-ctx.Done():
+		require.FailNow(t, "the holder was not notified")
+	}
+	require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+	require.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
+}
+
+// A Question asks Redis about the lock named Key, and takes none.
+type Question func(ctx context.Context, c *rlock.Client, lock Locker) error
+
+var Questions = map[string]Question{
+	"IsLocked":    func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.IsLocked(ctx)) },
+	"TTL":         func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.TTL(ctx)) },
+	"ForceUnlock": func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.ForceUnlock(ctx)) },
+	"Inspect":     func(ctx context.Context, c *rlock.Client, _ Locker) error { return ErrorOf(c.Inspect(ctx, Key)) },
+	"Locks":       func(ctx context.Context, c *rlock.Client, _ Locker) error { return ErrorOf(Names(ctx, c, "")) },
+}
+
+// Names returns the names of the held locks that match the pattern, and the last error.
+func Names(ctx context.Context, c *rlock.Client, pattern string) (names []string, err error) {
+	for name, failed := range c.Locks(ctx, pattern) {
+		if failed != nil {
+			err = failed
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, err
+}
+
 // ErrorOf returns the error of a call that returns a value as well.
 func ErrorOf[V any](_ V, err error) error { return err }

@@ -65,13 +65,7 @@ func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial
 	hold := testbed.Take(t, ctx, here)
 	assert.True(t, testbed.Frees(t, ctx, there))
 	require.NoError(t, there.Rival.Lock(ctx), "the lock is free")
-	select {
-	case <-hold.Context().Done():
-	case <-ctx.Done():
-		require.FailNow(t, "the holder was not notified")
-	}
-	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
+	testbed.RequireLoss(t, ctx, hold)
 	assert.True(t, there.Rival.IsHeld(ctx))
 	require.NoError(t, there.Rival.Unlock(ctx), "the next holder's lock is unchanged")
 }

@@ -134,11 +134,8 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 					assert.Equal(t, "orders:42", i.Name)
 					assert.Len(t, i.Holders, 1)
 					for _, pattern := range []string{"", "orders:*"} {
-						var found []string
-						for name, err := range with.Locks(w.Ctx, pattern) {
-							require.NoError(t, err)
-							found = append(found, name)
-						}
+						found, err := testbed.Names(w.Ctx, with.Client, pattern)
+						require.NoError(t, err)
 						assert.Equal(t, []string{"orders:42"}, found)
 					}
 					synctest.Wait() // until the client has subscribed to its channel, where it is asked

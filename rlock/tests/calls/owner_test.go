@@ -126,9 +126,7 @@ func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
 			if held {
 				require.NoError(t, holder.Rival.Unlock(them))
 			}
-			for _, result := range waiting {
-				require.NoError(t, testbed.Soon(result))
-			}
+			testbed.Succeed(t, waiting[:]...)
 			w.Settle()
 			assert.Equal(t, goroutines, p.HoldCount(me))
 			time.Sleep(time.Minute)

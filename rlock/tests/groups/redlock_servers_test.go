@@ -105,8 +105,7 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	for _, s := range h.sites[1:4] {
 		s.Stop()
 	}
-	<-hold.Context().Done()
-	require.ErrorIs(t, hold.Release(h.Ctx), rlock.ErrLost)
+	testbed.RequireLoss(t, h.Ctx, hold)
 	require.Error(t, testbed.ErrorOf(here.Acquire(h.Ctx, rlock.WithWait(0))))
 	waiter = testbed.Start(func() error { return here.Do(h.Ctx, func(context.Context) error { return nil }) })
 	for _, s := range h.sites[1:4] {
@@ -171,9 +170,7 @@ func TestARedLockOutlivesRollingRestartsBesideWaiters(t *testing.T) {
 				require.NoError(t, hold.Release(w.Ctx))
 				time.Sleep(time.Minute)
 				assert.EqualValues(t, c.waiters, acquired.Load(), "then each has its turn")
-				for _, result := range left {
-					require.NoError(t, <-result)
-				}
+				testbed.Succeed(t, left...)
 			})
 		})
 	}

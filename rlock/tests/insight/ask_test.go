@@ -167,29 +167,7 @@ func TestAnAnswerIsToTheQuestionThatWasAsked(t *testing.T) {
 // A caller must be able to tell its own deadline from a server that does not answer.
 func TestAQuestionThatTheCallersContextEndsReturnsItsError(t *testing.T) {
 	cause := errors.New("the request is over")
-	testbed.EachBubble(t, map[string]func(c *rlock.Client, ctx context.Context, lock testbed.Locker) error{
-		"IsLocked": func(_ *rlock.Client, ctx context.Context, lock testbed.Locker) error {
-			_, err := lock.IsLocked(ctx)
-			return err
-		},
-		"TTL": func(_ *rlock.Client, ctx context.Context, lock testbed.Locker) error {
-			_, err := lock.TTL(ctx)
-			return err
-		},
-		"ForceUnlock": func(_ *rlock.Client, ctx context.Context, lock testbed.Locker) error {
-			_, err := lock.ForceUnlock(ctx)
-			return err
-		},
-		"Inspect": func(c *rlock.Client, ctx context.Context, _ testbed.Locker) error {
-			_, err := c.Inspect(ctx, testbed.Key)
-			return err
-		},
-		"Locks": func(c *rlock.Client, ctx context.Context, _ testbed.Locker) (err error) {
-			for _, err = range c.Locks(ctx, "") {
-			}
-			return err
-		},
-	}, func(t *testing.T, w *testbed.World, ask func(c *rlock.Client, ctx context.Context, lock testbed.Locker) error) {
+	testbed.EachBubble(t, testbed.Questions, func(t *testing.T, w *testbed.World, ask testbed.Question) {
 		p, holder := w.NewClient(), w.NewClient()
 		require.NoError(t, holder.NewLock(testbed.Key).Lock(w.Caller()))
 		for _, lock := range []testbed.Locker{
@@ -202,7 +180,7 @@ func TestAQuestionThatTheCallersContextEndsReturnsItsError(t *testing.T) {
 			for _, silence := range []network.Rule{network.Silence, network.All(network.Hold, network.Request, "EVALSHA", "EVAL")} {
 				p.Net.Rule(silence)
 				ctx, cancel := context.WithTimeoutCause(w.Ctx, 100*time.Millisecond, cause)
-				testbed.Within(t, 0, 100*time.Millisecond, func() { err = ask(p.Client, ctx, lock) })
+				testbed.Within(t, 0, 100*time.Millisecond, func() { err = ask(ctx, p.Client, lock) })
 				if ctx.Err() != nil {
 					assert.ErrorIs(t, err, context.DeadlineExceeded)
 					assert.ErrorIs(t, err, cause)
@@ -291,10 +269,8 @@ func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
 		synctest.Wait() // until the client has subscribed
 		testbed.Within(t, 0, 100*time.Millisecond, func() {
 			require.True(t, testbed.Frees(t, w.Ctx, other.NewLock(testbed.Key)))
-			<-hold.Context().Done()
+			testbed.RequireLoss(t, w.Ctx, hold)
 		})
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 		again := testbed.Take(t, w.Ctx, other.NewLock(testbed.Key), rlock.WithWait(0))
 		require.NoError(t, again.Release(w.Ctx))
 	})

@@ -109,12 +109,8 @@ func TestInspectShowsHoldersAndTheQueueInTheOrderOfItsTickets(t *testing.T) {
 		}
 		i := testbed.Inspected(t, w.Ctx, clients[1])
 		assert.Equal(t, c.shown, said(i, clients...))
-		for _, hold := range holds {
-			require.NoError(t, hold.Release(w.Ctx))
-		}
-		for _, call := range calls {
-			require.NoError(t, <-call)
-		}
+		testbed.Release(t, w.Ctx, holds...)
+		testbed.Succeed(t, calls...)
 		i = testbed.Inspected(t, w.Ctx, clients[1])
 		assert.Zero(t, i.HolderCount)
 	})
@@ -216,11 +212,8 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		require.NoError(t, w.Set("orders:6", "x"))
 		defer w.FlushAll()
 
-		var names []string
-		for name, err := range p.Locks(w.Ctx, "orders:*") {
-			require.NoError(t, err)
-			names = append(names, name)
-		}
+		names, err := testbed.Names(w.Ctx, p.Client, "orders:*")
+		require.NoError(t, err)
 		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4", "orders:7", "orders:9"}, names)
 		for name, err := range p.Locks(w.Ctx, "") {
 			require.NoError(t, err)
@@ -261,16 +254,14 @@ func TestLocksVisitsThePrimariesOfAClusterOnceEach(t *testing.T) {
 	redistest.Over(t, onServers, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
 		client := s.NewClient()
-		var taken, found []string
+		var taken []string
 		for n := range 50 {
 			name := fmt.Sprintf("many:%d", n)
 			require.NoError(t, client.NewLock(name).Lock(s.Ctx))
 			taken = append(taken, name)
 		}
-		for name, err := range client.Locks(s.Ctx, "many:*") {
-			require.NoError(t, err)
-			found = append(found, name)
-		}
+		found, err := testbed.Names(s.Ctx, client, "many:*")
+		require.NoError(t, err)
 		assert.ElementsMatch(t, taken, found, "replicas repeat the names of their primary")
 		for _, name := range taken {
 			require.NoError(t, client.NewLock(name).Unlock(s.Ctx))

@@ -52,9 +52,7 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 		shown(false)
 		held = append(held, testbed.Permits(t, s.Ctx, here, 3)...)
 		refused(1)
-		for _, h := range held {
-			require.NoError(t, h.Release(s.Ctx))
-		}
+		testbed.Release(t, s.Ctx, held...)
 		assert.Zero(t, s.Number("EXISTS", testbed.Key))
 	})
 }
@@ -91,9 +89,7 @@ func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
 
 		shown := testbed.Inspected(t, s.Ctx, c)
 		assert.Equal(t, []int{3, 1, 2}, permitsOf(shown.Queue))
-		for _, h := range held {
-			require.NoError(t, h.Release(s.Ctx))
-		}
+		testbed.Release(t, s.Ctx, held...)
 		for _, call := range []<-chan error{first, second, third} {
 			require.NoError(t, s.Await(call))
 		}
@@ -162,9 +158,7 @@ func TestTheEndOfALeaseFreesAllPermitsOfAHold(t *testing.T) {
 			require.ErrorIs(t, context.Cause(lost.Context()), rlock.ErrLost)
 			require.NoError(t, next.Release(w.Ctx))
 		})
-		for _, h := range append(testbed.Permits(t, w.Ctx, alive, 3), one) {
-			require.NoError(t, h.Release(w.Ctx))
-		}
+		testbed.Release(t, w.Ctx, append(testbed.Permits(t, w.Ctx, alive, 3), one)...)
 		dead.Net.Heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Keys())
@@ -233,14 +227,10 @@ func TestTheNumberOfPermitsMayChange(t *testing.T) {
 		held = append(held, testbed.Permits(t, w.Ctx, after.NewSemaphore(testbed.Key, 4), 2)...)
 		_, err := after.NewSemaphore(testbed.Key, 4).Acquire(w.Ctx, rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		for _, hold := range held[:2] {
-			require.NoError(t, hold.Release(w.Ctx))
-		}
+		testbed.Release(t, w.Ctx, held[:2]...)
 		_, err = before.NewSemaphore(testbed.Key, 2).Acquire(w.Ctx, rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired, "this client knows of two permits")
-		for _, hold := range held[2:] {
-			require.NoError(t, hold.Release(w.Ctx))
-		}
+		testbed.Release(t, w.Ctx, held[2:]...)
 		for name, err := range testbed.EveryMethod(w.Ctx, before.NewSemaphore(testbed.Key, 0)) {
 			require.ErrorIs(t, err, rlock.ErrInvalidConfig, name)
 		}

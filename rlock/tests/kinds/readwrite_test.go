@@ -338,9 +338,7 @@ func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 			assert.True(t, testbed.Pending(writer), "the former writer reads on")
 		}
 		require.NoError(t, here.Read.Unlock(me))
-		for _, writer := range writers {
-			require.NoError(t, <-writer)
-		}
+		testbed.Succeed(t, writers...)
 	})
 }
 

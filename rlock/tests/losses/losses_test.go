@@ -43,9 +43,7 @@ func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 		hold := testbed.Take(t, w.Caller(), w.NewClient().NewLock(testbed.Key))
 		replace(w)
 		before := w.Dump()
-		testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Context().Done() })
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { testbed.RequireLoss(t, w.Ctx, hold) })
 		assert.Equal(t, before, w.Dump(), "the new value must not change")
 	})
 }
@@ -78,9 +76,7 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 			world.FlushAll() // a restart without the data
 		}
 		p.Networks(func(n *network.Network) { n.Cut() })
-		testbed.Within(t, 0, 100*time.Millisecond, func() { <-hold.Context().Done() })
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		testbed.Within(t, 0, 100*time.Millisecond, func() { testbed.RequireLoss(t, w.Ctx, hold) })
 	})
 }
 

@@ -284,9 +284,7 @@ func TestAWaitForAPartDoesNotOutliveTheHoldOfAnother(t *testing.T) {
 			return nil
 		}))
 		require.NoError(t, b.Unlock(them))
-		for _, done := range jobs {
-			require.NoError(t, testbed.Soon(done))
-		}
+		testbed.Succeed(t, jobs...)
 		synctest.Wait()
 		assert.Empty(t, p.Held())
 	})
@@ -358,9 +356,7 @@ func TestACallThatBeginsWhileItsHoldEndsIsInsideByItOrAlone(t *testing.T) {
 				late.Store(true)
 				return enter(ctx)
 			}), "the next request of the goroutine")
-			for _, done := range jobs {
-				require.NoError(t, testbed.Soon(done))
-			}
+			testbed.Succeed(t, jobs...)
 		}
 	})
 }

@@ -42,14 +42,6 @@ func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
 	require.Eventually(s.T, func() bool { return client.Stats().Tracked == n }, testbed.Hang, time.Millisecond)
 }
 
-// requireLoss returns when the hold is lost.
-func requireLoss(s *testbed.Site, hold *rlock.Hold) {
-	s.T.Helper()
-	require.NoError(s.T, s.Await(testbed.Start(func() error { <-hold.Context().Done(); return nil })))
-	require.ErrorIs(s.T, context.Cause(hold.Context()), rlock.ErrLost)
-	require.ErrorIs(s.T, hold.Release(s.Ctx), rlock.ErrLost)
-}
-
 // The promise of docs/guarantees.md, by default: no renewal comes during the test.
 func TestALossIsToldWithoutARenewal(t *testing.T) {
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
@@ -64,9 +56,9 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 		awaitTracked(s, len(holds))
 		assert.EqualValues(t, len(holds), client.Stats().Tracked)
 		s.Number("DEL", testbed.Key+"0")
-		requireLoss(s, holds[0])
+		testbed.RequireLoss(s.T, s.Ctx, holds[0])
 		require.NoError(t, s.Do("SET", testbed.Key+"1", "something else").Error())
-		requireLoss(s, holds[1])
+		testbed.RequireLoss(s.T, s.Ctx, holds[1])
 		for _, hold := range holds[2:] {
 			require.NoError(t, context.Cause(hold.Context()))
 		}
@@ -75,7 +67,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 			_ = node.Do(s.Ctx, node.B().Flushall().Build()).Error() // a replica refuses
 		}
 		for _, hold := range holds[3:] {
-			requireLoss(s, hold)
+			testbed.RequireLoss(s.T, s.Ctx, hold)
 		}
 		awaitTracking(s, client, 0)
 		assert.Zero(t, client.Stats().TrackingRefused)
@@ -103,14 +95,14 @@ func TestAClientTracksAThousandKeys(t *testing.T) {
 	elapse(s, client, 2*trackAfter)
 	s.Number("DEL", "one more")
 	s.Number("DEL", "lock 0")
-	requireLoss(s, holds[0])
+	testbed.RequireLoss(s.T, s.Ctx, holds[0])
 	require.NoError(t, context.Cause(hold.Context()), "no notice came before that")
 	nested := testbed.Take(t, hold.Context(), last)
-	requireLoss(s, nested)
+	testbed.RequireLoss(s.T, s.Ctx, nested)
 	require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
 	s.Admin("FLUSHALL")
-	requireLoss(s, next)
-	requireLoss(s, holds[most-1])
+	testbed.RequireLoss(s.T, s.Ctx, next)
+	testbed.RequireLoss(s.T, s.Ctx, holds[most-1])
 	awaitTracking(s, client, 0)
 }
 
@@ -122,7 +114,7 @@ const trackAfter = 50 * time.Millisecond
 func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	s.T.Helper()
 	hold := testbed.Take(s.T, s.Ctx, client.NewLock(testbed.Key+":for a while"), rlock.WithLease(d))
-	requireLoss(s, hold)
+	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
 func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
@@ -144,7 +136,7 @@ func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
 				hold := testbed.Take(t, s.Ctx, lock)
 				awaitTracked(s, 1)
 				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
-				requireLoss(s, hold)
+				testbed.RequireLoss(s.T, s.Ctx, hold)
 				require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
 				awaitTracked(s, 0)
 			})
@@ -170,7 +162,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 		awaitTracked(s, 1)
 	}
 	require.NoError(t, s.Do("DEL", testbed.Key).Error())
-	requireLoss(s, hold)
+	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
 // Another client may change the key and restore it. The holder asks, and goes on. It is told of the next change as well.
@@ -188,7 +180,7 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	require.NoError(t, context.Cause(hold.Context()))
 	awaitTracked(s, 1) // a second later
 	s.Number("DEL", testbed.Key)
-	requireLoss(s, hold)
+	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
 // The embedded server refuses tracking, but it sees whether the client asks for it.
@@ -273,7 +265,7 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 			}
 			require.NoError(t, context.Cause(hold.Context()))
 			s.Number("DEL", testbed.Key)
-			requireLoss(s, hold)
+			testbed.RequireLoss(s.T, s.Ctx, hold)
 			assert.Zero(t, client.Stats().Tracked)
 			assert.Equal(t, c.refuses, client.Stats().TrackingRefused > 0)
 		})

@@ -205,14 +205,8 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 		i, err = client.Inspect(s.Ctx, testbed.Key)
-		for name, failed := range client.Locks(s.Ctx, testbed.Key+"*") {
-			if failed != nil {
-				err = errors.Join(err, failed)
-				continue
-			}
-			names = append(names, name)
-		}
-		return i, names, err
+		names, failed := testbed.Names(s.Ctx, client, testbed.Key+"*")
+		return i, names, errors.Join(err, failed)
 	}
 	holder, permits := s.NewClient(), testbed.Key+":permits"
 	require.NoError(t, holder.NewFencedLock(testbed.Key).Lock(s.Ctx))

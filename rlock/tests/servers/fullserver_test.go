@@ -23,13 +23,7 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	s.Configure("maxmemory", "1")
 	require.Eventually(t, func() bool { return s.Number("EXISTS", testbed.Key) == 0 }, testbed.Hang, time.Millisecond)
 	s.Configure("maxmemory", "0")
-	select {
-	case <-hold.Context().Done():
-	case <-s.Ctx.Done():
-		require.FailNow(t, "the holder was not notified")
-	}
-	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-	assert.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
+	testbed.RequireLoss(t, s.Ctx, hold)
 	assert.True(t, s.IsFree(there))
 }
 

@@ -69,21 +69,11 @@ func TestALazyClientFailsAsInAnOutage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Caller(), time.Second)
 		defer cancel()
 		testbed.Within(t, time.Second, time.Second, func() { require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded) })
-		for what, look := range map[string]func(context.Context) error{
-			"IsLocked":    func(ctx context.Context) error { _, err := lock.IsLocked(ctx); return err },
-			"TTL":         func(ctx context.Context) error { _, err := lock.TTL(ctx); return err },
-			"ForceUnlock": func(ctx context.Context) error { _, err := lock.ForceUnlock(ctx); return err },
-			"Inspect":     func(ctx context.Context) error { _, err := p.Inspect(ctx, testbed.Key); return err },
-			"Locks": func(ctx context.Context) (err error) {
-				for _, err = range p.Locks(ctx, "") {
-				}
-				return err
-			},
-		} {
+		for what, ask := range testbed.Questions {
 			testbed.Within(t, time.Second, 5*time.Second, func() {
-				require.ErrorContains(t, look(w.Ctx), "cannot connect to", what)
+				require.ErrorContains(t, ask(w.Ctx, p.Client, lock), "cannot connect to", what)
 			})
-			looks := testbed.Waits(t, func() error { return look(w.Ctx) })
+			looks := testbed.Waits(t, func() error { return ask(w.Ctx, p.Client, lock) })
 			gate.Heal()
 			require.NoError(t, <-looks, what)
 			require.NoError(t, p.Close())

@@ -99,9 +99,7 @@ func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
 		w.AnswerScripts("")
 		time.Sleep(time.Second)
 		cancel()
-		for _, result := range results {
-			require.NoError(t, <-result)
-		}
+		testbed.Succeed(t, results...)
 		require.NoError(t, p.NewLock(testbed.Key).Lock(w.Caller()))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 2, p.Logged(testbed.Unserved), "an old trouble is not told")
