@@ -17,73 +17,66 @@ import (
 )
 
 // Redisson's own tests of RLock (4.7): the behaviour that each checks, and whether rlock
-// keeps it, improves on it, or does not need it; below it the test here that proves it. The
-// tests that are only Redisson's are in this file.
+// keeps it, improves on it, or does not need it, with the test here that proves it. The tests
+// that are only Redisson's are in this file.
 //
 //	RedissonLockTest
-//	  testSubscriptionsPerConnection              5 names, 32 threads, one subscribing connection of one channel: no error but
-//	                                              timeouts, no channel left. Better: no error at all, however many channels
-//	    TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel
-//	  testSinglePubSub                            the same with tryLock(100 ms): all have the lock. Better, as above
-//	    TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel
-//	  testLockIsNotRenewedAfterInterruptedTryLock a thread that is interrupted in tryLock leaves no lock. Kept
-//	    TestACancelledLockReturnsTheContextsErrorAndHoldsNothing, TestAGrantToACallerThatLeftIsReleased
-//	  testRedisFailed                             tryLock(5 s) throws when Redis is down. Kept: an error, not false
-//	    TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld, TestATransientErrorIsRetriedOrReturnedByAnAttempt
-//	  testRemainTimeToLive                        1 h; -2 when free; then 30 s, since a lease is of one lock() only. Kept, but 0 when free
-//	    TestALeaseDoesNotLeakIntoTheNextLock, TestTTLIsTheLeaseWhileHeldAndZeroWhenFree
-//	  testRemainTimeToLive2                       lock(10 s) three times, unlock() twice: up to 10 s are left. Kept
-//	    TestNestedUnlocksLeaveTheLeaseOfTheLevelThatIsLeft
-//	  testTryLockWait                             tryLock(3 s) of a held lock gives up after 3 s. Kept
-//	    TestATimeToWaitThatIsUpIsNoError, TestTryLockForGivesUpWhenItsTimeIsUp
-//	  testLockUninterruptibly                     an interrupt does not end lock(lease). Kept as a choice: the context
-//	                                              says whether a call may be interrupted
-//	    TestALockWithAContextWithoutEndIsNotInterrupted
-//	  testForceUnlock                             it is free afterwards. Better: the holder learns it
-//	    TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt
-//	  testExpire                                  after lock(2 s) another has it within 2.02 s; the late unlock() throws. Better: it
-//	                                              says ErrLost, and the holder's context has ended before
-//	    TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss, TestTheEndOfAFixedLeaseFreesTheLock, TestAHoldWithALeaseIsLostWhenTheLeaseEnds
-//	  testAutoExpire                              a client that is shut down leaves its lock for up to 30 s. Better: Close releases
-//	                                              it; that of a process that died ends with its lease
-//	    TestALockThatCloseReleasesIsGrantedAtOnce, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
-//	  testGetHoldCount, testReentrancy            0, 1, 0, 2, 1, 0; others are kept out at each level. Kept
-//	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
-//	  testIsLocked, testIsLockedOtherThread,      the state before, during and after a hold. Kept
-//	  testIsHeldByCurrentThread(OtherThread)
-//	    TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld
-//	  testUnlockFail                              unlock() by another thread throws. Kept: ErrNotHeld
-//	    TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
-//	  testLockUnlock                              a lock may be used again. Kept
-//	    TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
-//	  testInCluster, testLockFailoverInCluster    lock, isLocked, unlock in a Cluster. Better: through failovers and moved slots
-//	    every test that begins with everywhere; TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot
-//	  testConcurrencyTryLockUnLock                16 threads: the watchdog renews each hold until its unlock. Kept
-//	    TestTheWatchdogKeepsALockForAnHour, TestAfterUnlockNothingIsRenewedEver
-//	  testConcurrency_SingleInstance              15 threads have the lock once. Kept
-//	    TestTheSectionsOfSeveralClientsNeverOverlap
-//	  testConcurrencyLoop_MultiInstance           16 clients have it 100 times. Kept
-//	    TestTheSectionsOfSeveralClientsNeverOverlap
-//	  testConcurrency_MultiInstance               100 clients have it once. Kept
-//	    TestTheSectionsOfSeveralClientsNeverOverlap
-//	  testLockListener                            listeners are told that the key was deleted, or expired. Does not apply: they are
-//	                                              Redis' keyspace events, for which a Go client subscribes itself. Java's are told of
-//	                                              our locks too; a lease that ends under a living holder is a deletion here
-//	    TestKeyspaceEventsTellOfAReleaseAndOfADeadHoldersLease, TestTheEndOfAFixedLeaseFreesTheLock
+//	  testSubscriptionsPerConnection: 5 names, 32 threads, one subscribing connection of one channel: no error but
+//	    timeouts, no channel left. Better: no error at all, however many channels
+//	    (TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel)
+//	  testSinglePubSub: the same with tryLock(100 ms): all have the lock. Better, as above
+//	    (TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel)
+//	  testLockIsNotRenewedAfterInterruptedTryLock: a thread that is interrupted in tryLock leaves no lock. Kept
+//	    (TestACancelledLockReturnsTheContextsErrorAndHoldsNothing, TestAGrantToACallerThatLeftIsReleased)
+//	  testRedisFailed: tryLock(5 s) throws when Redis is down. Kept: an error, not false
+//	    (TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld,
+//	    TestATransientErrorIsRetriedOrReturnedByAnAttempt)
+//	  testRemainTimeToLive: 1 h; -2 when free; then 30 s, since a lease is of one lock() only. Kept, but 0 when free
+//	    (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree)
+//	  testRemainTimeToLive2: lock(10 s) three times, unlock() twice: up to 10 s are left. Kept
+//	    (TestTheLongestOpenLevelWins)
+//	  testTryLockWait: tryLock(3 s) of a held lock gives up after 3 s. Kept (TestAcquireWaitsForTheTimeOfItsOption)
+//	  testLockUninterruptibly: an interrupt does not end lock(lease). Kept as a choice: the context says whether a
+//	    call may be interrupted (TestALockWithAContextWithoutEndIsNotInterrupted)
+//	  testForceUnlock: it is free afterwards. Better: the holder learns it
+//	    (TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt)
+//	  testExpire: after lock(2 s) another has it within 2.02 s; the late unlock() throws. Better: it says ErrLost,
+//	    and the holder's context has ended before (TestTheEndOfAFixedLeaseFreesTheLock)
+//	  testAutoExpire: a client that is shut down leaves its lock for up to 30 s. Better: Close releases it; that of
+//	    a process that died ends with its lease (TestCloseEndsEveryWaitAtOnce,
+//	    TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds)
+//	  testGetHoldCount, testReentrancy: 0, 1, 0, 2, 1, 0; others are kept out at each level. Kept
+//	    (TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
+//	  testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread(OtherThread): the state before, during and
+//	    after a hold. Kept (TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld)
+//	  testUnlockFail: unlock() by another thread throws. Kept: ErrNotHeld
+//	    (TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing)
+//	  testLockUnlock: a lock may be used again. Kept (TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
+//	  testInCluster, testLockFailoverInCluster: lock, isLocked, unlock in a Cluster. Better: through failovers and
+//	    moved slots (every test that begins with everywhere;
+//	    TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot)
+//	  testConcurrencyTryLockUnLock: 16 threads: the watchdog renews each hold until its unlock. Kept
+//	    (TestTheWatchdogKeepsALockForAnHour, TestAfterUnlockNothingIsRenewedEver)
+//	  testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance: 15 threads
+//	    have the lock once, 100 clients once, 16 clients 100 times. Kept
+//	    (TestTheSectionsOfSeveralClientsNeverOverlap)
+//	  testLockListener: listeners are told that the key was deleted, or expired. Does not apply: they are Redis'
+//	    keyspace events, for which a Go client subscribes itself. Java's are told of our locks too; a lease that
+//	    ends under a living holder is a deletion here (TestKeyspaceEventsTellOfAReleaseAndOfADeadHoldersLease,
+//	    TestTheEndOfAFixedLeaseFreesTheLock)
 //
 //	RedissonLockExpirationRenewalTest, the plain lock's
-//	  testLockAfterTimeout                        Redis restarts empty: unlock() throws, and the next lock is renewed. Better: the
-//	                                              holder's context ends, Unlock says ErrLost
-//	    TestAfterALossTheNextLockIsRenewed, TestAKeyThatIsGoneIsALossAtTheNextRenewal
-//	  testLockReentrantRenew                      lock, lock, unlock, unlock; then another thread's lock is renewed. Kept
-//	    TestALockTakenRightAfterAnUnlockIsRenewed
+//	  testLockAfterTimeout: Redis restarts empty: unlock() throws, and the next lock is renewed. Better: the
+//	    holder's context ends, Unlock says ErrLost (TestAfterALossTheNextLockIsRenewed,
+//	    TestAKeyThatIsGoneIsALossAtTheNextRenewal)
+//	  testLockReentrantRenew: lock, lock, unlock, unlock; then another thread's lock is renewed. Kept
+//	    (TestALockTakenRightAfterAnUnlockIsRenewed)
 //
-//	RedissonLockHeavyTest                         up to 20 threads and 50 000 names: they end. Kept: as for testConcurrency
-//	RedissonSpinLockTest                          the same tests for a lock that polls. Does not apply: waiters poll by themselves
-//	                                              where pub/sub is refused
-//	    TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce
-//	RedissonLockReactiveTest, RedissonLockRxTest  Does not apply: goroutines
-//	LockOptionsTest                               the spin lock's pauses. Does not apply
+//	RedissonLockHeavyTest: up to 20 threads and 50 000 names: they end. Kept, as for testConcurrency
+//	RedissonSpinLockTest: the same tests for a lock that polls. Does not apply: waiters poll by themselves where
+//	  pub/sub is refused (TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce)
+//	RedissonLockReactiveTest, RedissonLockRxTest: do not apply: goroutines
+//	LockOptionsTest: the spin lock's pauses. Does not apply
 
 // Redisson: testSubscriptionsPerConnection, testSinglePubSub. Two clients take part, since
 // waiters of one client alone need no subscription.
@@ -172,57 +165,48 @@ func TestAfterALossTheNextLockIsRenewed(t *testing.T) {
 }
 
 // Redisson's own tests of RReadWriteLock (4.7), in the form of those of RLock in
-// redisson_lock_test.go. Tests that begin with eachKind run over both locks of the pair.
+// the other table. Tests that begin with eachKind run over both locks of the pair.
 //
 //	RedissonReadWriteLockTest
-//	  testReadLockExpiration                      readers for 10 s and for 3 s: a writer enters after 10 s. Kept
-//	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders
-//	  testReadLockIsLocked                        a writer alone does not lock the read lock. Kept
-//	    TestEveryClientSeesReadersAndWriters
-//	  testReadLockExpirationRenewal               50 readers read for longer than a lease. Kept
-//	    TestAReadersKeyIsRenewedWithTheHash, TestTheWatchdogKeepsALockForAnHour
-//	  testName                                    a name with braces and colons. Kept
-//	    TestANameWithABraceIsUsedAsItIsForKeysAndChannel
-//	  testWriteLockExpiration                     lock(10 s), nested lock(1 s): no other owner is early. Better: Redisson adds the
-//	                                              leases, here the longest counts
-//	    TestTheLongestOpenLevelWins
-//	  testInCluster                               both locks in a Cluster. Kept
-//	    every test that begins with everywhere or eachKind
-//	  testReadLockLeaseTimeoutDiffThreadsWRR,     waiters enter when leases end, in any mixture. Kept
-//	  testReadLockLeaseTimeoutDiffThreadsRRW,
-//	  testReadLockLeaseTimeout
-//	    TestReadersOfAllClientsEnterTogetherAfterAWriter, TestAWriterWaitsForTheLongestLeaseAmongTheReaders,
-//	    driver.TestAReadersFixedLeaseEndsByTheClock
-//	  testWR                                      a read lock that is unlocked within the write lock leaves that. Kept
-//	    TestTheHashShowsModeReadersAndWriterAsRedissonDoes
-//	  testWriteRead                               20 readers enter together after a writer. Kept
-//	    TestReadersOfAllClientsEnterTogetherAfterAWriter
-//	  testWriteReadReentrancy                     a downgrade keeps writers out. Better: waiting readers are notified
-//	    TestADowngradeLetsWaitingReadersInEverywhereAtOnce
-//	  testWriteLock, testMultiRead                holders and refusals in both modes. Kept
-//	    TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone
-//	  testForceUnlock                             each only in its own mode. Kept
-//	    TestEachOfTheTwoLocksIsFreedByForceOnlyByItself
-//	  testReadWriteTTL                            both are renewed, and the read lock goes on alone. Kept
-//	    TestAReadersKeyIsRenewedWithTheHash
-//	  testExpireRead, testExpireWrite             another enters when the lease ends; the late unlock() throws. Kept: ErrLost
-//	    TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss, TestTheEndOfAFixedLeaseFreesTheLock
-//	  testAutoExpire                              a client that is shut down leaves its lock for 30 s. Better: Close releases it
-//	    TestCloseReleasesTheReadersAndTheirWaitersAreWoken, TestALockThatCloseReleasesIsGrantedAtOnce
-//	  testHoldCount, testReentrancy               Kept
-//	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
-//	  testIsHeld*, testIsLocked*                  Kept
-//	    TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld, TestEveryClientSeesReadersAndWriters
-//	  testUnlockFail, testLockUnlock              Kept
-//	    TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing, TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
-//	  testConcurrency_*                           Kept
-//	    TestTheSectionsOfSeveralClientsNeverOverlap, TestNoWriterOverlapsReadersOrWriters
-//	  testMultiInstanceReadLockZombieCleanup      a dead client's read hold ends though others renew theirs. Kept
-//	    TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews
+//	  testReadLockExpiration: readers for 10 s and for 3 s: a writer enters after 10 s. Kept
+//	    (TestAWriterWaitsForTheLongestLeaseAmongTheReaders)
+//	  testReadLockIsLocked: a writer alone does not lock the read lock. Kept (TestEveryClientSeesReadersAndWriters)
+//	  testReadLockExpirationRenewal: 50 readers read for longer than a lease. Kept
+//	    (TestAReadersKeyIsRenewedWithTheHash, TestTheWatchdogKeepsALockForAnHour)
+//	  testName: a name with braces and colons. Kept (TestANameMayHaveAnyBytes)
+//	  testWriteLockExpiration: lock(10 s), nested lock(1 s): no other owner is early. Better: Redisson adds the
+//	    leases, here the longest counts (TestTheLongestOpenLevelWins)
+//	  testInCluster: both locks in a Cluster. Kept (every test that begins with everywhere or eachKind)
+//	  testReadLockLeaseTimeout, testReadLockLeaseTimeoutDiffThreads(WRR, RRW): waiters enter when leases end, in any
+//	    mixture. Kept (TestReadersOfAllClientsEnterTogetherAfterAWriter,
+//	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders, driver.TestAReadersFixedLeaseEndsByTheClock)
+//	  testWR: a read lock that is unlocked within the write lock leaves that. Kept
+//	    (TestTheHashShowsModeReadersAndWriterAsRedissonDoes)
+//	  testWriteRead: 20 readers enter together after a writer. Kept
+//	    (TestReadersOfAllClientsEnterTogetherAfterAWriter)
+//	  testWriteReadReentrancy: a downgrade keeps writers out. Better: waiting readers are notified
+//	    (TestADowngradeLetsWaitingReadersInEverywhereAtOnce)
+//	  testWriteLock, testMultiRead: holders and refusals in both modes. Kept
+//	    (TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone)
+//	  testForceUnlock: each only in its own mode. Kept (TestEachOfTheTwoLocksIsFreedByForceOnlyByItself)
+//	  testReadWriteTTL: both are renewed, and the read lock goes on alone. Kept
+//	    (TestAReadersKeyIsRenewedWithTheHash)
+//	  testExpireRead, testExpireWrite: another enters when the lease ends; the late unlock() throws. Kept: ErrLost
+//	    (TestTheEndOfAFixedLeaseFreesTheLock)
+//	  testAutoExpire: a client that is shut down leaves its lock for 30 s. Better: Close releases it
+//	    (TestCloseEndsEveryWaitAtOnce)
+//	  testHoldCount, testReentrancy: Kept (TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
+//	  testIsHeld*, testIsLocked*: Kept (TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld,
+//	    TestEveryClientSeesReadersAndWriters)
+//	  testUnlockFail, testLockUnlock: Kept (TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing,
+//	    TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
+//	  testConcurrency_*: Kept (TestTheSectionsOfSeveralClientsNeverOverlap, TestNoWriterOverlapsReadersOrWriters)
+//	  testMultiInstanceReadLockZombieCleanup: a dead client's read hold ends though others renew theirs. Kept
+//	    (TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews)
 //
 //	RedissonLockExpirationRenewalTest
-//	  testReadLockAfterTimeout, testWriteLockAfterTimeout  after a loss the next lock is renewed. Kept
-//	    TestAfterALossTheNextLockIsRenewed
+//	  testReadLockAfterTimeout, testWriteLockAfterTimeout: after a loss the next lock is renewed. Kept
+//	    (TestAfterALossTheNextLockIsRenewed)
 
 func TestAWriterWaitsForTheLongestLeaseAmongTheReaders(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
