@@ -99,7 +99,8 @@ func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
 }
 
 func TestARenewableThatComesDueWaitsForThePaceToo(t *testing.T) {
-	configured(t, lease.Config{Tick: time.Millisecond, Pace: 100 * time.Millisecond}, func(t *testing.T, k *lease.Keeper, s *server) {
+	slowly := lease.Config{Tick: time.Millisecond, Pace: 100 * time.Millisecond}
+	configured(t, slowly, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
 		h.set(1)
 		pass(10 * time.Millisecond)

@@ -183,8 +183,11 @@ func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	})
 }
 
+// A connected makes a lock client, and returns its network as well.
+type connected func(w *testbed.World) (*rlock.Client, *network.Network)
+
 // connections are the ways in which a lock client may be connected.
-var connections = map[string]func(w *testbed.World) (*rlock.Client, *network.Network){
+var connections = map[string]connected{
 	"of its own": func(w *testbed.World) (*rlock.Client, *network.Network) {
 		p := w.NewClient()
 		return p.Client, p.Net
@@ -206,7 +209,7 @@ var connections = map[string]func(w *testbed.World) (*rlock.Client, *network.Net
 // A caller leaves while its acquire is in flight. Redis tells the client whether it was
 // executed, so Close has nothing to warn of.
 func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
-	testbed.EachBubble(t, connections, func(t *testing.T, w *testbed.World, connect func(w *testbed.World) (*rlock.Client, *network.Network)) {
+	testbed.EachBubble(t, connections, func(t *testing.T, w *testbed.World, connect connected) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for round := range testbed.Rounds(12) {
 			holder, me := w.NewClient(), w.Caller()
@@ -244,7 +247,7 @@ func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 	})
 }
 
-func closeAtASilentServer(t *testing.T, w *testbed.World, connect func(*testbed.World) (*rlock.Client, *network.Network)) {
+func closeAtASilentServer(t *testing.T, w *testbed.World, connect connected) {
 	before := ours()
 	client, n := connect(w)
 	n.Rule(network.Silence)
