@@ -1,7 +1,6 @@
 package examples_test
 
 import (
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,27 +18,12 @@ import (
 var claims = map[string]string{
 	"quickstart": "ok   a dead holder's lock was free again",
 	"gear":       "machine A is refused, and begins again",
-	"balance":    "finds that the balance is too small\n   => the balance is 30",
-	"leader":     "stops: the lock was lost",
 	"handler":    "a request that lost the lock: 500 Internal Server Error",
-	"passed":     "and the order is processed, by one worker at a time",
-	"shutdown":   "both locks are free",
 }
 
 // brief is the example that -short runs: to build and to run all of them takes more processor time than
 // the tests of most packages.
 const brief = "quickstart"
-
-// atOnce is the number of examples that run at once, unless the flag is given: each has a server of
-// its own, and waits most of the time.
-const atOnce = "16"
-
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
 
 func TestEachExampleProvesItsClaims(t *testing.T) {
 	var arguments []string

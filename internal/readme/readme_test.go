@@ -144,9 +144,9 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 }
 
 func TestABlockFromAFileIsAPartOfIt(t *testing.T) {
-	const from = "<!-- from: examples/balance/withdraw.go -->"
-	require.NoError(t, compile(t, from, "```go", `var errTooLittle = errors.New("the balance is too small")`, "```"))
-	assert.ErrorContains(t, compile(t, from, "```go", "func other() {}", "```"), "PAGE.md: line 3: the block is not a part of examples/balance/withdraw.go")
+	const from = "<!-- from: examples/gear/main.go -->"
+	require.NoError(t, compile(t, from, "```go", `var errFull = errors.New("the gear is full")`, "```"))
+	assert.ErrorContains(t, compile(t, from, "```go", "func other() {}", "```"), "PAGE.md: line 3: the block is not a part of examples/gear/main.go")
 	assert.ErrorContains(t, compile(t, from, "", "```go", "func other() {}", "```"), "line 1: the mark is not on the line above a Go block")
 	assert.ErrorContains(t, compile(t, "<!-- from: none.go -->", "```go", "func other() {}", "```"), "none.go")
 }
