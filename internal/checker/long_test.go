@@ -8,13 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/checker"
-	"github.com/go-rlock/rlock/internal/history"
 )
 
 // crowd is a history in which the given number of owners wait for the lock all the time.
 // Every tenth loses it.
 func crowd(owners, sections int) *story {
-	s := &story{}
+	s := newStory()
 	r := rand.New(rand.NewPCG(1, 2))
 	since := make([]int, owners) // when each began to wait
 	ms := 1
@@ -24,14 +23,13 @@ func crowd(owners, sections int) *story {
 		ms = max(ms, since[who])
 		called, begin := since[who], ms
 		if i%10 == 9 {
-			s.fixed(owner, called, begin, begin+990, token(uint64(i+1)))
+			s.tell(fmt.Sprintf("%d-%d %s acquires until=%d token=%d fixed", called, begin, owner, begin+990, i+1))
 			ms += 1000
-			s.gives(owner, ms+10, ms+11, history.Lost)
+			s.tell(fmt.Sprintf("%d-%d %s unlocks lost", ms+10, ms+11, owner))
 			since[who] = ms + 12
 			continue
 		}
-		s.byName(owner, called, begin, 1)
-		s.gives(owner, begin+2, begin+9, history.Released)
+		s.tell(fmt.Sprintf("%d-%d %s locks count=1", called, begin, owner), fmt.Sprintf("%d-%d %s unlocks released", begin+2, begin+9, owner))
 		since[who] = begin + 10
 		ms += 4
 	}
@@ -45,8 +43,7 @@ func TestACrowdIsDecidedPartByPart(t *testing.T) {
 	require.Greater(t, report.Parts, 20)
 
 	// The same with one section too many, in the middle.
-	s.byName("thief", 100_000, 200_000, 1)
-	s.gives("thief", 300_000, 300_001, history.Released)
+	s.tell("100000-200000 thief locks count=1", "300000-300001 thief unlocks released")
 	report = s.check(t)
 	require.NotZero(t, report.Broken(checker.Overlap))
 	require.NotZero(t, report.Broken(checker.Order))
@@ -55,13 +52,11 @@ func TestACrowdIsDecidedPartByPart(t *testing.T) {
 // A part begins with the last step of the one before. If that is an unlock, it does not tell
 // the token of the hold that goes on.
 func TestAPartMayBeginInsideAHoldWithAToken(t *testing.T) {
-	s := &story{}
-	s.byName("a", 0, 1, 1, token(7))
+	s := newStory("0-1 a locks count=1 token=7")
 	for ms := 10; ms < 4000; ms += 10 {
-		s.byName("a", ms, ms+1, 2, token(7))
-		s.gives("a", ms+2, ms+3, history.Released)
+		s.tell(fmt.Sprintf("%d-%d a locks count=2 token=7", ms, ms+1), fmt.Sprintf("%d-%d a unlocks released", ms+2, ms+3))
 	}
-	s.gives("a", 5000, 5001, history.Released)
+	s.tell("5000-5001 a unlocks released")
 	report := s.check(t)
 	require.Greater(t, report.Parts, 2)
 	require.Empty(t, report.Violations)

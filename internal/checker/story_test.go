@@ -2,7 +2,11 @@ package checker_test
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,133 +16,160 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// A story is a history written by hand, of the lock "orders:42". Its times are in
-// milliseconds. Owners "a", "b" and so on each have a process of their own, which has their
-// name. It has no end unless the story has one.
+// A story is a history written by hand, in the language of testdata/stories.txt. It has no end unless it says so.
 type story struct {
-	events []history.Event
-	number uint64
+	events      []history.Event
+	number      uint64
+	first, last map[string]uint64 // the acquires of each owner
 }
 
-func at(ms int) history.Time { return history.Time(ms) * history.Time(time.Millisecond) }
+func newStory(lines ...string) *story {
+	s := &story{first: make(map[string]uint64), last: make(map[string]uint64)}
+	s.tell(lines...)
+	return s
+}
 
-func (s *story) add(process string, ms int, e history.Event) {
-	e.Process, e.At = process, at(ms)
+var faults = map[string]history.Fault{
+	"DEL":  {What: "DEL", Forgets: true},
+	"cut":  {What: "a cut connection"},
+	"stop": {What: "SIGSTOP"},
+	"kill": {What: "kill -9"},
+}
+
+var methods = map[string]history.Method{
+	"acquires": history.Acquire, "locks": history.Lock, "locksFor": history.LockFor,
+	"unlocks": history.Unlock, "forces": history.ForceUnlock, "closes": history.Close,
+}
+
+var outcomes = []history.Outcome{
+	history.Refused, history.Cancelled, history.Failed, history.Released, history.Lost, history.Unconfirmed, history.NotHeld,
+}
+
+// tell adds the events of lines. It panics at a word that it does not know.
+func (s *story) tell(lines ...string) {
+	for _, line := range lines {
+		words := strings.Fields(line)
+		begin, end, returns := strings.Cut(words[0], "-")
+		from, subject, rest := at(begin), words[1], words[2:]
+		if f, ok := faults[subject]; ok {
+			switch {
+			case subject == "DEL" && len(rest) > 0:
+				f.Name = rest[0]
+			case len(rest) > 0:
+				f.Victim = rest[0]
+			}
+			s.number++
+			s.add("runner", from, history.Event{Kind: history.Injected, Number: s.number, Fault: &f})
+			s.add("runner", at(end), history.Event{Kind: history.Healed, Number: s.number})
+			continue
+		}
+		if subject == "left" {
+			s.add("runner", from, history.Event{Kind: history.Left, Leftover: strings.Join(rest, " ")})
+			continue
+		}
+		verb, options := rest[0], rest[1:]
+		switch verb {
+		case "looks":
+			s.look(subject, from, options)
+		case "told":
+			s.add(subject, from, history.Event{Kind: history.Told, Number: s.level(subject, options), Way: "Done"})
+		case "ends":
+			s.add(subject, from, history.Event{Kind: history.Ended})
+		case "stalled":
+			s.add(subject, from, history.Event{Kind: history.Stalled, Stall: time.Duration(at(options[0]))})
+		default:
+			method, ok := methods[verb]
+			if !ok || !returns {
+				panic(line)
+			}
+			op, result := call(subject, method, options)
+			s.number++
+			if op.Method.Takes() {
+				if s.last[subject] = s.number; s.first[subject] == 0 {
+					s.first[subject] = s.number
+				}
+			}
+			s.add(subject, from, history.Event{Kind: history.Called, Number: s.number, Op: &op})
+			if end != "" {
+				s.add(subject, at(end), history.Event{Kind: history.Returned, Number: s.number, Result: &result})
+			}
+		}
+	}
+}
+
+// at returns the time of a number of milliseconds.
+func at(ms string) history.Time { return history.Time(number(ms)) * history.Time(time.Millisecond) }
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (s *story) add(process string, at history.Time, e history.Event) {
+	e.Process, e.At = process, at
 	s.events = append(s.events, e)
 }
 
-// call adds an operation, without its return if that is 0. It returns its number.
-func (s *story) call(owner string, called, returned int, op history.Op, result history.Result) uint64 {
-	s.number++
-	op.Name, op.Owner = "orders:42", owner
-	s.add(owner, called, history.Event{Kind: history.Called, Number: s.number, Op: &op})
-	if returned != 0 {
-		s.add(owner, returned, history.Event{Kind: history.Returned, Number: s.number, Result: &result})
+// call returns an operation with its result, which is success unless the options have another outcome.
+func call(owner string, method history.Method, options []string) (op history.Op, result history.Result) {
+	op = history.Op{Method: method, Name: "orders:42", Owner: owner}
+	if method.Takes() {
+		op.Lease, op.Kept = time.Second, true
+		result.Outcome = history.Acquired
 	}
-	return s.number
-}
-
-// kept adds an acquire that succeeds, of a lock that the watchdog keeps with a lease of a
-// second, valid until until.
-func (s *story) kept(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
-	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Kept: true}, changes)
-}
-
-// fixed is the same for a lease of a second that is not renewed.
-func (s *story) fixed(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
-	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second}, changes)
-}
-
-// reads is kept, as a reader.
-func (s *story) reads(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
-	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Kept: true, Shared: true}, changes)
-}
-
-// readsFor is fixed, as a reader.
-func (s *story) readsFor(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
-	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Shared: true}, changes)
-}
-
-// byName adds a Lock, which does not report its validity.
-func (s *story) byName(owner string, called, returned, count int, changes ...func(*history.Result)) uint64 {
-	op := history.Op{Method: history.Lock, Lease: time.Second, Kept: true}
-	return s.take(owner, called, returned, 0, op, append(changes, func(r *history.Result) { r.Count = count }))
-}
-
-func (s *story) take(owner string, called, returned, until int, op history.Op, changes []func(*history.Result)) uint64 {
-	result := history.Result{Outcome: history.Acquired, Until: at(until)}
-	for _, change := range changes {
-		change(&result)
+	for _, option := range options {
+		switch key, value, _ := strings.Cut(option, "="); key {
+		case "until":
+			result.Until = at(value)
+		case "count":
+			result.Count = number(value)
+		case "token":
+			result.Token = uint64(number(value))
+		case "lease":
+			op.Lease = time.Duration(at(value))
+		case "parts":
+			op.Parts = number(value)
+		case "watched":
+			result.Watched = true
+		case "fixed":
+			op.Kept = false
+		case "shared":
+			op.Shared = true
+		default:
+			result.Outcome = history.Outcome(strings.ReplaceAll(option, "_", " "))
+			if !slices.Contains(outcomes, result.Outcome) {
+				panic("no option " + option)
+			}
+		}
 	}
-	return s.call(owner, called, returned, op, result)
+	return op, result
 }
 
-func watched(r *history.Result) { r.Watched = true }
-
-func token(token uint64) func(*history.Result) {
-	return func(r *history.Result) { r.Token = token }
-}
-
-func count(count int) func(*history.Result) {
-	return func(r *history.Result) { r.Count = count }
-}
-
-// gives adds an unlock.
-func (s *story) gives(owner string, called, returned int, outcome history.Outcome) {
-	s.call(owner, called, returned, history.Op{Method: history.Unlock}, history.Result{Outcome: outcome})
-}
-
-// readEnds adds a reader's unlock.
-func (s *story) readEnds(owner string, called, returned int, outcome history.Outcome) {
-	s.call(owner, called, returned, history.Op{Method: history.Unlock, Shared: true}, history.Result{Outcome: outcome})
-}
-
-// wantsToRead adds a reader's acquire that does not succeed.
-func (s *story) wantsToRead(owner string, called, returned int, outcome history.Outcome) {
-	s.call(owner, called, returned, history.Op{Method: history.Lock, Lease: time.Second, Kept: true, Shared: true}, history.Result{Outcome: outcome})
-}
-
-// wants adds an acquire that does not succeed.
-func (s *story) wants(owner string, called, returned int, outcome history.Outcome) {
-	s.call(owner, called, returned, history.Op{Method: history.Lock, Lease: time.Second, Kept: true}, history.Result{Outcome: outcome})
-}
-
-// looks adds a look at a handle; until is 0 if the handle is lost.
-func (s *story) looks(owner string, number uint64, ms, until int) {
-	belief := history.Belief{Held: until != 0, Until: at(until), Seen: at(ms)}
-	s.add(owner, ms, history.Event{Kind: history.Looked, Number: number, Belief: &belief})
-}
-
-// holds adds an IsHeld that returns true.
-func (s *story) holds(owner string, number uint64, ms int) {
-	s.add(owner, ms, history.Event{Kind: history.Looked, Number: number, Belief: &history.Belief{Held: true, Seen: at(ms)}})
-}
-
-func (s *story) told(owner string, number uint64, ms int) {
-	s.add(owner, ms, history.Event{Kind: history.Told, Number: number, Way: "Done"})
-}
-
-func (s *story) ended(owner string, ms int) { s.add(owner, ms, history.Event{Kind: history.Ended}) }
-
-func (s *story) stalled(owner string, ms, length int) {
-	s.add(owner, ms, history.Event{Kind: history.Stalled, Stall: time.Duration(length) * time.Millisecond})
-}
-
-func (s *story) fault(from, to int, f history.Fault) {
-	s.number++
-	s.add("runner", from, history.Event{Kind: history.Injected, Number: s.number, Fault: &f})
-	if to != 0 {
-		s.add("runner", to, history.Event{Kind: history.Healed, Number: s.number})
+// level returns the number of the acquire that the options mean.
+func (s *story) level(owner string, options []string) uint64 {
+	if slices.Contains(options, "first") {
+		return s.first[owner]
 	}
+	return s.last[owner]
 }
 
-var (
-	del    = history.Fault{What: "DEL", Forgets: true}
-	cut    = history.Fault{What: "a cut connection"}
-	stopA  = history.Fault{What: "SIGSTOP", Victim: "a"}
-	killA  = history.Fault{What: "kill -9", Victim: "a"}
-	second = time.Second
-)
+func (s *story) look(owner string, when history.Time, options []string) {
+	belief := history.Belief{Held: !slices.Contains(options, "lost"), Seen: when}
+	for _, option := range options {
+		switch key, value, _ := strings.Cut(option, "="); key {
+		case "until":
+			belief.Until = at(value)
+		case "count":
+			belief.Count = number(value)
+		case "seen":
+			belief.Seen = at(value)
+		}
+	}
+	s.add(owner, when, history.Event{Kind: history.Looked, Number: s.level(owner, options), Belief: &belief})
+}
 
 func (s *story) sorted() []history.Event {
 	slices.SortStableFunc(s.events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
@@ -147,10 +178,45 @@ func (s *story) sorted() []history.Event {
 
 func (s *story) check(t *testing.T) checker.Report {
 	t.Helper()
-	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * second, Late: 20 * time.Millisecond, Timeout: 5 * time.Minute})
+	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * time.Second, Late: 20 * time.Millisecond, Timeout: 5 * time.Minute})
 	require.NoError(t, err)
 	require.Zero(t, report.Undecided)
 	return report
+}
+
+// A told story has the rules that it breaks, and those that a fault excuses, in alphabetical order.
+type told struct {
+	*story
+	title           string
+	broken, excused []checker.Rule
+}
+
+// stories reads those of a file.
+func stories(t *testing.T, file string) (all []told) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(strings.TrimRight(line, "\n"), " # ")
+		switch {
+		case line == "", line[0] == '#':
+		case line[0] == ' ':
+			all[len(all)-1].tell(line)
+		default:
+			title, rules, _ := strings.Cut(line, " -> ")
+			one := told{story: newStory(), title: title, broken: []checker.Rule{}, excused: []checker.Rule{}}
+			for rule := range strings.FieldsFuncSeq(rules, func(r rune) bool { return r == ',' }) {
+				if excused, ok := strings.CutPrefix(strings.TrimSpace(rule), "excused "); ok {
+					one.excused = append(one.excused, checker.Rule(excused))
+				} else {
+					one.broken = append(one.broken, checker.Rule(strings.TrimSpace(rule)))
+				}
+			}
+			all = append(all, one)
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
 }
 
 // rules returns the broken rules, each once, in alphabetical order.
