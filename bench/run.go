@@ -32,12 +32,10 @@ func run(ctx context.Context, o options) error {
 		if ctx.Err() != nil {
 			break
 		}
-		progress.Begin(m.result)
 		// An error is kept in the result, and the run goes on.
 		_ = a.Measure(context.WithoutCancel(ctx), m.cell, m.contender, m.result)
 		progress.Done(m.result)
 	}
-	progress.End()
 	r.Complete = ctx.Err() == nil
 	r.Took = time.Since(began)
 	r.RoundTrips = a.RoundTrips()

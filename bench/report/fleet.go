@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 
 	"github.com/go-rlock/rlock/bench/arena"
 	"github.com/go-rlock/rlock/bench/scenario"
@@ -53,63 +51,38 @@ func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {
 	return names, plots
 }
 
-// groups draws a group of bars for each number of processes, from zero and in one
-// order: that of the sums over all groups, the largest on top.
+// groups draws a row of bars for each number of processes, in one order: that of the sums over all rows, the largest on top.
 func (r *Report) groups(title, what, network string, value func(*arena.Result) float64) *plot.Plot {
 	var labels []string
 	var groups []map[string]float64 // by contender
 	sums := make(map[string]float64)
-	most := 0.0
-	for _, n := range slices.Backward(scenario.FleetSizes()) { // the axis goes up, and few processes are on top
+	for _, n := range scenario.FleetSizes() {
 		group := make(map[string]float64)
 		for _, res := range r.of(fleet, scenario.FleetSetting(n, time.Millisecond), network) {
 			if v := value(res); res.Rounds > 0 && !math.IsNaN(v) && !math.IsInf(v, 0) {
 				group[res.Contender] = v
 				sums[res.Contender] += v
-				most = max(most, v)
 			}
 		}
 		if len(group) > 0 {
-			labels = append(labels, fmt.Sprintf("%d x 1", n))
-			groups = append(groups, group)
+			labels, groups = append(labels, fmt.Sprintf("%d x 1", n)), append(groups, group)
 		}
 	}
 	who := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
 	})
-
-	const width = 12 // points of a bar
-	p := start(title)
-	for i, name := range who {
-		values := make(plotter.Values, len(groups))
-		for j, group := range groups {
-			values[j] = group[name]
-		}
-		numbers := texts(values)
-		for j, group := range groups {
-			if _, ok := group[name]; !ok {
-				numbers[j] = "not measured"
+	rows := make([]row, len(groups))
+	for i, group := range groups {
+		rows[i].label = labels[i]
+		for _, name := range who {
+			v, ok := group[name]
+			if !ok {
+				v = math.NaN()
 			}
-		}
-		bars, err := plotter.NewBarChart(values, vg.Points(width))
-		if err != nil {
-			return nil
-		}
-		bars.Horizontal, bars.LineStyle.Width, bars.Color = true, 0, fleetColours[name]
-		bars.Offset = vg.Points(width) * vg.Length(float64(len(who)-1)/2-float64(i))
-		p.Add(bars)
-		p.Legend.Add(name, bars)
-		if tags, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: numbers}); err == nil {
-			tags.Offset = vg.Point{X: vg.Points(3), Y: bars.Offset - vg.Points(4)}
-			p.Add(tags)
+			rows[i].bars = append(rows[i].bars, Bar{name, v, fleetColours[name]})
 		}
 	}
-	p.NominalY(labels...)
-	p.Y.Min, p.Y.Max = -0.5, float64(len(labels))-0.5
-	p.X.Label.Text = what
-	p.X.Min, p.X.Max = 0, most*1.4 // room for the numbers and the legend
-	p.Legend.Top, p.Legend.XOffs = true, -vg.Points(8)
-	return p
+	return draw(title, what, rows)
 }
 
 // fleetColours are the same in all plots.

@@ -117,58 +117,38 @@ func group(name string) int {
 	return 1
 }
 
-// bars draws one bar for each contender, from zero, in groups, the best of each on top; nil
-// if there is nothing to draw. The title describes the figures.
+// bars draws one bar for each contender, in groups, the best of each on top; nil if there is nothing to draw. The title
+// describes the figures.
 func (r *Report) bars(pic picture) *plot.Plot {
-	type bar struct {
-		name  string
-		value float64
-	}
-	var all []bar
+	var all []Bar
 	for _, res := range r.of(pic.scenario, pic.setting, pic.network) {
 		if v := pic.value(res); res.Rounds > 0 && v > 0 && !math.IsInf(v, 0) {
-			all = append(all, bar{res.Contender, v})
+			all = append(all, Bar{res.Contender, v, [...]color.RGBA{palette[0], palette[7], palette[4]}[group(res.Contender)]})
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b bar) int {
-		order := cmp.Compare(b.value, a.value)
+	slices.SortFunc(all, func(a, b Bar) int {
+		order := cmp.Compare(b.Value, a.Value)
 		if pic.less {
 			order = -order
 		}
-		return cmp.Or(cmp.Compare(group(a.name), group(b.name)), order)
+		return cmp.Or(cmp.Compare(group(a.Name), group(b.Name)), order)
 	})
 	title := pic.what
-	first := slices.IndexFunc(all, func(b bar) bool { return b.name == ours })
-	peer := slices.IndexFunc(all, func(b bar) bool { return group(b.name) == 1 })
+	first := slices.IndexFunc(all, func(b Bar) bool { return b.Name == ours })
+	peer := slices.IndexFunc(all, func(b Bar) bool { return group(b.Name) == 1 })
 	if first >= 0 && peer >= 0 {
-		title = fmt.Sprintf("rlock: %s %s; the best peer, %s: %s\n%s", short(all[first].value), pic.unit, all[peer].name, short(all[peer].value), pic.what)
+		title = fmt.Sprintf("rlock: %s %s; the best peer, %s: %s\n%s", short(all[first].Value), pic.unit, all[peer].Name, short(all[peer].Value), pic.what)
 	}
-	drawn := make([]Bar, len(all))
-	for i, b := range all {
-		drawn[i] = Bar{b.name, b.value, [...]color.RGBA{palette[0], palette[7], palette[4]}[group(b.name)]}
-	}
-	return drawBars(title, pic.unit, drawn)
+	return draw(title, pic.unit, single(all))
 }
 
-func short(v float64) string { return texts(plotter.Values{v})[0] }
-
-func tips(values plotter.Values) plotter.XYs {
-	xys := make(plotter.XYs, len(values))
-	for i, v := range values {
-		xys[i] = plotter.XY{X: v, Y: float64(i)}
+// short writes three digits, or all of a large number.
+func short(v float64) string {
+	if v < 100 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
-	return xys
-}
-
-func texts(values plotter.Values) []string {
-	all := make([]string, len(values))
-	for i, v := range values {
-		if all[i] = number(v); v < 100 {
-			all[i] = strconv.FormatFloat(v, 'g', 3, 64)
-		}
-	}
-	return all
+	return number(v)
 }

@@ -3,56 +3,29 @@ package report
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
 )
 
-// A Progress shows the current measurement: on a terminal in one line that it overwrites,
-// elsewhere in a line for each measurement.
+// A Progress shows each measurement in a line.
 type Progress struct {
 	out      io.Writer
-	terminal bool
 	expected []time.Duration // of each measurement
 	done     int
 	began    time.Time
 }
 
 // NewProgress returns a progress over measurements with these expected times.
-func NewProgress(out *os.File, expected []time.Duration) *Progress {
-	info, err := out.Stat()
-	return &Progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, expected: expected, began: time.Now()}
+func NewProgress(out io.Writer, expected []time.Duration) *Progress {
+	return &Progress{out: out, expected: expected, began: time.Now()}
 }
 
-// Begin shows the next measurement.
-func (p *Progress) Begin(r *arena.Result) {
-	if p.terminal {
-		fmt.Fprintf(p.out, "\r\033[K%s", p.line(r))
-	}
-}
-
-// Done shows its result.
+// Done shows the next measurement.
 func (p *Progress) Done(r *arena.Result) {
 	p.done++
-	if !p.terminal {
-		fmt.Fprintf(p.out, "%s: %s a second, faults: %s\n", p.line(r), number(r.Rate()), faults(r))
-		return
-	}
-	if what := faults(r); what != "none" {
-		fmt.Fprintf(p.out, "\r\033[K%s, %s, %s, %s: %s\n", r.Contender, r.Scenario, r.Setting, r.Network, what)
-	}
-}
-
-// End clears the line.
-func (p *Progress) End() {
-	if p.terminal {
-		fmt.Fprint(p.out, "\r\033[K")
-	}
-}
-
-func (p *Progress) line(r *arena.Result) string {
-	return fmt.Sprintf("[%d/%d, %s left] %s, %s, %s: %s", p.done, len(p.expected), p.left().Round(time.Second), r.Scenario, r.Setting, r.Network, r.Contender)
+	fmt.Fprintf(p.out, "[%d/%d, %s left] %s, %s, %s: %s: %s a second, faults: %s\n", p.done, len(p.expected), p.left().Round(time.Second),
+		r.Scenario, r.Setting, r.Network, r.Contender, number(r.Rate()), faults(r))
 }
 
 // left returns the expected time of the remaining measurements, corrected by how much the
