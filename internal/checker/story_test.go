@@ -157,7 +157,7 @@ func (s *story) level(owner string, options []string) uint64 {
 }
 
 func (s *story) look(owner string, when history.Time, options []string) {
-	belief := history.Belief{Held: !slices.Contains(options, "lost"), Seen: when}
+	belief := history.Belief{Held: true, Seen: when}
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); key {
 		case "until":
@@ -166,6 +166,11 @@ func (s *story) look(owner string, when history.Time, options []string) {
 			belief.Count = number(value)
 		case "seen":
 			belief.Seen = at(value)
+		case "lost":
+			belief.Held = false
+		case "first":
+		default:
+			panic("no option " + option)
 		}
 	}
 	s.add(owner, when, history.Event{Kind: history.Looked, Number: s.level(owner, options), Belief: &belief})
