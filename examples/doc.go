@@ -4,7 +4,7 @@
 // that begin with "example:". README.md has a table of them:
 //
 //	go run ./examples/quickstart   a lock, a nested one, a crowd, and a holder that is killed
-//	go run -C examples/fenced .    a holder is stopped, wakes, and writes: a SQL table refuses its stale token
+//	go run -C examples/fenced .    a holder stands still, goes on, and writes: a SQL table refuses its stale token
 //
 // Those that are run with -C are modules of their own, since they have further
 // dependencies. Fenced locks leave the counters of their tokens in Redis; the example

@@ -1,18 +1,18 @@
-// Fenced is a holder that is stopped for longer than its lease, wakes, and writes:
+// Fenced is a holder that stands still for longer than its lease, and then writes:
 //
 //	go run -C examples/fenced .
 //
-// Two processes add money to an account, in a table of a SQL database. Each reads
-// the balance, adds to it, and writes it back, with the lock held. The first one is
-// stopped in between, by SIGSTOP, as a pause of its machine would. No lock can help
-// it: its lease ends, the second process is granted the lock, reads, and writes. Then
-// the first goes on where it was, and writes what it has computed from a balance
-// that is no longer true.
+// Two holders add money to an account, in a table of a SQL database. Each reads
+// the balance, adds to it, and writes it back, with the lock held. The first one
+// stands still in between, as in a pause of its machine: nothing renews its lease.
+// No lock can help it: its lease ends, the second is granted the lock, reads, and
+// writes. Then the first goes on where it was, and writes what it has computed from
+// a balance that is no longer true.
 //
 //   - Without a fence its write is accepted, and what the second has added is lost.
 //   - With a fence each write carries the fencing token of its holder, and the table
 //     keeps the last one: UPDATE ... WHERE token <= ?. The stale write finds no row.
-//     The first process learns it, takes the lock again, and does it right.
+//     The first holder learns it, takes the lock again, and does it right.
 //
 // Look at the balance in the end. The difference in code is account.write.
 //
@@ -24,8 +24,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -38,40 +39,27 @@ import (
 
 const (
 	lockName = "example:account:7"
-	lease    = 2 * time.Second // how long the first process must be stopped for
+	lease    = time.Second // of the first holder
 
 	opening = 100 // the balance at first
-	firsts  = 50  // the additions of the first process
+	firsts  = 50  // the additions of the first holder
 	seconds = 30  // and the second
 )
 
-func main() {
-	log.SetFlags(0)
-	var err error
-	if os.Getenv(holderEnv) != "" {
-		err = firstProcess()
-	} else {
-		err = run()
-	}
-	if err != nil {
-		log.Fatal("fenced: ", err)
-	}
-}
+func main() { embedded.Main("fenced", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	defer forget(options)
-	client, err := rlock.New(rlock.Config{Redis: options, Lease: lease})
-	if err != nil {
-		return err
+	var locks [2]*rlock.Lock // as two processes have them
+	for i := range locks {
+		// A lost lock is logged; here the story tells it.
+		client, err := rlock.New(rlock.Config{Redis: options, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		locks[i] = client.NewFencedLock(lockName)
 	}
-	defer client.Close()
 	dir, err := os.MkdirTemp("", "fenced")
 	if err != nil {
 		return err
@@ -79,7 +67,7 @@ func run() error {
 	defer os.RemoveAll(dir)
 
 	fmt.Println("Without a fence")
-	balance, err := story(ctx, client, options.InitAddress[0], filepath.Join(dir, "bare.db"), false)
+	balance, err := story(ctx, locks, filepath.Join(dir, "bare.db"), false)
 	switch {
 	case err != nil:
 		return err
@@ -89,7 +77,7 @@ func run() error {
 	fmt.Printf("   => the balance is %d, and should be %d: %d are lost\n", balance, opening+firsts+seconds, seconds)
 
 	fmt.Println("\nWith a fence")
-	balance, err = story(ctx, client, options.InitAddress[0], filepath.Join(dir, "fenced.db"), true)
+	balance, err = story(ctx, locks, filepath.Join(dir, "fenced.db"), true)
 	switch {
 	case err != nil:
 		return err
@@ -100,8 +88,8 @@ func run() error {
 	return nil
 }
 
-// story returns the balance after both processes have added to it.
-func story(ctx context.Context, client *rlock.Client, addr, database string, fence bool) (balance int, err error) {
+// story returns the balance after both holders have added to it.
+func story(ctx context.Context, locks [2]*rlock.Lock, database string, fence bool) (balance int, err error) {
 	acc, err := openAccount(database, fence)
 	if err != nil {
 		return 0, err
@@ -110,50 +98,55 @@ func story(ctx context.Context, client *rlock.Client, addr, database string, fen
 	if err := acc.create(ctx); err != nil {
 		return 0, err
 	}
-
-	first, err := startFirst(addr, database, fence)
+	atOnce := func() error { return nil }
+	// A lock with a lease of its own is not renewed, as that of a process that is stopped.
+	err = deposit(ctx, "first", locks[0], acc, firsts, func() error {
+		say("first", "stands still, before it writes %d + %d", opening, firsts)
+		if err := deposit(ctx, "second", locks[1], acc, seconds, atOnce); err != nil { // waits until the lease has ended
+			return err
+		}
+		say("first", "goes on")
+		return nil
+	}, rlock.WithLease(lease))
+	switch {
+	case errors.Is(err, errStale):
+		say("first", "is refused: it stood still for too long. It begins again")
+		err = deposit(ctx, "first", locks[0], acc, firsts, atOnce)
+	case errors.Is(err, rlock.ErrLost):
+		say("first", "is told by Release that it had lost the lock, after its write")
+		err = nil
+	}
 	if err != nil {
-		return 0, err
-	}
-	defer first.Kill()
-	if err := first.Suspend(); err != nil {
-		return 0, err
-	}
-	say("first", "is stopped, before it writes %d + %d", opening, firsts)
-
-	stopped := time.Now()
-	hold, err := client.NewFencedLock(lockName).Acquire(ctx)
-	if err != nil {
-		return 0, err
-	}
-	token, err := hold.Token()
-	if err != nil {
-		return 0, err
-	}
-	balance, err = acc.read(ctx)
-	if err != nil {
-		return 0, err
-	}
-	say("second", "is granted the lock after %v, token %d, and reads %d", time.Since(stopped).Round(100*time.Millisecond), token, balance)
-	if err := acc.write(ctx, balance+seconds, hold); err != nil {
-		return 0, fmt.Errorf("the second process could not write: %w", err)
-	}
-	say("second", "writes %d, and releases", balance+seconds)
-	if err := hold.Release(ctx); err != nil {
-		return 0, err
-	}
-
-	if err := first.Say(""); err != nil { // its work, and its write, as soon as it wakes
-		return 0, err
-	}
-	say("first", "goes on")
-	if err := first.Resume(); err != nil {
-		return 0, err
-	}
-	if err := first.Wait(); err != nil {
 		return 0, err
 	}
 	return acc.read(ctx)
+}
+
+// deposit adds to the balance, which takes the work.
+func deposit(ctx context.Context, who string, lock *rlock.Lock, acc *account, amount int, work func() error, o ...rlock.AcquireOption) (err error) {
+	hold, err := lock.Acquire(ctx, o...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hold.Release(ctx)) }() // ErrLost, if it stood still for too long
+	token, err := hold.Token()
+	if err != nil {
+		return err
+	}
+	balance, err := acc.read(ctx)
+	if err != nil {
+		return err
+	}
+	say(who, "is granted the lock, token %d, and has read %d", token, balance)
+	if err := work(); err != nil {
+		return err
+	}
+	// It could ask hold.Valid() here, and stand still after the answer.
+	if err := acc.write(ctx, balance+amount, hold); err != nil {
+		return err
+	}
+	say(who, "writes %d", balance+amount)
+	return nil
 }
 
 // forget deletes the counter of the tokens. It may go with what the tokens protect,
