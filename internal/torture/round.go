@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/history"
-	"github.com/go-rlock/rlock/internal/torture/fault"
 	"github.com/go-rlock/rlock/internal/torture/plan"
 	"github.com/go-rlock/rlock/internal/torture/report"
 	"github.com/go-rlock/rlock/internal/torture/stage"
@@ -129,12 +128,9 @@ func (a *act) inject(s plan.Step) (healed func()) {
 
 // fact is the record of a step in the history.
 func (a *act) fact(s plan.Step) history.Fault {
-	f := history.Fault{What: s.Fault.String(), Kind: s.Kind.Name, Forgets: s.Kind.Forgets}
-	if lock, ok := s.Fault.(fault.OfLock); ok {
-		f.Name = lock.Lock()
-	}
-	if of, ok := s.Fault.(fault.OfWorker); ok {
-		f.Victim = workerName(of.Worker(), a.stage.Workers[of.Worker()].Lives()-1)
+	f := history.Fault{What: s.Fault.String(), Kind: s.Kind.Name, Forgets: s.Kind.Forgets, Name: s.Fault.Lock}
+	if of := s.Fault.Worker; of >= 0 {
+		f.Victim = workerName(of, a.stage.Workers[of].Lives()-1)
 	}
 	return f
 }

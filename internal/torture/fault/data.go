@@ -14,26 +14,21 @@ import (
 
 func ofData() []Kind {
 	return []Kind{
-		{Name: "flushall", Where: everywhere, Forgets: true, Once: true, Choose: func(*rand.Rand, Scene) Fault { return flushAll{} }},
-		{Name: "del", Where: everywhere, Forgets: true, Once: true, Choose: func(random *rand.Rand, scene Scene) Fault { return del{scene.name(random)} }},
-		{Name: "evict", Where: everywhere, Forgets: true, Choose: func(*rand.Rand, Scene) Fault { return new(evict) }},
+		{Name: "flushall", Where: everywhere, Forgets: true, Once: true, Choose: func(*rand.Rand, Scene) *Fault {
+			return makeFault("FLUSHALL", func(s *stage.Stage) error { return s.OnPrimaries("FLUSHALL") }, nothing)
+		}},
+		{Name: "del", Where: everywhere, Forgets: true, Once: true, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			name := scene.name(random)
+			f := makeFault("DEL "+name, func(s *stage.Stage) error { return s.OnPrimaries("DEL", name) }, nothing)
+			f.Lock = name
+			return f
+		}},
+		{Name: "evict", Where: everywhere, Forgets: true, Choose: func(*rand.Rand, Scene) *Fault {
+			e := new(evict)
+			return makeFault("maxmemory with eviction", e.inject, e.heal)
+		}},
 	}
 }
-
-// flushAll removes all keys once.
-type flushAll struct{}
-
-func (flushAll) String() string              { return "FLUSHALL" }
-func (flushAll) Inject(s *stage.Stage) error { return s.OnPrimaries("FLUSHALL") }
-func (flushAll) Heal(*stage.Stage) error     { return nil }
-
-// del removes the key of a lock once.
-type del struct{ name string }
-
-func (f del) String() string              { return "DEL " + f.name }
-func (f del) Lock() string                { return f.name }
-func (f del) Heal(*stage.Stage) error     { return nil }
-func (f del) Inject(s *stage.Stage) error { return s.OnPrimaries("DEL", f.name) }
 
 // evict fills the memory of the primaries beyond their limit, with keys of the kind of the
 // locks, any of which Redis may drop.
@@ -48,9 +43,7 @@ const (
 	ballastBytes = 10_000
 )
 
-func (f *evict) String() string { return "maxmemory with eviction" }
-
-func (f *evict) Inject(s *stage.Stage) error {
+func (f *evict) inject(s *stage.Stage) error {
 	if err := s.AllAnswer(); err != nil {
 		return err // each key would wait for the nodes that do not answer
 	}
@@ -77,7 +70,7 @@ func (f *evict) fill(s *stage.Stage) error {
 	return s.OnPrimaries("SET", key, strings.Repeat("x", ballastBytes), "EX", "100")
 }
 
-func (f *evict) Heal(s *stage.Stage) error {
+func (f *evict) heal(s *stage.Stage) error {
 	f.loop.end()
 	err := errors.Join(
 		s.Everywhere("CONFIG", "SET", "maxmemory", "0"),

@@ -1,6 +1,5 @@
-// Package fault has the faults of torture, one small type each. A [Kind] is a way to break
-// something; a [Fault] is one that has been chosen, with its figures, and is injected and
-// healed once, or again and again.
+// Package fault has the faults of torture. A [Kind] is a way to break something; a [Fault] is one that has been chosen, with
+// its figures, and is injected and healed once, or again and again.
 //
 //	          Inject                Heal
 //	(whole) ----------> broken ------------> (whole)
@@ -21,5 +20,4 @@
 // and, since it replicates asynchronously, in an unplanned failover. For those [Kind.Forgets]
 // is true: two holders at once are then not the fault of the lock, and the report counts them
 // apart.
-// fault of the lock, and the report counts them apart.
 package fault

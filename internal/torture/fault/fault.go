@@ -10,21 +10,28 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// A Fault can be injected and healed.
-type Fault interface {
-	// String describes it, with its figures.
-	String() string
-	// Inject breaks it. It may fail if another fault is in the way.
-	Inject(s *stage.Stage) error
-	// Heal undoes Inject. It may be called again until it returns nil.
-	Heal(s *stage.Stage) error
+// A Fault is one that was chosen, with its figures.
+type Fault struct {
+	text   string
+	Worker int    // the one that it stops, -1 for none
+	Lock   string // the only one that it concerns, "" for none
+
+	inject, heal func(s *stage.Stage) error
 }
 
-// OfWorker is a Fault that stops one worker.
-type OfWorker interface{ Worker() int }
+// makeFault returns a fault of no worker and no lock.
+func makeFault(text string, inject, heal func(*stage.Stage) error) *Fault {
+	return &Fault{text: text, Worker: -1, inject: inject, heal: heal}
+}
 
-// OfLock is a Fault that concerns one lock.
-type OfLock interface{ Lock() string }
+// String describes it, with its figures.
+func (f *Fault) String() string { return f.text }
+
+// Inject breaks it. It may fail if another fault is in the way.
+func (f *Fault) Inject(s *stage.Stage) error { return f.inject(s) }
+
+// Heal undoes Inject. It may be called again until it returns nil.
+func (f *Fault) Heal(s *stage.Stage) error { return f.heal(s) }
 
 // A Kind is a way to break something.
 type Kind struct {
@@ -36,7 +43,7 @@ type Kind struct {
 	// Where lists the topologies that it is for.
 	Where []stage.Topology
 	// Choose makes a fault. All its figures come from random.
-	Choose func(random *rand.Rand, scene Scene) Fault
+	Choose func(random *rand.Rand, scene Scene) *Fault
 }
 
 // A Scene is the data from which a fault chooses.
@@ -46,7 +53,6 @@ type Scene struct {
 	Lease   time.Duration // of the clients
 }
 
-func (s Scene) worker(random *rand.Rand) int  { return random.IntN(s.Workers) }
 func (s Scene) name(random *rand.Rand) string { return s.Names[random.IntN(len(s.Names))] }
 
 var (
@@ -120,6 +126,21 @@ func every(interval time.Duration, do func()) *loop {
 	}()
 	return l
 }
+
+// repeated returns a fault that does something about once in each interval until it is healed.
+func repeated(text string, interval time.Duration, do func(*stage.Stage)) *Fault {
+	var l *loop
+	return makeFault(text, func(s *stage.Stage) error {
+		l = every(interval, func() { do(s) })
+		return nil
+	}, func(*stage.Stage) error {
+		l.end()
+		return nil
+	})
+}
+
+// nothing heals a fault that is over by itself.
+func nothing(*stage.Stage) error { return nil }
 
 // end stops the loop, and returns when it has stopped. It does nothing to a loop that has not
 // begun.

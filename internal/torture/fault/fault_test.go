@@ -49,7 +49,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 				require.NoError(t, err)
 			}
 			clients := worker(t, s)
-			random := rand.New(rand.NewPCG(1, 2))
+			random, before := rand.New(rand.NewPCG(1, 2)), settings(t, s)
 			for _, kind := range kinds {
 				f := kind.Choose(random, scene)
 				t.Run(fmt.Sprint(kind.Name, ": ", f), func(t *testing.T) {
@@ -58,6 +58,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 					heal(t, f, s)
 					heal(t, f, s) // a second time
 					require.NoError(t, s.Ready())
+					require.Equal(t, before, settings(t, s))
 					whole(t, s, clients)
 				})
 			}
@@ -65,7 +66,20 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 	}
 }
 
-func heal(t *testing.T, f fault.Fault, s *stage.Stage) {
+// settings are the limits of the servers, and the rights of the workers.
+func settings(t *testing.T, s *stage.Stage) (all []string) {
+	t.Helper()
+	for node := range len(s.Address().Networks) {
+		limits, err := s.Do(node, "CONFIG", "GET", "max*").AsStrMap()
+		require.NoError(t, err)
+		rights, err := s.Do(node, "ACL", "LIST").AsStrSlice()
+		require.NoError(t, err)
+		all = append(all, fmt.Sprint(limits, rights))
+	}
+	return all
+}
+
+func heal(t *testing.T, f *fault.Fault, s *stage.Stage) {
 	t.Helper()
 	require.Eventually(t, func() bool { return f.Heal(s) == nil }, time.Minute, 10*time.Millisecond)
 }
@@ -153,7 +167,7 @@ func TestASlotWhoseMoveWasInterruptedIsMovedBack(t *testing.T) {
 	whole(t, s, []rueidis.Client{client})
 }
 
-func choose(t *testing.T, name string, random *rand.Rand) fault.Fault {
+func choose(t *testing.T, name string, random *rand.Rand) *fault.Fault {
 	t.Helper()
 	kinds := fault.For(stage.Standalone, name)
 	require.Len(t, kinds, 1, name)
@@ -168,6 +182,18 @@ func TestATopologyHasOneKindOfAName(t *testing.T) {
 			seen[kind.Name] = true
 		}
 		require.Greater(t, len(seen), 15)
+	}
+}
+
+func TestAFaultOfAWorkerOrOfALockNamesIt(t *testing.T) {
+	for _, kind := range fault.All() {
+		f := kind.Choose(rand.New(rand.NewPCG(1, 2)), scene)
+		require.Equal(t, strings.HasSuffix(kind.Name, "-worker"), f.Worker >= 0, kind.Name)
+		require.Equal(t, kind.Name == "del", f.Lock != "", kind.Name)
+		if f.Worker >= 0 {
+			require.Contains(t, f.String(), fmt.Sprint("worker ", f.Worker))
+		}
+		require.Contains(t, f.String(), f.Lock)
 	}
 }
 

@@ -10,34 +10,42 @@ import (
 )
 
 func ofNetworks() []Kind {
-	imposing := func(what string, rule network.Rule) func(*rand.Rand, Scene) Fault {
-		return func(random *rand.Rand, scene Scene) Fault {
-			return &ruled{what: what, scope: scene.scope(random), make: func() network.Rule { return rule }}
-		}
-	}
-	scripts := []string{"EVALSHA", "EVAL"}
-	nth := func(what string, fate network.Fate, stage network.Stage) func(*rand.Rand, Scene) Fault {
-		return func(random *rand.Rand, scene Scene) Fault {
-			n := 1 + random.IntN(200)
-			return &ruled{what: fmt.Sprintf("%s %d", what, n), scope: scene.scope(random), make: func() network.Rule { return each(n, fate, stage, scripts) }}
-		}
-	}
 	return []Kind{
-		{Name: "cut", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) Fault {
-			return &cut{scope: scene.scope(random), interval: often(random)}
+		{Name: "cut", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			scope, interval := scene.scope(random), often(random)
+			return repeated(whose(fmt.Sprintf("connections cut every %v", interval), scope), interval,
+				func(s *stage.Stage) { s.Networks.Each(scope, (*network.Network).Cut) })
 		}},
-		{Name: "refuse", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) Fault { return &refuse{scope: scene.scope(random)} }},
-		{Name: "hold", Where: everywhere, Choose: imposing("everything held, and delivered later", network.Silence)},
-		{Name: "black-hole", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) Fault { return &blackHole{scope: scene.scope(random)} }},
-		{Name: "delay", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) Fault {
-			return delay{scene.scope(random), time.Duration(1+random.IntN(300)) * time.Millisecond}
+		// All connections are cut, and no new one can be opened.
+		{Name: "refuse", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			scope := scene.scope(random)
+			return lifted(whose("connections refused", scope), func(s *stage.Stage) func() { return s.Networks.Refuse(scope) })
 		}},
-		{Name: "slice", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) Fault { return slice{scene.scope(random), 1 + random.IntN(16)} }},
+		{Name: "hold", Where: everywhere, Choose: ruled("everything held, and delivered later", network.Silence)},
+		// Everything is held back, and lost with the connections when the fault is healed.
+		{Name: "black-hole", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			scope := scene.scope(random)
+			return lifted(whose("a black hole", scope), func(s *stage.Stage) func() {
+				lift := s.Networks.Impose(scope, func() network.Rule { return network.Silence })
+				return func() {
+					s.Networks.Each(scope, (*network.Network).Cut)
+					lift()
+				}
+			})
+		}},
+		{Name: "delay", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			scope, roundTrip := scene.scope(random), time.Duration(1+random.IntN(300))*time.Millisecond
+			return tuned(fmt.Sprintf("round trips of %v", roundTrip), scope, roundTrip, (*network.Network).SetRoundTrip)
+		}},
+		{Name: "slice", Where: everywhere, Choose: func(random *rand.Rand, scene Scene) *Fault {
+			scope, bytes := scene.scope(random), 1+random.IntN(16)
+			return tuned(fmt.Sprintf("pieces of %d bytes", bytes), scope, bytes, (*network.Network).SetSlice)
+		}},
 		{Name: "lose-reply", Where: everywhere, Choose: nth("reply lost to each script number", network.Cut, network.Reply)},
 		{Name: "lose-request", Where: everywhere, Choose: nth("lost: each script number", network.Cut, network.Request)},
 		{Name: "hold-reply", Where: everywhere, Choose: nth("reply held to each script number", network.Hold, network.Reply)},
 		{Name: "hold-request", Where: everywhere, Choose: nth("held, and executed late: each script number", network.Hold, network.Request)},
-		{Name: "deaf", Where: everywhere, Choose: imposing("all messages dropped", network.Deaf)},
+		{Name: "deaf", Where: everywhere, Choose: ruled("all messages dropped", network.Deaf)},
 	}
 }
 
@@ -47,7 +55,7 @@ func (s Scene) scope(random *rand.Rand) stage.Scope {
 	if random.IntN(2) == 0 {
 		return stage.Everyone
 	}
-	return stage.Scope(s.worker(random))
+	return stage.Scope(random.IntN(s.Workers))
 }
 
 // whose names the workers that a fault affects.
@@ -73,117 +81,44 @@ func each(n int, fate network.Fate, stage network.Stage, names []string) network
 }
 
 // ruled imposes one rule on the networks.
-type ruled struct {
-	what  string
-	scope stage.Scope
-	make  func() network.Rule
-	lift  func()
-}
-
-func (f *ruled) String() string { return whose(f.what, f.scope) }
-
-func (f *ruled) Inject(s *stage.Stage) error {
-	f.lift = s.Networks.Impose(f.scope, f.make)
-	return nil
-}
-
-func (f *ruled) Heal(*stage.Stage) error {
-	if f.lift != nil {
-		f.lift()
+func ruled(what string, rule network.Rule) func(*rand.Rand, Scene) *Fault {
+	return func(random *rand.Rand, scene Scene) *Fault {
+		return imposed(what, scene.scope(random), func() network.Rule { return rule })
 	}
-	return nil
 }
 
-// cut ends all connections, again and again.
-type cut struct {
-	scope    stage.Scope
-	interval time.Duration
-	loop     *loop
-}
-
-func (f *cut) String() string {
-	return whose(fmt.Sprintf("connections cut every %v", f.interval), f.scope)
-}
-
-func (f *cut) Inject(s *stage.Stage) error {
-	f.loop = every(f.interval, func() { s.Networks.Each(f.scope, (*network.Network).Cut) })
-	return nil
-}
-
-func (f *cut) Heal(*stage.Stage) error {
-	f.loop.end()
-	return nil
-}
-
-// refuse cuts all connections and lets no new one be opened.
-type refuse struct {
-	scope stage.Scope
-	lift  func()
-}
-
-func (f *refuse) String() string { return whose("connections refused", f.scope) }
-
-func (f *refuse) Inject(s *stage.Stage) error {
-	f.lift = s.Networks.Refuse(f.scope)
-	return nil
-}
-
-func (f *refuse) Heal(*stage.Stage) error {
-	if f.lift != nil {
-		f.lift()
+// nth imposes a rule for every nth frame of a stage with a script.
+func nth(what string, fate network.Fate, stage network.Stage) func(*rand.Rand, Scene) *Fault {
+	return func(random *rand.Rand, scene Scene) *Fault {
+		n := 1 + random.IntN(200)
+		return imposed(fmt.Sprintf("%s %d", what, n), scene.scope(random), func() network.Rule { return each(n, fate, stage, []string{"EVALSHA", "EVAL"}) })
 	}
-	return nil
 }
 
-// blackHole holds everything back, and loses it with the connections when it is healed.
-type blackHole struct {
-	scope stage.Scope
-	lift  func()
+func imposed(what string, scope stage.Scope, rule func() network.Rule) *Fault {
+	return lifted(whose(what, scope), func(s *stage.Stage) func() { return s.Networks.Impose(scope, rule) })
 }
 
-func (f *blackHole) String() string { return whose("a black hole", f.scope) }
-
-func (f *blackHole) Inject(s *stage.Stage) error {
-	f.lift = s.Networks.Impose(f.scope, func() network.Rule { return network.Silence })
-	return nil
+// lifted returns a fault that a function of its own heals.
+func lifted(text string, impose func(*stage.Stage) (lift func())) *Fault {
+	lift := func() {}
+	return makeFault(text, func(s *stage.Stage) error {
+		lift = impose(s)
+		return nil
+	}, func(*stage.Stage) error {
+		lift()
+		return nil
+	})
 }
 
-func (f *blackHole) Heal(s *stage.Stage) error {
-	if f.lift != nil {
-		s.Networks.Each(f.scope, (*network.Network).Cut)
-		f.lift()
+// tuned sets a figure of the networks, and 0 in the end.
+func tuned[T any](what string, scope stage.Scope, value T, set func(*network.Network, T)) *Fault {
+	on := func(value T) func(*stage.Stage) error {
+		return func(s *stage.Stage) error {
+			s.Networks.Each(scope, func(n *network.Network) { set(n, value) })
+			return nil
+		}
 	}
-	return nil
-}
-
-// delay adds to the time that a round trip takes.
-type delay struct {
-	scope     stage.Scope
-	roundTrip time.Duration
-}
-
-func (f delay) String() string { return whose(fmt.Sprintf("round trips of %v", f.roundTrip), f.scope) }
-
-func (f delay) Inject(s *stage.Stage) error { return f.set(s, f.roundTrip) }
-func (f delay) Heal(s *stage.Stage) error   { return f.set(s, 0) }
-
-func (f delay) set(s *stage.Stage, d time.Duration) error {
-	s.Networks.Each(f.scope, func(n *network.Network) { n.SetRoundTrip(d) })
-	return nil
-}
-
-// slice has everything arrive in small pieces.
-type slice struct {
-	scope stage.Scope
-	bytes int
-}
-
-func (f slice) String() string { return whose(fmt.Sprintf("pieces of %d bytes", f.bytes), f.scope) }
-
-func (f slice) Inject(s *stage.Stage) error { return f.set(s, f.bytes) }
-func (f slice) Heal(s *stage.Stage) error   { return f.set(s, 0) }
-
-func (f slice) set(s *stage.Stage, bytes int) error {
-	s.Networks.Each(f.scope, func(n *network.Network) { n.SetSlice(bytes) })
-	return nil
+	var zero T
+	return makeFault(whose(what, scope), on(value), on(zero))
 }

@@ -39,7 +39,7 @@ type Round struct {
 // A Step is one fault with its time, from the beginning of the round.
 type Step struct {
 	Kind  fault.Kind
-	Fault fault.Fault
+	Fault *fault.Fault
 	From  time.Duration
 	To    time.Duration
 }
