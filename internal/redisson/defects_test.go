@@ -81,9 +81,7 @@ func (s *scene) awaitEnd(lock string) {
 // holds asserts that the side holds the lock as deeply, and Redis knows.
 func (s *scene) holds(who side, lock string, depth int) {
 	s.t.Helper()
-	n, err := who.HoldCount(lock)
-	require.NoError(s.t, err)
-	assert.Equal(s.t, depth, n)
+	gives(s.t, depth)(who.HoldCount(lock))
 	s.awaitCount(lock, depth)
 }
 

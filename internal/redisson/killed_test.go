@@ -40,9 +40,7 @@ func (s *scene) readsOnAlone(lock string, kill func(), other couple) {
 	s.t.Helper()
 	require.NoError(s.t, other.read.Lock(lock, 0))
 	kill()
-	ok, err := s.goBoth().write.TryLock(lock, keptLease, 0)
-	require.NoError(s.t, err)
-	require.False(s.t, ok, "the living one is renewed meanwhile")
+	gives(s.t, false)(s.goBoth().write.TryLock(lock, keptLease, 0)) // the living one is renewed meanwhile
 	// Before 4.4 Redisson renews the readers of others too, also dead ones.
 	require.NoError(s.t, other.read.Unlock(lock))
 	left := time.Now()
@@ -88,8 +86,6 @@ func (s *scene) startHolder(lock string) (kill func()) {
 	holder, err := launch.Converse(cmd)
 	require.NoError(s.t, err)
 	s.t.Cleanup(holder.Kill)
-	said, err := holder.Hear(time.Minute)
-	require.NoError(s.t, err)
-	require.Equal(s.t, "held: <nil>", said)
+	gives(s.t, "held: <nil>")(holder.Hear(time.Minute))
 	return holder.Kill
 }

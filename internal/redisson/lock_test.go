@@ -58,15 +58,11 @@ func exclusion(s *scene, first, second side) {
 	lock := s.fresh()
 	for range 2 { // free again, for either
 		require.NoError(s.t, first.Lock(lock, 0))
-		ok, err := second.TryLock(lock, 0, 0)
-		require.NoError(s.t, err)
-		assert.False(s.t, ok)
+		gives(s.t, false)(second.TryLock(lock, 0, 0))
 		assert.True(s.t, notHeld(second.Unlock(lock)), "a stranger's unlock")
 
 		require.NoError(s.t, first.Unlock(lock))
-		ok, err = second.TryLock(lock, 0, 0)
-		require.NoError(s.t, err)
-		require.True(s.t, ok)
+		gives(s.t, true)(second.TryLock(lock, 0, 0))
 		assert.True(s.t, notHeld(first.Unlock(lock)), "it is the other's now")
 		require.NoError(s.t, second.Unlock(lock))
 	}
@@ -108,22 +104,14 @@ func nesting(s *scene, first, second side) {
 		require.NoError(s.t, first.Lock(lock, 0))
 	}
 	for left := depth; left > 0; left-- {
-		n, err := first.HoldCount(lock)
-		require.NoError(s.t, err)
-		assert.Equal(s.t, left, n)
-		n, err = second.HoldCount(lock)
-		require.NoError(s.t, err)
-		assert.Zero(s.t, n, "the count is the caller's own")
+		gives(s.t, left)(first.HoldCount(lock))
+		gives(s.t, 0)(second.HoldCount(lock)) // the count is the caller's own
 		s.awaitCount(lock, left)
 
-		ok, err := second.TryLock(lock, 0, 0)
-		require.NoError(s.t, err)
-		require.False(s.t, ok, "%d levels are left", left)
+		gives(s.t, false)(second.TryLock(lock, 0, 0))
 		require.NoError(s.t, first.Unlock(lock))
 	}
-	ok, err := second.TryLock(lock, 0, 0)
-	require.NoError(s.t, err)
-	require.True(s.t, ok)
+	gives(s.t, true)(second.TryLock(lock, 0, 0))
 	require.NoError(s.t, second.Unlock(lock))
 }
 
@@ -148,12 +136,8 @@ func views(s *scene, first, second side) {
 	lock := s.fresh()
 	sees := func(locked bool, shortest, longest time.Duration) {
 		s.t.Helper()
-		got, err := second.IsLocked(lock)
-		require.NoError(s.t, err)
-		assert.Equal(s.t, locked, got)
-		held, err := second.IsHeld(lock)
-		require.NoError(s.t, err)
-		assert.False(s.t, held)
+		gives(s.t, locked)(second.IsLocked(lock))
+		gives(s.t, false)(second.IsHeld(lock))
 		ttl, err := second.TTL(lock)
 		require.NoError(s.t, err)
 		assert.GreaterOrEqual(s.t, ttl, shortest)
@@ -206,29 +190,21 @@ func limits(s *scene, first, second side) {
 
 func force(s *scene, first, second side) {
 	lock := s.fresh()
-	ok, err := second.ForceUnlock(lock)
-	require.NoError(s.t, err)
-	assert.False(s.t, ok, "it is free")
+	gives(s.t, false)(second.ForceUnlock(lock)) // it is free
 
 	require.NoError(s.t, first.Lock(lock, 0))
 	waiter := s.start(func() error { return second.Lock(lock, 0) })
 	s.awaitAsleep(second, lock)
 	forced := time.Now()
-	ok, err = first.ForceUnlock(lock)
-	require.NoError(s.t, err)
-	assert.True(s.t, ok)
+	gives(s.t, true)(first.ForceUnlock(lock))
 	assert.Less(s.t, waiter.succeeds().Sub(forced), fallback, "it was not woken, it looked by itself")
 	assert.True(s.t, notHeld(first.Unlock(lock)))
 	require.NoError(s.t, second.Unlock(lock))
 
 	lock = s.fresh()
 	require.NoError(s.t, first.Lock(lock, 0))
-	ok, err = second.ForceUnlock(lock)
-	require.NoError(s.t, err)
-	assert.True(s.t, ok)
-	ok, err = second.TryLock(lock, 0, 0)
-	require.NoError(s.t, err)
-	assert.True(s.t, ok)
+	gives(s.t, true)(second.ForceUnlock(lock))
+	gives(s.t, true)(second.TryLock(lock, 0, 0))
 	assert.True(s.t, notHeld(first.Unlock(lock)))
 	require.NoError(s.t, second.Unlock(lock))
 }

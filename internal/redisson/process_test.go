@@ -27,12 +27,8 @@ func threads(s *scene) {
 	lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
 	require.NoError(s.t, one.Lock(lock, 0))
 	require.NoError(s.t, s.java.Thread("one").Lock(lock, 0))
-	n, err := one.HoldCount(lock)
-	require.NoError(s.t, err)
-	assert.Equal(s.t, 2, n)
-	ok, err := two.TryLock(lock, 0, 0)
-	require.NoError(s.t, err)
-	assert.False(s.t, ok)
+	gives(s.t, 2)(one.HoldCount(lock))
+	gives(s.t, false)(two.TryLock(lock, 0, 0))
 
 	var e *redisson.Exception
 	require.ErrorAs(s.t, two.Unlock(lock), &e)

@@ -45,18 +45,14 @@ func (s *scene) eachOwnerFirst(run func(s *scene, first, second couple)) {
 // gets asserts whether the side gets the lock at once. If so it has it.
 func (s *scene) gets(x side, lock string, want bool) {
 	s.t.Helper()
-	ok, err := x.TryLock(lock, 0, 0)
-	require.NoError(s.t, err)
-	require.Equal(s.t, want, ok)
+	gives(s.t, want)(x.TryLock(lock, 0, 0))
 }
 
 // getsSoon is gets for a lock that the side must have, but not at once: a thread of Redisson
 // that waited a moment ago may still be subscribed, and counts as a waiter until then.
 func (s *scene) getsSoon(x side, lock string) {
 	s.t.Helper()
-	ok, err := x.TryLock(lock, 10*time.Second, 0)
-	require.NoError(s.t, err)
-	require.True(s.t, ok)
+	gives(s.t, true)(x.TryLock(lock, 10*time.Second, 0))
 }
 
 func readWriteLock(s *scene) {
@@ -83,15 +79,9 @@ func reading(s *scene, first, second couple) {
 			s.getsSoon(other.read, lock)
 			require.NoError(s.t, other.read.Unlock(lock))
 			assert.True(s.t, notHeld(other.read.Unlock(lock)))
-			locked, err := other.read.IsLocked(lock)
-			require.NoError(s.t, err)
-			assert.True(s.t, locked)
-			locked, err = other.write.IsLocked(lock)
-			require.NoError(s.t, err)
-			assert.False(s.t, locked)
-			forced, err := other.write.ForceUnlock(lock)
-			require.NoError(s.t, err)
-			assert.False(s.t, forced)
+			gives(s.t, true)(other.read.IsLocked(lock))
+			gives(s.t, false)(other.write.IsLocked(lock))
+			gives(s.t, false)(other.write.ForceUnlock(lock))
 		}
 		require.NoError(s.t, first.read.Unlock(lock))
 		require.NoError(s.t, first.read.Unlock(lock))
@@ -137,9 +127,7 @@ func downgrading(s *scene, first, second couple) {
 		require.NoError(s.t, first.write.Unlock(lock))
 		s.gets(second.read, lock, true)
 	}
-	held, err := first.read.IsHeld(lock)
-	require.NoError(s.t, err)
-	assert.True(s.t, held)
+	gives(s.t, true)(first.read.IsHeld(lock))
 	require.NoError(s.t, second.read.Unlock(lock))
 	s.gets(second.write, lock, false)
 	require.NoError(s.t, first.read.Unlock(lock))

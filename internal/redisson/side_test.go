@@ -2,7 +2,10 @@ package redisson_test
 
 import (
 	"context"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
@@ -71,3 +74,12 @@ func (o owner) HoldCount(lock string) (int, error) {
 }
 
 func (o owner) TTL(lock string) (time.Duration, error) { return o.of(lock).TTL(o.ctx) }
+
+// gives requires that a call succeeds and returns the value.
+func gives[T any](t testing.TB, want T) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}

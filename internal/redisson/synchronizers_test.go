@@ -25,19 +25,13 @@ func background(work func() error) <-chan error {
 // The synchronizers of both languages wait for each other.
 func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 	withOldAndNew(t, setting{}, func(s *scene) {
-		t, ctx := s.t, s.ctx
-		c, java := redisson.New(s.client), s.java.Thread("a")
-
-		t.Run("a semaphore", func(t *testing.T) {
-			sem := c.Semaphore("sem")
-			set, err := sem.TrySetPermits(ctx, 2)
-			require.NoError(t, err)
-			require.True(t, set)
+		ctx, c, java := s.ctx, redisson.New(s.client), s.java.Thread("a")
+		s.run("a semaphore", func(s *scene) {
+			t, sem := s.t, c.Semaphore("sem")
+			gives(t, true)(sem.TrySetPermits(ctx, 2))
 			require.NoError(t, java.Acquire("sem", 1))
 			require.NoError(t, sem.Acquire(ctx, 1))
-			taken, err := java.TryAcquire("sem", 1, 0)
-			require.NoError(t, err)
-			assert.False(t, taken)
+			gives(t, false)(java.TryAcquire("sem", 1, 0))
 
 			here := background(func() error { return sem.Acquire(ctx, 2) })
 			require.NoError(t, java.Release("sem", 1))
@@ -45,77 +39,51 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 			require.NoError(t, <-here)
 
 			there := background(func() error { return java.Acquire("sem", 2) })
-			for asleep := false; !asleep; {
-				asleep, err = java.IsAsleep()
-				require.NoError(t, err)
-			}
+			s.awaitAsleep(java, "")
 			require.NoError(t, sem.Release(ctx, 2))
 			require.NoError(t, <-there)
-			n, err := s.java.Thread("b").AvailablePermits("sem")
-			require.NoError(t, err)
-			assert.Zero(t, n)
+			gives(t, 0)(s.java.Thread("b").AvailablePermits("sem"))
 		})
 
-		t.Run("permits with leases", func(t *testing.T) {
-			sem := c.PermitSemaphore("permits")
-			set, err := sem.TrySetPermits(ctx, 1)
-			require.NoError(t, err)
-			require.True(t, set)
+		s.run("permits with leases", func(s *scene) {
+			t, sem := s.t, c.PermitSemaphore("permits")
+			gives(t, true)(sem.TrySetPermits(ctx, 1))
 			mine, err := sem.Acquire(ctx, 0)
 			require.NoError(t, err)
-			held, err := java.UpdateLease("permits", mine.ID(), time.Minute)
-			require.NoError(t, err)
-			assert.True(t, held, "Redisson knows its id")
+			gives(t, true)(java.UpdateLease("permits", mine.ID(), time.Minute)) // Redisson knows its id
 			var theirs string
 			there := background(func() (err error) {
 				theirs, err = java.AcquirePermit("permits", 2*time.Second)
 				return err
 			})
-			for asleep := false; !asleep; {
-				asleep, err = java.IsAsleep()
-				require.NoError(t, err)
-			}
+			s.awaitAsleep(java, "")
 			require.NoError(t, mine.Release(ctx))
 			require.NoError(t, <-there)
 			assert.Len(t, theirs, 32)
 			again, err := sem.Acquire(ctx, time.Minute) // its lease ends
 			require.NoError(t, err)
-			free, err := java.FreePermits("permits")
-			require.NoError(t, err)
-			assert.Zero(t, free)
-			gone, err := java.TryReleasePermit("permits", theirs)
-			require.NoError(t, err)
-			assert.False(t, gone)
-			released, err := java.TryReleasePermit("permits", again.ID())
-			require.NoError(t, err)
-			assert.True(t, released)
+			gives(t, 0)(java.FreePermits("permits"))
+			gives(t, false)(java.TryReleasePermit("permits", theirs))
+			gives(t, true)(java.TryReleasePermit("permits", again.ID()))
 			require.Error(t, again.Release(ctx))
 		})
 
-		t.Run("a latch", func(t *testing.T) {
-			latch := c.CountDownLatch("latch")
-			set, err := java.TrySetCount("latch", 2)
-			require.NoError(t, err)
-			require.True(t, set)
+		s.run("a latch", func(s *scene) {
+			t, latch := s.t, c.CountDownLatch("latch")
+			gives(t, true)(java.TrySetCount("latch", 2))
 			here := background(func() error { return latch.Await(ctx) })
 			there := background(func() error { return s.java.Thread("b").Await("latch") })
-			for asleep := false; !asleep; {
-				asleep, err = s.java.Thread("b").IsAsleep()
-				require.NoError(t, err)
-			}
+			s.awaitAsleep(s.java.Thread("b"), "")
 			require.NoError(t, java.CountDown("latch"))
-			n, err := latch.Count(ctx)
-			require.NoError(t, err)
-			assert.EqualValues(t, 1, n)
+			gives(t, int64(1))(latch.Count(ctx))
 			require.NoError(t, latch.CountDown(ctx))
 			require.NoError(t, <-here)
 			require.NoError(t, <-there)
 		})
 
-		t.Run("both take turns", func(t *testing.T) {
-			sem := c.Semaphore("turns")
-			_, err := sem.TrySetPermits(ctx, 3)
-			require.NoError(t, err)
+		s.run("both take turns", func(s *scene) {
+			t, sem := s.t, c.Semaphore("turns")
+			gives(t, true)(sem.TrySetPermits(ctx, 3))
 			var inside, most atomic.Int64
 			enter := func() {
 				n := inside.Add(1)
@@ -162,9 +130,7 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 				require.NoError(t, <-one)
 			}
 			assert.LessOrEqual(t, most.Load(), int64(3))
-			n, err := sem.AvailablePermits(ctx)
-			require.NoError(t, err)
-			assert.Equal(t, 3, n)
+			gives(t, 3)(sem.AvailablePermits(ctx))
 		})
 	})
 }
@@ -185,9 +151,7 @@ func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
 		require.NoError(t, <-there)
 
 		latch := c.CountDownLatch("latch")
-		set, err := java.TrySetCount("latch", 1)
-		require.NoError(t, err)
-		require.True(t, set)
+		gives(t, true)(java.TrySetCount("latch", 1))
 		there = background(func() error { return java.Await("latch") })
 		s.awaitAsleep(java, "")
 		require.NoError(t, latch.CountDown(ctx))
@@ -200,15 +164,9 @@ func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
 		require.NoError(t, err)
 		theirs, err := java.AcquirePermit("permits", time.Minute)
 		require.NoError(t, err)
-		free, err := java.FreePermits("permits")
-		require.NoError(t, err)
-		assert.Zero(t, free, "both sides take from one number of permits")
-		known, err := java.UpdateLease("permits", ours.ID(), time.Minute)
-		require.NoError(t, err)
-		assert.Equal(t, shared, known)
-		released, err := permits.Release(ctx, theirs)
-		require.NoError(t, err)
-		assert.Equal(t, shared, released)
+		gives(t, 0)(java.FreePermits("permits")) // both sides take from one number of permits
+		gives(t, shared)(java.UpdateLease("permits", ours.ID(), time.Minute))
+		gives(t, shared)(permits.Release(ctx, theirs))
 	})
 }
 
@@ -262,16 +220,12 @@ func sharedInACluster(s *scene, c *redisson.Client, java jvm.Thread) {
 	require.NoError(t, <-there)
 	here = background(func() (err error) { ours, err = permits.Acquire(ctx, time.Minute); return err })
 	s.awaitChannel("redisson_sc:{" + name + ":permits}")
-	released, err := java.TryReleasePermit(name+":permits", theirs)
-	require.NoError(t, err)
-	assert.True(t, released)
+	gives(t, true)(java.TryReleasePermit(name+":permits", theirs))
 	require.NoError(t, <-here)
 	require.NoError(t, ours.Release(ctx))
 
 	latch := c.CountDownLatch(name + ":latch")
-	set, err := latch.TrySetCount(ctx, 2)
-	require.NoError(t, err)
-	require.True(t, set)
+	gives(t, true)(latch.TrySetCount(ctx, 2))
 	there = background(func() error { return java.Await(name + ":latch") })
 	s.awaitAsleep(java, "")
 	here = background(func() error { return latch.Await(ctx) })

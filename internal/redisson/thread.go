@@ -40,75 +40,66 @@ func (t Thread) With(k Kind) Thread {
 
 // Lock is RLock.lock(lease), and lock() if the lease is 0.
 func (t Thread) Lock(lock string, lease time.Duration) error {
-	return t.do(nil, command{Call: "lock", Name: lock, LeaseMillis: lease.Milliseconds()})
+	return t.do(command{Call: "lock", Name: lock, LeaseMillis: lease.Milliseconds()})
 }
 
 // LockInterruptibly is RLock.lockInterruptibly.
 func (t Thread) LockInterruptibly(lock string, lease time.Duration) error {
-	return t.do(nil, command{Call: "lockInterruptibly", Name: lock, LeaseMillis: lease.Milliseconds()})
+	return t.do(command{Call: "lockInterruptibly", Name: lock, LeaseMillis: lease.Milliseconds()})
 }
 
 // TryLock is RLock.tryLock(wait, lease), with the watchdog if the lease is 0, and
 // tryLock() if both are.
-func (t Thread) TryLock(lock string, wait, lease time.Duration) (ok bool, err error) {
-	err = t.do(&ok, command{Call: "tryLock", Name: lock, WaitMillis: wait.Milliseconds(), LeaseMillis: lease.Milliseconds()})
-	return ok, err
+func (t Thread) TryLock(lock string, wait, lease time.Duration) (bool, error) {
+	return ask[bool](t, command{Call: "tryLock", Name: lock, WaitMillis: wait.Milliseconds(), LeaseMillis: lease.Milliseconds()})
 }
 
 // Unlock is RLock.unlock.
 func (t Thread) Unlock(lock string) error {
-	return t.do(nil, command{Call: "unlock", Name: lock})
+	return t.do(command{Call: "unlock", Name: lock})
 }
 
 // ForceUnlock is RLock.forceUnlock.
-func (t Thread) ForceUnlock(lock string) (ok bool, err error) {
-	err = t.do(&ok, command{Call: "forceUnlock", Name: lock})
-	return ok, err
+func (t Thread) ForceUnlock(lock string) (bool, error) {
+	return ask[bool](t, command{Call: "forceUnlock", Name: lock})
 }
 
 // IsLocked is RLock.isLocked.
-func (t Thread) IsLocked(lock string) (ok bool, err error) {
-	err = t.do(&ok, command{Call: "isLocked", Name: lock})
-	return ok, err
+func (t Thread) IsLocked(lock string) (bool, error) {
+	return ask[bool](t, command{Call: "isLocked", Name: lock})
 }
 
 // IsHeld is RLock.isHeldByCurrentThread.
-func (t Thread) IsHeld(lock string) (ok bool, err error) {
-	err = t.do(&ok, command{Call: "isHeldByCurrentThread", Name: lock})
-	return ok, err
+func (t Thread) IsHeld(lock string) (bool, error) {
+	return ask[bool](t, command{Call: "isHeldByCurrentThread", Name: lock})
 }
 
 // HoldCount is RLock.getHoldCount.
-func (t Thread) HoldCount(lock string) (n int, err error) {
-	err = t.do(&n, command{Call: "getHoldCount", Name: lock})
-	return n, err
+func (t Thread) HoldCount(lock string) (int, error) {
+	return ask[int](t, command{Call: "getHoldCount", Name: lock})
 }
 
 // TTL is RLock.remainTimeToLive: -2 ms if the lock is free, -1 ms if its key does not
 // expire.
 func (t Thread) TTL(lock string) (time.Duration, error) {
-	var ms int64
-	err := t.do(&ms, command{Call: "remainTimeToLive", Name: lock})
+	ms, err := ask[int64](t, command{Call: "remainTimeToLive", Name: lock})
 	return time.Duration(ms) * time.Millisecond, err
 }
 
 // LockAndGetToken is RFencedLock.lockAndGetToken.
-func (t Thread) LockAndGetToken(lock string) (token uint64, err error) {
-	err = t.do(&token, command{Call: "lockAndGetToken", Name: lock})
-	return token, err
+func (t Thread) LockAndGetToken(lock string) (uint64, error) {
+	return ask[uint64](t, command{Call: "lockAndGetToken", Name: lock})
 }
 
 // Token is RFencedLock.getToken, which is the counter, regardless of the holder.
-func (t Thread) Token(lock string) (token uint64, err error) {
-	err = t.do(&token, command{Call: "getToken", Name: lock})
-	return token, err
+func (t Thread) Token(lock string) (uint64, error) {
+	return ask[uint64](t, command{Call: "getToken", Name: lock})
 }
 
 // Count takes the lock again and again for so long, and each time adds one to the
 // counter, a key in Redis, by a GET and a SET. It returns how often.
-func (t Thread) Count(lock, counter string, during time.Duration) (sections int, err error) {
-	err = t.do(&sections, command{Call: "count", Name: lock, Counter: counter, WaitMillis: during.Milliseconds()})
-	return sections, err
+func (t Thread) Count(lock, counter string, during time.Duration) (int, error) {
+	return ask[int](t, command{Call: "count", Name: lock, Counter: counter, WaitMillis: during.Milliseconds()})
 }
 
 // A Share is what a thread had of a lock.
@@ -121,8 +112,7 @@ type Share struct {
 // length, before which it pauses for a random time below pause. With trying it does not wait in RLock.lock, but calls RLock.tryLock() until it has
 // the lock, with a millisecond between two calls.
 func (t Thread) Contend(lock string, section, pause, during time.Duration, trying bool) (Share, error) {
-	var share struct{ Sections, LongestMillis int64 }
-	err := t.do(&share, command{
+	share, err := ask[struct{ Sections, LongestMillis int64 }](t, command{
 		Call: "contend", Name: lock, WaitMillis: during.Milliseconds(),
 		SectionMillis: section.Milliseconds(), PauseMillis: pause.Milliseconds(), Trying: trying,
 	})
@@ -131,25 +121,31 @@ func (t Thread) Contend(lock string, section, pause, during time.Duration, tryin
 
 // Interrupt interrupts the thread in what it executes.
 func (t Thread) Interrupt() error {
-	return t.do(nil, command{Call: "interrupt"})
+	return t.do(command{Call: "interrupt"})
 }
 
 // IsAsleep says whether the thread waits for a lock's message, or for the end of its
 // lease, and does nothing else until then.
-func (t Thread) IsAsleep() (ok bool, err error) {
-	err = t.do(&ok, command{Call: "isAsleep"})
-	return ok, err
+func (t Thread) IsAsleep() (bool, error) {
+	return ask[bool](t, command{Call: "isAsleep"})
 }
 
-// do makes the call and stores its value, if it has one, in into.
-func (t Thread) do(into any, c command) error {
+// do makes a call without a value.
+func (t Thread) do(c command) error {
 	c.Thread, c.Kind = t.name, t.kind
-	value, err := t.process.call(c)
-	if err != nil || into == nil {
-		return err
+	_, err := t.process.call(c)
+	return err
+}
+
+// ask makes a call and returns its value.
+func ask[T any](t Thread, c command) (value T, err error) {
+	c.Thread, c.Kind = t.name, t.kind
+	text, err := t.process.call(c)
+	if err != nil {
+		return value, err
 	}
-	if err := json.Unmarshal(value, into); err != nil {
-		return fmt.Errorf("redisson: %s of %q answered %s: %w", c.Call, c.Name, value, err)
+	if err := json.Unmarshal(text, &value); err != nil {
+		return value, fmt.Errorf("redisson: %s of %q answered %s: %w", c.Call, c.Name, text, err)
 	}
-	return nil
+	return value, nil
 }
