@@ -38,20 +38,22 @@
 // write is executed in a later hold than its own; the order of a strict lock is kept,
 // also after a stall; a join is never answered that its ticket is nowhere.
 //
-// With each tick, what must not last (progress.go), or not for long (patience.go, fairness.go, parted.go, left.go): no tenure is
-// left for which nothing will ever be sent; without a fault each client knows of its grants, and no call that may have the lock waits for a look; with a fault it gives back what it hears of, and
-// learns of a grant within a lease; no lock is free for more than three ticks while a caller waits; none goes unused while a
-// caller waits; none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
-// that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in the queue; no
-// client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting while foreign readers
-// read; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
-// within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a hold.
+// With each tick, what must not last (progress.go), or not for long (patience.go, fairness.go, parted.go, left.go):
+// no tenure is left for which nothing will ever be sent; without a fault each client knows of its grants, and no call
+// that may have the lock waits for a look; with a fault it gives back what it hears of, and learns of a grant within
+// a lease; no lock is free for more than three ticks while a caller waits; none goes unused while a caller waits;
+// none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
+// that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in
+// the queue; no client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting while
+// foreign readers read; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it
+// learn of it within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a
+// hold.
 //
 // A call that has its outcome is woken. An Unlock does not report a loss if a Leave has found the tenure, unless the Leave ran
 // twice. No slot leaks. A lock of which nothing is left is idle.
 //
 // Hard states are counted by name (reached.go), and the gate fails if one is never reached. Broken rules and mutants are
-// edits of core's text in testdata, with which the explorer is compiled once more (mutants_test.go).
+// edits of the text of core, and of one rule of the scripts' model, in testdata, with which the explorer is compiled once more (mutants_test.go).
 //
 // What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
 // that died while it waited costs no claim, and that a window of foreign clients that comes up begins.

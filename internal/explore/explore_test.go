@@ -196,19 +196,22 @@ var thorough = []Setup{
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
 }
 
-// In readersByClaim two users read by a claim, which is longer than a lease: a foreign writer has released the lock just before
-// the join of the first. A foreign client reads too.
+// readersByClaim lets two users read by a claim, which is longer than a lease: a foreign writer releases the lock just before
+// Redis executes the join of the first user. A foreign client reads as well.
 func readersByClaim(w *world) {
 	w.foreignActs(0, doForeignTry)
 	w.apply(action{kind: doRead})
-	w.settle(func() bool { pipe := w.clients[0].pipe; return len(pipe) > 0 && pipe[0].cmd.Op == core.Join })
+	joins := func() bool { pipe := w.clients[0].pipe; return len(pipe) > 0 && pipe[0].cmd.Op == core.Join }
+	never := func() bool { return false }
+	w.settle(joins)
 	for _, a := range []action{{kind: doForeignRelease}, {kind: doRead, i: 1}, {kind: doForeignTry, i: 1}} {
 		w.apply(a)
-		w.settle(func() bool { return false })
+		w.settle(never)
 	}
 }
 
-// settle makes happen what is under way, but for faults, until the condition is met.
+// settle applies the actions of the driver, the network and Redis until there are none, or done reports true. Users, foreign
+// clients, time and faults stand still.
 func (w *world) settle(done func() bool) {
 	underWay := func(a action) bool { return doNudge <= a.kind && a.kind < doForeignTry }
 	for as := w.actions(nil); !done() && slices.ContainsFunc(as, underWay); as = w.actions(nil) {
