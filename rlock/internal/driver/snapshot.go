@@ -28,13 +28,13 @@ const atOnce = 1024
 
 // A seen is a lock as it was: a part of what a reader has seen since it took the mutex.
 type seen struct {
-	name   *client.Name
-	until  core.SafeTime // until when the holders may be believed
-	levels int           // how many of the levels seen are its, from there on
-	waits  int
-	more   int32      // permits of a semaphore beside the first
-	tenure core.ID    // that is held while calls wait, else zero
-	holder core.Level // its first
+	name    *client.Name
+	until   core.SafeTime // until when the holders may be believed
+	levels  int           // how many of the levels seen are its, from there on
+	waits   int
+	permits int        // of a semaphore; 0 for other locks
+	tenure  core.ID    // that is held while calls wait, else zero
+	holder  core.Level // its first
 }
 
 // A reader reads locks. It is used by one goroutine.
@@ -95,7 +95,10 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 func (r *reader) readLock(l *lock, now core.Now) (all bool) {
 	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld() && l.Owner() != nil
 	if first && held && r.look.Holds {
-		one.until, one.more = l.TrustedUntil(), l.Owner().More()
+		one.until = l.TrustedUntil()
+		if l.name.Permits > 0 {
+			one.permits = int(l.Owner().More()) + 1
+		}
 		r.levels = append(r.levels, l.Levels()...)
 		one.levels = len(l.Levels())
 	}
@@ -146,10 +149,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 	for i := range r.locks {
 		one := &r.locks[i]
 		v.Name, v.Kind, v.ReadKind = one.name.Key, one.name.KindOf(false), one.name.KindOf(true)
-		v.ValidUntil, v.Permits = clock.safe(one.until), 0
-		if one.name.Permits > 0 && one.levels > 0 {
-			v.Permits = int(one.more) + 1
-		}
+		v.ValidUntil, v.Permits = clock.safe(one.until), one.permits
 		v.Levels, v.Waits = v.Levels[:0], calls[:one.waits]
 		for j := range levels[:one.levels] {
 			v.Levels = append(v.Levels, levelOf(&levels[j], clock))
