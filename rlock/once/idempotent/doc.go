@@ -39,8 +39,8 @@
 //
 //   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
 //     ends with the loss of the lock. A handler that ignores that may overlap the next one.
-//   - Options.Who must return another text for each account: otherwise a client that guesses a key reads the response of another
-//     account. Authorize before this middleware.
+//   - Options.Who must return a different text for each account. Otherwise a client that guesses a key reads the response of
+//     another account. Authorize before this middleware.
 //   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer.
 //   - Set-Cookie, Date and fields of the connection are not kept.
 //   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
