@@ -2,8 +2,9 @@ package core
 
 // The answers to commands. Each command has one, also if its call has left.
 
-// Answer tells the lock the result of a command: an answer counts for the tenure and for the call that it was sent for.
-func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
+// Answer tells the lock the result of a command, which counts for its tenure and for the call c that has sent it. c is nil if
+// the keeper has sent it, and if the call has returned before: its memory may be a call of another lock by then.
+func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.tenure != nil:
 		l.lands(cmd.tenure, cmd.tenureSeq, a, now)
@@ -14,7 +15,7 @@ func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
 	default:
 		panic("core: an answer to a command " + cmd.Op.String() + " of no tenure")
 	}
-	if c := l.caller(cmd); c != nil {
+	if c != nil && c.purpose != Locks && c.Outcome == Waiting {
 		l.answers(c, cmd, a)
 	}
 	l.moved(cmd.tenure)
@@ -26,15 +27,6 @@ func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
 		l.moved(cmd.joins)
 	}
 	l.settle(now)
-}
-
-// caller returns the call that waits for the answer to the command and does not lock, nil for none: it may have left.
-func (l *Lock) caller(cmd *Command) *Call {
-	c := cmd.call
-	if c == nil || c.seq != cmd.callSeq || c.Outcome != Waiting || c.purpose == Locks {
-		return nil
-	}
-	return c
 }
 
 // lands deals with an answer if it is to the command of the tenure that is in flight.

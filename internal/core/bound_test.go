@@ -10,7 +10,7 @@ func heldByFirst(t *testing.T) *Lock {
 	first := &Call{Owner: 1, Waits: true, Until: Never}
 	l.Lock(first, at(0))
 	cmd := sendFor(t, l, first, at(0), Acquire)
-	l.Answer(&cmd, Reply{Found: Holds}, at(0))
+	l.Answer(&cmd, nil, Reply{Found: Holds}, at(0))
 	l.Listening(true, at(0))
 	return l
 }
@@ -66,7 +66,7 @@ func TestCallersWithoutATicketTakeThePlacesOfABound(t *testing.T) {
 	if !cmd.Bounded || cmd.Most != 3 {
 		t.Fatalf("%+v", cmd)
 	}
-	l.Answer(&cmd, Reply{Full: true, Tickets: 3, Holder: l.Owner().ID, TTL: 30_000}, at(0))
+	l.Answer(&cmd, nil, Reply{Full: true, Tickets: 3, Holder: l.Owner().ID, TTL: 30_000}, at(0))
 	if w.Outcome != Full || w.Others != 5 || w.Tenure != nil {
 		t.Errorf("%v, beside %d", w.Outcome, w.Others)
 	}
@@ -82,9 +82,9 @@ func TestACallWithAPlaceHasNoBound(t *testing.T) {
 	w := &Call{Owner: 2, Waits: true, Until: Never, Most: 1}
 	l.Lock(w, at(0))
 	cmd := sendFor(t, l, w, at(0), Join)
-	l.Answer(&cmd, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
+	l.Answer(&cmd, nil, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
 	cmd = sendFor(t, l, w, at(2_000), Look)
-	l.Answer(&cmd, Reply{Holder: l.Owner().ID, TTL: 30_000}, at(2_000)) // Redis has lost it
+	l.Answer(&cmd, nil, Reply{Holder: l.Owner().ID, TTL: 30_000}, at(2_000)) // Redis has lost it
 	if cmd = sendFor(t, l, w, at(2_000), Join); cmd.Bounded {
 		t.Error("it asks for a place again")
 	}
@@ -103,7 +103,7 @@ func TestTheBoundOfACallThatHasLeftIsNoOthers(t *testing.T) {
 	if next.Tenure == nil {
 		t.Fatal("the ticket is not passed on")
 	}
-	l.Answer(&cmd, Reply{Full: true, Tickets: 4, Holder: ID{2, false, 1}, TTL: 30_000}, at(0))
+	l.Answer(&cmd, nil, Reply{Full: true, Tickets: 4, Holder: ID{2, false, 1}, TTL: 30_000}, at(0))
 	if next.Outcome != Waiting {
 		t.Fatalf("it is refused: %v", next.Outcome)
 	}

@@ -29,7 +29,7 @@ func (p Purpose) String() string {
 //	                        Leave: its caller has left ─┴─► Returns  it has its Outcome
 //
 // Between two calls of Next anything may happen to the lock. The caller sets the first fields, and may use the memory again
-// when Next has said Returns, or when the call has the lock.
+// when Next has said Returns, or when the call has the lock: Answer is not given a call that has returned.
 type Call struct {
 	Owner    OwnerID
 	Mode     Mode
@@ -66,11 +66,10 @@ type Call struct {
 	asleep   bool // it waits for an effect or for its time; else it asks Next by itself
 	flies    bool // its command has no answer; not of one that locks, whose ticket knows
 	attempt  attempt
-	counted  bool   // among the line's repeats
-	admitted bool   // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
-	seq      uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
-	fails    int    // its commands in a row without an answer
-	rest     Time   // until when nothing is sent for it
+	counted  bool // among the line's repeats
+	admitted bool // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
+	fails    int  // its commands in a row without an answer
+	rest     Time // until when nothing is sent for it
 	began    Time
 	alarm    Time                    // asleep: when its goroutine asks Next by itself
 	position waitqueue.Waiter[*Call] // in the line of its lock
@@ -100,17 +99,9 @@ func (c *Call) Purpose() Purpose { return c.purpose }
 func (c *Call) Began() Time      { return c.began }
 func (c *Call) Alarm() Time      { return c.alarm }
 
-// Reuse makes the memory of a call that has returned a copy of one that has not begun.
-func (c *Call) Reuse(first *Call) {
-	seq := c.seq
-	*c = *first
-	c.seq = seq
-}
-
 // begins makes the memory a new call. The lock is not idle until it has returned or has the lock.
 func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
 	c.purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
-	c.seq++
 	l.line.calls++
 }
 
@@ -214,7 +205,6 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 		panic("core: a call that " + c.purpose.String() + " sends a command " + op.String())
 	}
 	c.flies = c.purpose != Locks
-	cmd.call, cmd.callSeq = c, c.seq
 	return cmd
 }
 

@@ -12,12 +12,12 @@ func TestTheAnswerToAnotherCommandIsNotThatOfACall(t *testing.T) {
 	if a := l.Next(c, false, at(2)); a.Do != Queues || a.Until != Never {
 		t.Fatalf("it does %d until %d", a.Do, a.Until)
 	}
-	l.Answer(&mirror, Reply{Found: Holds}, at(3))
+	l.Answer(&mirror, nil, Reply{Found: Holds}, at(3))
 	cmd := sendFor(t, l, c, at(3), Leave)
 	if a := l.Next(c, false, at(4)); a.Do != Sleeps || a.Until != Never {
 		t.Errorf("it does %d until %d", a.Do, a.Until)
 	}
-	l.Answer(&cmd, Reply{Left: true}, at(5))
+	l.Answer(&cmd, c, Reply{Left: true}, at(5))
 	l.client.TakeEffects(at(5))
 	if a := l.Next(c, false, at(5)); a.Do != Returns || c.Outcome != Done || c.Cause != ByUnlock || !l.Idle() {
 		t.Errorf("it does %d, outcome %d, cause %d", a.Do, c.Outcome, c.Cause)
@@ -51,7 +51,7 @@ func TestAReleaseThatHasNothingToSend(t *testing.T) {
 		}
 		call := releasing(l, n)
 		l.Next(call, false, at(50))
-		l.Answer(&mirror, c.mirror, at(51))
+		l.Answer(&mirror, nil, c.mirror, at(51))
 		l.client.TakeEffects(at(51))
 		a := l.Next(call, true, at(52))
 		if a.Op != c.sends || n.want != c.then || (a.Do == Returns) != (c.sends == None) || a.Do == Returns && call.Cause != KeyGone {
@@ -60,7 +60,7 @@ func TestAReleaseThatHasNothingToSend(t *testing.T) {
 	}
 }
 
-// An answer to a call whose memory is another one's by now is not that one's.
+// A late answer to a call that has returned does not reach the call that reuses its memory.
 func TestAnAnswerToAFormerCall(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	c := &Call{Owner: 1, Until: Never}
@@ -70,13 +70,13 @@ func TestAnAnswerToAFormerCall(t *testing.T) {
 	if a := l.Next(c, false, at(2)); a.Do != Returns || c.Fault != Unknown || c.Found {
 		t.Errorf("it does %d, fault %d", a.Do, c.Fault)
 	}
-	c.Reuse(&Call{Owner: 1, Until: Never})
+	*c = Call{Owner: 1, Until: Never}
 	l.Write(c)
-	if l.Answer(&cmd, Reply{Found: Holds}, at(3)); c.Outcome != Waiting {
+	if l.Answer(&cmd, nil, Reply{Found: Holds}, at(3)); c.Outcome != Waiting {
 		t.Error("it has the answer of another one")
 	}
 	cmd = sendFor(t, l, c, at(4), Write)
-	if l.Answer(&cmd, Reply{Found: Holds}, at(5)); c.Outcome != Done || !c.Found {
+	if l.Answer(&cmd, c, Reply{Found: Holds}, at(5)); c.Outcome != Done || !c.Found {
 		t.Errorf("outcome %d, found %v", c.Outcome, c.Found)
 	}
 }
@@ -118,7 +118,7 @@ func TestACallWithoutATenureKeepsItsLock(t *testing.T) {
 	if l.tenures.len > 0 || l.Idle() {
 		t.Errorf("%d tenures, idle %v", l.tenures.len, l.Idle())
 	}
-	l.Answer(&cmd, Reply{Left: true}, at(3))
+	l.Answer(&cmd, c, Reply{Left: true}, at(3))
 	if l.Next(c, false, at(3)); !l.Idle() || !c.Found {
 		t.Errorf("idle %v, found %v", l.Idle(), c.Found)
 	}
@@ -177,7 +177,7 @@ func TestACommandThatWasLeftBehindIsNoFailure(t *testing.T) {
 		if next.Tenure != n {
 			t.Fatal("the ticket does not pass on")
 		}
-		l.Answer(&cmd, Reply{Fault: fault}, at(2))
+		l.Answer(&cmd, nil, Reply{Fault: fault}, at(2))
 		if rests := next.rest > 2; rests != pauses || n.want != Gone || (n.again > 2) != false {
 			t.Errorf("fault %d: the next waiter rests until %d, and the release until %d", fault, next.rest, n.again)
 		}

@@ -93,8 +93,6 @@ type Command struct {
 
 	tenure, joins       *Tenure
 	tenureSeq, joinsSeq uint32
-	call                *Call // that sends it, nil for the keeper
-	callSeq             uint32
 }
 
 // Tenure returns the tenure of the command, nil of a guarded write and of a release by force.

@@ -48,11 +48,11 @@ func releasing(l *Lock, n *Tenure) *Call {
 
 // force is the answer to the release of a tenure by force, and wrote that to a guarded write.
 func force(l *Lock, id ID, now Now) {
-	l.Answer(&Command{Op: Leave, Ticket: Ticket{ID: id}}, Reply{Left: true}, now)
+	l.Answer(&Command{Op: Leave, Ticket: Ticket{ID: id}}, nil, Reply{Left: true}, now)
 }
 
 func wrote(l *Lock, id ID, m Mode, a Reply, now Now) {
-	l.Answer(&Command{Op: Write, Ticket: Ticket{ID: id, Mode: m}}, a, now)
+	l.Answer(&Command{Op: Write, Ticket: Ticket{ID: id, Mode: m}}, nil, a, now)
 }
 
 // Once this client is told of grants a call begins with a ticket; but not one whose wait is not worth a ticket.
@@ -75,7 +75,7 @@ func TestThePausesBetweenAttemptsGrow(t *testing.T) {
 	now := at(0)
 	for _, pause := range []Time{10, 20, 40, 80, 160, 320, 500, 500} {
 		cmd := sendFor(t, l, w, now, Acquire)
-		l.Answer(&cmd, Reply{Fault: NotRun}, now)
+		l.Answer(&cmd, nil, Reply{Fault: NotRun}, now)
 		if due := l.wakes(w, now); due != now.Time+pause {
 			t.Fatalf("the next attempt comes after %d, not %d", due-now.Time, pause)
 		}
@@ -92,7 +92,7 @@ func TestTheReleaseOfATenureIsAnotherCommand(t *testing.T) {
 	cmd := sendFor(t, l, w, at(0), Acquire)
 	tenure := w.Tenure
 	l.Leave(w, Cancelled, at(1))
-	l.Answer(&cmd, Reply{Fault: Unknown}, at(2))
+	l.Answer(&cmd, nil, Reply{Fault: Unknown}, at(2))
 	if op, due := l.Peek(tenure, at(2)); op != Leave || due > 2 {
 		t.Fatalf("%d is due at %d, and not the Leave at once", op, due)
 	}
@@ -108,10 +108,10 @@ func TestAGrantEndsNoHoldThatIsValid(t *testing.T) {
 	holder, waits := &Call{Owner: 1, Waits: true, Until: 3}, &Call{Owner: 2, Waits: true, Until: Never}
 	l.Lock(holder, at(0))
 	cmd := sendFor(t, l, holder, at(0), Acquire)
-	l.Answer(&cmd, Reply{Found: Holds}, at(0))
+	l.Answer(&cmd, nil, Reply{Found: Holds}, at(0))
 	l.Lock(waits, at(0))
 	cmd = sendFor(t, l, waits, at(0), Join)
-	l.Answer(&cmd, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
+	l.Answer(&cmd, nil, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
 	c.TakeEffects(at(0))
 	l.Hear(Message{Kind: Granted, ID: waits.Tenure.ID}, at(1))
 	if !l.Holds(1, at(1)) || waits.Outcome != Waiting {
@@ -153,13 +153,13 @@ func TestALongLeaseThatGoesOnIsToldOnce(t *testing.T) {
 	w := &Call{Owner: 1, Waits: true, Until: 3}
 	l.Lock(w, at(0))
 	cmd := sendFor(t, l, w, at(0), Acquire)
-	l.Answer(&cmd, Reply{Found: Holds}, at(0))
+	l.Answer(&cmd, nil, Reply{Found: Holds}, at(0))
 	l.Lock(&Call{Owner: 1, Lease: 31_000, Until: 3}, at(0))
 	mirror, _ := l.Poll(l.Owner(), at(0))
 	if mirror.Op != Mirror || mirror.Lease != 31_000 {
 		t.Fatalf("Redis is not told of the lease: %+v", mirror)
 	}
-	l.Answer(&mirror, Reply{Found: Holds}, at(0))
+	l.Answer(&mirror, nil, Reply{Found: Holds}, at(0))
 	if op, due := l.Peek(l.Owner(), at(2_000)); op != None || due <= 2_000 {
 		t.Fatalf("%d is due at %d", op, due)
 	}
@@ -173,7 +173,7 @@ func TestADeafenedLockTellsItsFirstWaiterOfTheTime(t *testing.T) {
 	holder, waits := &Call{Owner: 1, Waits: true, Until: Never}, &Call{Owner: 2, Waits: true, Until: Never}
 	l.Lock(holder, at(0))
 	cmd := sendFor(t, l, holder, at(0), Acquire)
-	l.Answer(&cmd, Reply{Found: Holds}, at(1))
+	l.Answer(&cmd, nil, Reply{Found: Holds}, at(1))
 	l.Lock(waits, at(1))
 	l.Listening(true, at(1))
 	if a := l.Next(waits, false, at(1)); a.Do != Sleeps || a.Until != Never {
@@ -199,7 +199,7 @@ func TestAReaderThatIsHeldBackIsDueWhenItMayTakeATicket(t *testing.T) {
 		holder := &Call{Owner: 1, Mode: Shared, Waits: true, Until: Never}
 		l.Lock(holder, at(0))
 		cmd := sendFor(t, l, holder, at(0), Acquire)
-		l.Answer(&cmd, Reply{Found: Holds}, at(1))
+		l.Answer(&cmd, nil, Reply{Found: Holds}, at(1))
 		l.owner.share = share{contested: true, passes: int32(c.HandoffLimit)}
 		l.Lock(waits, at(1))
 		return l

@@ -26,13 +26,10 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		l.Kind.Fenced, l.reserve = true, 16
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
-		releases := releasing(l, n)
+		releasing(l, n)
 		c.change(l, n, w)
 		op, _ := n.next(at(50))
 		cmd, _ := l.send(n, op, at(50))
-		if n.call == releases {
-			cmd.call, cmd.callSeq = releases, releases.seq
-		}
 		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
 			t.Errorf("%s: command %d, with a join: %v", c.name, cmd.Op, joins)
 		}
@@ -53,7 +50,7 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
 		cmd := sendFor(t, l, releasing(l, n), at(50), Leave)
 		ticket := w.Tenure
-		l.Answer(&cmd, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
+		l.Answer(&cmd, nil, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
 		if queued := ticket.place == InQueue; queued == c.rest || (w.rest > 0) != c.rest {
 			t.Errorf("%+v: the ticket is at %d, and its waiter rests until %d", c, ticket.place, w.rest)
 		}
@@ -268,7 +265,7 @@ func TestEachEventEndsWhatIsOver(t *testing.T) {
 		},
 		"Resume": func(l *Lock, now Now) { l.Resume(&Call{Owner: 3, Until: Never}, now) },
 		"Poll":   func(l *Lock, now Now) { l.Poll(l.owner, now) },
-		"Answer": func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, Reply{}, now) },
+		"Answer": func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, nil, Reply{}, now) },
 	} {
 		l := held(writes(1, NeverSafe))
 		l.line.join(&Call{Owner: 2, Waits: true, Until: Never})
@@ -338,7 +335,7 @@ func TestTheResultOfARelease(t *testing.T) {
 		}
 		call := releasing(l, n)
 		cmd := sendFor(t, l, call, at(50), op)
-		l.Answer(&cmd, c.reply, at(60))
+		l.Answer(&cmd, call, c.reply, at(60))
 		if call.Outcome != Done || call.Cause != c.cause || n.want != c.then || n.call != nil || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
 			t.Errorf("%s: outcome %d, cause %d, want %d", c.name, call.Outcome, call.Cause, n.want)
 		}
@@ -374,7 +371,7 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 		n.shown = c.shown
 		cmd := n.send(Mirror, at(50))
 		l.line = line{}
-		l.Answer(&cmd, Reply{Found: Holds, Others: c.others}, at(60))
+		l.Answer(&cmd, nil, Reply{Found: Holds, Others: c.others}, at(60))
 		if n.step != c.step || n.share.contested != c.contested || n.want != c.then {
 			t.Errorf("%s: step %v, contested %v, want %d", c.name, n.step, n.share.contested, n.want)
 		}

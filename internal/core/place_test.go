@@ -74,7 +74,7 @@ func TestARefusedAttemptIsFollowedByAStep(t *testing.T) {
 		l, w := waiter()
 		w.Waits = waits
 		n := l.asks(w, Acquire)
-		l.Answer(ptr(n.send(Acquire, at(1))), Reply{}, at(2))
+		l.Answer(ptr(n.send(Acquire, at(1))), nil, Reply{}, at(2))
 		if op, _ := l.Peek(n, at(2)); n.want != Gone || n.place != next || (op == Leave) == waits {
 			t.Errorf("a call that waits (%v) leaves want %d, place %d, and %d is due", waits, n.want, n.place, op)
 		}

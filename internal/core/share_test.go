@@ -33,7 +33,7 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 		if cmd.Op != Mirror || cmd.Asks != c.asks {
 			t.Errorf("%s: it asks: %v", c.name, cmd.Asks)
 		}
-		l.Answer(&cmd, Reply{Found: Holds}, at(4))
+		l.Answer(&cmd, nil, Reply{Found: Holds}, at(4))
 		l.line = line{}
 		l.owner.unshown()
 		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it" || c.name == "it may linger") {
@@ -94,7 +94,7 @@ func TestATenureThatWasResumedHasNoHandoffsWhileOthersWait(t *testing.T) {
 		if !cmd.Asks {
 			t.Error("a resume does not ask for others")
 		}
-		l.Answer(&cmd, Reply{Found: Holds, Others: others}, at(60))
+		l.Answer(&cmd, nil, Reply{Found: Holds, Others: others}, at(60))
 		l.hears = listening
 		if l.owner == nil || l.mayPass(at(60)) != may {
 			t.Errorf("%d wait: %+v", others, l.owner)
@@ -185,7 +185,7 @@ func TestAHoldAfterALingerIsShownByTheNextMirror(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	n := l.owner
 	n.ID.Lingers, n.linger = true, 300
-	l.Answer(ptr(n.send(Mirror, at(1))), Reply{Found: Holds}, at(2))
+	l.Answer(ptr(n.send(Mirror, at(1))), nil, Reply{Found: Holds}, at(2))
 	l.Unlock(1, Alone, nil, at(3))
 	if l.Lock(&Call{Owner: 2, Until: Never}, at(4)) != Acquired || !l.IsShown(at(4)) {
 		t.Fatal("it costs a command")
@@ -362,7 +362,7 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 		n := l.asks(w, Join)
 		cmd := sendFor(t, l, w, at(50), Join)
 		l.client.TakeEffects(at(0))
-		l.Answer(&cmd, Reply{Found: Holds}, at(60))
+		l.Answer(&cmd, nil, Reply{Found: Holds}, at(60))
 		lost, kept := false, false
 		for _, e := range l.client.TakeEffects(at(0)) {
 			lost = lost || e.Kind == Lose && e.Cause == KeyGone && e.Tenure == was

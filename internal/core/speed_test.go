@@ -15,7 +15,7 @@ func newHeld(waiters int, k Kind) (*Lock, []*Call) {
 		l.Lock(all[i], Now{})
 		if i == 0 {
 			cmd := l.Command(all[0], l.Next(all[0], true, Now{}).Op, Now{})
-			l.Answer(&cmd, Reply{Found: Holds}, Now{})
+			l.Answer(&cmd, nil, Reply{Found: Holds}, Now{})
 		}
 	}
 	c.TakeEffects(at(0))
@@ -55,17 +55,17 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 
 // pair takes and frees a lock that no other client wants.
 func pair(l *Lock, w, releases *Call) {
-	w.Reuse(&Call{Owner: 1, Waits: true, Until: Never})
+	*w = Call{Owner: 1, Waits: true, Until: Never}
 	l.Lock(w, Now{})
 	cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
-	l.Answer(&cmd, Reply{Found: Holds}, Now{})
+	l.Answer(&cmd, nil, Reply{Found: Holds}, Now{})
 	l.Next(w, false, Now{})
 	l.client.TakeEffects(Now{})
 	_, t, _ := l.Unlock(1, Alone, nil, Now{})
-	releases.Reuse(&Call{Until: Never})
+	*releases = Call{Until: Never}
 	l.Release(t, releases)
 	cmd = l.Command(releases, l.Next(releases, true, Now{}).Op, Now{})
-	l.Answer(&cmd, Reply{Left: true}, Now{})
+	l.Answer(&cmd, releases, Reply{Left: true}, Now{})
 	l.Next(releases, false, Now{})
 	l.client.TakeEffects(Now{})
 	l.client.TakeEffects(Now{})
@@ -90,7 +90,7 @@ func BenchmarkStrict(b *testing.B) {
 			l.Listening(true, Now{})
 			queues := func(w *Call) {
 				cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
-				l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
+				l.Answer(&cmd, nil, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
 			}
 			for _, w := range all[1:] {
 				queues(w)
@@ -101,7 +101,7 @@ func BenchmarkStrict(b *testing.B) {
 				w := all[i%len(all)]
 				_, t, _ := l.Unlock(w.Owner, Alone, nil, Now{})
 				cmd, _ := l.Poll(t, Now{})
-				l.Answer(&cmd, Reply{Left: true}, Now{})
+				l.Answer(&cmd, nil, Reply{Left: true}, Now{})
 				l.client.TakeEffects(at(0))
 				l.Lock(w, Now{})
 				queues(w)
@@ -149,7 +149,7 @@ func BenchmarkRenewal(b *testing.B) {
 				if cmd.Op != Mirror {
 					b.Fatal(cmd.Op)
 				}
-				l.Answer(&cmd, Reply{Found: Holds}, now)
+				l.Answer(&cmd, nil, Reply{Found: Holds}, now)
 				l.client.TakeEffects(at(0))
 			}
 		})

@@ -180,7 +180,7 @@ func TestTheLastLeaveComesWhenTheLeaseIsOver(t *testing.T) {
 			if cmd.Op != Leave {
 				t.Fatalf("at %d no Leave is sent", now)
 			}
-			l.Answer(&cmd, Reply{Fault: Unknown}, at(now))
+			l.Answer(&cmd, nil, Reply{Fault: Unknown}, at(now))
 			n.again = now + 40_000 // a long pause
 			if _, due := l.Peek(n, at(now)); due > 30_100 {
 				t.Fatalf("the last Leave is sent at %d", due)
@@ -191,7 +191,7 @@ func TestTheLastLeaveComesWhenTheLeaseIsOver(t *testing.T) {
 		if cmd.Op != Leave {
 			t.Fatal("no last Leave is sent")
 		}
-		l.Answer(&cmd, Reply{Fault: fault}, at(30_101))
+		l.Answer(&cmd, nil, Reply{Fault: fault}, at(30_101))
 		if l.Poll(n, at(30_101)); !l.Idle() {
 			t.Errorf("fault %d: it is not over", fault)
 		}
@@ -204,7 +204,7 @@ func TestALeaveThatIsRefusedForGoodIsTheLast(t *testing.T) {
 	n.place = Owner
 	l.give(n, at(50))
 	cmd, _ := l.Poll(n, at(50))
-	l.Answer(&cmd, Reply{Fault: Fatal}, at(51))
+	l.Answer(&cmd, nil, Reply{Fault: Fatal}, at(51))
 	if l.Poll(n, at(51)); !l.Idle() {
 		t.Error("it is not over")
 	}

@@ -75,7 +75,7 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 		t.Fatal("it is over")
 	}
 	l.client.TakeEffects(at(0))
-	l.Answer(&mirror, Reply{Found: Holds, Others: 1}, at(3))
+	l.Answer(&mirror, nil, Reply{Found: Holds, Others: 1}, at(3))
 	if !l.Idle() || len(l.client.TakeEffects(at(0))) > 0 || n.place == Owner {
 		t.Error("an answer to a former life counts")
 	}
@@ -84,7 +84,7 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 		t.Error("its memory is not used again, with what the driver has there")
 	}
 	n.send(Leave, at(3))
-	if l.Answer(&mirror, Reply{Found: Holds}, at(3)); n.flight.op != Leave {
+	if l.Answer(&mirror, nil, Reply{Found: Holds}, at(3)); n.flight.op != Leave {
 		t.Error("an answer to a former life counts in the next")
 	}
 }

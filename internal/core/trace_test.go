@@ -371,8 +371,12 @@ func (s *story) run(c *Call) {
 func (s *story) answer(i int, a Reply) {
 	cmd := s.sent[i]
 	s.sent = slices.Delete(s.sent, i, i+1)
-	s.lock.Answer(&cmd.Command, a, s.now)
-	if sh := s.shells[cmd.call]; sh != nil {
+	sh := s.shells[cmd.call]
+	if sh == nil { // the call has returned
+		cmd.call = nil
+	}
+	s.lock.Answer(&cmd.Command, cmd.call, a, s.now)
+	if sh != nil {
 		sh.flies, sh.at = false, 0
 	}
 }

@@ -104,7 +104,7 @@ func (w *world) abandon(c *client, i int) {
 			}
 			if p.user = -1; w.Ordered {
 				p.left = true
-				w.lockOf(c, p.cmd.ID).Answer(&p.cmd, core.Reply{Fault: core.Behind}, w.clock(c))
+				w.lockOf(c, p.cmd.ID).Answer(&p.cmd, nil, core.Reply{Fault: core.Behind}, w.clock(c))
 			}
 		}
 	}
@@ -214,6 +214,21 @@ func (w *world) send(c *client, cmd core.Command, user int, s slot) {
 	c.pipe = append(c.pipe, p)
 }
 
+// callOf returns the call that has sent a command, nil for the keeper, for one that has left, and for a guarded write, whose
+// caller leaves at once.
+func (w *world) callOf(c *client, p *packet) *core.Call {
+	if p.user < 0 || p.cmd.Op == core.Write {
+		return nil
+	}
+	return c.users[p.user].call
+}
+
+// isAwaited reports whether a call waits for the answer to a command.
+func (w *world) isAwaited(c *client, p *packet) bool {
+	call := w.callOf(c, p)
+	return call != nil && call.Outcome == core.Waiting
+}
+
 // answered reads the answer to a command. Its call goes on, unless it has left.
 func (w *world) answered(c *client, p *packet) {
 	c.slots[p.slot]--
@@ -223,7 +238,7 @@ func (w *world) answered(c *client, p *packet) {
 	if p.user >= 0 && p.cmd.Op == core.Join && p.cmd.Bounded && (p.reply.Found == core.Waits || p.reply.Found == core.First) {
 		c.users[p.user].admitted = true
 	}
-	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
+	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, w.callOf(c, p), p.reply, w.clock(c))
 	if p.user >= 0 && p.cmd.Op != core.Write {
 		c.users[p.user].stage = sleeps
 		w.run(c, p.user, false)

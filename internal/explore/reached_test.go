@@ -66,7 +66,7 @@ func TestWhenAClaimHasEndedUnheard(t *testing.T) {
 		if w.claimEnded() {
 			t.Fatalf("%s: it is not in the queue yet", c.name)
 		}
-		l.Answer(&cmd, core.Reply{Found: core.Waits, Holder: core.ID{Client: 1, N: 1}, TTL: 4}, now)
+		l.Answer(&cmd, nil, core.Reply{Found: core.Waits, Holder: core.ID{Client: 1, N: 1}, TTL: 4}, now)
 		if c.change(w); w.claimEnded() != c.ended || call.Tenure.ID != id {
 			t.Errorf("%s: %v", c.name, !c.ended)
 		}

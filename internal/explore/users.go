@@ -310,7 +310,7 @@ func (w *world) forces(c *client) {
 	cmd := l.Command(call, l.Next(call, true, now).Op, now)
 	cmd.More = w.server.Holders[0].More // the text of the owner is the holder's
 	a := w.server.Do(cmd, server.Time(w.now), &w.effects)
-	l.Answer(&cmd, a, now)
+	l.Answer(&cmd, call, a, now)
 	l.Next(call, false, now) // it returns
 	if to := &w.clients[id.Client]; a.Left && to != c && !to.dead {
 		to.heard = append(to.heard, message{Message: core.Message{Kind: core.Forced, ID: id}})

@@ -142,12 +142,8 @@ func (y *Image) Call(w *core.Call) *core.Call {
 	return c
 }
 
-// Command makes the command name the copies of its tenures and of its call, unless that has returned.
+// Command makes the command name the copies of its tenures.
 func (y *Image) Command(cmd *core.Command) {
 	m := ofCommand(cmd)
-	if m.call == nil || !Waits(cmd) {
-		m.call = nil
-	}
-	m.call = y.Call(m.call)
 	m.tenure, m.joins = y.Tenure(m.tenure), y.Tenure(m.joins)
 }

@@ -19,7 +19,7 @@ var decidesNothing = map[string]string{
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.Others": "for the caller", "Call.flies": "told by its user", "Call.seq": "a command says whether it is current", "Call.position.Value": "a link", "Call.position.queue": "a link", "Call.position.prev": "a link", "Call.position.next": "a link",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.Others": "for the caller", "Call.flies": "told by its user", "Call.position.Value": "a link", "Call.position.queue": "a link", "Call.position.prev": "a link", "Call.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -122,7 +122,7 @@ func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
 		return l.Command(w, l.Next(w, true, core.Now{}).Op, core.Now{})
 	}
 	cmd := acquires(l)
-	l.Answer(&cmd, core.Reply{Fault: core.Fatal}, core.Now{})
+	l.Answer(&cmd, nil, core.Reply{Fault: core.Fatal}, core.Now{})
 	for len(c.TakeEffects(core.Now{})) > 0 {
 	}
 	var first, second Image

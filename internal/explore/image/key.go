@@ -170,12 +170,6 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	return b
 }
 
-// Waits reports whether a call waits for the answer to the command.
-func Waits(cmd *core.Command) bool {
-	m := ofCommand(cmd)
-	return m.call != nil && ofCall(m.call).seq == m.callSeq && m.call.Outcome == core.Waiting
-}
-
 // Current reports whether the command's answers will be read.
 func Current(cmd *core.Command) (tenure, joins bool) {
 	m := ofCommand(cmd)

@@ -129,7 +129,6 @@ type call struct {
 	attempt  byte
 	counted  bool
 	admitted bool
-	seq      uint32
 	fails    int
 	rest     core.Time
 	began    core.Time
@@ -244,8 +243,6 @@ type command struct {
 
 	tenure, joins       *core.Tenure
 	tenureSeq, joinsSeq uint32
-	call                *core.Call
-	callSeq             uint32
 }
 
 func ofClient(c *core.Client) *client    { return (*client)(unsafe.Pointer(c)) }

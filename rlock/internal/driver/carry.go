@@ -159,7 +159,6 @@ func (x *exchange) settles(l line) {
 // landLate lands a command whose caller has left.
 func (c *Client) landLate(x *exchange) {
 	l := x.lock
-	x.waiter = nil
 	now := l.again()
 	l.land(x, now)
 	l.shard.exit(l)

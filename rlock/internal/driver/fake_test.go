@@ -170,13 +170,6 @@ func (w *fakeWire) do(ctx context.Context, c *exchange) answer {
 		w.fake.texts = append(w.fake.texts, c.text)
 		w.fake.mu.Unlock()
 	}
-	w.fake.mu.Lock()
-	if met := w.fake.met; c.unless != nil && met != "" {
-		w.fake.sent = append(w.fake.sent, c.cmd)
-		w.fake.mu.Unlock()
-		return answer{Reply: core.Reply{Fault: core.NotRun}, met: &met, heard: true, clock: 1, sent: wire.Sent{Generation: w.Generation()}}
-	}
-	w.fake.mu.Unlock()
 	a := w.fake.run(ctx, w, c)
 	if c.cmd.Carries && a.Fault == core.Answered {
 		w.fake.mu.Lock()
@@ -203,7 +196,7 @@ func (w *fakeWire) doAll(ctx context.Context, all []*exchange) {
 
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
-	name, cmd := c.name.Key, c.cmd
+	name, cmd, conditional := c.name.Key, c.cmd, c.unless != nil
 	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Generation: w.Generation()}}
 	fate := passes
 	f.mu.Lock()
@@ -212,6 +205,15 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 		fate = f.fate(w.number, &cmd)
 	}
 	f.mu.Unlock()
+	execute := func() answer {
+		f.mu.Lock()
+		met := f.met
+		f.mu.Unlock()
+		if conditional && met != "" {
+			return answer{Reply: core.Reply{Fault: core.NotRun}, met: &met, heard: true, clock: 1, sent: none.sent}
+		}
+		return f.execute(w, name, cmd)
+	}
 	holdBack := func() *pending {
 		p := &pending{cmd, make(chan struct{})}
 		f.mu.Lock()
@@ -236,27 +238,27 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 		p := holdBack()
 		go func() {
 			<-p.done
-			f.execute(w, name, cmd)
+			execute()
 		}()
 		return none
 	case refused:
 		none.Fault = core.NotRun
 		return none
 	case unheard:
-		f.execute(w, name, cmd)
+		execute()
 		return none
 	case held:
 		if !wait() {
 			return none
 		}
 	case late:
-		a = f.execute(w, name, cmd)
+		a = execute()
 		if !wait() {
 			return none
 		}
 		return a
 	}
-	return f.execute(w, name, cmd)
+	return execute()
 }
 
 // at returns the lock of the name on the server.

@@ -39,7 +39,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	}
 	h.released = true
 	l.shard.counts.Closed(was.First)
-	sent := &write{source: source, keys: keys, args: args, nonce: wire.Nonce()}
+	sent := newWrite(source, keys, args)
 	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience)), Carries: true})
 	w.write = sent
 	l.Release(t, &w.Call)

@@ -67,8 +67,9 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	}
 	x := c.exchanges.Get().(*exchange)
 	x.cmd = l.Lock.Command(&w.Call, op, now)
-	x.waiter, x.write, x.passed, x.slot = w, w.write, w.passed, slot
+	x.write, x.passed, x.slot = w.write, w.passed, slot
 	x.unless = w.unless(op)
+	w.carries(x)
 	l.begins(x, now)
 	u := w.flies()
 	x.until = u
@@ -84,6 +85,8 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	}
 	if answered {
 		l.land(x, now)
+	} else {
+		w.abandon()
 	}
 	if over { // after it, since the answer to another command says whether it was executed
 		l.Leave(&w.Call, core.Cancelled, now)
@@ -112,7 +115,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	checks := x.checksFor(alive)
 	c.witness.landed(&x.cmd)
-	l.Answer(&x.cmd, a.Reply, now)
+	l.Answer(&x.cmd, x.call(), a.Reply, now)
 	switch {
 	case hopeless != nil:
 		l.Leave(&hopeless.Call, core.Failed, now)
@@ -125,6 +128,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	l.freeSlot(x, alive)
 	if x.cmd.Op == core.Mirror {
 		l.mirrored(x, alive, now)
+	}
+	if x.waiter != nil {
+		x.waiter.carried = nil
 	}
 	*x = exchange{}
 	c.exchanges.Put(x)
@@ -191,9 +197,10 @@ func (w *waiter) unless(op core.Op) *terms.Condition {
 	return nil
 }
 
-// checksFor returns the call whose condition the command has checked, nil for none: it waits for the lock by that command.
+// checksFor returns the call whose condition the command has checked, nil for none: it waits for the lock by that command. A
+// caller that has left has no use for the result, and its ticket may be another call's.
 func (x *exchange) checksFor(alive bool) *waiter {
-	if w := x.waiter; x.unless != nil && alive && x.answer.err == nil && x.work.tenure.Agent() == &w.Call && w.Outcome == core.Waiting {
+	if w := x.waiter; w != nil && x.unless != nil && alive && x.answer.err == nil && x.work.tenure.Agent() == &w.Call && w.Outcome == core.Waiting {
 		return w
 	}
 	return nil

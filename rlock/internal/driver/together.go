@@ -72,6 +72,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *client.Request) 
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
 		x.cmd, x.row = at.Lock.Command(&w.Call, a.Op, now), r
+		w.carries(x)
 		at.begins(x, now)
 		r.sent = append(r.sent, x)
 		w.stage = flying // until it goes on
@@ -113,7 +114,7 @@ func (c *rowCall) goOn(ctx context.Context, leaves bool) {
 	l, w := c.lock, c.waiter
 	now := l.again()
 	w.stage = running
-	if leaves {
+	if w.abandon(); leaves {
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	c.err = l.wait(ctx, w, now)

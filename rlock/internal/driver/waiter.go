@@ -18,6 +18,10 @@ type waiter struct {
 	timer *time.Timer // nil until it is needed
 	stage stage
 	until *until // flying: by which that ends; nil for none to be used again
+
+	// carried is the exchange of the command in flight, nil for none. The answer lands with the call as long as this is set:
+	// land and abandon end it, under the mutex of the shard.
+	carried *exchange
 	visit
 }
 
@@ -96,6 +100,25 @@ func (w *waiter) flies() *until {
 	return w.until
 }
 
+// call returns the call that has sent the command, nil if the keeper has, or if its caller has left.
+func (x *exchange) call() *core.Call {
+	if x.waiter == nil {
+		return nil
+	}
+	return &x.waiter.Call
+}
+
+// carries makes the answer of x land with the call, until one of land and abandon.
+func (w *waiter) carries(x *exchange) { x.waiter, w.carried = w, x }
+
+// abandon takes the call out of the command that its caller has left behind, which lands without it: the memory of the call is
+// reused, by another lock perhaps. The mutex is held. It does nothing if the answer has landed.
+func (w *waiter) abandon() {
+	if x := w.carried; x != nil {
+		x.waiter, w.carried = nil, nil
+	}
+}
+
 // lands notes that it has the mutex again.
 func (w *waiter) lands(u *until) {
 	if w.stage = running; u != nil && u.spent {
@@ -155,7 +178,7 @@ var past = func() <-chan time.Time {
 // newCall returns a call that begins as the first one.
 func (c *Client) newCall(first *core.Call) *waiter {
 	w := c.waiters.Get().(*waiter)
-	w.Reuse(first)
+	w.Call = *first
 	w.visit = visit{}
 	w.Tag = w
 	return w

@@ -24,6 +24,11 @@ type write struct {
 	err        error     // writeRefused: why
 }
 
+// newWrite copies what the caller may write to once it has left, when the command may still have to be built.
+func newWrite(source string, keys, args []string) *write {
+	return &write{source: source, keys: slices.Clone(keys), args: slices.Clone(args), nonce: wire.Nonce()}
+}
+
 // A writeFate is what the answer to a release says of the guarded write that it carries.
 type writeFate uint8
 
@@ -61,7 +66,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
 		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: h.lock.mode(), Handle: h, Until: core.Never})
-		w.write = &write{source: source, keys: keys, args: args, nonce: wire.Nonce()}
+		w.write = newWrite(source, keys, args)
 		l.Write(&w.Call)
 		l.run(ctx, w, now)
 		l.shard.exit(l)
