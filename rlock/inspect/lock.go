@@ -63,7 +63,7 @@ type Holder struct {
 	Permits int           // of a semaphore: how many it has; of other locks 0
 	Count   int64         // how many levels deep it holds the lock, as last mirrored
 	Shared  bool          // it is a reader
-	Passed  bool          // it was passed on by Hold.Pass, and is not resumed yet: it ends with the lease
+	Passed  bool          // it was passed on by Hold.Pass and is not resumed yet, or stays by WithMinHold: it ends with the lease
 	Foreign bool          // it is no client of rlock, but one of Redisson, or an unknown one
 	Process *Process      // nil if it is not known
 }

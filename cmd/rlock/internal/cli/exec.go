@@ -23,7 +23,7 @@ func (a *app) exec() *cobra.Command {
 		wait                        = seconds(guard.Forever)
 		read, write, fair, isFenced bool
 		permits                     int
-		lease, grace                = seconds(defaultLease), seconds(guard.Forever)
+		lease, grace, minHold       = seconds(defaultLease), seconds(guard.Forever), seconds(0)
 	)
 	cmd := &cobra.Command{
 		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
@@ -34,6 +34,7 @@ func (a *app) exec() *cobra.Command {
   rlock exec -s catalogue -- ./report.sh            # one of many readers
   rlock exec --permits 3 encode -- ./encode.sh "$f" # three at once, over all hosts
   rlock exec --permits 8 --take 4 gpu -- ./train.sh # with four of the eight
+  rlock exec -n -E 0 --min-hold 1m nightly -- ./job # one of several hosts runs it
   rlock exec --fenced orders -- sh -c 'echo "$RLOCK_TOKEN"'`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.names,
@@ -58,7 +59,7 @@ func (a *app) exec() *cobra.Command {
 			if err := checkPermits(cmd, permits, job.Permits); err != nil {
 				return err
 			}
-			job.Wait = time.Duration(wait)
+			job.Wait, job.MinHold = time.Duration(wait), time.Duration(minHold)
 			if once {
 				job.Wait = 0
 			}
@@ -94,6 +95,7 @@ func (a *app) exec() *cobra.Command {
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
 	flags.IntVar(&job.Permits, "take", job.Permits, "with --permits: take `K` of them, all or none")
 	flags.Var(&lease, "lease", "`seconds` for which the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
+	flags.Var(&minHold, "min-hold", "`seconds` for which the lock is held at least, also if the command ends before")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
 	cmd.Args = cobra.MatchAll(
 		exclusive(cmd, "shared", "exclusive", "fair", "fenced", "permits"),
@@ -155,6 +157,13 @@ THE LOCK
   until the lease is about to end. It is then sent TERM, and KILL after the grace period, at
   least 2 % of the lease before another client can be granted the lock. If Redis reports that
   the lock is gone (rlock unlock --force), KILL follows TERM after at most a second.
+
+ONCE ON SEVERAL HOSTS
+  With -n one of the hosts that start a job at the same time runs it, and the others skip it.
+  A job that ends before the clock of the last host strikes would run there again: --min-hold
+  keeps the lock for that long since it was acquired, also when the command has ended. Choose
+  more than the clocks of the hosts differ, and less than the time between two runs. If the
+  command fails the lock stays as well. rlock itself ends with the command.
 
 PERMITS
   With --permits N the lock is a semaphore: the commands that run at a time have N permits

@@ -84,11 +84,11 @@ func TestALockThatIsPassedOnHasNoHolderUntilItIsResumed(t *testing.T) {
 	s := newSite(t)
 	pass, err := s.hold(s.client.NewLock("orders:1")).Pass(s.ctx, time.Minute)
 	require.NoError(t, err)
-	const until = `passed on, until \d\d:\d\d:\d\d`
+	const until = `without a holder until \d\d:\d\d:\d\d`
 	_, stdout, _ := s.run("", "ls")
 	assert.Regexp(t, `orders:1 +lock +`+until+` +1 +\S+ +0`, stdout)
 	_, stdout, _ = s.run("", "show", "orders:1")
-	assert.Regexp(t, `State: +passed on; the lease ends in \S+ unless it is resumed`, stdout)
+	assert.Regexp(t, `State: +without a holder: passed on, or held for its least time; the lease ends in \S+ unless it is resumed`, stdout)
 	assert.Regexp(t, "\n"+until+` +exclusive`, stdout)
 	_, stdout, _ = s.run("", "top", "--plain", "--count", "1")
 	assert.Regexp(t, `orders:1 +lock +`+until, stdout)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"slices"
 
@@ -44,9 +43,6 @@ EXIT CODES
 			}
 			return a.with(cmd, func(client *rlock.Client) error {
 				inspections, failed := survey.Held(cmd.Context(), client, pattern)
-				if errors.Is(failed, rlock.ErrWrongType) { // no name was given
-					failed = fault{failed, errFailed}
-				}
 				if failed != nil && len(inspections) == 0 {
 					return failed
 				}

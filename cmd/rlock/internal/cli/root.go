@@ -78,9 +78,9 @@ func sorted(err error) error {
 		return nil
 	case errors.As(err, new(fault)):
 		return err
-	case errors.Is(err, address.ErrUsage), errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrWrongType):
+	case errors.Is(err, address.ErrUsage), errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrInvalidLease):
 		return fault{err, errUsage}
-	case errors.Is(err, rlock.ErrUnconfirmed):
+	case errors.Is(err, rlock.ErrUnconfirmed), errors.Is(err, rlock.ErrWrongType):
 		return fault{err, errFailed}
 	}
 	return fault{err, errUnavailable}

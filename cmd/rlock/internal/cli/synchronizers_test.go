@@ -36,7 +36,7 @@ func TestTheCommandShowsRedissonsSynchronizers(t *testing.T) {
 	assert.NotContains(t, stdout, "jobs", "it may be any number")
 	code, stdout, _ = s.run("", "show", "jobs")
 	assert.Zero(t, code)
-	assert.Regexp(t, `(?m)^Number: +4: free permits, or the count$`, stdout)
+	assert.Regexp(t, `(?m)^Number: +4 \(free permits, or the count\)$`, stdout)
 
 	opened, acquired := make(chan error, 1), make(chan error, 1)
 	go func() { opened <- started.Await(s.ctx) }()

@@ -2,25 +2,40 @@ package cli
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 func (a *app) unlock() *cobra.Command {
-	var force bool
+	var (
+		force   bool
+		process string
+	)
 	cmd := &cobra.Command{
-		Use:   "unlock NAME",
-		Short: "Take a lock away from its holder",
+		Use:   "unlock [flags] [NAME | PATTERN]",
+		Short: "Take locks away from their holders",
 		Long: `unlock releases a lock that another process holds, and grants it to the first client that
 waits. It shows the holder and asks for a confirmation, unless --force is given.
+
+A PATTERN is a glob, as for ls: quote it. A backslash before one of * ? [ makes that a
+character of a name. All locks that match are listed, and released after one confirmation.
+
+--process ID selects the locks that one process holds, by its name as ls and show print it
+("orders@host[4711]") or by the beginning of an OWNER, at least eight characters. Without a
+NAME or PATTERN these are all that it holds. A lock that other processes hold as well, such
+as a read lock, is left alone: release it by its name.
 
 The holder is not asked. A client of rlock is told by a message, within about two round trips.
 If the message is lost, and in Redisson, the next renewal tells the holder, up to a third of
@@ -28,21 +43,47 @@ its lease later. Until then it works as if it held the lock: make sure that it i
 that two holders at once do no harm.
 
 EXIT CODES
-  0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not
-  confirm; 2 and 69 as in rlock --help.`,
-		Args:              oneName,
-		ValidArgsFunction: a.names,
+  0 if all locks that were shown are released; 1 if none was held or some were left alone, if
+  the answer was no, if Redis did not confirm, or if the name is a key with other data; 2 and
+  69 as in rlock --help.`,
+		Example: `  rlock unlock orders:42
+  rlock unlock 'orders:*'
+  rlock unlock --process 'orders@host-7[4711]'`,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     a.names,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && process != "" {
+				return nil
+			}
+			return oneName(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd, client, args[0], force) })
+			if cmd.Flags().Changed("process") && len(process) < shortestOwner {
+				return wrongUsage(cmd, "--process %q: at least %d characters", process, shortestOwner)
+			}
+			return a.with(cmd, func(client *rlock.Client) error {
+				if process == "" && !isPattern(args[0]) {
+					return a.unlockOne(cmd, client, args[0], force)
+				}
+				return a.unlockMany(cmd, client, strings.Join(args, ""), process, force)
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
+	cmd.Flags().StringVar(&process, "process", "", "only the locks that the process `ID` holds")
 	return cmd
 }
 
-func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string, force bool) error {
-	ctx := cmd.Context()
-	i, err := client.Inspect(ctx, name)
+// shortestOwner is how many characters of an owner tell it apart: the first group of its UUID, which ls and show print.
+const shortestOwner = 8
+
+// isPattern reports whether the argument is a glob and not a name. An escaped character is for a glob, too, which has the
+// escape taken away.
+func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
+
+// unlockOne releases the lock of one name.
+func (a *app) unlockOne(cmd *cobra.Command, client *rlock.Client, name string, force bool) error {
+	i, err := client.Inspect(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -52,24 +93,90 @@ func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string,
 	if i.HolderCount == 0 {
 		return fault{fmt.Errorf("%s is free", view.Printable(name)), errFailed}
 	}
-	if !force {
-		if !isTerminal(a.in) {
-			return wrongUsage(cmd, "no terminal to ask on: use --force")
-		}
-		fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", view.Printable(name))
-		answer, _ := bufio.NewReader(a.in).ReadString('\n')
-		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-			return fault{fmt.Errorf("%s was not released", view.Printable(name)), errFailed}
-		}
-	}
-	released, err := lockOf(client, i).ForceUnlock(ctx)
-	switch {
-	case err != nil:
+	if err := a.confirm(cmd, view.Printable(name), force); err != nil {
 		return err
-	case !released:
-		return fault{fmt.Errorf("%s was released meanwhile", view.Printable(name)), errFailed}
 	}
-	fmt.Fprintf(a.out, "\n%s is released\n", view.Printable(name))
+	fmt.Fprintln(a.out)
+	return a.take(cmd.Context(), client, i)
+}
+
+// unlockMany releases the locks of a pattern that the process holds, or any process if that is "". It goes on after a lock
+// that it cannot release.
+func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, process string, force bool) error {
+	found, failed := survey.Held(cmd.Context(), client, pattern)
+	if failed != nil && len(found) == 0 {
+		return failed
+	}
+	if process != "" {
+		found = slices.DeleteFunc(found, func(i inspect.Lock) bool {
+			return !slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return isOf(h, process) })
+		})
+	}
+	var all []inspect.Lock
+	var shared []error
+	for _, i := range found {
+		if process != "" && (i.HolderCount > len(i.Holders) || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !isOf(h, process) })) {
+			shared = append(shared, fault{fmt.Errorf("%s was left alone: other processes hold it, too", view.Printable(i.Name)), errFailed})
+			continue
+		}
+		all = append(all, i)
+	}
+	if len(all) == 0 {
+		return errors.Join(append(shared, fault{errors.New("no such lock is held, or none alone"), errFailed}, failed)...)
+	}
+	table := view.NewTable(a.out)
+	for _, i := range all {
+		table.Add(i)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	what := "this lock"
+	if len(all) > 1 {
+		what = fmt.Sprintf("these %d locks", len(all))
+	}
+	if err := a.confirm(cmd, what, force); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	errs := append(shared, failed)
+	for _, i := range all {
+		errs = append(errs, a.take(cmd.Context(), client, i))
+	}
+	return errors.Join(errs...)
+}
+
+// isOf reports whether a process has the hold: its name is that of the process, or the owner begins with it.
+func isOf(h inspect.Holder, process string) bool {
+	return view.Process(h.Process) == process || strings.HasPrefix(h.Owner, process)
+}
+
+// confirm asks whether to release what is named, unless force is set. Any answer but yes is an error.
+func (a *app) confirm(cmd *cobra.Command, what string, force bool) error {
+	if force {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return wrongUsage(cmd, "no terminal to ask on: use --force")
+	}
+	fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", what)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return fault{fmt.Errorf("%s: not released", what), errFailed}
+	}
+	return nil
+}
+
+// take releases a lock that was shown, and says so.
+func (a *app) take(ctx context.Context, client *rlock.Client, i inspect.Lock) error {
+	name := view.Printable(i.Name)
+	switch released, err := lockOf(client, i).ForceUnlock(ctx); {
+	case err != nil:
+		return sorted(err)
+	case !released:
+		return fault{fmt.Errorf("%s was released meanwhile", name), errFailed}
+	}
+	fmt.Fprintf(a.out, "%s is released\n", name)
 	return nil
 }
 

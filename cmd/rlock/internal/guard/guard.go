@@ -38,6 +38,7 @@ type Job struct {
 	Name    string
 	New     func(client *rlock.Client, name string) *rlock.Lock
 	Permits int           // how many of a semaphore it takes; 1 of any other lock
+	MinHold time.Duration // the lock stays until then, counted from when it was acquired; 0: no longer than the command runs
 	Wait    time.Duration // for the lock: 0 is one attempt, Forever has no end
 	Grace   time.Duration // between TERM and KILL
 	Busy    int           // the exit code if the lock is not acquired
@@ -144,7 +145,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	if o.client, o.err = address.Connect(ctx, config); o.err != nil {
 		return o
 	}
-	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits)}
+	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits), rlock.WithMinHold(r.MinHold)}
 	if r.Wait >= 0 {
 		options = append(options, rlock.WithWait(r.Wait))
 	}

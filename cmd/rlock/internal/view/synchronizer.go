@@ -107,7 +107,7 @@ func WriteSynchronizer(out io.Writer, s redisson.State) error {
 	case redisson.KindSemaphore:
 		rest = " free; the others have no known holders"
 	default:
-		kind, what, rest = "not known: RSemaphore and RCountDownLatch have a number", "Number:", ": free permits, or the count"
+		kind, what, rest = "a plain number, which no client listens for: an RSemaphore, an RCountDownLatch, or other data", "Number:", " (free permits, or the count)"
 	}
 	fmt.Fprintf(w, "Kind:\t%s\n", kind)
 	fmt.Fprintf(w, "%s\t%s%s\n", what, number(s), rest)

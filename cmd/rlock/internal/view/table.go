@@ -70,7 +70,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	case i.Kind == rlock.KindSemaphore:
 		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", permits(i), Rounded(i.Lease))
 	case isPassed(i):
-		fmt.Fprintf(w, "State:\tpassed on; the lease ends in %s unless it is resumed\n", Rounded(i.Lease))
+		fmt.Fprintf(w, "State:\twithout a holder: passed on, or held for its least time; the lease ends in %s unless it is resumed\n", Rounded(i.Lease))
 	default:
 		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", Rounded(i.Lease))
 	}
@@ -170,10 +170,10 @@ func lease(i inspect.Lock) string {
 // isPassed reports whether the lock waits to be resumed.
 func isPassed(i inspect.Lock) bool { return len(i.Holders) == 1 && i.Holders[0].Passed }
 
-// Holder names a holder, or says until when the lock is passed on to an unknown one.
+// Holder names a holder, or says until when the lock stays without one: it was passed on, or has a least time.
 func Holder(h inspect.Holder) string {
 	if h.Passed {
-		return "passed on, until " + time.Now().Add(h.Lease).Format(time.TimeOnly)
+		return "without a holder until " + time.Now().Add(h.Lease).Format(time.TimeOnly)
 	}
 	return Owner(h.Owner, h.Process, h.Foreign)
 }

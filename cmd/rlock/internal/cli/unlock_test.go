@@ -1,0 +1,108 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// holder returns a process that holds a lock until a line comes.
+func (s *site) holder(args ...string) *player {
+	p := s.start(append(append([]string{"exec"}, args...), "--", "sh", "-c", "echo ready; read line")...)
+	p.expect("ready")
+	return p
+}
+
+func TestUnlockReleasesTheLocksOfAPattern(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"orders:1", "orders:[2]", "bills:1"} {
+		s.hold(s.client.NewLock(name))
+	}
+	code, stdout, stderr := s.run("", "unlock", "orders:*")
+	assert.Equal(t, 2, code, "nothing is released without a confirmation")
+	assert.Contains(t, stderr, "--force")
+	assert.Contains(t, stdout, "orders:1 ")
+	assert.Contains(t, stdout, "orders:[2] ")
+	assert.NotContains(t, stdout, "bills")
+
+	code, stdout, _ = s.run("", "unlock", "--force", `orders:\[2]`)
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "orders:[2] is released")
+	code, stdout, stderr = s.run("", "unlock", "--force", "o*")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "orders:1 is released")
+	code, _, stderr = s.run("", "unlock", "--force", "o*")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "no such lock is held")
+	left, err := s.client.Inspect(s.ctx, "bills:1")
+	require.NoError(t, err)
+	assert.Len(t, left.Holders, 1)
+}
+
+// A lock that another process holds as well is left alone.
+func TestUnlockReleasesTheLocksOfAProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.holder("mine")
+	reads := s.client.NewReadWriteLock("shared").Read()
+	readers := s.holder("-s", "shared")
+	s.hold(reads)
+	s.hold(s.client.NewLock("other"))
+	clientOf := func(name string, not string) string { // of a holder
+		i, err := s.client.Inspect(s.ctx, name)
+		require.NoError(t, err)
+		for _, h := range i.Holders {
+			if client := h.Owner[:19]; client != not {
+				return client
+			}
+		}
+		t.Fatal("no holder of", name)
+		return ""
+	}
+	own := clientOf("other", "")
+	code, stdout, stderr := s.run("", "unlock", "--force", "--process", clientOf("mine", own))
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, 1, strings.Count(stdout, "is released"))
+	assert.Contains(t, stdout, "mine is released")
+	assert.Equal(t, 75, p.wait(), "the command was ended")
+
+	code, stdout, stderr = s.run("", "unlock", "--force", "--process", clientOf("shared", own), "sh*")
+	assert.Equal(t, 1, code)
+	assert.NotContains(t, stdout, "is released")
+	assert.Contains(t, stderr, "shared was left alone")
+	readers.write("\n")
+	assert.Zero(t, readers.wait())
+
+	code, _, stderr = s.run("", "unlock", "--process", "short")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stderr, "at least 8 characters")
+}
+
+func TestOtherDataIsNotReleased(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.set("data", "x")
+	for _, args := range [][]string{{"unlock", "--force", "data"}, {"show", "data"}} {
+		code, _, stderr := s.run("", args...)
+		assert.Equal(t, 1, code, args)
+		assert.Contains(t, stderr, rlock.ErrWrongType.Error())
+	}
+}
+
+// The next host, whose clock is late, skips the job although it has ended.
+func TestExecKeepsTheLockForItsLeastTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, want := range []string{"ran\n", ""} {
+		code, stdout, stderr := s.run("", "exec", "-n", "-E", "0", "--min-hold", "1h", "nightly", "--", "echo", "ran")
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, want, stdout)
+	}
+	_, stdout, _ := s.run("", "show", "nightly")
+	assert.Regexp(t, `HOLDER .*\nwithout a holder until `, stdout)
+}
