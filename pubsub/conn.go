@@ -127,7 +127,7 @@ func (c *conn) subscribe(batch []*channel) error {
 	if err := c.count(batch); err != nil {
 		return err
 	}
-	c.worked = true
+	c.link.works(c)
 	return nil
 }
 
@@ -230,11 +230,11 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	ch.refused = &Refusal{ch.name, err}
 	ch.wakeLocked()
 	if ch.plain {
-		h.log.Info("pubsub: the server refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		h.log.Info("rlock: the server refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
 		return
 	}
 	h.warnRefused.Do(func() {
-		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		h.log.Warn("rlock: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
 	})
 }
 

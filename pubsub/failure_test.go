@@ -128,7 +128,7 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	}
 }
 
-func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
+func TestTheLogTellsOfALossOfItsEndAndOnceOfARefusal(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
 		s := woken(t, w.hub, "a")
@@ -141,8 +141,10 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 		woken(t, w.hub, "c")
 		w.hub.Close()
 	})
-	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
-	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: the connection for messages is lost"), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO msg=\"rlock: there is a connection for messages again\""), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: the server refuses a subscription"), log.String())
+	assert.Equal(t, 3, strings.Count(log.String(), "level="), log.String())
 }
 
 // A server with too many clients accepts a connection, reports the error, and closes it.

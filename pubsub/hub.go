@@ -41,9 +41,9 @@ type Config struct {
 	// Defaults to 5 s.
 	Linger time.Duration
 
-	// Logger gets one line a lost connection (Info), one line for the first refused
-	// channel (Warn), and at most one a minute while the server ends the connections
-	// that channels need (Warn). Defaults to slog.Default().
+	// Logger gets one line a lost connection (Warn) and one when another works in its place (Info), one
+	// line for the first refused channel (Warn), and at most one a minute while the server ends the
+	// connections that channels need (Warn). Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -62,6 +62,7 @@ type link struct {
 	later     []*channel          // to be routed again at the next tick
 	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
 	left      list.List           // of *channel that have lingered, the first in front: the connection may have them yet
+	lostAt    time.Time           // when a connection that had worked was lost, as the log says; zero since another one works
 	until     time.Time           // when the goroutine, which sleeps or is about to, looks again by itself
 }
 
@@ -241,6 +242,18 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// works notes that a connection has served what it was asked for. The log says so after a loss.
+func (l *link) works(c *conn) {
+	c.worked = true
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !l.lostAt.IsZero() {
+		h.log.Info("rlock: there is a connection for messages again", "addr", c.addr, "after", time.Since(l.lostAt).Round(time.Millisecond))
+		l.lostAt = time.Time{}
+	}
+}
+
 // lost settles the end of a connection, or the failure to open one (c is nil): its channels are asked for again, elsewhere if this is not the node to
 // ask, and those that only lingered are forgotten.
 func (l *link) lost(c *conn, err error) {
@@ -248,7 +261,8 @@ func (l *link) lost(c *conn, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil {
-		h.log.Info("pubsub: connection lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
+		h.log.Warn("rlock: the connection for messages is lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
+		l.lostAt = time.Now()
 	}
 	l.conn, l.asked, l.later = nil, nil, nil
 	avoid := ""
@@ -287,7 +301,7 @@ func (h *Hub) barLocked(ch *channel, err error) {
 	}
 	if now := time.Now(); now.Sub(h.warnedBarred) >= warnEvery && h.ctx.Err() == nil {
 		h.warnedBarred = now
-		h.log.Warn("pubsub: the server ends connections for subscriptions; waiters have to poll until it takes one", "channel", ch.name, "error", err)
+		h.log.Warn("rlock: the server ends connections for subscriptions; waiters have to poll until it takes one", "channel", ch.name, "error", err)
 	}
 }
 
