@@ -111,7 +111,8 @@ func (c *Client) Stats() inspect.Stats {
 		AcquiredByNesting: n.Acquired[terms.ByNesting],
 		AcquiredByJoining: n.Acquired[terms.ByJoining],
 		AcquiredByHandoff: n.Acquired[terms.ByHandoff],
-		AcquiredByRedis:   n.Acquired[terms.ByRedis] + n.Acquired[terms.ByPass],
+		AcquiredByRedis:   n.Acquired[terms.ByRedis],
+		AcquiredByPass:    n.Acquired[terms.ByPass],
 		AcquiredByQueue:   n.Acquired[terms.ByQueue],
 		AcquiredByLinger:  n.Acquired[terms.ByLinger],
 		Denied:            n.Denied,
@@ -129,7 +130,7 @@ func (c *Client) Stats() inspect.Stats {
 		TrackingRefused:   c.shared.Redis.TrackingRefused(),
 		Commands:          c.shared.Redis.Commands(),
 	}
-	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
+	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger + s.AcquiredByPass
 	s.Lost = s.LostUnrenewed + s.LostHeldTooLong + s.LostKeyGone + s.LostForced
 	return s
 }

@@ -23,6 +23,7 @@ type Stats struct {
 	AcquiredByRedis   int64
 	AcquiredByQueue   int64
 	AcquiredByLinger  int64
+	AcquiredByPass    int64
 
 	// Denied is how many calls ended with rlock.ErrNotAcquired, or with false.
 	Denied int64

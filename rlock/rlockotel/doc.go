@@ -37,9 +37,10 @@
 //	lock.kind      plain, fenced, fair, read, write, semaphore, multi, red  waiters, acquire and hold duration
 //	lock.result    acquired, busy, full, canceled, timeout, error           acquire duration
 //	               ok, failed                                               renew duration, renewals
-//	lock.way       nesting, joining, handoff, redis, queue, linger, parts   acquired, acquire duration
-//	lock.release   released, unconfirmed, detached, closed, lost            hold duration
-//	lock.reason    unrenewed, lease_ended, key_gone, forced                 lost
+//	lock.way       nesting, joining, handoff, redis, queue, linger, pass,
+//	               parts (of the histogram alone)                           acquired, acquire duration
+//	lock.release   released, unconfirmed, detached, passed, closed, lost    hold duration
+//	lock.reason    unrenewed, lease_ended, held_too_long, key_gone, forced  lost
 //	error.type     the name of rlock's error, else _OTHER                   acquire duration, if the result is error
 //	lock.class     what [WithLockClass] says, absent without it             waiters, acquire and hold duration
 //

@@ -132,7 +132,7 @@ func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 		}, m["lock.client.acquire.duration"])
 		assert.Equal(t, map[string]point{"lock.kind=plain,lock.release=released": {3, 2}}, m["lock.client.hold.duration"])
 		assert.Equal(t, map[string]point{
-			"lock.way=nesting": {value: 1}, "lock.way=joining": {}, "lock.way=handoff": {value: 1}, "lock.way=redis": {value: 1}, "lock.way=queue": {}, "lock.way=linger": {},
+			"lock.way=nesting": {value: 1}, "lock.way=joining": {}, "lock.way=handoff": {value: 1}, "lock.way=redis": {value: 1}, "lock.way=queue": {}, "lock.way=linger": {}, "lock.way=pass": {},
 		}, m["lock.client.acquired"])
 		assert.Equal(t, map[string]point{"": {value: 2}}, m["lock.client.wait.time"])
 		assert.Positive(t, m["lock.client.commands"][""].value)
@@ -216,6 +216,24 @@ func TestTheFiguresOfSeveralClientsAddUpAndStayWhenOneIsClosed(t *testing.T) {
 		m = l.metrics(t)
 		assert.Equal(t, point{value: 1}, m["lock.client.held"][""])
 		assert.Equal(t, point{value: 2}, m["lock.client.acquired"]["lock.way=redis"])
+	})
+}
+
+// Both figures of an acquire say in the same way how the lock was acquired.
+func TestALockThatIsPassedOnIsCountedAsSuch(t *testing.T) {
+	inLab(t, nil, func(t *testing.T, l *lab) {
+		hold, err := l.NewLock("a").Acquire(l.caller())
+		require.NoError(t, err)
+		pass, err := hold.Pass(t.Context(), time.Minute)
+		require.NoError(t, err)
+		again, err := l.Resume(t.Context(), pass)
+		require.NoError(t, err)
+		require.NoError(t, again.Release(t.Context()))
+		m := l.metrics(t)
+		assert.Equal(t, point{value: 1}, m["lock.client.acquired"]["lock.way=pass"])
+		assert.Equal(t, point{value: 1}, m["lock.client.acquired"]["lock.way=redis"])
+		assert.Equal(t, uint64(1), m["lock.client.acquire.duration"]["lock.kind=plain,lock.result=acquired,lock.way=pass"].count)
+		assert.Equal(t, uint64(1), m["lock.client.hold.duration"]["lock.kind=plain,lock.release=passed"].count)
 	})
 }
 
