@@ -129,7 +129,7 @@ func (e *ending) tell() {
 	c.witness.outside("the report of a loss")
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.lose(e.causeFor(ownerOf(&e.levels[i])))
+			h.lose(h.lost) // the very error that Release returns: a function under Do may return it, too
 		}
 	}
 	e.observe()

@@ -166,16 +166,24 @@ func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock := s.NewLock()
 		broken := errors.New("the printer is on fire")
-		for _, result := range []error{nil, broken} {
+		itself := errors.New("the cause of the context's end")
+		for _, result := range []error{nil, broken, itself} {
 			err := lock.Do(s.Ctx, func(ctx context.Context) error {
 				_, err := lock.ForceUnlock(s.Ctx)
 				assert.NoError(t, err)
 				<-ctx.Done()
-				assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+				cause := context.Cause(ctx)
+				assert.ErrorIs(t, cause, rlock.ErrLost)
+				if result == itself {
+					return cause
+				}
 				return result
 			})
 			assert.ErrorIs(t, err, rlock.ErrLost, "nil would mean that the lock was held to the end")
-			if result != nil {
+			switch result {
+			case itself:
+				assert.NotContains(t, err.Error(), "\n", "the loss is told once")
+			case broken:
 				assert.ErrorIs(t, err, result)
 			}
 			require.NoError(t, lock.Lock(s.Ctx), "the reported loss has no further effect")
