@@ -69,7 +69,8 @@ func WithMinHold(d time.Duration) AcquireOption {
 
 // WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the lock until then, or comes
 // first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any fault at once. The
-// default is to wait until the context ends.
+// default is to wait until the context ends. The wait bounds the time between attempts: an attempt that is under way
+// ends with its answer, from a server that is silent after some 4 s. To leave earlier, let the context end.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }

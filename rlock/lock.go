@@ -193,7 +193,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did. It
 // is meant for an operator who frees the lock of a dead process. A holder in this client is notified
 // at once, one in another client of this package by a message, two round trips later, and
-// otherwise the next renewal finds it; until then the holder continues. After an error the lock may
+// otherwise Redis reports the change or the next renewal finds it; until then the holder continues. After an error the lock may
 // or may not have been freed, or may be freed later; a later holder keeps it. Of a lock over
 // several it frees all parts.
 // It is Redisson's forceUnlock().

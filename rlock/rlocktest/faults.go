@@ -17,9 +17,10 @@ const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 // Lose removes the lock of that name from the server, as an operator, an eviction or a
 // failover does. Its holder notices at once: the context of its Hold ends with cause
 // [rlock.ErrLost], and Unlock and Release return ErrLost. The first client that waits for
-// the lock is granted it. In production the holder notices when it renews next, after up to
-// a third of Config.Lease, and the waiter within two seconds. The holder is notified, and not asked:
-// it may overlap the next one for an instant.
+// the lock is granted it. In production the holder notices one round trip later if Redis reports the
+// change of the key ([rlock.Config].TrackedKeys), else when it renews next, after up to a third of
+// Config.Lease, and the waiter within two seconds. The holder is notified, and not asked: it may
+// overlap the next one for an instant.
 //
 // A holder that cannot reach the server notices when its lease ends. A client that was not
 // made by [Server.Client] notices as in production.
@@ -121,7 +122,9 @@ func (s *Server) Cut(clients ...*rlock.Client) {
 
 // Silence lets nothing more through between the clients and the server, in both
 // directions, until [Server.Heal]. No connection ends, so that a client notices by its
-// timeouts only. Heal delivers all that was sent meanwhile, as TCP does.
+// timeouts only: a call that waits for an answer returns an error after a minute here, since the
+// kit's clients ping an idle connection every 30 s, and after some four seconds in production.
+// Heal delivers all that was sent meanwhile, as TCP does.
 func (s *Server) Silence(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Silence", clients) {

@@ -126,8 +126,8 @@ func (c *Client) drain() error {
 
 // unconfirmed returns the error of Close if tenures are not over, nil if all are.
 func (c *Client) unconfirmed() error {
-	if left := c.live.Load(); left > 0 {
-		return fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
+	if left := c.locks.Unreleased(); left > 0 {
+		return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
 	}
 	return nil
 }

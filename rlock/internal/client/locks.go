@@ -21,6 +21,8 @@ type Locks interface {
 	// to be sent any more.
 	Close()
 	Stop()
+	// Unreleased returns how many names the locks have whose tenures are not over.
+	Unreleased() int
 }
 
 // Keep says which locks the client has. It is called once, before it has any.

@@ -8,6 +8,18 @@ func (c *Client) Close() {
 	c.eachLock(func(l *lock, now core.Now) { l.Lock.Close(now) })
 }
 
+// Unreleased counts names, since a lock may have many tenures: each attempt without an answer has one.
+func (c *Client) Unreleased() int {
+	names := make(map[string]bool)
+	c.eachLock(func(l *lock, _ core.Now) {
+		for range l.Tenures {
+			names[l.name.Key] = true
+			break
+		}
+	})
+	return len(names)
+}
+
 // Stop ends the keeper. All commands have been answered by then, or are given up.
 func (c *Client) Stop() { c.keeper.Close() }
 

@@ -274,6 +274,29 @@ func closeAtASilentServer(t *testing.T, w *testbed.World, connect connected) {
 	}
 }
 
+// An attempt without an answer may have been granted the lock: many of them for one lock are one lock to the caller of Close.
+func TestCloseCountsTheLocksThatAreNotReleased(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		n := p.Net
+		n.Rule(network.Silence)
+		var results []<-chan error
+		for i := range 60 {
+			ctx, cancel := context.WithTimeout(w.Caller(), time.Duration(i+1)*time.Millisecond)
+			results = append(results, testbed.Start(func() error {
+				defer cancel()
+				return p.NewSemaphore(fmt.Sprint("lock ", i%2), 50).Lock(ctx)
+			}))
+		}
+		for _, result := range results {
+			require.Error(t, <-result)
+		}
+		err := p.Close()
+		require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+		assert.Contains(t, err.Error(), "within 30s: 2")
+	})
+}
+
 // sharing returns a lock client that shares a rueidis client of the world's server, and the
 // network between them. The changes are made to the options of the rueidis client.
 func sharing(w *testbed.World, changes ...func(*rueidis.ClientOption)) (*rlock.Client, rueidis.Client, *network.Network) {
