@@ -47,6 +47,7 @@ var imports = map[string]string{
 	"once":        "github.com/go-rlock/rlock/rlock/once",
 	"idempotent":  "github.com/go-rlock/rlock/rlock/once/idempotent",
 	"errors":      "errors",
+	"strings":     "strings",
 	"fmt":         "fmt",
 	"http":        "net/http",
 	"httptest":    "net/http/httptest",

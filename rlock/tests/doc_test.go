@@ -8,6 +8,7 @@
 //	kinds      readers and writers, permits, fencing tokens
 //	groups     locks over several locks and servers
 //	servers    connections, rights, refusals, outages, failovers
+//	recipes    locks composed of others, as in docs/recipes.md
 //	redisson   the form of what Redisson reads and writes
 //	storms     exclusion and liveness under load and random faults
 //	insight    observers, logs, counters, Inspect, cycles of waits
