@@ -279,7 +279,7 @@ func holders(ctx context.Context, client *rlock.Client, all []*node) []Finding {
 	if passed == 0 {
 		return []Finding{f}
 	}
-	return []Finding{f, {Check: "passed locks", Found: fmt.Sprintf("%d are not resumed yet; %s", passed, first)}}
+	return []Finding{f, {Check: "passed locks", Found: fmt.Sprintf("%d are passed on and not resumed yet, or held for a least time; %s", passed, first)}}
 }
 
 // harmless returns the text of an error, without the name of the user.
