@@ -67,6 +67,7 @@ type Call struct {
 	flies    bool // its command has no answer; not of one that locks, whose ticket knows
 	attempt  attempt
 	counted  bool // among the line's repeats
+	overdue  bool // its time is up, and it waits for an answer that is on its way
 	admitted bool // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
 	fails    int  // its commands in a row without an answer
 	rest     Time // until when nothing is sent for it

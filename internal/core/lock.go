@@ -69,8 +69,11 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		l.begin(owner, w, ByLinger, now)
 	case owner != nil && l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
-	case !w.Waits && (l.isHeld() || l.line.Len() > 0):
+	case !w.Waits && l.isHeld():
 		w.Outcome = Denied
+	case !w.Waits && l.line.Len() > 0:
+		w.attempt = tries
+		w.Outcome, _ = l.decision(w, now)
 	case w.Most != 0 && l.isFullHere(w):
 		w.Outcome, w.Others = Full, int32(l.line.Len())
 	}
@@ -83,7 +86,7 @@ func (l *Lock) Wait(w *Call, now Now) {
 		l.give(l.owner, now)
 	}
 	l.begins(w, Locks, nil)
-	w.attempt = tries
+	w.attempt, w.overdue = tries, !w.Waits
 	l.line.join(w)
 	if l.hasOwnTicket(w) {
 		l.seekFor(w, now)

@@ -159,7 +159,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "lock":
 		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
 			Repeats: w.has("repeats"), Answers: w.has("answers"), Tag: name}
-		if w.has("for") {
+		if w.has("for") || !c.Waits {
 			c.Until = s.now.Time + Time(w.number("for", 0))
 		}
 		if w.has("handle") {
@@ -311,7 +311,7 @@ func (s *story) parts(r PartResult) {
 }
 
 func (s *story) outcome(c *Call) {
-	text := [...]string{"waits", "acquired", "denied", "timed out", "full", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed"}[c.Outcome]
+	text := [...]string{"waits", "acquired", "denied", "timed out", "full", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed", "unanswered"}[c.Outcome]
 	if c.Outcome == Acquired {
 		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
 		if c.Token > 0 {

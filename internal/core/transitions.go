@@ -8,6 +8,9 @@ func (l *Lock) settle(now Now) {
 			l.give(t, now)
 		}
 	}
+	if l.line.overdue > 0 {
+		l.decided(now)
+	}
 	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
 			l.admitReaders(false, now) // a writer before them may have left

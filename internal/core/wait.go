@@ -9,22 +9,23 @@ import (
 type Outcome uint8
 
 const (
-	Waiting   Outcome = iota // not yet
-	Acquired                 // its owner holds the lock
-	Denied                   // another owner holds the lock
-	TimedOut                 // the same, after the time that the call had
-	Full                     // too many wait for it: its bound
-	Cancelled                // its caller has left
-	Closed                   // the client has closed
-	Upgrades                 // its owner has less of the lock than it asks for, as a reader that is to write, and has to unlock first
-	Failed                   // Redis has refused a command, and would do so again
-	GotAnswer                // a release has answered it
-	NotPassed                // the tenure that has passed the lock on does not have it any more
-	Done                     // a call that does not lock: see its Cause, its Fault and Found
+	Waiting    Outcome = iota // not yet
+	Acquired                  // its owner holds the lock
+	Denied                    // another owner holds the lock
+	TimedOut                  // the same, after the time that the call had
+	Full                      // too many wait for it: its bound
+	Cancelled                 // its caller has left
+	Closed                    // the client has closed
+	Upgrades                  // its owner has less of the lock than it asks for, as a reader that is to write, and has to unlock first
+	Failed                    // Redis has refused a command, and would do so again
+	GotAnswer                 // a release has answered it
+	NotPassed                 // the tenure that has passed the lock on does not have it any more
+	Unanswered                // Redis has not answered the command that decides whose the lock is
+	Done                      // a call that does not lock: see its Cause, its Fault and Found
 )
 
 func (o Outcome) String() string {
-	return enum.Name(o, "Outcome", "Waiting", "Acquired", "Denied", "TimedOut", "Full", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Done")
+	return enum.Name(o, "Outcome", "Waiting", "Acquired", "Denied", "TimedOut", "Full", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Unanswered", "Done")
 }
 
 // A Way is how a call has got the lock.
@@ -81,6 +82,7 @@ func (a attempt) unsent() attempt {
 type line struct {
 	waitqueue.Queue[*Call]
 	calls   int32           // that have begun, whether they stand in the line or not, and have neither returned nor the lock
+	overdue int32           // waiters whose time is up: see overdue.go
 	repeats map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
 }
 
@@ -101,10 +103,19 @@ func (l *line) join(w *Call) {
 		}
 		l.repeats[w.Owner]++
 	}
+	if w.overdue {
+		l.overdue++
+	}
 }
 
 func (l *line) leave(w *Call) {
-	if l.Leave(&w.position) && w.counted {
+	if !l.Leave(&w.position) {
+		return
+	}
+	if w.overdue {
+		l.overdue--
+	}
+	if w.counted {
 		w.counted = false
 		if l.repeats[w.Owner]--; l.repeats[w.Owner] == 0 {
 			delete(l.repeats, w.Owner)
@@ -151,15 +162,15 @@ func (l *Lock) tryFor(w *Call, now Now) {
 	}
 	mayAcquire := l.line.first() == w && l.owner == nil && !l.busy()
 	switch {
+	case !w.Waits && !w.attempt.may():
+		l.leave(w, Denied, now)
+		l.deniesOthers(w, now)
 	case now.Time >= w.Until && !w.attempt.may():
 		l.leave(w, TimedOut, now)
 	case mayAcquire && w.attempt.may() && !l.prefersTicket(w, now):
 		l.asks(w, Acquire)
 		w.attempt = w.attempt.sent()
-	case !w.Waits:
-		if mayAcquire {
-			l.leave(w, Denied, now)
-		}
+	case !w.Waits: // it waits for the answer to the command of another call, or to a release
 	case !l.worthTicket(w, now): // it waits for the lock here, or until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || l.isHeldBack(w, now):
 		l.queue(w, now)
@@ -234,7 +245,7 @@ func (l *Lock) mayRetry(w *Call, a Reply, now Now) {
 
 // unanswered notes that the waiter's command has no answer.
 func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
-	c := l.client
+	c, first := l.client, l.line.first() == w
 	if f != Behind {
 		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
 		w.fails++
@@ -248,6 +259,9 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	case now.Time >= w.Until || !w.Waits:
 		l.leave(w, TimedOut, now)
 	}
+	if first && f != Behind {
+		l.failsOthers(now)
+	}
 	if t.want == Gone && f != Behind {
 		t.fails = 1 // no other waiter waits for a server that has not answered
 	}
@@ -257,8 +271,10 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 // were impatient and each left when its turn came.
 func (l *Lock) timeUp(w *Call, now Now) {
 	switch t := w.Tenure; {
-	case t != nil && t.answersSoon(now):
-	case t == nil, t.fails > 0:
+	case t == nil:
+		l.timeUpWithoutTicket(w, now)
+	case t.answersSoon(now):
+	case t.fails > 0:
 		l.leave(w, TimedOut, now)
 	default:
 		t.look = now.Time
@@ -296,26 +312,6 @@ func (l *Lock) pass(w *Call, now Now) {
 	}
 }
 
-// answerBy returns when the time of the waiter is up. It is later than its Until while the lock may be free, and the answer
-// to a command of a caller that has left decides: but not for a server that is silent.
-func (l *Lock) answerBy(w *Call) (at Time) {
-	at = w.Until
-	if w.Tenure != nil || !w.attempt.may() || l.line.first() != w || l.owner != nil {
-		return at
-	}
-	for t := l.tenures.first; t != nil; t = t.behind {
-		if !t.decides() {
-			continue
-		}
-		since := t.since
-		if t.underWay() {
-			since = t.flight.at.Time
-		}
-		at = max(at, since.After(l.client.Silence))
-	}
-	return at
-}
-
 // wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket. If that becomes
 // sooner, an effect Poll without a tenure says so.
 func (l *Lock) wakes(w *Call, now Now) Time {
@@ -328,11 +324,16 @@ func (l *Lock) wakes(w *Call, now Now) Time {
 	case w.attempt == calls: // its time is not up before that
 		return w.rest
 	}
-	if at <= now.Time {
-		at = l.answerBy(w)
+	if w.overdue {
+		if o, by := l.decision(w, now); o == Waiting {
+			at = by
+		}
 	}
 	if w.rest > 0 {
 		return min(at, w.rest)
+	}
+	if w.overdue { // it takes no ticket
+		return at
 	}
 	if l.hears == asking && (l.line.first() == w || l.hasOwnTicket(w)) {
 		at = min(at, max(l.patient, now.Time))
@@ -351,7 +352,7 @@ func (l *Lock) tick(w *Call, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}
-	if now.Time >= l.answerBy(w) && w.attempt != calls {
+	if now.Time >= w.Until && w.attempt != calls {
 		l.timeUp(w, now)
 	}
 	if w.Outcome == Waiting {

@@ -50,32 +50,36 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 100},
-		{"an answer decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 100, 250}, // it was sent at 0
+		{"an answer decides", func(l *Lock, w *Call) { w.attempt, w.overdue = tries, true; isBusy(l) }, 100, 250}, // it was sent at 0
 		{"a release decides", func(l *Lock, w *Call) {
-			w.attempt = tries
+			w.attempt, w.overdue = tries, true
 			n := l.newTenure(ID{1, false, 9}, Alone)
 			n.place, n.since = Owner, 50
 		}, 100, 300},
 		{"an answer decides, before its time is up", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 99, 100},
 		{"an answer decides nothing for it", func(l *Lock, w *Call) { isBusy(l) }, 100, 100},
 		{"an answer decides that was asked for later", func(l *Lock, w *Call) {
-			w.attempt = tries
+			w.attempt, w.overdue = tries, true
 			isBusy(l)
 			l.tenures.first.flight.at = at(20)
 		}, 100, 270},
 		{"an answer comes no more", func(l *Lock, w *Call) {
-			w.attempt = tries
+			w.attempt, w.overdue = tries, true
 			isBusy(l)
 			l.tenures.first.flight.at = at(-200)
 		}, 100, 100},
-		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempt = tries; l.newTenure(ID{1, false, 9}, Alone).want = Asked }, 100, 100},
+		{"a ticket decides nothing", func(l *Lock, w *Call) {
+			w.attempt, w.overdue = tries, true
+			l.newTenure(ID{1, false, 9}, Alone).want = Asked
+		}, 100, 100},
 		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
-			l.line.join(&Call{Owner: 2})
+			l.line.join(&Call{Owner: 2, attempt: tries})
+			w.attempt, w.overdue = tries, true
 			l.line.join(w)
-			w.attempt = tries
 			isBusy(l)
-		}, 100, 100},
+		}, 100, Never},
+		{"it has not noted that its time is up", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 100, 100},
 		{"it rests, and has not called", func(_ *Lock, w *Call) { w.attempt, w.rest = tries, 150 }, 10, 100},
 		{"a subscription is under way, for each of a strict lock", func(l *Lock, w *Call) {
 			l.Kind.Strict = true
@@ -114,7 +118,7 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		{"its ticket is in the queue", func(l *Lock, w *Call) { l.asks(w, Join).place = InQueue }, 100, Waiting, true},
 		{"Redis does not answer", func(l *Lock, w *Call) { n := l.asks(w, Join); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
 		{"an answer decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 249, Waiting, false},
-		{"an answer does not come", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 250, TimedOut, false},
+		{"an answer does not come", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 250, Unanswered, false},
 		{"an answer decides, but it has a ticket", func(l *Lock, w *Call) {
 			w.attempt = tries
 			isBusy(l)
@@ -325,7 +329,8 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 		{"one that is over", func(_ *Lock, w *Call) { w.Until = 50 }, None, deaf, TimedOut},
 		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempt = 50, tries }, Acquire, deaf, Waiting},
 		{"one attempt, that was made", func(_ *Lock, w *Call) { w.Waits = false }, None, deaf, Denied},
-		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, None, deaf, Waiting},
+		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, None, deaf, Denied},
+		{"one attempt, while another decides", func(l *Lock, w *Call) { w.Waits, w.attempt = false, tries; isBusy(l) }, None, deaf, Waiting},
 		{"another decides", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, None, deaf, Waiting},
 	} {
 		l, w := waiter()

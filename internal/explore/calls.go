@@ -129,11 +129,11 @@ func (w *world) returns(c *client, u *user) {
 		}
 	case core.Denied:
 		u.state = idle
-		w.denied(c)
+		w.denied(c, o)
 	case core.Full:
 		u.state = idle
 		w.refusedAsFull(c, u, o)
-	case core.TimedOut, core.Cancelled, core.Closed, core.Upgrades, core.Failed, core.GotAnswer:
+	case core.TimedOut, core.Cancelled, core.Closed, core.Upgrades, core.Failed, core.GotAnswer, core.Unanswered:
 		u.state = idle
 	default:
 		panic(o.Outcome)

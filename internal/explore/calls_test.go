@@ -33,6 +33,11 @@ var mutantSetups = []Setup{
 	{Name: "close", Clients: 1, Users: 2, Rounds: 1, Do: Close | Cancel},
 	{Name: "patience", Clients: 1, Users: 3, Rounds: 1, Kind: fair},
 	{Name: "held back", Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read},
+	{Name: "attempts", Clients: 1, Users: 3, Rounds: 1, Do: Try | OnlyTry, Faults: 1, Fault: Break | NotRun},
+	{Name: "attempts and waits", Clients: 1, Users: 2, Rounds: 1, Do: Try | Timed, Faults: 1, Fault: Break | NotRun | Slow},
+	{Name: "reading attempts", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read | OnlyRead},
+	{Name: "attempts of readers and a writer", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read},
+	{Name: "attempts behind waits", Clients: 1, Users: 3, Rounds: 1, Do: Try},
 	{Name: "linger", Clients: 2, Users: 1, Rounds: 1, Linger: 3, Do: Try | Cancel},
 }
 

@@ -11,6 +11,7 @@ import (
 
 // check fails a state that breaks a promise.
 func (w *world) check() {
+	w.taken = w.taken || len(w.server.Holders)+len(w.server.Queue) > 0
 	w.checkSummaries()
 	w.checkHolders()
 	w.checkBeliefs()

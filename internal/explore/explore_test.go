@@ -55,6 +55,10 @@ var quick = []Setup{
 	{Name: "1x2, stays", Clients: 1, Users: 2, Rounds: 1, Do: Stay | Nest, Linger: 2},
 	{Name: "readers 2x1, stays", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Stay | Read},
 	{Name: "permit 2x1, stays", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Stay},
+	{Name: "1x3, attempts", Clients: 1, Users: 3, Rounds: 1, Do: Try | OnlyTry | Cancel},
+	{Name: "readers 1x3, attempts", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read | OnlyRead | Cancel},
+	{Name: "readers 1x3, attempts and writers", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read},
+	{Name: "1x2, attempts and connections", Clients: 1, Users: 2, Rounds: 2, Do: Try | OnlyTry | Cancel, Faults: 1, Fault: Break | NotRun},
 	{Name: "2x1, messages", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: LoseMessage | Cut | Forge},
 	{Name: "2x1, a claim unheard", Clients: 2, Users: 1, Rounds: 1, Look: 5, Idle: 6, Do: Cancel, Faults: 1, Fault: LoseMessage},
 	{Name: "2x1, deaths", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Die},
@@ -105,6 +109,12 @@ var quick = []Setup{
 }
 
 var thorough = []Setup{
+	{Name: "2x2, attempts", Clients: 2, Users: 2, Rounds: 1, Do: Try | OnlyTry},
+	{Name: "1x2, attempts and waits, faults", Clients: 1, Users: 2, Rounds: 1, Do: Try | Timed, Faults: 1, Fault: Break | Late | NotRun | WrongType},
+	{Name: "1x3, attempts, faults", Clients: 1, Users: 3, Rounds: 1, Do: Try | OnlyTry | Cancel, Faults: 1, Fault: Break | Late | NotRun | WrongType},
+	{Name: "1x3, attempts and a slot", Clients: 1, Users: 3, Rounds: 1, Slots: 1, Do: Try | Cancel},
+	{Name: "readers 1x3, attempts, faults", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read, Faults: 1, Fault: Break | Late},
+	{Name: "fair 1x3, attempts", Clients: 1, Users: 3, Rounds: 1, Kind: fair, Do: Try},
 	{Name: "2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Try | Timed | Cancel},
 	{Name: "2x1, slots, ordered", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Ordered: true, Do: Timed | Cancel},
 	{Name: "2x1, slots, slow", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Cancel, Faults: 1, Fault: Slow},

@@ -48,8 +48,16 @@ func (w *world) queued(i int) bool {
 }
 
 // denied notes that an attempt was refused. It fails one that a lock which lingers has refused, in setups in which it cannot
-// linger once more, and one that only the dead have refused, in setups that begin with them.
-func (w *world) denied(c *client) {
+// linger once more, one that only the dead have refused, in setups that begin with them, one that was refused by a lock that
+// was free all the time, and a reader that was refused beside readers of its client, if there is no writer.
+func (w *world) denied(c *client, o *core.Call) {
+	if w.begin == nil && len(w.threads) == 0 && !w.taken {
+		w.fail("client %d: an attempt is refused by a lock that no owner has had", c.id)
+	}
+	if l := c.locks[0]; o.Mode == core.Shared && len(w.clients) == 1 && len(w.threads) == 0 && w.faults == w.Faults &&
+		(w.Do&OnlyRead != 0 || l.IsHeld() && !l.IsWritten() && l.Len() == 0) {
+		w.fail("client %d: a reader is refused, and there is no writer", c.id)
+	}
 	w.refused = w.refused || w.deadWait()
 	if w.begin != nil && len(w.server.Holders) == 0 {
 		w.fail("client %d: an attempt is refused where only the dead have waited", c.id)
@@ -69,6 +77,32 @@ func (w *world) deadWait() bool {
 		}
 	}
 	return len(w.server.Holders) == 0 && len(w.server.Queue)+len(w.server.Marks) > 0
+}
+
+// checkOverdue fails a call whose time is up, and that waits for the answer to the command of another call, though there is
+// none on its way.
+func (w *world) checkOverdue() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
+			continue
+		}
+		for j := range c.users {
+			u := &c.users[j]
+			if u.state != waiting || u.call.Until > w.clock(c).Time || u.call.Outcome != core.Waiting || u.call.Tenure != nil || u.call.Pauses() {
+				continue
+			}
+			some := false
+			l := c.lockOf(j)
+			for t := range l.Tenures {
+				op, _ := l.Peek(t, w.clock(c))
+				some = some || t.InFlight() != core.None || op != core.None
+			}
+			if !some {
+				w.fail("client %d: the time of user %d is up, it waits for an answer, and none is on its way", i, j)
+			}
+		}
+	}
 }
 
 // ownRelease fails an attempt that is refused by a tenure which its own client is about to release.

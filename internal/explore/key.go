@@ -177,7 +177,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 		r, n := name(p.id)
 		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.known, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
-	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
+	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused, w.taken), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)
 	b = w.appendForeign(b, k)
 	for _, id := range w.entered {

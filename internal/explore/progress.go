@@ -16,6 +16,7 @@ func (w *world) beforeTick() {
 	w.checkSlots()
 	w.checkIdle()
 	w.checkForgotten()
+	w.checkOverdue()
 	w.checkUnused()
 }
 

@@ -70,6 +70,7 @@ const (
 	Same                          // the users of a client are one owner
 	Bounded                       // a Lock that waits only if few other calls do
 	OnlyBounded                   // no other write lock
+	OnlyTry                       // nothing but attempts
 )
 
 // A Fault is a set of things that may go wrong.

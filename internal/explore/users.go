@@ -49,10 +49,15 @@ func (w *world) usersOf(as []action, i int) []action {
 
 // mayCall adds the calls of a user that does nothing.
 func (w *world) mayCall(add func(kind), does func(Users, kind)) {
-	if w.Do&(OnlyRead|OnlyFixed|OnlyBounded) == 0 {
+	if w.Do&(OnlyRead|OnlyFixed|OnlyBounded|OnlyTry) == 0 {
 		add(doLock)
 	}
-	does(Try, doTry)
+	if w.Do&OnlyRead == 0 {
+		does(Try|OnlyTry, doTry)
+	}
+	if w.Do&Read != 0 {
+		does(Try|OnlyTry, doTryRead)
+	}
 	does(Wide, doWide)
 	if w.Do&Wide != 0 {
 		does(Try, doTryWide)
@@ -61,7 +66,9 @@ func (w *world) mayCall(add func(kind), does func(Users, kind)) {
 	does(Fixed|OnlyFixed, doFixed)
 	does(Capped, doCapped)
 	does(Bounded|OnlyBounded, doBounded)
-	does(Read, doRead)
+	if w.Do&OnlyTry == 0 {
+		does(Read, doRead)
+	}
 	does(FixedRead, doFixedRead)
 	if w.passed.known && (!w.endless() || !w.passed.used) {
 		does(Pass, doResume)
@@ -111,7 +118,7 @@ func (w *world) mayPassOn() bool { return !w.endless() || w.passed.until != w.no
 // userActs makes a user do that.
 func (w *world) userActs(c *client, i int, k kind) {
 	switch k {
-	case doLock, doWide, doTry, doTryWide, doTimed, doFixed, doCapped, doBounded, doRead, doFixedRead:
+	case doLock, doWide, doTry, doTryWide, doTryRead, doTimed, doFixed, doCapped, doBounded, doRead, doFixedRead:
 		w.locks(c, i, k)
 	case doNestWide:
 		w.nestsWide(c, i)
@@ -166,9 +173,13 @@ func (w *world) begins(u *user) {
 func (w *world) locks(c *client, i int, k kind) {
 	u, now := &c.users[i], w.clock(c)
 	w.begins(u)
-	r := &core.Call{Owner: w.ownerOf(i), Waits: k != doTry && k != doTryWide, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
+	r := &core.Call{Owner: w.ownerOf(i), Waits: true, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
 	if w.Do&Same != 0 {
 		r.Info = i
+	}
+	switch k {
+	case doTry, doTryWide, doTryRead:
+		r.Waits, r.Until = false, now.Time
 	}
 	switch k {
 	case doLock, doTry:
@@ -182,7 +193,7 @@ func (w *world) locks(c *client, i int, k kind) {
 		r.Lease, r.Capped = capped, true
 	case doBounded:
 		r.Most = int32(w.most())
-	case doRead:
+	case doRead, doTryRead:
 		r.Mode = core.Shared
 	case doFixedRead:
 		r.Mode, r.Lease = core.Shared, 2

@@ -28,6 +28,7 @@ type world struct {
 	idle    int           // ticks in which the lock was free while a caller waits
 	unheard int           // ticks in which a tenure had the lock that its client does not know
 	unused  int           // ticks in which no user held it while a caller waits
+	taken   bool          // the lock has had a holder, or a ticket
 	refused bool          // an attempt was refused in this tick, though only the dead wait
 	refuses int           // ticks in a row in which one was
 	token   uint64        // the largest fencing token of a hold

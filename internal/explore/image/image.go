@@ -112,6 +112,9 @@ func (l *line) join(w *core.Call) {
 		}
 		l.repeats[w.Owner]++
 	}
+	if n.overdue {
+		l.overdue++
+	}
 }
 
 // Tenure returns the copy of a tenure. All forgotten ones that are not spare have the same copy.

@@ -89,6 +89,7 @@ type level struct {
 type line struct {
 	waitqueue.Queue[*core.Call]
 	calls   int32
+	overdue int32
 	repeats map[core.OwnerID]int
 }
 
@@ -128,6 +129,7 @@ type call struct {
 	flies    bool
 	attempt  byte
 	counted  bool
+	overdue  bool
 	admitted bool
 	fails    int
 	rest     core.Time

@@ -57,7 +57,7 @@ func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request,
 			waits := c.newCall(&w)
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
-		case core.Closed, core.Upgrades, core.Denied, core.Full:
+		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
 			return nil, nil, now, l.refused(ctx, outcome, w.Others, req, h)
 		default:
 			panic("driver: a call that does not wait ends as " + outcome.String())

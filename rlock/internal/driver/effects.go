@@ -88,6 +88,9 @@ func (s *shard) woken(l *lock, w *waiter) {
 	if len(s.audiences) > 0 {
 		l.leavesLine(w)
 	}
+	if w.Outcome == core.Unanswered && s.fault != nil {
+		w.err = s.fault
+	}
 	granted := w.Outcome == core.Acquired
 	if granted {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)

@@ -23,7 +23,7 @@ func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *c
 	if h != nil {
 		holder = l.holderWords("", req)
 	}
-	err := l.refusal(o, others, req, "", holder)
+	err := l.refusal(o, others, req, holder)
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
 	}
@@ -50,10 +50,14 @@ func (l *lock) leave(w *waiter) {
 	case core.GotAnswer:
 		w.err = terms.ErrAnswered
 	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
-		w.err = l.refusal(o, w.Others, &w.req, w.holder, holder)
+		w.err = l.refusal(o, w.Others, &w.req, holder)
+	case core.Unanswered:
+		if w.err == nil { // else it has waited for the command of another call, whose error that is
+			w.err = l.faultBefore()
+		}
 	case core.Denied, core.TimedOut:
 		if w.err == nil { // else Redis has failed, or has answered the last attempt
-			w.err = l.refusal(o, 0, &w.req, w.holder, holder)
+			w.err = l.refusal(o, 0, &w.req, holder)
 		}
 	case core.Cancelled, core.Failed: // its context, or Redis, has said why
 	default:
@@ -118,9 +122,9 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 	l.shard.exit(l)
 }
 
-// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. Redis has
-// named that owner in the answers to the call, "" for none. So many others wait, of a call that waits only if few do.
-func (l *lock) refusal(o core.Outcome, others int32, req *client.Request, named, holder string) error {
+// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. others is
+// how many others wait, if the call waits only if few do.
+func (l *lock) refusal(o core.Outcome, others int32, req *client.Request, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
@@ -131,13 +135,24 @@ func (l *lock) refusal(o core.Outcome, others int32, req *client.Request, named,
 		return terms.ErrNotPassed
 	case o == core.Full:
 		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.Most, 0))
-	case named == "" && l.Owner() == nil && l.Busy():
-		reason = terms.ErrUnanswered
+	case o == core.Unanswered:
+		return l.faultBefore()
 	}
 	if holder != "" {
 		reason = fmt.Errorf("%w: it is %s", reason, holder)
 	}
 	return reason
+}
+
+// faultBefore returns why it is not known whose the lock is: the fault of the call that is the first in the line.
+func (l *lock) faultBefore() error {
+	for first := range l.Waiters {
+		if w := first.Tag.(*waiter); w.err != nil {
+			return w.err
+		}
+		break
+	}
+	return terms.ErrUnanswered
 }
 
 // mostNamed is among how many levels the caller's own is looked for.

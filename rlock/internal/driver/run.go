@@ -113,6 +113,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if x.cmd.Op == core.Leave && a.err != nil {
 		l.clearsTheWay(a, now)
 	}
+	if a.err != nil {
+		_, l.shard.fault = wire.Diagnose(a.err)
+	}
 	checks := x.checksFor(alive)
 	c.witness.landed(&x.cmd)
 	l.Answer(&x.cmd, x.call(), a.Reply, now)

@@ -32,6 +32,7 @@ type shard struct {
 	unreported map[*lock][]*ending // those of them that are not reported yet
 	asked      *work               // that the keeper asks about, and has no need to be told of
 	after      after               // what exit does once it has given the mutex back
+	fault      error               // the error of the command that has just landed, for the calls that have waited for it; nil for none
 }
 
 // A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is
@@ -189,6 +190,7 @@ func (s *shard) exit(l *lock) {
 		s.lingers(s.workOf(l, l.Owner()))
 	}
 	s.applyAll()
+	s.fault = nil
 	if l.Idle() && len(s.unreported[l]) == 0 && s.has(l) {
 		if l.sub != nil {
 			l.unsubscribe()

@@ -195,9 +195,9 @@ func TestRowsBesideEachOther(t *testing.T) {
 	}
 }
 
-// A call that core ends before its command is over: while the release of a lock has no answer, an attempt for it is denied at
-// once, and its lock is as any other afterwards.
-func TestARowWhoseLockIsBeingReleasedIsDenied(t *testing.T) {
+// A call that core ends before its command is over: while the release of a lock has no answer, an attempt for it waits for that
+// answer, but not for long, and its lock is as any other afterwards.
+func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		locks := f.many(c, 3)
@@ -214,7 +214,7 @@ func TestARowWhoseLockIsBeingReleasedIsDenied(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			_, err = holdAll(t.Context(), locks, terms.NewOwner())
-			require.ErrorIs(t, err, terms.ErrNotAcquired)
+			require.ErrorIs(t, err, terms.ErrUnanswered)
 		}
 		f.fate = nil
 		f.deliver(0)

@@ -43,11 +43,10 @@ func (a *attempt) isolated() bool {
 	return dead > len(a.replicas)-a.lock.need
 }
 
-// firstDenial returns the first part that said that another has it, nil if none did. One
-// that has not answered yet to another call of this process may be dead.
+// firstDenial returns the first part that said that another has it, nil if none did.
 func (a *attempt) firstDenial() *replica {
 	for _, r := range a.replicas {
-		if r.denied() && !r.asking && !errors.Is(r.denial, terms.ErrUnanswered) {
+		if r.denied() && !r.asking {
 			return r
 		}
 	}

@@ -28,8 +28,9 @@ var (
 // ErrTooManyWaiters is ErrNotAcquired of a call that does not wait, since too many others do.
 var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNotAcquired)
 
-// ErrUnanswered is ErrNotAcquired where no owner is known to have the lock.
-var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
+// ErrUnanswered is the error of a call whose time is up while Redis has not answered the release before it, so that no
+// owner is known to have the lock.
+var ErrUnanswered = errors.New("Redis has not answered yet whether the lock is free")
 
 // ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
 var ErrLeaseEnded = errors.New("its lease ended")

@@ -15,16 +15,27 @@ import (
 
 // What errors tell a person.
 
-func TestARefusalSaysThatAnAnswerIsNotInOnlyIfOneIsOutstanding(t *testing.T) {
+// An attempt that has waited for the command of another call is refused with the holder that the answer has named, and fails
+// with the error of that command.
+func TestAnAttemptThatHasWaitedForAnotherSaysWhy(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		p.Net.SetRoundTrip(time.Second)
-		first := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
-		assert.True(t, testbed.Pending(first))
-		_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
+		attempts := func() error {
+			first := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
+			assert.True(t, testbed.Pending(first))
+			_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(0))
+			return err
+		}
+		err := attempts()
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		assert.ErrorContains(t, err, "or is about to be: an answer is not in yet")
-		require.NoError(t, <-first)
+		assert.ErrorContains(t, err, "of this process")
+		w.Del(testbed.Key)
+		time.Sleep(time.Minute)
+		w.Set(testbed.Key, "data")
+		err = attempts()
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		assert.ErrorContains(t, err, `lock "orders:42"`)
 	})
 }
 
