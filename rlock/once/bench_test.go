@@ -43,11 +43,6 @@ func BenchmarkCrowds(b *testing.B) {
 			if c.away == 0 {
 				option.InitAddress = []string{server.Addr()}
 			}
-			redis, err := rueidis.NewClient(option)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer redis.Close()
 			var groups []*once.Group
 			for range c.clients {
 				locks, err := rlock.New(rlock.Config{Redis: option})
@@ -55,7 +50,7 @@ func BenchmarkCrowds(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer func() { _ = locks.Close() }()
-				g := once.New(locks, redis, once.Options{})
+				g := once.New(locks, once.Options{})
 				defer g.Close()
 				groups = append(groups, g)
 			}

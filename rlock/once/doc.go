@@ -1,7 +1,7 @@
 // Package once gives the result of a function, and not a lock: of all callers that ask for a key at the same time, in any
 // number of processes, one runs its function, and all of them get the result.
 //
-//	group := once.New(locks, redis, once.Options{}) // a rlock.Client, and a rueidis.Client of the same Redis
+//	group := once.New(locks, once.Options{}) // over the connections of a rlock.Client
 //	defer group.Close()
 //	token, shared, err := group.Do(ctx, "token:"+account, refresh)
 //

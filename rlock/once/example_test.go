@@ -15,18 +15,12 @@ import (
 // A refresh token may be used once: a second refresh with it ends the session. Of all processes whose access token has ended
 // one refreshes it, and all get the new one.
 func Example() {
-	option := rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
-	locks, err := rlock.New(rlock.Config{Redis: option})
+	locks, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = locks.Close() }()
-	redis, err := rueidis.NewClient(option)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer redis.Close()
-	group := once.New(locks, redis, once.Options{Keep: 30 * time.Second})
+	group := once.New(locks, once.Options{Keep: 30 * time.Second})
 	defer group.Close()
 
 	type token struct {

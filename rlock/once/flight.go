@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -17,7 +15,7 @@ import (
 //go:embed look.lua
 var lookSource string
 
-var lookScript = rueidis.NewLuaScript(lookSource)
+var lookScript = wire.ScriptOf(lookSource)
 
 // unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
 var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"
@@ -227,7 +225,11 @@ func (f *flight) least() string {
 
 // ask asks Redis for a value outside of the lock.
 func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
-	return lookScript.Exec(ctx, f.g.redis, []string{f.at}, []string{floor}).AsStrSlice()
+	redis := f.g.shared.Redis
+	if err := redis.Ready(ctx, nil); err != nil {
+		return nil, err
+	}
+	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: []string{floor}}).AsStrSlice()
 }
 
 // look asks for the value, gives it to the callers that it is for, and reports whether none is left. Without an answer nothing

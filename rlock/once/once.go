@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // Options are those of a Group. All processes should have the same ones for a key.
@@ -59,7 +58,7 @@ const grace = 10 * time.Second
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
 type Group struct {
 	locks  *rlock.Client
-	redis  rueidis.Client
+	shared *client.Client // what locks is made of
 	o      Options
 	id     string
 	runs   atomic.Uint64
@@ -71,15 +70,17 @@ type Group struct {
 	flights map[string]*flight
 }
 
-// New returns a group that locks with one client and looks for values with another one of the same Redis. Close it before them.
-func New(locks *rlock.Client, redis rueidis.Client, o Options) *Group {
+// New returns a group over the connections of locks, whichever [rlock.Config] it was made with. It sends no command, so that it
+// does not fail while Redis is away. Close it before the client.
+func New(locks *rlock.Client, o Options) *Group {
 	if o.Inline == 0 {
 		o.Inline = 4096
 	}
 	if o.Most <= 0 {
 		o.Most = 1 << 20
 	}
-	g := &Group{locks: locks, redis: redis, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
+	shared, _ := client.Of(locks)
+	g := &Group{locks: locks, shared: shared, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }

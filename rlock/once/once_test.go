@@ -42,33 +42,21 @@ const key = "report:42"
 type process struct {
 	*once.Group
 	client *testbed.Client
-	looks  *network.Network // of the client that looks
 }
 
 func start(w *testbed.World, o once.Options, changes ...func(*rlock.Config)) *process {
-	p := &process{client: w.NewClient(changes...), looks: network.New(w.Dial)}
-	p.looks.Record()
-	option := w.Redis.Options()
-	option.DialCtxFn = p.looks.Dial
-	redis, err := rueidis.NewClient(option)
-	require.NoError(w.T, err)
-	p.Group = once.New(p.client.Client, redis, o)
-	w.T.Cleanup(func() {
-		p.Group.Close()
-		redis.Close()
-		p.looks.Close()
-	})
+	p := &process{client: w.NewClient(changes...)}
+	p.Group = once.New(p.client.Client, o)
+	w.T.Cleanup(p.Group.Close)
 	return p
 }
 
 // commands returns the commands of the process so far, but for those of a connection.
 func (p *process) commands() (names []string) {
-	for _, n := range []*network.Network{p.client.Net, p.looks} {
-		for _, f := range n.Sent("") {
-			name := strings.ToUpper(f.Args[0])
-			if !slices.Contains([]string{"HELLO", "CLIENT", "PING", "INFO", "CLUSTER", "COMMAND", "CONFIG", "ROLE"}, name) {
-				names = append(names, name)
-			}
+	for _, f := range p.client.Net.Sent("") {
+		name := strings.ToUpper(f.Args[0])
+		if !slices.Contains([]string{"HELLO", "CLIENT", "PING", "INFO", "CLUSTER", "COMMAND", "CONFIG", "ROLE"}, name) {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -208,6 +196,42 @@ func TestAValueIsKept(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "it", (<-b.asks(w.Ctx, 1, takes(0, "it", &runs))).value)
 	})
+}
+
+// A group works over the connections of its client: those of its own, those of a rueidis client, and those that are yet to be
+// opened when Redis is down at the start. A long value is read by a look of the group's own.
+func TestAGroupUsesTheConnectionsOfItsClient(t *testing.T) {
+	for how, change := range map[string]func(w *testbed.World, c *rlock.Config){
+		"own": func(*testbed.World, *rlock.Config) {},
+		"shared": func(w *testbed.World, c *rlock.Config) {
+			option := c.Redis
+			option.DisableCache = true
+			shared, err := rueidis.NewClient(option)
+			require.NoError(w.T, err)
+			w.T.Cleanup(shared.Close)
+			c.Redis, c.Client = rueidis.ClientOption{}, shared
+		},
+		"lazy": func(w *testbed.World, c *rlock.Config) {
+			gate := network.New(w.Dial)
+			gate.Refuse()
+			w.T.Cleanup(gate.Close)
+			time.AfterFunc(10*time.Second, gate.Heal)
+			c.Lazy, c.Redis.DialCtxFn = true, gate.Dial
+		},
+	} {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			var runs atomic.Int32
+			other := start(w, once.Options{Inline: -1})
+			p := start(w, once.Options{Inline: -1}, func(c *rlock.Config) { change(w, c) })
+			lead := other.asks(w.Ctx, 1, takes(time.Minute, "it", &runs))
+			synctest.Wait()
+			for _, e := range []end{<-p.asks(w.Ctx, 1, takes(0, "no", &runs)), <-lead} {
+				require.NoError(t, e.err, how)
+				assert.Equal(t, "it", e.value, how)
+			}
+			assert.EqualValues(t, 1, runs.Load(), how)
+		})
+	}
 }
 
 // Without Keep each that asks after a value was stored has one that is stored later.

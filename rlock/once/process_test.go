@@ -28,16 +28,11 @@ func init() { work = askAndTell }
 
 // askAndTell is a process that asks with some callers at a time, and says what each of them gets.
 func askAndTell(addr string) {
-	option := rueidis.ClientOption{InitAddress: []string{addr}}
-	locks, err := rlock.New(rlock.Config{Redis: option, Lease: 4 * time.Second})
+	locks, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: 4 * time.Second})
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(option)
-	if err != nil {
-		panic(err)
-	}
-	group := once.New(locks, redis, once.Options{})
+	group := once.New(locks, once.Options{})
 	in := bufio.NewReader(os.Stdin)
 	fmt.Println("ready")
 	_, _ = in.ReadString('\n')

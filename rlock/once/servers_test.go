@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -30,10 +29,7 @@ func TestOnServersOfEachSort(t *testing.T) {
 				groups := make([]*once.Group, 3)
 				for i := range groups {
 					locks[i] = s.NewClient()
-					redis, err := rueidis.NewClient(testbed.Patient(server.Options()))
-					require.NoError(t, err)
-					groups[i] = once.New(locks[i], redis, o)
-					defer redis.Close()
+					groups[i] = once.New(locks[i], o)
 					defer groups[i].Close()
 				}
 				fn := func(context.Context) ([]byte, error) {
@@ -81,16 +77,12 @@ func TestRedisStandsStillAtTheStore(t *testing.T) {
 	var runs atomic.Int32
 	var groups []*once.Group
 	for range 3 {
-		option := server.Options()
-		redis, err := rueidis.NewClient(option)
+		locks, err := rlock.New(rlock.Config{Redis: server.Options()})
 		require.NoError(t, err)
-		locks, err := rlock.New(rlock.Config{Redis: option})
-		require.NoError(t, err)
-		group := once.New(locks, redis, once.Options{})
+		group := once.New(locks, once.Options{})
 		groups = append(groups, group)
 		t.Cleanup(func() {
 			group.Close()
-			redis.Close()
 			assert.NoError(t, locks.Close())
 		})
 	}

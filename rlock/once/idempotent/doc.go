@@ -2,7 +2,7 @@
 // client that repeats a request with the same key gets the response of the first one, from any server, and the handler is
 // not run a second time.
 //
-//	guard := idempotent.New(locks, redis, idempotent.Options{Who: account}) // a rlock.Client, and a rueidis.Client
+//	guard := idempotent.New(locks, idempotent.Options{Who: account}) // over the connections of a rlock.Client
 //	defer guard.Close()
 //	http.Handle("POST /payments", authenticate(guard.Handler(pay)))
 //

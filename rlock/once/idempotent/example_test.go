@@ -12,18 +12,12 @@ import (
 )
 
 func Example() {
-	option := rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
-	locks, err := rlock.New(rlock.Config{Redis: option})
+	locks, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = locks.Close() }()
-	redis, err := rueidis.NewClient(option)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer redis.Close()
-	guard := idempotent.New(locks, redis, idempotent.Options{
+	guard := idempotent.New(locks, idempotent.Options{
 		Who:  func(r *http.Request) string { account, _, _ := r.BasicAuth(); return account },
 		Wait: 5 * time.Second,
 	})

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/once"
 )
@@ -51,8 +49,9 @@ type Guard struct {
 	group *once.Group
 }
 
-// New returns a guard that locks with one client and reads with another one of the same Redis. Close it before them.
-func New(locks *rlock.Client, redis rueidis.Client, o Options) *Guard {
+// New returns a guard over the connections of locks. It sends no command, so that it does not fail while Redis is away. Close
+// it before the client.
+func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
 		panic("idempotent: Options.Who is nil: set it to a function that returns the account of a request")
 	}
@@ -81,7 +80,7 @@ func New(locks *rlock.Client, redis rueidis.Client, o Options) *Guard {
 		o.Prefix = "idempotency:"
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
-	return &Guard{o: o, locks: locks, group: once.New(locks, redis, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+	return &Guard{o: o, locks: locks, group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
 }
 
 // Close ends the contexts of the handlers, and returns when they have returned: shut the server down before.

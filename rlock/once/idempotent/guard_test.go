@@ -12,9 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -35,18 +33,13 @@ type server struct {
 func start(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler http.HandlerFunc) *server {
 	t.Helper()
 	s := &server{client: redis.Client(func(c *rlock.Config) { c.Lease = 4 * time.Second })}
-	reads, err := rueidis.NewClient(redis.Options())
-	require.NoError(t, err)
 	o.Who = func(r *http.Request) string { return r.Header.Get("Account") }
-	s.Guard = idempotent.New(s.client, reads, o)
+	s.Guard = idempotent.New(s.client, o)
 	s.Handler = s.Guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.runs.Add(1)
 		handler(w, r)
 	}))
-	t.Cleanup(func() {
-		s.Guard.Close()
-		reads.Close()
-	})
+	t.Cleanup(s.Guard.Close)
 	return s
 }
 
