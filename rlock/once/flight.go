@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -41,6 +42,40 @@ type flight struct {
 	over    bool
 	first   reading
 	last    reading
+	trouble trouble // that Redis gave last
+}
+
+// A trouble is an error of Redis that a flight met while it goes on trying.
+type trouble struct {
+	err error
+	at  time.Time
+}
+
+// lasting is for how long a trouble counts as the present one. An attempt fails within the four seconds in which a silent peer
+// is noticed, and the next one follows within half a second.
+const lasting = 5 * time.Second
+
+// fails notes an error of Redis. It may be called with a mutex of the lock held.
+func (f *flight) fails(err error) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	f.trouble = trouble{err, time.Now()}
+}
+
+// served notes that Redis serves the flight.
+func (f *flight) served() {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	f.trouble = trouble{}
+}
+
+// timeUp returns the error of a caller whose context has ended, with the present error of Redis if there is one. The mutex is
+// held.
+func (f *flight) timeUp(ctx context.Context) error {
+	if f.trouble.err == nil || time.Since(f.trouble.at) > lasting {
+		return ctx.Err()
+	}
+	return fmt.Errorf("once: %q: %w", f.key, wire.TimeUp(ctx, f.trouble.err))
 }
 
 func (g *Group) newFlight(key string) *flight {
@@ -130,6 +165,7 @@ func (f *flight) floor(t time.Time) int64 { return earlier(f.first.at(t), f.last
 // fly is the goroutine of a flight.
 func (f *flight) fly() {
 	defer f.g.wg.Done()
+	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.fails)()
 	defer f.failAll(ErrClosed) // no caller is left, or the group is closed
 	for looks := f.g.keeps(); f.ctx.Err() == nil; {
 		var over bool
@@ -147,6 +183,9 @@ func (f *flight) round(looks bool) (over, again bool) {
 		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, []string{f.least()}
 	}
 	hold, err := f.lock.Acquire(f.ctx, rlock.WithAnswer(&a))
+	if err == nil {
+		f.served()
+	}
 	f.reads(reading{a.Clock, a.Read})
 	switch {
 	case errors.Is(err, rlock.ErrAnswered):
@@ -191,8 +230,10 @@ func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 		over = f.look(func(ctx context.Context, floor string) ([]string, error) {
 			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, []string{floor})
 			if failed = err; err != nil {
+				f.fails(wire.Explain(err))
 				return nil, err
 			}
+			f.served()
 			return reply.AsStrSlice()
 		})
 		if over || failed == nil {

@@ -59,6 +59,7 @@ const grace = 10 * time.Second
 type Group struct {
 	locks  *rlock.Client
 	shared *client.Client // what locks is made of
+	prefix string         // of its names
 	o      Options
 	id     string
 	runs   atomic.Uint64
@@ -79,8 +80,8 @@ func New(locks *rlock.Client, o Options) *Group {
 	if o.Most <= 0 {
 		o.Most = 1 << 20
 	}
-	shared, _ := client.Of(locks)
-	g := &Group{locks: locks, shared: shared, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
+	shared, prefix := client.Of(locks)
+	g := &Group{locks: locks, shared: shared, prefix: prefix, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }
@@ -129,7 +130,8 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // comment; shared says that it is another's. The value must not be changed: other callers have the same one.
 //
 // The context of fn has the values of ctx. It ends when the lock is lost, and, unless [Options].Finish is set, when no caller
-// of this process waits any more; not when ctx ends, while others wait. If ctx ends Do returns its error, and fn may run on.
+// of this process waits any more; not when ctx ends, while others wait. If ctx ends Do returns its error, with the last one of Redis if that does not serve the
+// call, and fn may run on.
 // Errors of the lock are returned as they are ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are
 // [ErrClosed], [ErrNested], [ErrVoid], [*Shared] and [*PanicError].
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
@@ -165,7 +167,7 @@ func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]
 		return r
 	default:
 		f.remove(c)
-		return result{nil, Failed, ctx.Err()}
+		return result{nil, Failed, f.timeUp(ctx)}
 	}
 }
 

@@ -198,6 +198,34 @@ func TestAValueIsKept(t *testing.T) {
 	})
 }
 
+// A caller whose time is up while Redis cannot be reached is told why, as that of a lock is, also one of several.
+func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := start(w, once.Options{}), start(w, once.Options{})
+		var runs atomic.Int32
+		p.warm(w, other)
+		p.client.Net.Refuse()
+		ctx, cancel := context.WithTimeout(w.Ctx, 2*time.Second)
+		defer cancel()
+		ends := p.asks(ctx, 3, takes(0, "no", &runs))
+		for range 3 {
+			e := <-ends
+			require.ErrorIs(t, e.err, context.DeadlineExceeded)
+			require.ErrorContains(t, e.err, "Redis said last")
+			assert.Equal(t, 2*time.Second, e.after)
+		}
+		assert.Zero(t, runs.Load())
+
+		p.client.Net.Heal()
+		time.Sleep(time.Minute)
+		other.asks(w.Ctx, 1, takes(time.Minute, "it", &runs))
+		synctest.Wait()
+		ctx, cancel = context.WithTimeout(w.Ctx, 10*time.Second)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, (<-p.asks(ctx, 1, takes(0, "no", &runs))).err, "Redis serves it, and others hold the key")
+	})
+}
+
 // A group works over the connections of its client: those of its own, those of a rueidis client, and those that are yet to be
 // opened when Redis is down at the start. A long value is read by a look of the group's own.
 func TestAGroupUsesTheConnectionsOfItsClient(t *testing.T) {

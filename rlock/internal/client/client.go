@@ -35,6 +35,7 @@ type Client struct {
 	notices   *notices     // by which the Logger is called
 	troubleAt atomic.Int64 // after Began, in nanoseconds: when trouble may be logged again
 	spells    spells
+	troubles  troubles
 	seed      maphash.Seed
 
 	// Closed is set before Close visits the locks, under no mutex, and read

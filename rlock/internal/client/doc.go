@@ -5,7 +5,7 @@
 //	             ▲                  │  └──► pubsub.Hub      subscriptions
 //	             │                  ├─► losses              owners that have lost a lock and not unlocked it
 //	             └── Locks ◄────────┤─► observing, notices  the Observer and the Logger
-//	                                └─► spells              names that are wanted all the time
+//	                                └─► spells, troubles    names that are wanted all the time; calls that Redis does not serve
 //
 // # Names and kinds
 //

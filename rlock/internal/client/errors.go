@@ -89,9 +89,10 @@ const (
 	troubleEvery = time.Minute     // how often a client logs it at most
 )
 
-// TellTrouble logs that every attempt of a call for the lock has failed since then, the last one
-// with err, if that lasts and was not logged just now. It may be called with a mutex held.
+// TellTrouble tells those that watch the lock that an attempt of a call has failed with err, and logs that every attempt has
+// since then, if that lasts and was not logged just now. It may be called with a mutex held.
 func (c *Client) TellTrouble(lock string, since time.Time, err error) {
+	c.troubles.tell(lock, err)
 	now := time.Now()
 	if now.Sub(since) < troubleTime {
 		return

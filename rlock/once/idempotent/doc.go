@@ -20,7 +20,7 @@
 //	the handler has panicked                             the same as after a death, and the panic goes on
 //	the server was stopped past its lease                its response is not kept: it gets that of its successor, if any,
 //	                                                     else 500, as do later requests
-//	Redis cannot be reached                              503, and the handler is not run
+//	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
 // Errors are application/problem+json (RFC 9457). Another method or path is another key, and so is another client.
 //

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ type Options struct {
 	Keep time.Duration
 	// Wait is how long a request waits for one with its key that is being processed, before it gets 409. Defaults to 10 s;
 	// at least half a second, in which Redis is asked.
+	// Redis is asked then whether it is: without an answer the request gets 503.
 	Wait time.Duration
 	// Again runs the handler again after one that did not end. By default such a request gets 500.
 	Again bool
@@ -40,13 +42,21 @@ type Options struct {
 	Prefix string
 }
 
-const leastWait = 500 * time.Millisecond
+const (
+	leastWait = 500 * time.Millisecond
+	// askTime is how long Redis has at most, at the end of a wait, to say whether the key is being processed: half of a shorter
+	// wait.
+	askTime = time.Second
+)
 
 // A Guard makes handlers idempotent. Its methods may be called concurrently.
 type Guard struct {
 	o     Options
 	locks *rlock.Client
 	group *once.Group
+
+	mu      sync.Mutex     // protects following
+	running map[string]int // how many handlers of this process run, by key
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail while Redis is away. Close
@@ -80,7 +90,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 		o.Prefix = "idempotency:"
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
-	return &Guard{o: o, locks: locks, group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+	return &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
 }
 
 // Close ends the contexts of the handlers, and returns when they have returned: shut the server down before.
@@ -91,6 +101,7 @@ var (
 	errNoValue = errors.New("a response that is no result")
 	errLeft    = errors.New("its request has left")
 	errBusy    = errors.New("a request with this Idempotency-Key is being processed")
+	errAway    = errors.New("Redis does not answer")
 )
 
 // Handler returns the handler with the guard before it. One Guard may be before several.
@@ -134,9 +145,17 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	t := &turn{}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	late := time.AfterFunc(g.o.Wait, func() { // a request whose own handler runs waits for that
-		if t.state.CompareAndSwap(waits, left) {
-			cancel(errBusy)
+	asks := min(g.o.Wait/2, askTime)
+	late := time.AfterFunc(g.o.Wait-asks, func() {
+		until, stop := context.WithTimeout(ctx, asks)
+		defer stop()
+		why := errAway
+		if g.isBusy(until, q.key) {
+			why = errBusy
+		}
+		<-until.Done()
+		if t.state.CompareAndSwap(waits, left) { // a request whose own handler runs waits for that
+			cancel(why)
 		}
 	})
 	defer late.Stop()
@@ -161,6 +180,32 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 }
 
+// isBusy reports whether a request with the key is being processed: here, or Redis says so before ctx ends.
+func (g *Guard) isBusy(ctx context.Context, key string) bool {
+	g.mu.Lock()
+	here := g.running[key] > 0
+	g.mu.Unlock()
+	if here {
+		return true
+	}
+	locked, err := g.locks.NewLock(key).IsLocked(ctx)
+	return err == nil && locked
+}
+
+// runs counts a handler of the key, until ended is called.
+func (g *Guard) runs(key string) (ended func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running[key]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.running[key]--; g.running[key] == 0 {
+			delete(g.running, key)
+		}
+	}
+}
+
 // replay writes a kept response.
 func replay(w http.ResponseWriter, value []byte, q *request) {
 	var kept record
@@ -181,6 +226,7 @@ func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, n
 	if !t.state.CompareAndSwap(waits, runs) {
 		return nil, errLeft
 	}
+	defer g.runs(q.key)()
 	began := g.locks.NewLock(q.key).Key("began")
 	hold := once.HoldOf(ctx)
 	if !g.o.Again {

@@ -144,6 +144,41 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	})
 }
 
+// Redis is away, or silent: that is no conflict. A request that is being processed in this process is one all the same.
+func TestARedisThatIsAwayIsUnavailable(t *testing.T) {
+	for what, away := range map[string]func(*rlocktest.Server, *rlock.Client){
+		"cut":    func(redis *rlocktest.Server, c *rlock.Client) { redis.Cut(c) },
+		"silent": func(redis *rlocktest.Server, c *rlock.Client) { redis.Silence(c) },
+	} {
+		for _, processed := range []bool{false, true} {
+			slow := func(w http.ResponseWriter, _ *http.Request) { time.Sleep(3 * time.Second) }
+			bubble(t, idempotent.Options{Wait: 2 * time.Second}, slow, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
+				first := make(chan int, 1)
+				if processed {
+					go func() { first <- a.post(key, "7").Code }()
+					synctest.Wait()
+				}
+				away(redis, b.client)
+				began := time.Now()
+				w := b.post(key, "7")
+				assert.Equal(t, http.StatusServiceUnavailable, w.Code, what)
+				assert.Equal(t, "1", w.Header().Get("Retry-After"), what)
+				assert.Equal(t, 2*time.Second, time.Since(began), what)
+				assert.Zero(t, b.runs.Load(), what)
+				if processed {
+					assert.Equal(t, http.StatusOK, <-first, what)
+				}
+			})
+		}
+		bubble(t, idempotent.Options{Wait: time.Second}, pay, func(t *testing.T, redis *rlocktest.Server, a, _ *server) {
+			go a.post(key, "7")
+			synctest.Wait()
+			away(redis, a.client)
+			assert.Equal(t, http.StatusConflict, a.post(key, "7").Code, what)
+		})
+	}
+}
+
 // A response that is no result is that of its request alone, and the handler runs again.
 func TestResponsesThatAreNoResults(t *testing.T) {
 	var n atomic.Int32
