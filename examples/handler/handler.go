@@ -13,20 +13,21 @@ import (
 func handler(client *rlock.Client, process func(ctx context.Context, order string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		order := r.PathValue("order")
-		var failed error
-		err := client.NewLock("lock:orders:"+order).Do(r.Context(), func(ctx context.Context) error {
-			failed = process(ctx, order) // ctx ends with the request, and if the lock is lost
-			return failed
-		}, rlock.WithWait(2*time.Second))
-		if errors.Is(err, rlock.ErrUnconfirmed) && !errors.Is(err, rlock.ErrLost) {
-			err = failed // process ran with the lock held, and the release is retried
-		}
+		hold, err := client.NewLock("lock:orders:"+order).Acquire(r.Context(), rlock.WithWait(2*time.Second))
 		switch {
-		case errors.Is(err, rlock.ErrNotAcquired): // held elsewhere for two seconds; process was not called
+		case errors.Is(err, rlock.ErrNotAcquired): // held elsewhere for two seconds
 			http.Error(w, "the order is being processed", http.StatusConflict)
-		case errors.Is(err, rlock.ErrLost): // process may have overlapped with another holder
+			return
+		case err != nil: // Redis is away, for example; process is not called
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+			return
+		}
+		defer hold.Release(r.Context())              // also if process panics
+		err = process(hold.With(r.Context()), order) // its context ends with the request, and if the lock is lost
+		switch released := hold.Release(r.Context()); {
+		case errors.Is(released, rlock.ErrLost): // process may have overlapped with another holder
 			http.Error(w, "the order may have been processed twice", http.StatusInternalServerError)
-		case err != nil: // the error of process, or of Redis
+		case err != nil: // the error of process; a release that is not confirmed is retried, and no failure
 			http.Error(w, "the order may not have been processed", http.StatusInternalServerError)
 		}
 	}

@@ -3,9 +3,9 @@
 //
 //	go run ./examples/handler
 //
-// A request waits for the lock for two seconds at most, and is then answered with 409. The
-// loss of the lock is an error: a request whose lock was lost is answered with 500. The handler
-// is in handler.go.
+// A request waits for the lock for two seconds at most, and is then answered with 409, or with
+// 503 if Redis was away. The loss of the lock is an error: a request whose lock was lost is
+// answered with 500. The handler is in handler.go.
 package main
 
 import (

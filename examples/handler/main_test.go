@@ -41,8 +41,36 @@ func TestTheStatusTellsTheOutcomeOfTheLock(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		assert.Equal(t, http.StatusInternalServerError, request(redis.Client(), lost))
-		redis.Refuse("LOADING Redis is loading the dataset in memory", "EVALSHA", "EVAL")
-		assert.Equal(t, http.StatusInternalServerError, request(redis.Client(), done))
+	})
+}
+
+// An order that was not touched since Redis is away is no conflict and no failure of the order.
+func TestARedisThatIsAwayIsUnavailable(t *testing.T) {
+	for what, away := range map[string]func(*rlocktest.Server, *rlock.Client){
+		"loading": func(redis *rlocktest.Server, _ *rlock.Client) {
+			redis.Refuse("LOADING Redis is loading the dataset in memory", "EVALSHA", "EVAL")
+		},
+		"cut":    func(redis *rlocktest.Server, c *rlock.Client) { redis.Cut(c) },
+		"silent": func(redis *rlocktest.Server, c *rlock.Client) { redis.Silence(c) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			redis := rlocktest.NewServer(t)
+			client := redis.Client()
+			away(redis, client)
+			called := false
+			process := func(context.Context, string) error { called = true; return nil }
+			assert.Equal(t, http.StatusServiceUnavailable, request(client, process), what)
+			assert.False(t, called, what)
+		})
+	}
+}
+
+func TestAPanicFreesTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis := rlocktest.NewServer(t)
+		client := redis.Client()
+		assert.Panics(t, func() { request(client, func(context.Context, string) error { panic("a bug") }) })
+		redis.AssertNothingHeld()
 	})
 }
 
