@@ -1,12 +1,13 @@
 package once
 
 import (
+	"container/list"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -34,48 +35,16 @@ type flight struct {
 	lock   *rlock.Lock
 	at     string // the key of the value
 	ctx    context.Context
-	cancel context.CancelFunc // when no caller is left
+	cancel context.CancelFunc // when the flight is over
 
-	// The group's mutex protects following.
-
-	callers []*caller
-	over    bool
+	// mu protects following. Nothing of package rlock is called with it.
+	mu      sync.Mutex
+	callers list.List // of *caller, in the order in which they have asked
+	run     *run      // whose function runs, or whose value is not stored yet; nil for none
+	over    bool      // no caller is left, and no run that has to finish
 	first   reading
 	last    reading
 	trouble trouble // that Redis gave last
-}
-
-// A trouble is an error of Redis that a flight met while it goes on trying.
-type trouble struct {
-	err error
-	at  time.Time
-}
-
-// lasting is for how long a trouble counts as the present one. An attempt fails within the four seconds in which a silent peer
-// is noticed, and the next one follows within half a second.
-const lasting = 5 * time.Second
-
-// fails notes an error of Redis. It may be called with a mutex of the lock held.
-func (f *flight) fails(err error) {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	f.trouble = trouble{err, time.Now()}
-}
-
-// served notes that Redis serves the flight.
-func (f *flight) served() {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	f.trouble = trouble{}
-}
-
-// timeUp returns the error of a caller whose context has ended, with the present error of Redis if there is one. The mutex is
-// held.
-func (f *flight) timeUp(ctx context.Context) error {
-	if f.trouble.err == nil || time.Since(f.trouble.at) > lasting {
-		return ctx.Err()
-	}
-	return fmt.Errorf("once: %q: %w", f.key, wire.TimeUp(ctx, f.trouble.err))
 }
 
 func (g *Group) newFlight(key string) *flight {
@@ -84,46 +53,88 @@ func (g *Group) newFlight(key string) *flight {
 		l = g.locks.NewFencedLock(key)
 	}
 	f := &flight{g: g, key: key, lock: l, at: l.Key("once")}
-	f.ctx, f.cancel = context.WithCancel(g.ctx)
+	f.ctx, f.cancel = context.WithCancel(g.stores)
 	return f
+}
+
+// add adds a caller, unless the flight is over or the group is closed.
+func (f *flight) add(c *caller) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over || f.g.ctx.Err() != nil {
+		return false
+	}
+	c.floor = earlier(f.first.at(c.asked), f.last.at(c.asked))
+	c.place = f.callers.PushBack(c)
+	return true
+}
+
+// leave takes out a caller whose context has ended, and returns what it gets: a result that came first, or its error.
+func (f *flight) leave(c *caller) result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case r := <-c.done:
+		return r
+	default:
+		f.remove(c)
+		return result{nil, Failed, f.timeUp(c.ctx)}
+	}
 }
 
 // remove takes out a caller, and ends the flight with the last one. The mutex is held.
 func (f *flight) remove(c *caller) {
-	f.callers = slices.DeleteFunc(f.callers, func(o *caller) bool { return o == c })
+	f.callers.Remove(c.place)
+	c.place = nil
 	f.ends()
 }
 
-// ends ends the flight if no caller is left, and reports whether it is over. The mutex is held.
+// ends ends the flight if no caller is left, nor a run that has to finish, and reports whether it is over. The mutex is held.
 func (f *flight) ends() bool {
-	if len(f.callers) == 0 && !f.over {
+	if f.callers.Len() == 0 && (f.run == nil || !f.g.o.Finish) && !f.over {
 		f.over = true
 		f.cancel()
-		if f.g.flights[f.key] == f {
-			delete(f.g.flights, f.key)
-		}
 	}
 	return f.over
 }
 
-// hand gives a caller that still waits its result. The mutex is held.
-func (f *flight) hand(c *caller, r result) {
-	if slices.Contains(f.callers, c) {
-		c.done <- r
-		f.remove(c)
+// hand gives a caller that still waits its result, and reports whether it does. The mutex is held.
+func (f *flight) hand(c *caller, r result) bool {
+	if c.place == nil {
+		return false
+	}
+	c.done <- r
+	f.remove(c)
+	return true
+}
+
+// each calls do for each caller, which it may remove. The mutex is held.
+func (f *flight) each(do func(c *caller)) {
+	for e := f.callers.Front(); e != nil; {
+		c := e.Value.(*caller)
+		e = e.Next()
+		do(c)
 	}
 }
 
-// deliver gives a value to the callers that it is for, and reports whether none is left.
+// deliver gives a value to the callers that it is for, and reports whether the flight is over. If it is that of the run, or
+// newer, the run is not stored any more.
 func (f *flight) deliver(s *stored, from Source) (over bool) {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	for _, c := range slices.Clone(f.callers) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.run
+	if r != nil && s.run == r.id {
+		f.give(r)
+	}
+	f.each(func(c *caller) {
 		if s.isFor(c.floor) {
 			f.hand(c, s.result(from))
 		}
+	})
+	if r != nil && s.at > r.clock {
+		f.give(r) // to those for which the newer value is not
 	}
-	return f.over
+	return f.ends()
 }
 
 func (s *stored) result(from Source) result {
@@ -135,11 +146,9 @@ func (s *stored) result(from Source) result {
 
 // failAll gives an error to all callers.
 func (f *flight) failAll(err error) {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	for _, c := range slices.Clone(f.callers) {
-		f.hand(c, result{nil, Failed, err})
-	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.each(func(c *caller) { f.hand(c, result{nil, Failed, err}) })
 	f.ends()
 }
 
@@ -148,36 +157,36 @@ func (f *flight) reads(r reading) {
 	if r.clock == 0 {
 		return
 	}
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.first.clock == 0 {
 		f.first = r
 	}
 	f.last = r
-	for _, c := range f.callers {
-		c.floor = earlier(c.floor, r.at(c.asked))
-	}
+	f.each(func(c *caller) { c.floor = earlier(c.floor, r.at(c.asked)) })
 }
 
-// floor returns the least upper bound of Redis' clock at a local time that is known, 0 for none. The mutex is held.
-func (f *flight) floor(t time.Time) int64 { return earlier(f.first.at(t), f.last.at(t)) }
+// isOver reports whether the flight has nothing more to do.
+func (f *flight) isOver() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ends() || f.ctx.Err() != nil
+}
 
 // fly is the goroutine of a flight.
 func (f *flight) fly() {
 	defer f.g.wg.Done()
-	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.fails)()
+	defer f.cancel()
+	defer f.g.forget(f)
 	defer f.failAll(ErrClosed) // no caller is left, or the group is closed
-	for looks := f.g.keeps(); f.ctx.Err() == nil; {
-		var over bool
-		if over, looks = f.round(looks); over {
-			return
-		}
+	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.fails)()
+	for looks := f.g.keeps(); !f.isOver(); {
+		looks = f.round(looks)
 	}
 }
 
-// round waits until a value comes, or this process runs. It reports whether no caller is left, and else whether the next round
-// begins with a look.
-func (f *flight) round(looks bool) (over, again bool) {
+// round waits until a value comes, or this process runs or stores. It reports whether the next round begins with a look.
+func (f *flight) round(looks bool) (again bool) {
 	var a rlock.Answer
 	if looks {
 		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, []string{f.least()}
@@ -189,40 +198,53 @@ func (f *flight) round(looks bool) (over, again bool) {
 	f.reads(reading{a.Clock, a.Read})
 	switch {
 	case errors.Is(err, rlock.ErrAnswered):
-		return f.answered(&a), false
+		f.answered(&a)
+		return false
 	case err != nil:
 		if f.ctx.Err() == nil {
-			f.failAll(err)
+			f.giveUp(err)
 		}
-		return true, false
+		return false
 	}
 	if looks && !a.Checked || a.Waited { // a value may have been stored since
-		switch over, err := f.lookUnder(hold); {
-		case err != nil && f.ctx.Err() == nil:
+		if over, err := f.lookUnder(hold); over || err != nil || !hold.Valid() {
 			_ = hold.Release(f.ctx)
-			f.failAll(err)
-			return true, false
-		case over || !hold.Valid():
-			_ = hold.Release(f.ctx)
-			return over, true
+			if err != nil && f.ctx.Err() == nil {
+				f.giveUp(err)
+			}
+			return true
 		}
+	}
+	if r := f.unstored(); r != nil {
+		return f.store(hold, r)
 	}
 	return f.lead(hold)
 }
 
-// answered gives the answer to the callers that it is for, and reports whether none is left.
-func (f *flight) answered(a *rlock.Answer) (over bool) {
+// giveUp ends the flight with an error that waiting does not cure. The callers of a run that is not stored have its value.
+func (f *flight) giveUp(err error) {
+	f.mu.Lock()
+	if f.run != nil {
+		f.give(f.run)
+	}
+	f.mu.Unlock()
+	f.failAll(err)
+}
+
+// answered gives the answer to the callers that it is for.
+func (f *flight) answered(a *rlock.Answer) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // it has to be read, or compared with a clock that is not known
-		return f.look(f.ask)
+		f.look(f.ask)
 	case a.Checked:
-		return f.deliver(&s, Looked)
+		f.deliver(&s, Looked)
+	default:
+		f.deliver(&s, Message)
 	}
-	return f.deliver(&s, Message)
 }
 
-// lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or no caller is left, which it reports.
+// lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the flight is over, which it reports.
 // It returns the error of a server that waiting does not cure.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
@@ -242,24 +264,32 @@ func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 		if fault, explained := wire.Diagnose(failed); fault == wire.Never {
 			return false, explained
 		}
-		select {
-		case <-time.After(pause):
-		case <-f.ctx.Done():
-		}
+		f.rest(pause)
 	}
 	return f.ctx.Err() != nil, nil
+}
+
+// rest waits, at most until the flight is over.
+func (f *flight) rest(pause time.Duration) {
+	select {
+	case <-time.After(pause):
+	case <-f.ctx.Done():
+	}
 }
 
 // least returns the time of Redis' clock after which a value is for one of the callers, as the scripts take it. That of a caller
 // without a floor is the look itself, for which a value is that is kept.
 func (f *flight) least() string {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	least := int64(1) << 52
-	for _, c := range f.callers {
+	f.each(func(c *caller) {
 		if c.floor > 0 {
 			least = min(least, c.floor)
 		}
+	})
+	if f.run != nil && f.run.clock > 0 {
+		least = min(least, f.run.clock) // is there a newer one?
 	}
 	return strconv.FormatInt(least, 10)
 }
@@ -273,8 +303,8 @@ func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
 	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: []string{floor}}).AsStrSlice()
 }
 
-// look asks for the value, gives it to the callers that it is for, and reports whether none is left. Without an answer nothing
-// changes.
+// look asks for the value, gives it to the callers that it is for, and reports whether the flight is over. Without an answer
+// nothing changes.
 func (f *flight) look(ask func(ctx context.Context, floor string) ([]string, error)) (over bool) {
 	least := f.least()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
@@ -293,4 +323,37 @@ func (f *flight) look(ask func(ctx context.Context, floor string) ([]string, err
 	s.at, _ = strconv.ParseInt(reply[1], 10, 64)
 	s.until, _ = strconv.ParseInt(reply[2], 10, 64)
 	return f.deliver(&s, Looked)
+}
+
+// A trouble is an error of Redis that a flight met while it goes on trying.
+type trouble struct {
+	err error
+	at  time.Time
+}
+
+// lasting is for how long a trouble counts as the present one. An attempt fails within the four seconds in which a silent peer
+// is noticed, and the next one follows within half a second.
+const lasting = 5 * time.Second
+
+// fails notes an error of Redis. It may be called with a mutex of the lock held.
+func (f *flight) fails(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trouble = trouble{err, time.Now()}
+}
+
+// served notes that Redis serves the flight.
+func (f *flight) served() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trouble = trouble{}
+}
+
+// timeUp returns the error of a caller whose context has ended, with the present error of Redis if there is one. The mutex is
+// held.
+func (f *flight) timeUp(ctx context.Context) error {
+	if f.trouble.err == nil || time.Since(f.trouble.at) > lasting {
+		return ctx.Err()
+	}
+	return fmt.Errorf("once: %q: %w", f.key, wire.TimeUp(ctx, f.trouble.err))
 }

@@ -4,99 +4,194 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"runtime/debug"
-	"slices"
 	"strconv"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 //go:embed store.lua
 var storeSource string
 
-// lead runs the function of a caller under the lock, and releases that. Its results are those of round.
-func (f *flight) lead(hold *rlock.Hold) (over, again bool) {
+// A run is one call of a function under the lock, and its result until that is stored or given. The flight's goroutine uses
+// it; value to fit are written with the flight's mutex, once.
+type run struct {
+	id     string
+	caller *caller
+	clock  int64     // Redis' clock was no earlier when the function began, in µs; 0: that is not known
+	began  time.Time // here
+
+	value []byte
+	err   error // with kindError: that of ForAll
+	kind  string
+	keep  time.Duration
+	ended time.Time     // zero while the function runs
+	fit   []*caller     // they asked before the function returned
+	late  bool          // a store was sent under the hold of the run: another one is under a later hold
+	pause time.Duration // before the next store, if Redis has refused this one
+}
+
+// lead runs the function of a caller under the lock, and stores its value. Its result is that of round.
+func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	g := f.g
-	c := f.next()
-	if c == nil {
+	r := f.begin()
+	if r == nil {
 		_ = hold.Release(f.ctx)
 		f.failAll(ErrVoid)
-		return true, false
+		return false
 	}
-	value, err := f.run(hold, c)
-	if g.ctx.Err() != nil {
-		_ = hold.Release(f.ctx)
-		return true, false // closed
-	}
+	value, err := f.call(hold, r.caller)
 	kind, keep := kindValue, g.o.Keep
 	switch all := (*forAll)(nil); {
 	case errors.As(err, &all):
 		kind, keep, value = kindError, g.o.KeepErrors, []byte(all.error.Error())
 	case err != nil:
 		_ = hold.Release(f.ctx) // without an answer the client goes on with it
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		f.hand(c, result{nil, Ran, err})
-		return f.over, g.keeps()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.run = nil
+		f.hand(r.caller, result{nil, Ran, err})
+		f.ends()
+		return g.keeps()
 	}
-	fit := f.waiting() // they asked before the function returned
-	give := func() bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		for _, o := range fit {
-			r := (&stored{kind: kind, value: string(value)}).result(Process)
-			if o == c {
-				r = result{value, Ran, err}
-			}
-			f.hand(o, r)
-		}
-		return f.over
-	}
-	if len(value) > g.o.Most {
-		_ = hold.Release(f.ctx)
-		return give(), g.keeps()
-	}
-	_, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, []string{
-		strconv.FormatInt(keep.Microseconds(), 10), strconv.FormatInt(max(keep, grace).Milliseconds(), 10),
-		g.id + "." + strconv.FormatUint(g.runs.Add(1), 10), kind, string(value), strconv.Itoa(g.o.Inline),
-	})
-	switch {
-	case errors.Is(failed, rlock.ErrFenced): // nothing was stored, and another process may have run since
-		return f.ctx.Err() != nil, true
-	case errors.Is(failed, rlock.ErrUnconfirmed): // it may be stored: the next look shows that
-		return f.ctx.Err() != nil, true
-	}
-	return give(), g.keeps() // also if Redis has refused the value: then this process alone has it
+	f.mu.Lock()
+	r.value, r.err, r.kind, r.keep, r.ended = value, err, kind, keep, time.Now()
+	f.each(func(c *caller) { r.fit = append(r.fit, c) })
+	f.mu.Unlock()
+	return f.store(hold, r)
 }
 
-// next returns the first caller whose function has not run, nil for none.
-func (f *flight) next() *caller {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	for _, c := range f.callers {
-		if !c.ran {
+// store stores the value of a run, releases the lock, and gives the value to those that it is for. Its result is that of round.
+func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
+	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // it cannot be stored, or not compared with others
+		_ = hold.Release(f.ctx)
+		f.settle(r)
+		return f.g.keeps()
+	}
+	_, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, f.storeArgs(r))
+	fault, explained := wire.Diagnose(failed)
+	switch {
+	case failed == nil:
+		f.settle(r)
+		return f.g.keeps()
+	case errors.Is(failed, rlock.ErrFenced):
+		f.drop() // nothing was stored, and another process may have run since
+		return true
+	case errors.Is(failed, rlock.ErrUnconfirmed):
+		return true // it may be stored: the next look shows that, or it is stored under the next hold
+	case fault == wire.Never, errors.Is(failed, rlock.ErrNoPermission), errors.Is(failed, rlock.ErrWrongType):
+		f.refuse(r, fmt.Errorf("once: the value of %q cannot be stored in the key %q: %w", f.key, f.at, explained))
+		return false
+	case fault == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
+		f.mu.Lock()
+		f.hands(r) // this process alone has it until then
+		f.mu.Unlock()
+		f.rest(r.pause)
+		r.pause = min(2*r.pause, patience)
+		return true
+	default:
+		f.settle(r) // Redis has refused the value: then this process alone has it
+		return f.g.keeps()
+	}
+}
+
+// storeArgs returns the arguments of store.lua. A value that was not stored under the hold of its run is no younger for that: it
+// counts as stored when its function ended, at the latest. That no other was stored since its function began, a look under the
+// lock has shown before.
+func (f *flight) storeArgs(r *run) []string {
+	keep := r.keep
+	args := []string{
+		strconv.FormatInt(keep.Microseconds(), 10), strconv.FormatInt(max(keep, grace).Milliseconds(), 10),
+		r.id, r.kind, string(r.value), strconv.Itoa(f.g.o.Inline),
+	}
+	if !r.late {
+		r.late = true
+		return args
+	}
+	took := r.ended.Sub(r.began)
+	return append(args, strconv.FormatInt(r.clock+(took-took/drift).Microseconds(), 10))
+}
+
+// begin makes the run of the first caller whose function has not run. It returns nil if there is none.
+func (f *flight) begin() *run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for e := f.callers.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*caller); !c.ran {
 			c.ran = true
-			return c
+			f.run = &run{caller: c, id: f.g.id + "." + strconv.FormatUint(f.g.runs.Add(1), 10), clock: f.last.clock, began: time.Now(), pause: firstPause}
+			return f.run
 		}
 	}
 	return nil
 }
 
-func (f *flight) waiting() []*caller {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	return slices.Clone(f.callers)
+// unstored returns the run whose value is not stored, nil for none.
+func (f *flight) unstored() *run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.run
 }
 
-// run calls the function of a caller.
-func (f *flight) run(hold *rlock.Hold, c *caller) ([]byte, error) {
+// give gives the value of a run to those that asked before its function returned, and still wait. The run is over. The mutex
+// is held.
+func (f *flight) give(r *run) {
+	f.hands(r)
+	if f.run == r {
+		f.run = nil
+	}
+}
+
+// hands is give for a run that is not over. The mutex is held.
+func (f *flight) hands(r *run) {
+	for _, c := range r.fit {
+		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
+		if c == r.caller {
+			given = result{r.value, Ran, r.err}
+		}
+		f.hand(c, given)
+	}
+	r.fit = nil
+}
+
+// settle is give, without the mutex.
+func (f *flight) settle(r *run) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.give(r)
+	f.ends()
+}
+
+// drop ends a run whose value is void.
+func (f *flight) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.run = nil
+	f.ends()
+}
+
+// refuse gives an error to the callers of a run that cannot be stored.
+func (f *flight) refuse(r *run, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range r.fit {
+		f.hand(c, result{nil, Failed, err})
+	}
+	f.run = nil
+	f.ends()
+}
+
+// call calls the function of a caller.
+func (f *flight) call(hold *rlock.Hold, c *caller) ([]byte, error) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(c.ctx), nested{f.key}, hold))
 	defer cancel()
-	until := f.ctx
-	if f.g.o.Finish {
-		until = f.g.ctx
+	defer context.AfterFunc(f.g.ctx, cancel)()
+	if !f.g.o.Finish {
+		defer context.AfterFunc(f.ctx, cancel)()
 	}
-	defer context.AfterFunc(until, cancel)()
 	return called(hold.With(context.WithValue(ctx, holdKey{}, hold)), c.fn)
 }
 

@@ -1,8 +1,11 @@
 package once
 
 import (
+	"container/list"
 	"context"
 	"crypto/rand"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +66,13 @@ type Group struct {
 	o      Options
 	id     string
 	runs   atomic.Uint64
-	ctx    context.Context
+	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	stores context.Context // ends lastStore after that, at the latest
+	end    context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex // protects following, and the callers of all flights
+	mu      sync.Mutex // protects following
 	flights map[string]*flight
 }
 
@@ -83,26 +88,37 @@ func New(locks *rlock.Client, o Options) *Group {
 	shared, prefix := client.Of(locks)
 	g := &Group{locks: locks, shared: shared, prefix: prefix, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.stores, g.end = context.WithCancel(context.Background())
 	return g
 }
 
-// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it waits.
+// lastStore is how long Close waits for Redis to store the values of functions that have returned.
+const lastStore = 3 * time.Second
+
+// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it waits. The value of one that
+// returns no error is stored, for others: that may take three seconds more if Redis does not answer.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.cancel()
+	flights := slices.Collect(maps.Values(g.flights))
 	g.mu.Unlock()
+	for _, f := range flights {
+		f.failAll(ErrClosed)
+	}
+	defer time.AfterFunc(lastStore, g.end).Stop()
 	g.wg.Wait()
 }
 
 // keeps reports whether callers may get a value that was stored before they asked.
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
-// A caller is one call of Do. The group's mutex protects it.
+// A caller is one call of Do. The flight's mutex protects place, floor and ran.
 type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
 	asked time.Time
-	floor int64 // Redis' clock was no later when it asked, in µs; 0: that is not known yet
+	place *list.Element // among those of the flight; nil: it does not wait any more
+	floor int64         // Redis' clock was no later when it asked, in µs; 0: that is not known yet
 	ran   bool
 	done  chan result // of one
 }
@@ -159,33 +175,44 @@ func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]
 	case r := <-c.done:
 		return r
 	case <-ctx.Done():
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case r := <-c.done:
-		return r
-	default:
-		f.remove(c)
-		return result{nil, Failed, f.timeUp(ctx)}
+		return f.leave(c)
 	}
 }
 
 // join adds the caller to the flight of the key, and begins one if there is none. It returns nil if the group is closed.
 func (g *Group) join(key string, c *caller) *flight {
+	for {
+		f, has := g.flight(key, c)
+		if f == nil || has || f.add(c) {
+			return f
+		}
+		g.forget(f)
+	}
+}
+
+// flight returns the flight of the key. If there is none it begins one, which has the caller.
+func (g *Group) flight(key string, c *caller) (f *flight, has bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ctx.Err() != nil {
-		return nil
+	switch f = g.flights[key]; {
+	case g.ctx.Err() != nil:
+		return nil, false
+	case f != nil:
+		return f, false
 	}
-	f := g.flights[key]
-	if f == nil {
-		f = g.newFlight(key)
-		g.flights[key] = f
-		g.wg.Add(1)
-		go f.fly()
+	f = g.newFlight(key)
+	f.add(c)
+	g.flights[key] = f
+	g.wg.Add(1)
+	go f.fly()
+	return f, true
+}
+
+// forget takes out a flight that is over.
+func (g *Group) forget(f *flight) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.flights[f.key] == f {
+		delete(g.flights, f.key)
 	}
-	c.floor = f.floor(c.asked)
-	f.callers = append(f.callers, c)
-	return f
 }

@@ -8,10 +8,14 @@
 -- ARGV[4]  the kind: v for a value, e for an error
 -- ARGV[5]  the value
 -- ARGV[6]  the longest value that an answer has, in bytes
+-- ARGV[7]  of a value that is stored under a later hold than that of its run: when its function had ended, in µs
 --
 -- "<s> <u> <run> <kind> <value>", or with the kind "-" and no value if that is longer
-local time = redis.call('time')
-local now = time[1] * 1000000 + time[2]
+local now = tonumber(ARGV[7])
+if not now then
+	local time = redis.call('time')
+	now = time[1] * 1000000 + time[2]
+end
 local last = tonumber(redis.call('hget', KEYS[1], 's') or 0)
 if last >= now then
 	now = last + 1

@@ -153,7 +153,7 @@ func TestTheStormFindsABrokenRule(t *testing.T) {
 			"rule.go", "return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)", "return true", "too early",
 		},
 		{ // a leader that was fenced gives its value to the callers of its process
-			"lead.go", "// nothing was stored, and another process may have run since", "\n\t\treturn give(), true", "a fenced leader's",
+			"lead.go", "// nothing was stored, and another process may have run since", "\n\t\tf.settle(r)", "a fenced leader's",
 		},
 	} {
 		t.Run(rule.found, func(t *testing.T) {

@@ -1,0 +1,202 @@
+package once_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+// away makes the process lose its connection as it stores a value that has the text, before the server has the command or
+// after, and have no other one until it is healed.
+func (p *process) away(text string, stage network.Stage) {
+	storing := false
+	p.client.Net.Rule(func(f network.Frame) network.Fate {
+		stores := f.Stage == network.Request && len(f.Args) > 0 && f.Is("EVALSHA") && strings.Contains(strings.Join(f.Args, " "), text)
+		if storing = storing || stores; storing && (f.Stage == stage || f.Stage == network.Request && !stores) {
+			return network.Cut
+		}
+		return network.Pass
+	})
+}
+
+// Nothing of a value is lost with a connection: a lone caller has that of its function, whether Redis has had it or not.
+func TestALoneCallerHasItsValueAlthoughTheStoreIsLost(t *testing.T) {
+	for _, keep := range []time.Duration{0, time.Minute} {
+		for _, stage := range []network.Stage{network.Request, network.Reply} {
+			testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+				p, other := start(w, once.Options{Keep: keep}), start(w, once.Options{Keep: keep})
+				p.warm(w, other)
+				var runs atomic.Int32
+				p.away("the value", stage)
+				ends := p.asks(w.Ctx, 1, takes(time.Second, "the value", &runs))
+				time.Sleep(2 * time.Second)
+				p.client.Net.Rule(nil)
+				e := <-ends
+				require.NoError(t, e.err, "keep %v, %v", keep, stage)
+				assert.Equal(t, "the value", e.value)
+				assert.False(t, e.shared)
+				got := <-other.asks(w.Ctx, 1, takes(0, "another", &runs))
+				require.NoError(t, got.err)
+				assert.Equal(t, map[bool]string{true: "the value", false: "another"}[keep > 0], got.value, "keep %v, %v", keep, stage)
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.Fields(key))
+			})
+		}
+	}
+}
+
+// A value that is stored late does not become younger: it counts as stored when its function had ended, and is not for a caller
+// that asked after that.
+func TestAValueThatIsStoredLateIsNoYounger(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		p.warm(w, start(w, once.Options{}))
+		var runs atomic.Int32
+		p.away("the value", network.Request)
+		first := p.asks(w.Ctx, 3, takes(time.Second, "the value", &runs))
+		began := time.Now()
+		time.Sleep(3 * time.Second)
+		here := p.asks(w.Ctx, 1, takes(time.Hour, "another", &runs))
+		synctest.Wait()
+		p.client.Net.Rule(nil)
+		for range 3 {
+			e := <-first
+			require.NoError(t, e.err)
+			assert.Equal(t, "the value", e.value)
+		}
+		at, err := strconv.ParseInt(w.HGet(p.client.NewLock(key).Key("once"), "s"), 10, 64)
+		require.NoError(t, err)
+		assert.WithinDuration(t, began.Add(time.Second), time.UnixMicro(at), 20*time.Millisecond)
+		assert.LessOrEqual(t, at, began.Add(time.Second).UnixMicro())
+		assert.Empty(t, here)
+	})
+}
+
+// A value that is not stored gives way to one of another process, which was stored since its function began.
+func TestALostStoreGivesWayToANewerValue(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		o := once.Options{Keep: time.Hour}
+		p, other := start(w, o), start(w, o)
+		p.warm(w, other)
+		var runs atomic.Int32
+		p.away("the value", network.Request)
+		first := p.asks(w.Ctx, 2, takes(time.Second, "the value", &runs))
+		time.Sleep(time.Minute) // its lease has ended
+		assert.Equal(t, "another", (<-other.asks(w.Ctx, 1, takes(time.Second, "another", &runs))).value)
+		p.client.Net.Rule(nil)
+		for range 2 {
+			e := <-first
+			require.NoError(t, e.err)
+			assert.Equal(t, "another", e.value)
+		}
+		assert.Equal(t, "another", (<-other.asks(w.Ctx, 1, takes(0, "no", &runs))).value, "it is kept")
+		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+// The same without callers, and without Keep: the newer value stays for those that lost its message.
+func TestALostStoreOverwritesNoNewerValue(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := start(w, once.Options{Finish: true}), start(w, once.Options{})
+		p.warm(w, other)
+		var runs atomic.Int32
+		p.away("the value", network.Request)
+		ctx, cancel := context.WithTimeout(w.Ctx, time.Second/2)
+		defer cancel()
+		first := p.asks(ctx, 1, takes(time.Second, "the value", &runs))
+		require.Error(t, (<-first).err)
+		time.Sleep(time.Second)
+		assert.Equal(t, "another", (<-other.asks(w.Ctx, 1, takes(time.Second, "another", &runs))).value)
+		p.client.Net.Rule(nil)
+		time.Sleep(5 * time.Second) // the hash expires after ten
+		assert.Equal(t, "another", w.HGet(p.client.NewLock(key).Key("once"), "v"))
+	})
+}
+
+// With Finish a value is stored although no caller waits for it: when its connection is lost, when Redis has no memory for
+// it, and when the group is closed.
+func TestAValueWithoutCallersIsStored(t *testing.T) {
+	for what, c := range map[string]struct {
+		breaks, heals func(w *testbed.World, p *process)
+	}{
+		"nothing":    {func(*testbed.World, *process) {}, func(*testbed.World, *process) {}},
+		"connection": {func(_ *testbed.World, p *process) { p.away("the value", network.Request) }, func(_ *testbed.World, p *process) { p.client.Net.Rule(nil) }},
+		"memory": {func(w *testbed.World, _ *process) {
+			w.Answer(func(command string, args ...string) string {
+				if strings.HasPrefix(command, "eval") && strings.Contains(strings.Join(args, " "), "the value") {
+					return "OOM command not allowed when used memory > 'maxmemory'."
+				}
+				return ""
+			})
+		}, func(w *testbed.World, _ *process) { w.AnswerScripts("") }},
+		"closed": {func(_ *testbed.World, p *process) { time.AfterFunc(500*time.Millisecond, p.Group.Close) }, func(*testbed.World, *process) {}},
+	} {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			o := once.Options{Keep: time.Hour, Finish: true}
+			p, other := start(w, o), start(w, o)
+			p.warm(w, other)
+			var runs atomic.Int32
+			ctx, cancel := context.WithCancel(w.Ctx)
+			ends := p.asks(ctx, 1, func(context.Context) ([]byte, error) {
+				runs.Add(1)
+				time.Sleep(time.Second)
+				return []byte("the value"), nil
+			})
+			synctest.Wait()
+			c.breaks(w, p)
+			cancel()
+			require.ErrorIs(t, (<-ends).err, context.Canceled)
+			time.Sleep(3 * time.Second)
+			c.heals(w, p)
+			time.Sleep(time.Minute)
+			assert.Equal(t, "the value", (<-other.asks(w.Ctx, 1, takes(0, "no", &runs))).value, what)
+			assert.EqualValues(t, 1, runs.Load(), what)
+		})
+	}
+}
+
+// A group whose Redis is away ends all the same.
+func TestCloseDoesNotWaitForEverToStore(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Finish: true})
+		p.warm(w, start(w, once.Options{}))
+		var runs atomic.Int32
+		p.away("the value", network.Request)
+		p.asks(w.Ctx, 1, takes(time.Second, "the value", &runs))
+		time.Sleep(2 * time.Second)
+		testbed.Within(t, 0, 4*time.Second, p.Group.Close)
+	})
+}
+
+// A user without the right to the key of the values is told so, with its name.
+func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		w.Answer(func(command string, args ...string) string {
+			if strings.HasPrefix(command, "eval") && strings.Contains(strings.Join(args, " "), "the value") {
+				return "NOPERM ACL failure in script: No permissions to access a key"
+			}
+			return ""
+		})
+		var runs atomic.Int32
+		ends := p.asks(w.Ctx, 2, takes(time.Second, "the value", &runs))
+		for range 2 {
+			e := <-ends
+			require.ErrorIs(t, e.err, rlock.ErrNoPermission)
+			assert.ErrorContains(t, e.err, "{"+key+"}:once")
+		}
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
