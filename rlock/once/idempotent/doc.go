@@ -28,7 +28,9 @@
 //
 // The request is a flight of package once, whose key is a hash of the client, the method, the path and the key. Under the lock, before the
 // handler, a guarded write marks that it has begun. The response is stored by the release of the lock, in one step: then those
-// that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end.
+// that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end. If a connection
+// breaks, or Redis is away, each of these commands is repeated until it is answered, by the run that it belongs to: while the
+// server lives the outcome is known once Redis is there again.
 //
 // # What it cannot do
 //

@@ -8,12 +8,12 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
@@ -55,6 +55,12 @@ type Guard struct {
 	locks *rlock.Client
 	group *once.Group
 
+	shared *client.Client // what locks is made of
+	prefix string         // of its names
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // of what goes on behind requests, until ctx ends
+
 	mu      sync.Mutex     // protects following
 	running map[string]int // how many handlers of this process run, by key
 }
@@ -90,11 +96,19 @@ func New(locks *rlock.Client, o Options) *Guard {
 		o.Prefix = "idempotency:"
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
-	return &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+	g := &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+	g.shared, g.prefix = client.Of(locks)
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
 }
 
-// Close ends the contexts of the handlers, and returns when they have returned: shut the server down before.
-func (g *Guard) Close() { g.group.Close() }
+// Close ends the contexts of the handlers, and returns when they have returned and their responses are kept: shut the server
+// down before. If Redis does not answer it takes some seconds more.
+func (g *Guard) Close() {
+	g.group.Close()
+	defer time.AfterFunc(unmarkTime, g.cancel).Stop()
+	g.wg.Wait()
+}
 
 var (
 	errUnknown = errors.New("the outcome of an earlier request with this Idempotency-Key is not known")
@@ -131,8 +145,9 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // A turn is one request's part in the flight of its key.
 type turn struct {
-	state atomic.Int32 // what it does: see below
-	mine  *response    // of its own handler
+	state atomic.Int32    // what it does: see below
+	gone  context.Context // ends when the request does not wait any more
+	mine  *response       // of its own handler
 }
 
 const (
@@ -142,9 +157,9 @@ const (
 )
 
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
-	t := &turn{}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	t := &turn{gone: ctx}
 	asks := min(g.o.Wait/2, askTime)
 	late := time.AfterFunc(g.o.Wait-asks, func() {
 		until, stop := context.WithTimeout(ctx, asks)
@@ -188,8 +203,8 @@ func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	if here {
 		return true
 	}
-	locked, err := g.locks.NewLock(key).IsLocked(ctx)
-	return err == nil && locked
+	locked, err := g.ask(ctx, isLocked, g.prefix+key)
+	return err == nil && locked == 1
 }
 
 // runs counts a handler of the key, until ended is called.
@@ -223,21 +238,15 @@ func replay(w http.ResponseWriter, value []byte, q *request) {
 
 // run runs the handler under the lock.
 func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, next http.Handler) ([]byte, error) {
+	m, err := g.newMark(ctx, t, q)
+	if err != nil {
+		return nil, err
+	}
 	if !t.state.CompareAndSwap(waits, runs) {
+		g.unmark(m)
 		return nil, errLeft
 	}
 	defer g.runs(q.key)()
-	began := g.locks.NewLock(q.key).Key("began")
-	hold := once.HoldOf(ctx)
-	if !g.o.Again {
-		replies, err := hold.Write(ctx, []string{began}, []string{"SET", began, q.print, "NX", "PX", strconv.FormatInt(g.o.Keep.Milliseconds(), 10)})
-		switch {
-		case err != nil:
-			return nil, err
-		case replies[0].IsNil():
-			return nil, once.ForAll(errUnknown)
-		}
-	}
 	mine := newResponse()
 	again := r.Clone(context.WithValue(ctx, keyOf{}, q.key))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
@@ -245,9 +254,7 @@ func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, n
 	mine.end()
 	t.mine = mine
 	if !g.o.Result(mine.status) {
-		if !g.o.Again {
-			_, _ = hold.Write(ctx, []string{began}, []string{"DEL", began}) // else the outcome is unknown to later requests
-		}
+		g.unmark(m) // else the outcome is unknown to later requests
 		return nil, errNoValue
 	}
 	return mine.encode(q.print, g.o.MostResponse)

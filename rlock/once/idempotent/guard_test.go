@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,8 +15,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -32,7 +36,12 @@ type server struct {
 
 func start(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler http.HandlerFunc) *server {
 	t.Helper()
-	s := &server{client: redis.Client(func(c *rlock.Config) { c.Lease = 4 * time.Second })}
+	return over(t, redis.Client(func(c *rlock.Config) { c.Lease = 4 * time.Second }), o, handler)
+}
+
+func over(t *testing.T, client *rlock.Client, o idempotent.Options, handler http.HandlerFunc) *server {
+	t.Helper()
+	s := &server{client: client}
 	o.Who = func(r *http.Request) string { return r.Header.Get("Account") }
 	s.Guard = idempotent.New(s.client, o)
 	s.Handler = s.Guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +50,20 @@ func start(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler 
 	}))
 	t.Cleanup(s.Guard.Close)
 	return s
+}
+
+// apart returns a server whose network can fail by a rule.
+func apart(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler http.HandlerFunc) (*server, *network.Network) {
+	t.Helper()
+	option := redis.Options()
+	net := network.New(func() (net.Conn, error) { return option.DialCtxFn(t.Context(), option.InitAddress[0], nil, nil) })
+	t.Cleanup(net.Close)
+	of := option
+	of.DialCtxFn = net.Dial
+	client, err := rlock.New(rlock.Config{Redis: of, TrackedKeys: -1, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return over(t, client, o, handler), net
 }
 
 // pay is a handler that takes a second, and answers with what it was sent.
@@ -192,6 +215,87 @@ func TestResponsesThatAreNoResults(t *testing.T) {
 			assert.Equal(t, http.StatusNotFound, b.post(key, "7").Code)
 		}
 		assert.EqualValues(t, 3, n.Load())
+	})
+}
+
+// The connection breaks at one command of a request, before Redis has it or after. The client repeats its request as long as
+// it gets no result: the handler has one, and each later request gets that.
+func TestABrokenConnectionLeavesNoOutcomeUnknown(t *testing.T) {
+	for _, stage := range []network.Stage{network.Request, network.Reply} {
+		for n := 1; n <= 6; n++ {
+			for _, results := range [][]int{{http.StatusCreated}, {http.StatusServiceUnavailable, http.StatusCreated}} {
+				what := fmt.Sprint(stage, n, results)
+				synctest.Test(t, func(t *testing.T) {
+					redis := rlocktest.NewServer(t)
+					left := results
+					handler := func(w http.ResponseWriter, _ *http.Request) {
+						time.Sleep(time.Second)
+						w.WriteHeader(left[0])
+						left = left[1:]
+					}
+					s, net := apart(t, redis, idempotent.Options{Wait: 5 * time.Second}, handler)
+					other := start(t, redis, idempotent.Options{}, handler)
+					left = []int{http.StatusCreated, http.StatusServiceUnavailable}
+					s.post(`"warm"`, "7") // the server knows the scripts
+					s.post(`"warm too"`, "7")
+					left = results
+					before := s.runs.Load()
+					net.Rule(network.Nth(n, network.Cut, stage, "EVALSHA"))
+					codes := []int{}
+					for range results {
+						codes = append(codes, s.post(key, "7").Code)
+					}
+					assert.Equal(t, results, codes, what)
+					assert.Equal(t, http.StatusCreated, s.post(key, "7").Code, what)
+					assert.Equal(t, http.StatusCreated, other.post(key, "7").Code, what)
+					assert.EqualValues(t, len(results), s.runs.Load()-before, what)
+				})
+			}
+		}
+	}
+}
+
+// A mark that cannot be cleared while Redis is away is cleared when it is there again, behind the response.
+func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
+	var redis *rlocktest.Server
+	var s *server
+	code := http.StatusServiceUnavailable
+	synctest.Test(t, func(t *testing.T) {
+		redis = rlocktest.NewServer(t)
+		redis.HangAfter(time.Hour)
+		s = start(t, redis, idempotent.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+			if code != http.StatusCreated {
+				redis.Cut(s.client)
+			}
+			w.WriteHeader(code)
+		})
+		began := time.Now()
+		assert.Equal(t, http.StatusServiceUnavailable, s.post(key, "7").Code)
+		assert.LessOrEqual(t, time.Since(began), 10*time.Second)
+		time.Sleep(time.Minute)
+		redis.Heal(s.client)
+		time.Sleep(5 * time.Second)
+		code = http.StatusCreated
+		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+		assert.EqualValues(t, 2, s.runs.Load())
+	})
+}
+
+// What a handler has finished when the guard is closed is kept, also if its client has left.
+func TestCloseKeepsWhatAHandlerHasFinished(t *testing.T) {
+	slow := func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(time.Second)
+		w.WriteHeader(http.StatusCreated)
+	}
+	bubble(t, idempotent.Options{}, slow, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		go a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		a.Close()
+		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
+		assert.Zero(t, b.runs.Load())
 	})
 }
 

@@ -1,0 +1,159 @@
+package idempotent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+// A mark says in Redis that the handler of a request has begun. Its value belongs to one run: so each command about it may be
+// sent again, and does nothing to the mark of another run.
+type mark struct {
+	g     *Guard
+	at    string // its key
+	value string // "<print> <run>"
+	hold  *rlock.Hold
+}
+
+// setMark sets the mark if there is none of another run.
+//
+// KEYS[1]  the mark
+// ARGV[1]  its value
+// ARGV[2]  when it expires, in ms
+//
+// 1 if it is set now, 0 if there is another one
+const setMark = `local is = redis.call('get', KEYS[1])
+if is and is ~= ARGV[1] then return 0 end
+redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1`
+
+// clearMark deletes the mark if it is that of the run. It needs no lock.
+//
+// KEYS[1]  the mark
+// ARGV[1]  its value
+var clearMark = wire.ScriptOf(`if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1`)
+
+// isLocked tells whether there is a lock.
+//
+// KEYS[1]  the lock
+var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
+
+// After an attempt without an answer another one follows after firstPause, doubling to lastPause.
+const firstPause, lastPause = 20 * time.Millisecond, time.Second
+
+// unmarkTime is how long a request waits until its mark is cleared: then that goes on behind it.
+const unmarkTime = 2 * time.Second
+
+// newMark marks that the handler of a request is about to run, under the lock whose hold ctx has. With Options.Again there are
+// no marks, and it returns nil.
+func (g *Guard) newMark(ctx context.Context, t *turn, q *request) (*mark, error) {
+	switch {
+	case t.gone.Err() != nil:
+		return nil, errLeft
+	case g.o.Again:
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.gone, cancel)()
+	m := &mark{g: g, at: g.markOf(q.key), value: q.print + " " + rand.Text()[:16], hold: once.HoldOf(ctx)}
+	return m, m.set(ctx)
+}
+
+// unmark clears the mark of a run without an outcome, if there is one.
+func (g *Guard) unmark(m *mark) {
+	if m != nil {
+		m.clear()
+	}
+}
+
+// markOf returns the key of the mark.
+func (g *Guard) markOf(key string) string { return g.locks.NewLock(key).Key("began") }
+
+// set sets the mark. Attempts without an answer are repeated until ctx ends or the lock is lost. If there is the mark of another
+// run, the error is errUnknown. After an error there is no mark of this run, or none soon.
+func (m *mark) set(ctx context.Context) (err error) {
+	keep := strconv.FormatInt(m.g.o.Keep.Milliseconds(), 10)
+	doubted := false // it may be set
+	defer func() {
+		if err != nil && doubted {
+			m.clear()
+		}
+	}()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		reply, err := m.hold.Exec(ctx, setMark, []string{m.at}, []string{m.value, keep})
+		fault, explained := wire.Diagnose(err)
+		switch {
+		case err == nil:
+			if n, err := reply.AsInt64(); err != nil || n == 1 {
+				return err
+			}
+			doubted = false
+			return errUnknown
+		case errors.Is(err, rlock.ErrUnconfirmed):
+			doubted = true
+		case fault != wire.NotNow:
+			return explained
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w; Redis said last: %w", ctx.Err(), explained)
+		}
+	}
+}
+
+// clear clears the mark. If Redis does not answer for a while, it goes on behind the caller.
+func (m *mark) clear() {
+	ctx, cancel := context.WithTimeout(m.g.ctx, unmarkTime)
+	defer cancel()
+	if m.g.again(ctx, m.cleared) {
+		return
+	}
+	m.g.wg.Add(1)
+	go func() {
+		defer m.g.wg.Done()
+		ctx, cancel := context.WithTimeout(m.g.ctx, m.g.o.Keep) // it has expired then
+		defer cancel()
+		m.g.again(ctx, m.cleared)
+	}()
+}
+
+// cleared is one attempt, and reports whether Redis has answered.
+func (m *mark) cleared(ctx context.Context) bool {
+	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
+	fault, _ := wire.Diagnose(err)
+	return err == nil || fault == wire.Never
+}
+
+// again makes attempts until one has done it, or ctx ends.
+func (g *Guard) again(ctx context.Context, attempt func(context.Context) bool) (done bool) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if attempt(ctx) {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// ask executes a script without a lock, and returns its number.
+func (g *Guard) ask(ctx context.Context, script *wire.Script, key string, args ...string) (int64, error) {
+	redis := g.shared.Redis
+	if err := redis.Ready(ctx, nil); err != nil {
+		return 0, err
+	}
+	within, cancel := redis.Within(ctx)
+	defer cancel()
+	return redis.Do(within, wire.Call{Script: script, Keys: []string{key}, Args: args}).AsInt64()
+}
