@@ -8,7 +8,7 @@
 //
 // # What a request gets
 //
-//	no key, or no structured string                      400, or the handler if Options.Optional is set
+//	no key, or one that is malformed                     400; without the header the handler, if Options.Optional is set
 //	a body that is too long                              413
 //	the same key while the first is being processed      its response, or 409 with Retry-After after Options.Wait
 //	the same key later, the same request                 the kept response, from any server
@@ -22,11 +22,13 @@
 //	                                                     else 500, as do later requests
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
-// Errors are application/problem+json (RFC 9457). Another method or path is another key, and so is another client.
+// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another key: the host and the path as
+// the client has sent them, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored,
+// or the same without quotes, as most clients send a UUID.
 //
 // # How it works
 //
-// The request is a flight of package once, whose key is a hash of the client, the method, the path and the key. Under the lock, before the
+// The request is a flight of package once, whose key is a hash of the client, the method, the host, the path and the key. Under the lock, before the
 // handler, a guarded write marks that it has begun. The response is stored by the release of the lock, in one step: then those
 // that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end. If a connection
 // breaks, or Redis is away, each of these commands is repeated until it is answered, by the run that it belongs to: while the

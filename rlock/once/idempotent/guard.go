@@ -128,7 +128,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		}
 		key, ok := parseKey(values)
 		if !ok {
-			problem(w, http.StatusBadRequest, "Idempotency-Key is missing, or is no string of at most 255 characters in quotes")
+			problem(w, http.StatusBadRequest, "Idempotency-Key is missing, or is no key of at most 255 characters")
 			return
 		}
 		q, err := g.read(r, key)
@@ -176,13 +176,12 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	defer late.Stop()
 	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, r, q, next) })
 	var panicked *once.PanicError
-	var told *once.Shared
 	switch {
 	case errors.As(err, &panicked):
 		panic(panicked.Value)
 	case errors.Is(err, errNoValue), err == nil && !shared && t.mine != nil:
 		t.mine.write(w)
-	case errors.Is(err, errUnknown), errors.As(err, &told), errors.Is(err, once.ErrVoid):
+	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		problem(w, http.StatusInternalServerError, errUnknown.Error())
 	case err != nil && errors.Is(context.Cause(ctx), errBusy):
 		w.Header().Set("Retry-After", "1")

@@ -128,7 +128,8 @@ func TestARepeatedRequestGetsTheResponseOfTheFirst(t *testing.T) {
 		assert.Equal(t, http.StatusUnprocessableEntity, a.post(key, "8").Code, "another request")
 		for name, o := range map[string]option{
 			"another account": func(r *http.Request) { r.Header.Set("Account", "b") },
-			"another path":    func(r *http.Request) { r.URL.Path = "/refunds" },
+			"another path":    func(r *http.Request) { r.RequestURI = "/refunds" },
+			"another host":    func(r *http.Request) { r.Host = "other.example" },
 			"another method":  func(r *http.Request) { r.Method = http.MethodPatch },
 		} {
 			before := a.runs.Load()
@@ -144,7 +145,10 @@ func TestARepeatedRequestGetsTheResponseOfTheFirst(t *testing.T) {
 
 func TestRequestsThatAreRefused(t *testing.T) {
 	bubble(t, idempotent.Options{Wait: time.Second, MostBody: 10}, pay, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
-		for _, bad := range []string{"", "x", `""`, `"x`, `"a" "b"`, `"a\x"`, "\"\x00\"", `"` + strings.Repeat("x", 256) + `"`} {
+		for _, bad := range []string{
+			"", `""`, `"x`, `"a" "b"`, `"a", "b"`, `a, b`, `a b`, `a"b`, `"a\x"`, `"a\`, "\"\x00\"", `"é"`, "é", ";p", `"a";`, `"a";P`, `"a";1`, `"a";p=`, `"a";p="`,
+			`"` + strings.Repeat("x", 256) + `"`, strings.Repeat("x", 256),
+		} {
 			w := a.post(bad, "7")
 			assert.Equal(t, http.StatusBadRequest, w.Code, bad)
 			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
@@ -164,6 +168,45 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 		assert.Equal(t, http.StatusOK, <-first, "it waits for its own handler")
 
+	})
+}
+
+// The same key with quotes and without, and with parameters, is one.
+func TestAKeyWithoutQuotesIsTheSame(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		uuid := strings.Trim(key, `"`)
+		for _, same := range []string{key, uuid, " " + uuid + " ", key + ";p", key + "; p=1;q=\"x;\\\"y\"", uuid + ";a=?1;b=:aGk=:;*c=tok/en"} {
+			assert.Equal(t, http.StatusCreated, b.post(same, "7").Code, same)
+		}
+		assert.EqualValues(t, 1, b.runs.Load())
+		for _, other := range []string{`"a\"b"`, `"a\\b"`, "0", "a/b+c=", `"a, b"`} {
+			assert.Equal(t, http.StatusCreated, a.post(other, "7").Code, other)
+		}
+		assert.EqualValues(t, 5, a.runs.Load())
+	})
+}
+
+// The key is that of what the client has sent, whatever comes before the guard.
+func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }
+	bubble(t, idempotent.Options{}, echo, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
+		for _, target := range []string{"/charge/42", "/refund/42", "/refund/%34%32"} {
+			prefix := target[:len("/charge")]
+			stripped := http.StripPrefix(prefix, a.Handler)
+			for range 2 {
+				r := httptest.NewRequest(http.MethodPost, target, nil)
+				r.Header.Set("Idempotency-Key", key)
+				w := httptest.NewRecorder()
+				stripped.ServeHTTP(w, r)
+				assert.Equal(t, target, w.Body.String())
+			}
+		}
+		r := httptest.NewRequest(http.MethodPost, "http://example.com/charge/42", nil) // as a proxy is asked
+		r.Header.Set("Idempotency-Key", key)
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		assert.Equal(t, "/charge/42", w.Body.String(), "that of the first")
+		assert.EqualValues(t, 3, a.runs.Load())
 	})
 }
 

@@ -13,31 +13,84 @@ import (
 // longestKey is how long a key may be, in bytes.
 const longestKey = 255
 
-// parseKey reads the header: one structured string (RFC 8941), as "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes.
+// parseKey reads the header: an item with a string of RFC 8941, as "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose
+// parameters are ignored. Most clients leave the quotes out, so that a key without them is the same one as with them.
 func parseKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
 	}
-	text := strings.TrimSpace(values[0])
-	if len(text) < 3 || text[0] != '"' || text[len(text)-1] != '"' {
-		return "", false
+	text := strings.Trim(values[0], " ")
+	if strings.HasPrefix(text, `"`) {
+		key, text, ok = quoted(text[1:])
+	} else {
+		key, text, ok = bare(text)
 	}
+	return key, ok && len(key) > 0 && len(key) <= longestKey && areParameters(text)
+}
+
+// quoted reads a string behind its first quote, and returns what is behind it.
+func quoted(text string) (s, rest string, ok bool) {
 	var b strings.Builder
-	for rest := text[1 : len(text)-1]; rest != ""; rest = rest[1:] {
-		switch c := rest[0]; {
+	for ; text != ""; text = text[1:] {
+		switch c := text[0]; {
+		case c == '"':
+			return b.String(), text[1:], true
 		case c == '\\':
-			if rest = rest[1:]; rest == "" || rest[0] != '"' && rest[0] != '\\' {
-				return "", false
+			if text = text[1:]; text == "" || text[0] != '"' && text[0] != '\\' {
+				return "", "", false
 			}
-			b.WriteByte(rest[0])
-		case c == '"' || c < 0x20 || c > 0x7e:
-			return "", false
+			b.WriteByte(text[0])
+		case c < 0x20 || c > 0x7e:
+			return "", "", false
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return b.String(), b.Len() <= longestKey
+	return "", "", false
 }
+
+// bare reads a key without quotes: it ends where parameters begin, and a list of keys is none.
+func bare(text string) (s, rest string, ok bool) {
+	end := strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
+	if end < 0 {
+		end = len(text)
+	}
+	return text[:end], text[end:], true
+}
+
+// areParameters reports whether the text is the parameters of an item, or nothing: *( ";" *SP key [ "=" bare-item ] ).
+func areParameters(text string) bool {
+	for text != "" {
+		if text[0] != ';' {
+			return false
+		}
+		text = strings.TrimLeft(text[1:], " ")
+		name := spanOf(text, "abcdefghijklmnopqrstuvwxyz0123456789_-.*")
+		if name == 0 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz*", rune(text[0])) {
+			return false
+		}
+		if text = text[name:]; !strings.HasPrefix(text, "=") {
+			continue
+		}
+		if text = text[1:]; strings.HasPrefix(text, `"`) {
+			ok := false
+			if _, text, ok = quoted(text[1:]); !ok {
+				return false
+			}
+			continue
+		}
+		// A token, a number, a Boolean, or bytes between colons.
+		item := spanOf(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~:/=?")
+		if item == 0 {
+			return false
+		}
+		text = text[item:]
+	}
+	return true
+}
+
+// spanOf returns how many bytes at the beginning of the text are among those of the set.
+func spanOf(text, set string) int { return len(text) - len(strings.TrimLeft(text, set)) }
 
 // A request is one with a key.
 type request struct {
@@ -51,9 +104,26 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 	if r.Body != nil {
 		q.body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, g.o.MostBody))
 	}
-	q.key = g.o.Prefix + hash(g.o.Who(r), r.Method, r.URL.Path, key)
-	q.print = hash(r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), string(q.body))
+	path, query := target(r)
+	host := strings.ToLower(r.Host)
+	q.key = g.o.Prefix + hash(g.o.Who(r), r.Method, host, path, key)
+	q.print = hash(r.Method, host, path, query, r.Header.Get("Content-Type"), string(q.body))
 	return q, err
+}
+
+// target returns the path and the query as the client has sent them: a handler of net/http before this one may have changed
+// r.URL, as [http.StripPrefix] does. A request that did not come from a client has r.URL alone.
+func target(r *http.Request) (path, query string) {
+	text := r.RequestURI
+	if text == "" {
+		text = r.URL.RequestURI()
+	}
+	path, query, _ = strings.Cut(text, "?")
+	if _, rest, absolute := strings.Cut(path, "://"); absolute && path[0] != '/' { // its host is r.Host
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
+	return path, query
 }
 
 func hash(parts ...string) string {
@@ -66,8 +136,8 @@ func hash(parts ...string) string {
 
 type keyOf struct{}
 
-// Key returns the key of the request whose handler has the context: a hash of the client, the method, the path and the header, for a
-// unique column beside the effect. It is "" in a handler without a key.
+// Key returns the key of the request whose handler has the context: a hash of the client, the method, the host, the path and the
+// header, for a unique column beside the effect. It is "" in a handler without a key.
 func Key(ctx context.Context) string {
 	key, _ := ctx.Value(keyOf{}).(string)
 	return key
