@@ -35,8 +35,8 @@
 //
 // # State in Redis
 //
-// For the key k: the lock k with its queue, and the hash "{k}:once", which expires after Keep, and ten seconds at least. The
-// name is taken: another holder of the lock k makes all callers wait. A user of Redis that may publish on the channels of the
+// For the key k: the lock k with its queue, and the hash "{k}:once" ("k::once" if k has a brace), which expires after Keep, and
+// ten seconds at least. The name is taken: another holder of the lock k makes all callers wait. A user of Redis that may publish on the channels of the
 // client can forge a value.
 // All processes need the same prefix, and should have the same Options.
 package once

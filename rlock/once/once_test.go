@@ -226,6 +226,21 @@ func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 	})
 }
 
+// Two keys are two values, also if they differ by their braces alone.
+func TestKeysThatDifferByTheirBracesAreTwoValues(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := start(w, once.Options{Keep: time.Minute}), start(w, once.Options{Keep: time.Minute})
+		for _, k := range []string{"x", "{x}", "{{x}}", "x}", "{x"} {
+			for range 2 {
+				v, _, err := p.Do(w.Ctx, k, func(context.Context) ([]byte, error) { return []byte(k), nil })
+				require.NoError(t, err)
+				assert.Equal(t, k, string(v))
+				p, other = other, p
+			}
+		}
+	})
+}
+
 // A group works over the connections of its client: those of its own, those of a rueidis client, and those that are yet to be
 // opened when Redis is down at the start. A long value is read by a look of the group's own.
 func TestAGroupUsesTheConnectionsOfItsClient(t *testing.T) {

@@ -110,10 +110,11 @@ func Fenced(err error, nonce string) bool {
 	return ok && reply.Error() == "RLOCK_FENCED "+nonce
 }
 
-// Beside returns the key of that name in the slot of the lock with that key.
+// Beside returns the key of that name in the slot of the lock with that key. Two locks have different ones: with one colon
+// behind a key with braces, "x" and "{x}" would have the same.
 func Beside(key, name string) string {
 	if strings.Contains(key, "{") {
-		return key + ":" + name
+		return key + "::" + name
 	}
 	return "{" + key + "}:" + name
 }

@@ -29,3 +29,19 @@ func TestAGuardForgetsSources(t *testing.T) {
 	assert.LessOrEqual(t, len(g.scripts), mostSources)
 	assert.Equal(t, first.sha, g.Script("return 0").sha)
 }
+
+// No two locks have the same key beside them, and each has it in its slot.
+func TestTheKeysBesideTwoLocksDiffer(t *testing.T) {
+	of := map[string]string{}
+	for _, key := range []string{"x", "{x}", "{x}:", "{{x}}", "{x}y", "y{x}", "{x}:y", "x}", "}x", "{", "{}", "{}x", "x{}", "{x", "x:", ":x", "{x}:once", "x}:{x"} {
+		for _, name := range []string{"once", "began", "note"} {
+			beside := Beside(key, name)
+			assert.Empty(t, of[beside], "%q", beside)
+			of[beside] = key
+			r := &Redis{cluster: true}
+			if _, err := r.KeysOf(key, Layout{}, ""); err == nil { // it can be in a Cluster
+				assert.Equal(t, HashSlot(key), HashSlot(beside), "%q", beside)
+			}
+		}
+	}
+}
