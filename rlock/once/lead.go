@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -19,10 +20,11 @@ var storeSource string
 // A run is one call of a function under the lock, and its result until that is stored or given. The flight's goroutine uses
 // it; value to fit are written with the flight's mutex, once.
 type run struct {
-	id     string
-	caller *caller
-	clock  int64     // Redis' clock was no earlier when the function began, in µs; 0: that is not known
-	began  time.Time // here
+	id       string
+	caller   *caller
+	clock    int64       // Redis' clock was no earlier when the function began, in µs; 0: that is not known
+	began    time.Time   // here
+	returned atomic.Bool // the function has
 
 	value []byte
 	err   error // with kindError: that of ForAll
@@ -43,18 +45,14 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 		f.failAll(ErrVoid)
 		return false
 	}
-	value, err := f.call(hold, r.caller)
+	value, err := f.call(hold, r)
 	kind, keep := kindValue, g.o.Keep
 	switch all := (*forAll)(nil); {
 	case errors.As(err, &all):
 		kind, keep, value = kindError, g.o.KeepErrors, []byte(all.error.Error())
 	case err != nil:
 		_ = hold.Release(f.ctx) // without an answer the client goes on with it
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.run = nil
-		f.hand(r.caller, result{nil, Ran, err})
-		f.ends()
+		f.fail(r, err)
 		return g.keeps()
 	}
 	f.mu.Lock()
@@ -62,6 +60,18 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	f.each(func(c *caller) { r.fit = append(r.fit, c) })
 	f.mu.Unlock()
 	return f.store(hold, r)
+}
+
+// fail ends a run with an error that is its caller's. A panic that has no caller any more is logged.
+func (f *flight) fail(r *run, err error) {
+	f.mu.Lock()
+	f.run = nil
+	told := f.hand(r.caller, result{nil, Ran, err})
+	f.ends()
+	f.mu.Unlock()
+	if panicked := (*PanicError)(nil); !told && errors.As(err, &panicked) {
+		f.g.shared.Config.Logger.Error("once: a function panicked after its caller had left", "key", f.key, "panic", panicked.Value, "stack", string(panicked.Stack))
+	}
 }
 
 // store stores the value of a run, releases the lock, and gives the value to those that it is for. Its result is that of round.
@@ -150,7 +160,7 @@ func (f *flight) hands(r *run) {
 	for _, c := range r.fit {
 		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
 		if c == r.caller {
-			given = result{r.value, Ran, r.err}
+			given = result{r.value, Ran, unmarked(r.err)}
 		}
 		f.hand(c, given)
 	}
@@ -184,10 +194,12 @@ func (f *flight) refuse(r *run, err error) {
 	f.ends()
 }
 
-// call calls the function of a caller.
-func (f *flight) call(hold *rlock.Hold, c *caller) ([]byte, error) {
-	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(c.ctx), nested{f.key}, hold))
+// call calls the function of a run.
+func (f *flight) call(hold *rlock.Hold, r *run) ([]byte, error) {
+	c := r.caller
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(c.ctx), nested{f.g.shared, f.key}, r))
 	defer cancel()
+	defer r.returned.Store(true)
 	defer context.AfterFunc(f.g.ctx, cancel)()
 	if !f.g.o.Finish {
 		defer context.AfterFunc(f.ctx, cancel)()

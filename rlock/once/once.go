@@ -131,7 +131,11 @@ type result struct {
 }
 
 type (
-	nested  struct{ key string }
+	// A nested is the key under which the context of a function has its run.
+	nested struct {
+		client *client.Client
+		key    string
+	}
 	holdKey struct{}
 )
 
@@ -149,7 +153,7 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // of this process waits any more; not when ctx ends, while others wait. If ctx ends Do returns its error, with the last one of Redis if that does not serve the
 // call, and fn may run on.
 // Errors of the lock are returned as they are ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are
-// [ErrClosed], [ErrNested], [ErrVoid], [*Shared] and [*PanicError].
+// [ErrClosed], [ErrNested], [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
 	asked := time.Now()
 	r := g.do(ctx, key, fn, asked)
@@ -160,7 +164,7 @@ func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]
 }
 
 func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]byte, error), asked time.Time) result {
-	if ctx.Value(nested{key}) != nil {
+	if r, _ := ctx.Value(nested{g.shared, key}).(*run); r != nil && !r.returned.Load() {
 		return result{nil, Failed, ErrNested}
 	}
 	if err := ctx.Err(); err != nil {

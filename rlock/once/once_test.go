@@ -226,6 +226,66 @@ func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 	})
 }
 
+// Only a Do that would wait for itself is nested: not one of another prefix, nor one with the context of a function that has
+// returned. Two groups of one client have one lock.
+func TestOnlyACallThatWouldWaitForItselfIsNested(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		elsewhere := start(w, once.Options{}, func(c *rlock.Config) { c.Prefix = "other:" })
+		twin := once.New(p.client.Client, once.Options{})
+		defer twin.Close()
+		fn := func(context.Context) ([]byte, error) { return []byte("it"), nil }
+		var kept context.Context
+		_, _, err := p.Do(w.Ctx, key, func(ctx context.Context) ([]byte, error) {
+			kept = context.WithoutCancel(ctx)
+			_, _, err := twin.Do(ctx, key, fn)
+			require.ErrorIs(t, err, once.ErrNested)
+			v, _, err := elsewhere.Do(ctx, key, fn)
+			return v, err
+		})
+		require.NoError(t, err)
+		_, _, err = p.Do(kept, key, fn)
+		require.NoError(t, err)
+	})
+}
+
+// An error that is for all callers of a key is an error like any other in the function of another key that asks for it.
+func TestAnErrorForAllDoesNotLeakToAnOuterFunction(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		missing := errors.New("no such account")
+		var runs atomic.Int32
+		ends := p.asks(w.Ctx, 3, func(ctx context.Context) ([]byte, error) {
+			runs.Add(1)
+			time.Sleep(time.Second)
+			v, _, err := p.Do(ctx, "inner", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("inner: %w", once.ForAll(missing)) })
+			return v, fmt.Errorf("outer: %w", err)
+		})
+		for range 3 {
+			e := <-ends
+			require.ErrorIs(t, e.err, missing)
+			assert.EqualError(t, e.err, "outer: inner: no such account")
+		}
+		assert.EqualValues(t, 3, runs.Load(), "each its own")
+	})
+}
+
+// A panic is told: to its caller, or by the log.
+func TestAPanicWithoutItsCallerIsLogged(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Finish: true})
+		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
+		defer cancel()
+		ends := p.asks(ctx, 1, func(context.Context) ([]byte, error) {
+			time.Sleep(2 * time.Second)
+			panic("a late panic")
+		})
+		require.ErrorIs(t, (<-ends).err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 1, p.client.Logged("a late panic"))
+	})
+}
+
 // Two keys are two values, also if they differ by their braces alone.
 func TestKeysThatDifferByTheirBracesAreTwoValues(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
