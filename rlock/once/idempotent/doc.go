@@ -17,7 +17,8 @@
 //	the server died in the handler: within the lease     it waits, or 409
 //	... after the lease                                  500, the outcome is unknown, until Keep is over
 //	... after the lease, with Options.Again              the handler is run again
-//	the handler has panicked                             the same as after a death, and the panic goes on
+//	the handler has panicked                             the same as after a death, and the panic goes on, or is logged as
+//	                                                     the server does if its request has left
 //	the server was stopped past its lease                its response is not kept: it gets that of its successor, if any,
 //	                                                     else 500, as do later requests
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
@@ -45,8 +46,10 @@
 //     ends with the loss of the lock. A handler that ignores that may overlap the next one.
 //   - Options.Who must return a different text for each account. Otherwise a client that guesses a key reads the response of
 //     another account. Authorize before this middleware.
-//   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer.
-//   - Set-Cookie, Date and fields of the connection are not kept.
+//   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer. A response that
+//     is longer is passed on, and a later request gets 500.
+//   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around the guard, which set them for
+//     each request: what the handler has added to these is added, and what it has set is set.
 //   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
 //   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request gets 422.
 package idempotent

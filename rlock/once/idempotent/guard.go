@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +38,7 @@ type Options struct {
 	// Result reports whether a response with the status is kept. By default all are but 5xx, 408 and 429.
 	Result func(status int) bool
 	// MostBody and MostResponse are the longest body of a request, and of a response that is kept, in bytes. Default to 1 MiB.
+	// A longer response is passed on to its request as it comes, and is not held in memory.
 	MostBody     int64
 	MostResponse int
 	// Prefix is put before the names of the locks. Defaults to "idempotency:".
@@ -147,7 +150,11 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 type turn struct {
 	state atomic.Int32    // what it does: see below
 	gone  context.Context // ends when the request does not wait any more
-	mine  *response       // of its own handler
+
+	mu       sync.Mutex // protects following
+	mine     *response  // of its own handler; nil: that has not begun
+	panicked any        // with which that has panicked
+	over     bool       // the request has returned
 }
 
 const (
@@ -155,6 +162,33 @@ const (
 	runs
 	left
 )
+
+// begins notes the response of the handler.
+func (t *turn) begins(mine *response) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mine = mine
+}
+
+// panics notes a panic of the handler, and reports whether its request can take it.
+func (t *turn) panics(p any) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.panicked = p
+	return !t.over
+}
+
+// ends notes that the request is about to return, and returns the response of its handler. That writes to the request no more;
+// passed says that it has.
+func (t *turn) ends() (mine *response, panicked any, passed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if t.mine != nil {
+		passed = t.mine.leave()
+	}
+	return t.mine, t.panicked, passed
+}
 
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -174,13 +208,19 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 		}
 	})
 	defer late.Stop()
-	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, r, q, next) })
-	var panicked *once.PanicError
+	outer := w.Header().Clone()
+	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, w, outer, r, q, next) })
+	mine, panicked, passed := t.ends()
+	if panicked != nil {
+		panic(panicked)
+	}
+	exited := (*once.PanicError)(nil)
 	switch {
-	case errors.As(err, &panicked):
-		panic(panicked.Value)
-	case errors.Is(err, errNoValue), err == nil && !shared && t.mine != nil:
-		t.mine.write(w)
+	case errors.As(err, &exited): // by runtime.Goexit
+		panic(http.ErrAbortHandler)
+	case passed: // its end, too, or that is cut off
+	case errors.Is(err, errNoValue), err == nil && !shared && mine != nil:
+		mine.start(w)
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		problem(w, http.StatusInternalServerError, errUnknown.Error())
 	case err != nil && errors.Is(context.Cause(ctx), errBusy):
@@ -231,12 +271,12 @@ func replay(w http.ResponseWriter, value []byte, q *request) {
 	case kept.Long:
 		problem(w, http.StatusInternalServerError, "the request was processed, and its response was too long to be kept")
 	default:
-		write(w, kept.Status, kept.Header, kept.Body)
+		kept.write(w)
 	}
 }
 
 // run runs the handler under the lock.
-func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, next http.Handler) ([]byte, error) {
+func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer http.Header, r *http.Request, q *request, next http.Handler) (value []byte, err error) {
 	m, err := g.newMark(ctx, t, q)
 	if err != nil {
 		return nil, err
@@ -246,15 +286,36 @@ func (g *Guard) run(ctx context.Context, t *turn, r *http.Request, q *request, n
 		return nil, errLeft
 	}
 	defer g.runs(q.key)()
-	mine := newResponse()
+	mine := newResponse(w, outer, g.o.MostResponse)
+	t.begins(mine)
 	again := r.Clone(context.WithValue(ctx, keyOf{}, q.key))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
+	defer func() {
+		if p := recover(); p != nil {
+			if t.panics(p) {
+				panic(p)
+			}
+			logPanic(r, p)
+			value, err = nil, errLeft
+		}
+	}()
 	next.ServeHTTP(mine, again)
 	mine.end()
-	t.mine = mine
 	if !g.o.Result(mine.status) {
 		g.unmark(m) // else the outcome is unknown to later requests
 		return nil, errNoValue
 	}
-	return mine.encode(q.print, g.o.MostResponse)
+	return mine.encode(q.print)
+}
+
+// logPanic logs a panic of a handler whose request has returned, as the server logs the others.
+func logPanic(r *http.Request, p any) {
+	if p == http.ErrAbortHandler {
+		return
+	}
+	print := log.Printf
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
+		print = s.ErrorLog.Printf
+	}
+	print("http: panic serving %v, which had left: %v\n%s", r.RemoteAddr, p, debug.Stack())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -82,6 +83,12 @@ func pay(w http.ResponseWriter, r *http.Request) {
 type option func(*http.Request)
 
 func (s *server) post(key, body string, options ...option) *httptest.ResponseRecorder {
+	r, w := s.request(key, body, options...), httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func (s *server) request(key, body string, options ...option) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
 	r.Header.Set("Account", "a")
 	if key != "" {
@@ -90,9 +97,7 @@ func (s *server) post(key, body string, options ...option) *httptest.ResponseRec
 	for _, o := range options {
 		o(r)
 	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w
+	return r
 }
 
 const key = `"8e03978e-40d5-43dd-bc93-6894a57f9324"`
@@ -410,11 +415,113 @@ func TestAClientThatLeaves(t *testing.T) {
 	})
 }
 
-func TestLongResponsesAreNotKept(t *testing.T) {
-	long := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 101)) }
+// A response that is too long is passed on while the handler runs, and not held in memory.
+func TestLongResponsesArePassedOnAndNotKept(t *testing.T) {
+	var goOn chan struct{} // of the bubble
+	long := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-A", "1")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, strings.Repeat("x", 100))
+		_, _ = io.WriteString(w, "y")
+		<-goOn
+		_, _ = io.WriteString(w, "z")
+	}
 	bubble(t, idempotent.Options{MostResponse: 100}, long, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-		assert.Equal(t, 101, a.post(key, "7").Body.Len())
+		goOn = make(chan struct{})
+		r, w, served := a.request(key, "7"), httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			a.ServeHTTP(w, r)
+			close(served)
+		}()
+		synctest.Wait()
+		assert.Equal(t, 101, w.Body.Len())
+		assert.Equal(t, http.StatusAccepted, w.Code)
+		assert.Equal(t, "1", w.Result().Header.Get("X-A"))
+		close(goOn)
+		<-served
+		assert.Equal(t, 102, w.Body.Len())
 		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
 		assert.Zero(t, b.runs.Load())
 	})
+}
+
+// Nothing is written to a request that has left, and its handler goes on.
+func TestALongResponseOfAClientThatLeaves(t *testing.T) {
+	var written error
+	ended := false
+	long := func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, _ = io.WriteString(w, strings.Repeat("x", 100))
+			time.Sleep(time.Second)
+		}
+		_, written = io.WriteString(w, "y")
+		ended = true
+	}
+	bubble(t, idempotent.Options{MostResponse: 150}, long, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+		defer cancel()
+		w := a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.True(t, ended)
+		require.NoError(t, written)
+		assert.Equal(t, 300, w.Body.Len())
+	})
+}
+
+// The fields of the handlers around the guard are theirs: a kept response has what its handler has set and added.
+func TestTheHeaderOfOuterHandlersIsJoined(t *testing.T) {
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Del("X-Powered-By")
+		w.Header()["Content-Type"] = nil
+		_, _ = io.WriteString(w, "it")
+	}
+	bubble(t, idempotent.Options{}, handler, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		for id, s := range []*server{a, b, a} {
+			w := httptest.NewRecorder()
+			w.Header().Set("Vary", "Origin")
+			w.Header().Set("Cache-Control", "private")
+			w.Header().Set("X-Powered-By", "outer")
+			w.Header().Set("X-Request-Id", fmt.Sprint(id))
+			s.ServeHTTP(w, s.request(key, "7"))
+			assert.Equal(t, []string{"Origin", "Accept"}, w.Header().Values("Vary"))
+			assert.Equal(t, []string{"no-store"}, w.Header().Values("Cache-Control"))
+			assert.Empty(t, w.Header().Values("X-Powered-By"))
+			assert.Equal(t, fmt.Sprint(id), w.Header().Get("X-Request-Id"))
+			assert.Contains(t, w.Header(), "Content-Type", "it is not to be guessed")
+			assert.Equal(t, "it", w.Body.String())
+		}
+		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
+	})
+}
+
+func TestAnInvalidStatusIsRefusedAtOnce(t *testing.T) {
+	for _, status := range []int{0, 99, 1000} {
+		after := false
+		bubble(t, idempotent.Options{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); after = true },
+			func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
+				assert.Panics(t, func() { a.post(key, "7") })
+				assert.False(t, after, status)
+			})
+	}
+}
+
+// A panic after its client has left is logged where the server logs the others.
+func TestAPanicAfterTheClientHasLeftIsLogged(t *testing.T) {
+	for value, logged := range map[any]bool{"a late panic": true, http.ErrAbortHandler: false} {
+		late := func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second); panic(value) }
+		bubble(t, idempotent.Options{}, late, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+			var text strings.Builder
+			ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{ErrorLog: log.New(&text, "", 0)})
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			assert.Equal(t, logged, strings.Contains(text.String(), fmt.Sprint(value)), text.String())
+			assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code, "the outcome is unknown")
+		})
+	}
 }

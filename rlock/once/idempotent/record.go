@@ -3,14 +3,18 @@ package idempotent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 )
 
 // A record is a response that is kept.
 type record struct {
-	Print  string      `json:"p"` // of the request
+	Print  string      `json:"p,omitempty"` // of the request; "" for any
 	Status int         `json:"s"`
-	Header http.Header `json:"h,omitempty"`
+	Header http.Header `json:"h,omitempty"` // the fields that the handler has set
+	Added  http.Header `json:"a,omitempty"` // the values that it has added to those of the handlers around it
 	Body   []byte      `json:"b,omitempty"`
 	Long   bool        `json:"l,omitempty"` // the body was too long to be kept
 }
@@ -18,19 +22,31 @@ type record struct {
 // notKept are the fields that say something about one connection or one moment.
 var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// A response is what a handler writes.
+// A response is what a handler writes. It is held in memory up to a length, and then passed on to its request as it comes.
 type response struct {
-	header http.Header
+	most   int
+	outer  http.Header // of the handlers around the guard, before this one
+	header http.Header // as this one sees it, with that
 	sent   http.Header // the header when the status was written
 	status int
 	body   bytes.Buffer
+
+	mu   sync.Mutex          // protects following
+	long bool                // the body is longer, and passed on; the handler's goroutine, which alone sets it, reads it without
+	w    http.ResponseWriter // of the request; nil: that has left
 }
 
-func newResponse() *response { return &response{header: make(http.Header)} }
+func newResponse(w http.ResponseWriter, outer http.Header, most int) *response {
+	return &response{w: w, most: most, outer: outer, header: outer.Clone()}
+}
 
 func (r *response) Header() http.Header { return r.header }
 
+// WriteHeader panics if the status is invalid, as that of net/http does.
 func (r *response) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
+	}
 	if r.status == 0 && status >= 200 { // informational ones are not passed on
 		r.status, r.sent = status, r.header.Clone()
 	}
@@ -38,32 +54,78 @@ func (r *response) WriteHeader(status int) {
 
 func (r *response) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
-	return r.body.Write(b)
+	if !r.long && r.body.Len()+len(b) <= r.most {
+		return r.body.Write(b)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.long {
+		r.long = true
+		if r.w != nil {
+			r.start(r.w)
+		}
+		r.body = bytes.Buffer{}
+	}
+	if r.w == nil {
+		return len(b), nil // the handler goes on
+	}
+	return r.w.Write(b)
+}
+
+// start writes what there is of the response.
+func (r *response) start(w http.ResponseWriter) {
+	header := w.Header()
+	clear(header)
+	for name, values := range r.sent {
+		header[name] = values
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body.Bytes())
+}
+
+// leave ends what is passed on to the request, which is about to return. It reports whether anything was.
+func (r *response) leave() (passed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w = nil
+	return r.long
 }
 
 // end completes a response that the handler has returned from.
 func (r *response) end() { r.WriteHeader(http.StatusOK) }
 
 // encode returns the record of the response.
-func (r *response) encode(print string, most int) ([]byte, error) {
-	kept := record{Print: print, Status: r.status, Header: r.sent.Clone(), Body: r.body.Bytes()}
-	for _, name := range notKept {
-		kept.Header.Del(name)
+func (r *response) encode(print string) ([]byte, error) {
+	kept := record{Print: print, Status: r.status, Body: r.body.Bytes(), Long: r.long, Header: make(http.Header), Added: make(http.Header)}
+	for name, values := range r.sent {
+		outer := r.outer[name]
+		switch {
+		case slices.Contains(notKept, name), len(outer) > 0 && slices.Equal(outer, values):
+		case len(outer) > 0 && len(values) > len(outer) && slices.Equal(outer, values[:len(outer)]):
+			kept.Added[name] = values[len(outer):]
+		default:
+			kept.Header[name] = values
+		}
 	}
-	if len(kept.Body) > most {
-		kept.Body, kept.Long = nil, true
+	for name := range r.outer {
+		if _, there := r.sent[name]; !there && !slices.Contains(notKept, name) {
+			kept.Header[name] = nil // it was deleted
+		}
 	}
 	return json.Marshal(kept)
 }
 
-func (r *response) write(w http.ResponseWriter) { write(w, r.status, r.sent, r.body.Bytes()) }
-
-func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
-	for name, values := range header {
-		w.Header()[name] = values
+// write writes the kept response to a request, whose handlers around the guard may have set fields.
+func (kept *record) write(w http.ResponseWriter) {
+	header := w.Header()
+	for name, values := range kept.Header {
+		header[name] = values
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	for name, values := range kept.Added {
+		header[name] = append(header[name], values...)
+	}
+	w.WriteHeader(kept.Status)
+	_, _ = w.Write(kept.Body)
 }
 
 // problem writes an error of the middleware.
