@@ -14,7 +14,8 @@
 // refused by comparing two numbers: when the value was stored, which grows with each run, and an upper bound of Redis' clock
 // at the call. The bound errs to one side: a caller that asked less than a round trip before the store, or 1 % of the time
 // that its process had waited by then, is refused the value, and one more function runs. No caller gets a value that is older
-// than its question. "After the call" is about the store: the function may have read its data before.
+// than its question. "After the call" is about the store: the function may have read its data before. With [Fresh] it
+// is about the beginning of the function. [Group.Forget] ends the time for which a value is kept.
 //
 // # How it works
 //
@@ -29,9 +30,10 @@
 // If the process that runs dies, the next flight in the queue has the lock when the lease is over, and runs. One that was
 // paused past its lease stores nothing, and its callers get its successor's value. No function is run twice for one caller.
 // An error goes to the caller whose function it was, and the next caller runs its own, unless it is marked with [ForAll]. A
-// panic is a [PanicError]. If messages are lost, flights look within two seconds. If the answer to the store is lost, the next
-// look shows whether it is there. A Redis without memory that refuses a value: then the callers of this process have it, and
-// the next flight runs. A failover may lose the lock and the value together: then a function runs again.
+// panic is a [PanicError]. If messages are lost, flights look within two seconds. If the answer to the store is lost, the
+// flight takes the lock again, and stores the value then unless Redis has it, or a newer one. A Redis without memory that refuses
+// a value: then the callers of this process have it, and the next flight runs; with Finish it is stored when there is memory.
+// A failover may lose the lock and the value together: then a function runs again.
 //
 // # State in Redis
 //

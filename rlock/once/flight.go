@@ -40,6 +40,7 @@ type flight struct {
 	// mu protects following. Nothing of package rlock is called with it.
 	mu      sync.Mutex
 	callers list.List // of *caller, in the order in which they have asked
+	runs    int       // how many functions have begun
 	run     *run      // whose function runs, or whose value is not stored yet; nil for none
 	over    bool      // no caller is left, and no run that has to finish
 	first   reading
@@ -65,7 +66,7 @@ func (f *flight) add(c *caller) bool {
 		return false
 	}
 	c.floor = earlier(f.first.at(c.asked), f.last.at(c.asked))
-	c.place = f.callers.PushBack(c)
+	c.place, c.before = f.callers.PushBack(c), f.runs
 	return true
 }
 
@@ -127,7 +128,7 @@ func (f *flight) deliver(s *stored, from Source) (over bool) {
 		f.give(r)
 	}
 	f.each(func(c *caller) {
-		if s.isFor(c.floor) {
+		if c.takes(s) {
 			f.hand(c, s.result(from))
 		}
 	})
@@ -189,7 +190,7 @@ func (f *flight) fly() {
 func (f *flight) round(looks bool) (again bool) {
 	var a rlock.Answer
 	if looks {
-		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, []string{f.least()}
+		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, f.wanted()
 	}
 	hold, err := f.lock.Acquire(f.ctx, rlock.WithAnswer(&a))
 	if err == nil {
@@ -249,8 +250,8 @@ func (f *flight) answered(a *rlock.Answer) {
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
 		var failed error
-		over = f.look(func(ctx context.Context, floor string) ([]string, error) {
-			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, []string{floor})
+		over = f.look(func(ctx context.Context, wanted []string) ([]string, error) {
+			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, wanted)
 			if failed = err; err != nil {
 				f.fails(wire.Explain(err))
 				return nil, err
@@ -277,52 +278,54 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// least returns the time of Redis' clock after which a value is for one of the callers, as the scripts take it. That of a caller
-// without a floor is the look itself, for which a value is that is kept.
-func (f *flight) least() string {
+// wanted says which value is for one of the callers, as the arguments of look.lua. That of a caller without a floor is the look
+// itself, for which a value is that is kept.
+func (f *flight) wanted() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	least := int64(1) << 52
+	const never = int64(1) << 52
+	stored, began, kept := never, never, "0"
 	f.each(func(c *caller) {
+		floor := never
 		if c.floor > 0 {
-			least = min(least, c.floor)
+			floor = c.floor
+		}
+		if c.fresh {
+			began = min(began, floor)
+		} else {
+			stored, kept = min(stored, floor), "1"
 		}
 	})
 	if f.run != nil && f.run.clock > 0 {
-		least = min(least, f.run.clock) // is there a newer one?
+		stored = min(stored, f.run.clock) // is there a newer one?
 	}
-	return strconv.FormatInt(least, 10)
+	return []string{strconv.FormatInt(stored, 10), strconv.FormatInt(began, 10), kept}
 }
 
 // ask asks Redis for a value outside of the lock.
-func (f *flight) ask(ctx context.Context, floor string) ([]string, error) {
+func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	redis := f.g.shared.Redis
 	if err := redis.Ready(ctx, nil); err != nil {
 		return nil, err
 	}
-	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: []string{floor}}).AsStrSlice()
+	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted}).AsStrSlice()
 }
 
 // look asks for the value, gives it to the callers that it is for, and reports whether the flight is over. Without an answer
 // nothing changes.
-func (f *flight) look(ask func(ctx context.Context, floor string) ([]string, error)) (over bool) {
-	least := f.least()
+func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool) {
+	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	sent := time.Now()
-	reply, err := ask(ctx, least)
+	reply, err := ask(ctx, wanted)
 	if err != nil || len(reply) == 0 {
 		return f.ctx.Err() != nil
 	}
 	now, _ := strconv.ParseInt(reply[0], 10, 64)
 	f.reads(reading{now, sent})
-	if len(reply) < 6 {
-		return false
-	}
-	s := stored{run: reply[3], kind: reply[4], value: reply[5]}
-	s.at, _ = strconv.ParseInt(reply[1], 10, 64)
-	s.until, _ = strconv.ParseInt(reply[2], 10, 64)
-	return f.deliver(&s, Looked)
+	s, ok := readStored(reply[1:])
+	return ok && f.deliver(&s, Looked)
 }
 
 // A trouble is an error of Redis that a flight met while it goes on trying.

@@ -21,6 +21,7 @@ var storeSource string
 // it; value to fit are written with the flight's mutex, once.
 type run struct {
 	id       string
+	number   int // of the flight's
 	caller   *caller
 	clock    int64       // Redis' clock was no earlier when the function began, in µs; 0: that is not known
 	began    time.Time   // here
@@ -31,7 +32,7 @@ type run struct {
 	kind  string
 	keep  time.Duration
 	ended time.Time     // zero while the function runs
-	fit   []*caller     // they asked before the function returned
+	fit   []*caller     // they asked before the function returned, or before it began if they are fresh
 	late  bool          // a store was sent under the hold of the run: another one is under a later hold
 	pause time.Duration // before the next store, if Redis has refused this one
 }
@@ -57,7 +58,11 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	}
 	f.mu.Lock()
 	r.value, r.err, r.kind, r.keep, r.ended = value, err, kind, keep, time.Now()
-	f.each(func(c *caller) { r.fit = append(r.fit, c) })
+	f.each(func(c *caller) {
+		if !c.fresh || c.before < r.number {
+			r.fit = append(r.fit, c)
+		}
+	})
 	f.mu.Unlock()
 	return f.store(hold, r)
 }
@@ -115,7 +120,7 @@ func (f *flight) storeArgs(r *run) []string {
 	keep := r.keep
 	args := []string{
 		strconv.FormatInt(keep.Microseconds(), 10), strconv.FormatInt(max(keep, grace).Milliseconds(), 10),
-		r.id, r.kind, string(r.value), strconv.Itoa(f.g.o.Inline),
+		r.id, r.kind, string(r.value), strconv.Itoa(f.g.o.Inline), strconv.FormatInt(r.clock, 10),
 	}
 	if !r.late {
 		r.late = true
@@ -132,7 +137,8 @@ func (f *flight) begin() *run {
 	for e := f.callers.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*caller); !c.ran {
 			c.ran = true
-			f.run = &run{caller: c, id: f.g.id + "." + strconv.FormatUint(f.g.runs.Add(1), 10), clock: f.last.clock, began: time.Now(), pause: firstPause}
+			f.runs++
+			f.run = &run{number: f.runs, caller: c, id: f.g.id + "." + strconv.FormatUint(f.g.runs.Add(1), 10), clock: f.last.clock, began: time.Now(), pause: firstPause}
 			return f.run
 		}
 	}

@@ -2,13 +2,15 @@
 --
 -- KEYS[1]  the hash of the value: see store.lua
 -- ARGV[1]  a time in µs of Redis' clock
+-- ARGV[2]  another one
+-- ARGV[3]  "1" if a value counts that is kept now
 --
--- {now}                  there is none that was stored after that time or is kept now
--- {now, s, u, r, k, v}   the value
+-- {now}                     there is none that counts, was stored after the first time, or whose function began after the second
+-- {now, s, u, b, r, k, v}   the value
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local s = redis.call('hmget', KEYS[1], 's', 'u', 'r', 'k')
-if s[1] and (tonumber(s[1]) > tonumber(ARGV[1]) or now < tonumber(s[2])) then
-	return {string.format('%.0f', now), s[1], s[2], s[3], s[4], redis.call('hget', KEYS[1], 'v')}
+local s = redis.call('hmget', KEYS[1], 's', 'u', 'b', 'r', 'k')
+if s[1] and (tonumber(s[1]) > tonumber(ARGV[1]) or tonumber(s[3]) > tonumber(ARGV[2]) or ARGV[3] == '1' and now < tonumber(s[2])) then
+	return {string.format('%.0f', now), s[1], s[2], s[3], s[4], s[5], redis.call('hget', KEYS[1], 'v')}
 end
 return {string.format('%.0f', now)}

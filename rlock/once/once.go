@@ -112,7 +112,7 @@ func (g *Group) Close() {
 // keeps reports whether callers may get a value that was stored before they asked.
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
-// A caller is one call of Do. The flight's mutex protects place, floor and ran.
+// A caller is one call of Do. The flight's mutex protects place, before, floor and ran.
 type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
@@ -120,7 +120,18 @@ type caller struct {
 	place *list.Element // among those of the flight; nil: it does not wait any more
 	floor int64         // Redis' clock was no later when it asked, in µs; 0: that is not known yet
 	ran   bool
-	done  chan result // of one
+
+	fresh  bool        // it takes the value of a function that began after it asked only
+	before int         // how many functions of the flight had begun when it asked
+	done   chan result // of one
+}
+
+// takes reports whether a value is for the caller.
+func (c *caller) takes(s *stored) bool {
+	if c.fresh {
+		return s.beganAfter(c.floor)
+	}
+	return s.isFor(c.floor)
 }
 
 // A result is what a call of Do returns.
@@ -136,8 +147,14 @@ type (
 		client *client.Client
 		key    string
 	}
-	holdKey struct{}
+	holdKey  struct{}
+	freshKey struct{}
 )
+
+// Fresh returns a context with which [Group.Do] returns no value whose function began before the call, nor a kept one: for a
+// caller that must see its own write, or whatever it knows to be done. Such callers share the value of a function that begins
+// after their calls. A function whose caller has such a context has it, too: what it asks of other keys is as fresh.
+func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 // HoldOf returns the hold under which a function runs, from its context: for guarded writes ([rlock.Hold.Write]) and tokens of
 // its own. It is nil for any other context. The function must not release it.
@@ -170,7 +187,7 @@ func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]
 	if err := ctx.Err(); err != nil {
 		return result{nil, Failed, err}
 	}
-	c := &caller{ctx: ctx, fn: fn, asked: asked, done: make(chan result, 1)}
+	c := &caller{ctx: ctx, fn: fn, asked: asked, fresh: ctx.Value(freshKey{}) != nil, done: make(chan result, 1)}
 	f := g.join(key, c)
 	if f == nil {
 		return result{nil, Failed, ErrClosed}

@@ -9,6 +9,7 @@ import (
 // A stored is a value as Redis has it. The times are those of Redis' clock, in µs.
 type stored struct {
 	at, until int64  // when it was stored, and until when it is kept; at is 0 for none
+	began     int64  // when its function began, at the earliest; 0 if that is not known
 	run       string // which has made it
 	kind      string // kindValue, kindError or kindAbsent
 	value     string
@@ -27,17 +28,25 @@ func (s *stored) isFor(floor int64) bool {
 	return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)
 }
 
-// parse reads what the store script returns: "<at> <until> <run> <kind> <value>".
-func parse(text string) (s stored, ok bool) {
-	words := strings.SplitN(text, " ", 5)
-	if len(words) < 5 {
+// beganAfter reports whether its function began after Redis' clock was no later than the floor. A floor of 0 is not known yet.
+func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
+
+// parse reads what the store script returns: "<at> <until> <began> <run> <kind> <value>".
+func parse(text string) (s stored, ok bool) { return readStored(strings.SplitN(text, " ", 6)) }
+
+// readStored reads a value from these words.
+func readStored(words []string) (s stored, ok bool) {
+	if len(words) != 6 {
 		return s, false
 	}
-	s = stored{run: words[2], kind: words[3], value: words[4]}
-	var err1, err2 error
-	s.at, err1 = strconv.ParseInt(words[0], 10, 64)
-	s.until, err2 = strconv.ParseInt(words[1], 10, 64)
-	return s, err1 == nil && err2 == nil && (s.kind == kindValue || s.kind == kindError || s.kind == kindAbsent)
+	s = stored{run: words[3], kind: words[4], value: words[5]}
+	for i, n := range []*int64{&s.at, &s.until, &s.began} {
+		var err error
+		if *n, err = strconv.ParseInt(words[i], 10, 64); err != nil {
+			return s, false
+		}
+	}
+	return s, s.kind == kindValue || s.kind == kindError || s.kind == kindAbsent
 }
 
 // earlier returns the lesser of two bounds, of which 0 is none.

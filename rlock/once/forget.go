@@ -1,0 +1,69 @@
+package once
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+//go:embed forget.lua
+var forgetSource string
+
+var forgetScript = wire.ScriptOf(forgetSource)
+
+// longRun is for how long a function may run on when its value is forgotten.
+const longRun = time.Hour
+
+// Forget makes the kept value of the key one that is not kept: calls after that run a function. Nor is the value kept of a
+// function that runs now, in any process, unless it has an hour more to run, or Keep if that is longer; those that asked before
+// get it. Forget waits for no function. It takes one command, which is repeated until Redis has answered or ctx ends: then the
+// error is that of ctx with the last one of Redis, and the value may be forgotten later. Others are returned at once
+// ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
+func (g *Group) Forget(ctx context.Context, key string) error {
+	if key == "" {
+		return fmt.Errorf("once: forget: %w: the key is empty", rlock.ErrInvalidName)
+	}
+	ms := max(g.o.Keep, g.o.KeepErrors, longRun).Milliseconds()
+	call := wire.Call{Script: forgetScript, Keys: []string{g.locks.NewLock(key).Key("once")}, Args: []string{strconv.FormatInt(ms, 10)}}
+	for pause := firstPause; ; pause = min(2*pause, patience) {
+		err := g.attempt(ctx, call)
+		fault, explained := wire.Diagnose(err)
+		switch {
+		case err == nil:
+			return nil
+		case g.ctx.Err() != nil:
+			return ErrClosed
+		case ctx.Err() == nil && (fault == wire.Never || errors.Is(err, rlock.ErrClosed)):
+			return fmt.Errorf("once: forget %q: %w", key, explained)
+		}
+		select {
+		case <-time.After(pause):
+		case <-g.ctx.Done():
+		case <-ctx.Done():
+			return fmt.Errorf("once: forget %q: %w", key, wire.TimeUp(ctx, explained))
+		}
+	}
+}
+
+// attempt sends a command that may be repeated.
+func (g *Group) attempt(ctx context.Context, call wire.Call) error {
+	redis := g.shared.Redis
+	switch {
+	case g.ctx.Err() != nil:
+		return ErrClosed
+	case redis.Stopped():
+		return rlock.ErrClosed
+	}
+	if err := redis.Ready(ctx, nil); err != nil {
+		return err
+	}
+	within, cancel := redis.Within(ctx)
+	defer cancel()
+	return redis.Do(within, call).Error()
+}
