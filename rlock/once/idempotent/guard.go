@@ -222,7 +222,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	case errors.Is(err, errNoValue), err == nil && !shared && mine != nil:
 		mine.start(w)
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
-		problem(w, http.StatusInternalServerError, errUnknown.Error())
+		unknown(w, q.key)
 	case err != nil && errors.Is(context.Cause(ctx), errBusy):
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusConflict, errBusy.Error())
@@ -266,7 +266,7 @@ func replay(w http.ResponseWriter, value []byte, q *request) {
 	switch err := json.Unmarshal(value, &kept); {
 	case err != nil:
 		problem(w, http.StatusInternalServerError, "the kept response cannot be read")
-	case kept.Print != q.print:
+	case kept.Print != q.print && kept.Print != "": // see Settle
 		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used with another request")
 	case kept.Long:
 		problem(w, http.StatusInternalServerError, "the request was processed, and its response was too long to be kept")

@@ -2,6 +2,7 @@ package idempotent_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -395,6 +396,80 @@ func TestAHandlerThatOutlivesItsLock(t *testing.T) {
 		assert.Equal(t, http.StatusInternalServerError, <-code)
 		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
 		assert.Zero(t, b.runs.Load())
+	})
+}
+
+// An operator says what became of a request whose outcome is unknown, or that it may be processed again.
+func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
+	var keys []string
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, idempotent.Key(r.Context()))
+		if r.Header.Get("Fails") != "" {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}
+	fails := func(r *http.Request) { r.Header.Set("Fails", "1") }
+	bubble(t, idempotent.Options{MostResponse: 100}, handler, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		ctx := t.Context()
+		assert.Panics(t, func() { a.post(key, "7", fails) })
+		w := b.post(key, "7")
+		assert.Equal(t, http.StatusInternalServerError, w.Code)
+		var told struct{ Key string }
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+		require.Equal(t, keys[0], told.Key)
+		for _, bad := range []idempotent.Response{{}, {Status: 100}, {Status: 1000}, {Status: 200, Body: make([]byte, 101)}} {
+			require.ErrorIs(t, b.Settle(ctx, told.Key, bad), idempotent.ErrInvalidResponse)
+		}
+		paid := idempotent.Response{Status: http.StatusAccepted, Header: http.Header{"Location": {"/payments/1"}}, Body: []byte("paid")}
+		require.NoError(t, b.Settle(ctx, told.Key, paid))
+		for _, s := range []*server{a, b} {
+			w := s.post(key, "7")
+			assert.Equal(t, http.StatusAccepted, w.Code)
+			assert.Equal(t, "/payments/1", w.Header().Get("Location"))
+			assert.Equal(t, "paid", w.Body.String())
+			assert.Equal(t, http.StatusUnprocessableEntity, s.post(key, "8").Code, "it is not like the first one")
+		}
+		require.ErrorIs(t, a.Settle(ctx, told.Key, idempotent.Response{Status: http.StatusOK}), idempotent.ErrSettled)
+		assert.Equal(t, http.StatusAccepted, b.post(key, "7").Code)
+
+		require.NoError(t, a.Forget(ctx, told.Key))
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code, "the handler is run")
+		assert.Equal(t, http.StatusCreated, a.post(key, "7").Code)
+		assert.Len(t, keys, 2)
+
+		assert.Panics(t, func() { a.post(`"other"`, "7", fails) })
+		require.NoError(t, b.Forget(ctx, keys[2]))
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, http.StatusCreated, b.post(`"other"`, "7").Code, "the mark is forgotten, too")
+		require.NoError(t, a.Settle(ctx, "idempotency:none", paid), "of a key without a request")
+	})
+}
+
+// Settle and Forget wait for a handler that runs: what it says counts.
+func TestAnOperatorWaitsForTheHandler(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		name := ""
+		first := make(chan int, 1)
+		go func() { first <- a.post(key, "7").Code }()
+		synctest.Wait()
+		for _, use := range b.client.Held() {
+			name = use.Name
+		}
+		for _, use := range a.client.Held() {
+			name = use.Name
+		}
+		require.NotEmpty(t, name)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		require.ErrorIs(t, b.Forget(ctx, name), context.DeadlineExceeded)
+		require.ErrorIs(t, b.Settle(t.Context(), name, idempotent.Response{Status: http.StatusOK}), idempotent.ErrSettled)
+		assert.Equal(t, http.StatusCreated, <-first)
+		require.NoError(t, b.Forget(t.Context(), name))
+		time.Sleep(time.Millisecond)
+		a.post(key, "7")
+		assert.EqualValues(t, 2, a.runs.Load())
 	})
 }
 

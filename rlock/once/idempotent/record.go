@@ -130,7 +130,17 @@ func (kept *record) write(w http.ResponseWriter) {
 
 // problem writes an error of the middleware.
 func problem(w http.ResponseWriter, status int, title string) {
-	body, _ := json.Marshal(map[string]any{"title": title, "status": status})
+	writeProblem(w, status, map[string]any{"title": title, "status": status})
+}
+
+// unknown writes that the outcome of the key is unknown, with the key as [Guard.Settle] takes it.
+func unknown(w http.ResponseWriter, key string) {
+	const status = http.StatusInternalServerError
+	writeProblem(w, status, map[string]any{"title": errUnknown.Error(), "status": status, "key": key})
+}
+
+func writeProblem(w http.ResponseWriter, status int, fields map[string]any) {
+	body, _ := json.Marshal(fields)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

@@ -1,0 +1,92 @@
+package idempotent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/rlock/once"
+)
+
+// A Response is what later requests get.
+type Response struct {
+	Status int // 200 to 999
+	Header http.Header
+	Body   []byte // at most MostResponse
+}
+
+var (
+	// ErrSettled is the error of [Guard.Settle] for a key that has a response. It stays.
+	ErrSettled = errors.New("idempotent: the key has a response")
+	// ErrInvalidResponse is the error of [Guard.Settle] for a response that cannot be kept.
+	ErrInvalidResponse = errors.New("idempotent: invalid response")
+
+	errForgotten = errors.New("forgotten")
+)
+
+// dropMark deletes a mark, whichever run has it.
+//
+// KEYS[1]  the mark
+var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
+
+// Settle is for an operator, or a job, that has found out what became of a request whose outcome is unknown, as in the database of
+// its effect: later requests with the key get the response, for Options.Keep, if they are like the first one. The key is as [Key]
+// has given it to the handler, and as "key" in the response with status 500. Of a key without a request all requests get it.
+//
+// While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns [ErrSettled] if the key has a
+// response, [ErrInvalidResponse], and the errors of [once.Group.Do].
+func (g *Guard) Settle(ctx context.Context, key string, response Response) error {
+	if response.Status < 200 || response.Status > 999 || len(response.Body) > g.o.MostResponse {
+		return fmt.Errorf("%w: its status is %d, and its body has %d bytes of %d that may be kept", ErrInvalidResponse, response.Status, len(response.Body), g.o.MostResponse)
+	}
+	_, shared, err := g.group.Do(ctx, key, func(ctx context.Context) ([]byte, error) {
+		at := g.markOf(key)
+		reply, err := once.HoldOf(ctx).Exec(ctx, "return redis.call('get', KEYS[1])", []string{at}, nil)
+		if err == nil {
+			err = reply.Error()
+		}
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return nil, err
+		}
+		value, _ := reply.ToString()
+		print, _, _ := strings.Cut(value, " ")
+		return json.Marshal(record{Print: print, Status: response.Status, Header: response.Header, Body: response.Body})
+	})
+	if err == nil && shared {
+		return ErrSettled
+	}
+	return err
+}
+
+// Forget forgets the response of a key, or that its outcome is unknown: the next request with it runs the handler. The key is as
+// for [Guard.Settle]. Forget waits for a handler that runs, in any process, until ctx ends. Its errors are those of
+// [once.Group.Do] and [once.Group.Forget].
+func (g *Guard) Forget(ctx context.Context, key string) error {
+	for {
+		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(ctx context.Context) ([]byte, error) {
+			if err := g.group.Forget(ctx, key); err != nil {
+				return nil, err
+			}
+			dropped := func(ctx context.Context) bool {
+				_, err := g.ask(ctx, dropMark, g.markOf(key))
+				return err == nil
+			}
+			if !g.again(ctx, dropped) {
+				return nil, fmt.Errorf("idempotent: forget %q: %w", key, ctx.Err())
+			}
+			return nil, errForgotten
+		})
+		switch {
+		case errors.Is(err, errForgotten):
+			return nil
+		case err != nil || !shared: // else another request has run since
+			return err
+		}
+	}
+}
