@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// troubles are those who are told why calls for a lock fail while they go on trying.
+// troubles has, for each lock, the listeners that hear why calls fail while they go on trying.
 type troubles struct {
-	count atomic.Int32 // of all; read without the mutex, since most clients have none
+	count atomic.Int32 // number of listeners; read without the mutex, since most clients have none
 
 	mu sync.Mutex // protects following
 	of map[string]map[*func(error)]struct{}

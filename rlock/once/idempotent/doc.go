@@ -40,8 +40,8 @@
 // Between the effect of a handler and the store of its response a server may die, and no store beside the effect can tell the
 // two sides apart. So the outcome is told to be unknown, or, with Again, the handler may run twice. Only a key in the database
 // of the effect is exact: give [Key] to it, as a unique column in the transaction of the effect; then set Again. Redis serves
-// the speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy noeviction). An operator who has
-// found out what became of a request says so by [Guard.Settle] or [Guard.Forget].
+// the speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy noeviction). An operator may find
+// out the outcome of a request elsewhere: [Guard.Settle] and [Guard.Forget] tell it to the guard.
 //
 //   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
 //     ends with the loss of the lock. A handler that ignores that may overlap the next one.

@@ -62,7 +62,7 @@ type Guard struct {
 	prefix string         // of its names
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // of what goes on behind requests, until ctx ends
+	wg     sync.WaitGroup // the marks that are cleared behind their requests, until ctx ends
 
 	mu      sync.Mutex     // protects following
 	running map[string]int // how many handlers of this process run, by key

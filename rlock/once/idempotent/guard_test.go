@@ -192,7 +192,7 @@ func TestAKeyWithoutQuotesIsTheSame(t *testing.T) {
 	})
 }
 
-// The key is that of what the client has sent, whatever comes before the guard.
+// The key is made of the target that the client has sent: handlers before the guard do not change it.
 func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }
 	bubble(t, idempotent.Options{}, echo, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {

@@ -83,7 +83,7 @@ func (r *response) start(w http.ResponseWriter) {
 	_, _ = w.Write(r.body.Bytes())
 }
 
-// leave ends what is passed on to the request, which is about to return. It reports whether anything was.
+// leave detaches the response from its request, which is about to return. It reports whether a part was passed on.
 func (r *response) leave() (passed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,7 +28,7 @@ func parseKey(values []string) (key string, ok bool) {
 	return key, ok && len(key) > 0 && len(key) <= longestKey && areParameters(text)
 }
 
-// quoted reads a string behind its first quote, and returns what is behind it.
+// quoted reads a string behind its first quote, and returns the rest of the text.
 func quoted(text string) (s, rest string, ok bool) {
 	var b strings.Builder
 	for ; text != ""; text = text[1:] {
