@@ -93,7 +93,6 @@ func checkCommands(keys []string, commands [][]string) error {
 	return nil
 }
 
-// Key returns the name of a new key beside the lock, which no other lock has for that name, as "x" and "{x}": in a Cluster it
-// is in the lock's slot, so that [Hold.Write] may write it.
-// For a key that exists the lock takes its name from that: see there.
+// Key returns the name of a new key beside the lock, which no other lock has. In a Cluster it is in the lock's slot: so
+// [Hold.Write] may write it. For a key that exists the lock takes its name from that: see there.
 func (l *Lock) Key(name string) string { return wire.Beside(l.form().Title(), name) }

@@ -60,6 +60,7 @@ func TestAFreshCallTakesTwoCommands(t *testing.T) {
 		p := start(w, once.Options{Keep: time.Hour})
 		var runs atomic.Int32
 		<-p.asks(w.Ctx, 1, takes(0, "it", &runs))
+		time.Sleep(time.Minute) // it has subscribed
 		before := len(p.commands())
 		assert.Equal(t, "new", (<-p.asks(once.Fresh(w.Ctx), 1, takes(0, "new", &runs))).value)
 		assert.Equal(t, 2, len(p.commands())-before, "%v", p.commands()[before:])
