@@ -224,6 +224,9 @@ func (f *flight) round(looks bool) (again bool) {
 
 // giveUp ends the flight with an error that waiting does not cure. The callers of a run that is not stored have its value.
 func (f *flight) giveUp(err error) {
+	if errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrWrongType) {
+		err = fmt.Errorf("once: the key %q, with its values in %q: %w", f.key, f.at, err)
+	}
 	f.mu.Lock()
 	if f.run != nil {
 		f.give(f.run)

@@ -182,7 +182,16 @@ func TestCloseDoesNotWaitForEverToStore(t *testing.T) {
 
 // A user without the right to the key of the values is told so, with its name.
 func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) { // with Keep it is looked for before the function runs
+		p := start(w, once.Options{Keep: time.Minute})
+		w.AnswerScripts("NOPERM No permissions to access a key")
+		var runs atomic.Int32
+		e := <-p.asks(w.Ctx, 1, takes(time.Second, "the value", &runs))
+		require.ErrorIs(t, e.err, rlock.ErrNoPermission)
+		require.ErrorContains(t, e.err, "{"+key+"}:once")
+		assert.Zero(t, runs.Load())
+	})
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
 		w.Answer(func(command string, args ...string) string {
 			if strings.HasPrefix(command, "eval") && strings.Contains(strings.Join(args, " "), "the value") {

@@ -23,8 +23,8 @@
 //	                                                     else 500, as do later requests
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
-// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another key: the host and the path as
-// the client has sent them, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored,
+// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another key: the host, without its
+// port, and the path as the client has sent them, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored,
 // or the same without quotes, as most clients send a UUID.
 //
 // # How it works
@@ -52,5 +52,7 @@
 //   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around the guard, which set them for
 //     each request: what the handler has added to these is added, and what it has set is set.
 //   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
+//   - A client that repeats a request must address the same host: at another name, or at the address of a server, it is another
+//     request, which is processed.
 //   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request gets 422.
 package idempotent

@@ -131,6 +131,8 @@ func TestARepeatedRequestGetsTheResponseOfTheFirst(t *testing.T) {
 		time.Sleep(59 * time.Minute)
 		assert.Equal(t, "paid 7 with 44", b.post(key, "7").Body.String())
 		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
+		assert.Equal(t, "paid 7 with 44", a.post(key, "7", func(r *http.Request) { r.Host = "EXAMPLE.com:8080" }).Body.String(), "another port")
+		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
 		assert.Equal(t, http.StatusUnprocessableEntity, a.post(key, "8").Code, "another request")
 		for name, o := range map[string]option{
 			"another account": func(r *http.Request) { r.Header.Set("Account", "b") },

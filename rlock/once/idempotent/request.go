@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 )
@@ -105,10 +106,19 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 		q.body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, g.o.MostBody))
 	}
 	path, query := target(r)
-	host := strings.ToLower(r.Host)
+	host := hostOf(r)
 	q.key = g.o.Prefix + hash(g.o.Who(r), r.Method, host, path, key)
 	q.print = hash(r.Method, host, path, query, r.Header.Get("Content-Type"), string(q.body))
 	return q, err
+}
+
+// hostOf returns the name of the host that the client has sent. Its port is left out: servers of one host are reached by several.
+func hostOf(r *http.Request) string {
+	host := strings.ToLower(r.Host)
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]") // of an IPv6 address
 }
 
 // target returns the path and the query as the client has sent them: a handler of net/http before this one may have changed
