@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Options are those of a Group. All processes should have the same ones for a key.
@@ -147,14 +148,13 @@ type (
 		client *client.Client
 		key    string
 	}
-	holdKey  struct{}
-	freshKey struct{}
+	holdKey struct{}
 )
 
 // Fresh returns a context with which [Group.Do] returns no value whose function began before the call, nor a kept one: for a
 // caller that must see its own write, or whatever it knows to be done. Such callers share the value of a function that begins
 // after their calls. A function whose caller has such a context has it, too: what it asks of other keys is as fresh.
-func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
+func Fresh(ctx context.Context) context.Context { return terms.WithFresh(ctx, true) }
 
 // HoldOf returns the hold under which a function runs, from its context: for guarded writes ([rlock.Hold.Write]) and tokens of
 // its own. It is nil for any other context. The function must not release it.
@@ -187,7 +187,7 @@ func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]
 	if err := ctx.Err(); err != nil {
 		return result{nil, Failed, err}
 	}
-	c := &caller{ctx: ctx, fn: fn, asked: asked, fresh: ctx.Value(freshKey{}) != nil, done: make(chan result, 1)}
+	c := &caller{ctx: ctx, fn: fn, asked: asked, fresh: terms.IsFresh(ctx), done: make(chan result, 1)}
 	f := g.join(key, c)
 	if f == nil {
 		return result{nil, Failed, ErrClosed}

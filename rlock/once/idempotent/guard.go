@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
@@ -118,7 +119,7 @@ var (
 	errNoValue = errors.New("a response that is no result")
 	errLeft    = errors.New("its request has left")
 	errBusy    = errors.New("a request with this Idempotency-Key is being processed")
-	errAway    = errors.New("Redis does not answer")
+	errAway    = errors.New("no answer from Redis")
 )
 
 // Handler returns the handler with the guard before it. One Guard may be before several.
@@ -191,7 +192,8 @@ func (t *turn) ends() (mine *response, panicked any, passed bool) {
 }
 
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
-	ctx, cancel := context.WithCancelCause(r.Context())
+	// A kept response is what the request is to get, also if its context is one of once.Fresh.
+	ctx, cancel := context.WithCancelCause(terms.WithFresh(r.Context(), false))
 	defer cancel(nil)
 	t := &turn{gone: ctx}
 	asks := min(g.o.Wait/2, askTime)
@@ -288,7 +290,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	defer g.runs(q.key)()
 	mine := newResponse(w, outer, g.o.MostResponse)
 	t.begins(mine)
-	again := r.Clone(context.WithValue(ctx, keyOf{}, q.key))
+	again := r.Clone(context.WithValue(terms.WithFresh(ctx, terms.IsFresh(r.Context())), keyOf{}, q.key))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
 	defer func() {
 		if p := recover(); p != nil {

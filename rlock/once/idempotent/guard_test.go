@@ -22,6 +22,8 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
@@ -472,6 +474,20 @@ func TestAnOperatorWaitsForTheHandler(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		a.post(key, "7")
 		assert.EqualValues(t, 2, a.runs.Load())
+	})
+}
+
+// A request whose context is fresh gets a kept response all the same, and its handler has that context.
+func TestAFreshRequestIsNoOtherRequest(t *testing.T) {
+	reads := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, fmt.Sprint(terms.IsFresh(r.Context())))
+	}
+	bubble(t, idempotent.Options{}, reads, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		for _, s := range []*server{a, b} {
+			w := s.post(key, "7", func(r *http.Request) { *r = *r.WithContext(once.Fresh(r.Context())) })
+			assert.Equal(t, "true", w.Body.String())
+		}
+		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
 	})
 }
 
