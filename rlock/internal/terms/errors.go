@@ -30,7 +30,7 @@ var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNo
 
 // ErrUnanswered is the error of a call whose time is up while Redis has not answered the release before it, so that no
 // owner is known to have the lock.
-var ErrUnanswered = errors.New("Redis has not answered yet whether the lock is free")
+var ErrUnanswered = errors.New("no answer of Redis says yet whether the lock is free")
 
 // ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
 var ErrLeaseEnded = errors.New("its lease ended")
