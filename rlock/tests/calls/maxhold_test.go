@@ -235,6 +235,31 @@ func TestEachKindHasAMinimum(t *testing.T) {
 	})
 }
 
+// The end of the lock is sooner than the first waiter has read: it is told, and looks then.
+func TestTheFirstWaiterHasTheLockAtItsEnd(t *testing.T) {
+	ends := map[string]func(context.Context, *rlock.Hold) error{
+		"least time": func(ctx context.Context, h *rlock.Hold) error { return h.Release(ctx) },
+		"pass":       func(ctx context.Context, h *rlock.Hold) error { return testbed.ErrorOf(h.Pass(ctx, 1300*time.Millisecond)) },
+	}
+	for name, end := range ends {
+		for kind, lock := range testbed.LocksOf("plain", "fenced", "fair", "write") {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+					p, other := w.NewClient(), w.NewClient()
+					began := time.Now()
+					h := testbed.Take(t, w.Ctx, lock(p.Client), rlock.WithMinHold(1500*time.Millisecond))
+					waits := testbed.Waits(t, func() error { return lock(other.Client).Lock(w.Caller()) })
+					time.Sleep(200 * time.Millisecond)
+					require.NoError(t, end(w.Ctx, h))
+					require.NoError(t, p.Close())
+					require.NoError(t, <-waits)
+					assert.InDelta(t, 1.5, time.Since(began).Seconds(), 0.05, "seconds")
+				})
+			})
+		}
+	}
+}
+
 // A stay that Redis does not confirm becomes a release, and the caller learns that the minimum is not sure.
 func TestAMinimumThatRedisDoesNotConfirmIsReleased(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
