@@ -125,7 +125,8 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f in the caller's goroutine, which then goes on, when it learns its place, from 1, among those that wait,
-// counted as by WithMaxWaiters: each two seconds at least, with no more commands. If f panics nothing is held.
+// counted as by WithMaxWaiters: each two seconds at least, with no more commands. If f panics nothing is held. A call that
+// is granted the lock while f runs loses it after a second, and waits again when f has returned.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.progress = f }
 }

@@ -96,6 +96,9 @@ func (s *shard) woken(l *lock, w *waiter) {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)
 		w.waited = time.Duration(s.at.Time.Since(w.Began()))
 		s.counts.Waited += w.waited
+		if w.telling {
+			s.grantedWhileTold(l.name, w)
+		}
 	}
 	switch {
 	case w.stage == flying && w.until == nil: // it does not leave

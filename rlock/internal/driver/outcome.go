@@ -70,6 +70,9 @@ func (l *lock) leave(w *waiter) {
 // finished returns what became of the call. A caller whose context has ended does not get the lock: the
 // level is given back.
 func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
+	if w.missed {
+		return c.waitAgain(ctx, n, w)
+	}
 	e := c.shared
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {

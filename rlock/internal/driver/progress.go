@@ -2,8 +2,11 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A caller may ask to be told where it stands among those that wait (client.Request.Progress). Nothing is sent for that: a Join and
@@ -83,29 +86,40 @@ func (l *lock) wakeWatchers(c *audience) {
 	}
 }
 
-// moves reports whether the call stands elsewhere than its caller was told last, or whether others wait, and notes that.
+// tellTime is how often a caller is told at least where it stands, once that is known.
+const tellTime = core.Span(2e9)
+
+// moves reports whether the caller is to be told where its call stands: if it was told another place, or of other waiters, or
+// long ago. It notes that.
 func (l *lock) moves(w *waiter) bool {
 	place, waiting, known := l.place(w)
-	if !known || place == w.place && waiting == w.waiting {
+	now := l.shard.at.Time
+	moved := known && (place != w.place || waiting != w.waiting)
+	if !moved && now.Since(w.toldAt) < tellTime {
 		return false
 	}
-	w.place, w.waiting = place, waiting
-	return true
+	if w.toldAt = now; known {
+		w.place, w.waiting = place, waiting
+	}
+	return known
 }
 
 // place returns where the call stands among so many that wait. It is not known while neither Redis has said where a ticket before it
 // stands, or its own if it has one of its own, nor the lock is held here.
 func (l *lock) place(w *waiter) (place, waiting int, known bool) {
+	strict := l.kind().core.Strict
+	if strict || w.Most != 0 {
+		return l.placeOfOwn(w, strict)
+	}
 	c, at, unticketed := l.shard.audiences[l], 0, 0
-	own := l.kind().core.Strict || w.Most != 0
-	known = !own && l.IsHeld()
+	known = l.IsHeld()
 	for call := range l.Waiters {
 		at++
 		before, ok := c.ticketOf(call)
 		if ok {
 			at = max(at, before+unticketed+1)
 		}
-		if place == 0 && ok && (!own || call == &w.Call) {
+		if place == 0 && ok {
 			known = true
 		}
 		if call == &w.Call {
@@ -116,6 +130,26 @@ func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 		}
 	}
 	return place, max(c.tickets+unticketed, at), known && place > 0
+}
+
+// placeOfOwn is place for a call that has a ticket of its own: Redis has said where that stands, and the line here may have
+// another order. Callers before it that share a ticket count one by one; of a strict lock each takes a ticket, behind it.
+func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
+	c, ahead, unticketed := l.shard.audiences[l], 0, 0
+	for call := range l.Waiters {
+		if call == &w.Call {
+			ahead = unticketed
+		}
+		if call.Tenure == nil {
+			unticketed++
+		}
+	}
+	before, ok := c.ticketOf(&w.Call)
+	if strict {
+		ahead = 0
+	}
+	place = before + ahead + 1
+	return place, max(c.tickets+unticketed, place), ok
 }
 
 // ticketOf returns how many tickets stand before that of the call, if that is known.
@@ -138,6 +172,52 @@ func (l *lock) tellPlace(ctx context.Context, w *waiter) {
 	}()
 	w.req.Progress(w.place, w.waiting)
 	returned = true
+	l.shard.glance(w.told)
+}
+
+// turnTime is how long a call that is granted the lock while the function of its caller runs keeps it for that: other callers
+// do not wait for the function. Then the call waits again, behind them.
+const turnTime = time.Second
+
+// told notes that the function has returned. The mutex is held.
+func (w *waiter) told() {
+	w.telling = false
+	if w.turn != nil {
+		w.turn.Stop()
+		w.turn = nil
+	}
+}
+
+// grantedWhileTold bounds the turn of a call whose goroutine is in the function of its caller. The mutex is held.
+func (s *shard) grantedWhileTold(n *client.Name, w *waiter) {
+	var turn *time.Timer
+	turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
+	w.turn = turn
+}
+
+// endTurn releases the lock that the call was granted, if its goroutine has not come for it.
+func (c *Client) endTurn(n *client.Name, w *waiter, turn *time.Timer) {
+	l, now := c.enter(n, w.Owner)
+	if w.turn == turn {
+		if was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now); ok { // else it was lost, and its caller learns that
+			l.shard.counts.Undone(w.req.Way, was.First)
+			w.missed = true
+		}
+	}
+	l.shard.exit(l)
+}
+
+// waitAgain waits for the lock once more, after the call has missed its turn.
+func (c *Client) waitAgain(ctx context.Context, n *client.Name, w *waiter) error {
+	req, h := w.req, w.hold
+	if req.Wait < terms.Forever {
+		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began())), 0)
+	}
+	if h != nil {
+		h.stays = core.Time(req.Least)
+	}
+	c.done(w)
+	return c.acquire(ctx, n, &req, h)
 }
 
 // abandon ends a call whose caller does not come back.
@@ -148,6 +228,7 @@ func (l *lock) abandon(ctx context.Context, w *waiter) {
 	now := l.again()
 	was := w.stage
 	w.stage = running
+	w.told()
 	var err error
 	if was == serving {
 		l.shard.exit(l)

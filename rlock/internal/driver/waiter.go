@@ -37,8 +37,12 @@ type visit struct {
 	locates bool // it is to find out where it was made
 	logged  bool // it was logged that it waits for its own goroutine
 
-	watches        bool // it waits in the line, and its caller is told where it stands
-	place, waiting int  // that it was told last, 0 for nothing
+	watches        bool        // it waits in the line, and its caller is told where it stands
+	place, waiting int         // that it was told last, 0 for nothing
+	toldAt         core.Time   // when that was
+	telling        bool        // the function that tells its caller runs
+	turn           *time.Timer // ends the turn that it was granted while that runs; nil for none
+	missed         bool        // it has ended it
 
 	answer  string    // GotAnswer: what the release has told
 	clock   int64     // of Redis in µs, as the first answer has told it that does; 0 for none
@@ -208,6 +212,9 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 		slots, w.stage = limit.Slots(), queueing
 	}
 	l.exitWaiting(ctx, w)
+	if w.watches && w.place > 0 {
+		at = min(at, w.toldAt.After(tellTime))
+	}
 
 	over, quit := false, false
 	select {
@@ -260,6 +267,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 		c.shared.WaitBegins()
 	}
 	moves := w.watches && l.moves(w)
+	w.telling = moves
 	l.shard.exit(l)
 	if begins && c.shared.Watches(&w.req) {
 		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))

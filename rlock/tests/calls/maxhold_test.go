@@ -239,7 +239,9 @@ func TestEachKindHasAMinimum(t *testing.T) {
 func TestTheFirstWaiterHasTheLockAtItsEnd(t *testing.T) {
 	ends := map[string]func(context.Context, *rlock.Hold) error{
 		"least time": func(ctx context.Context, h *rlock.Hold) error { return h.Release(ctx) },
-		"pass":       func(ctx context.Context, h *rlock.Hold) error { return testbed.ErrorOf(h.Pass(ctx, 1300*time.Millisecond)) },
+		"pass": func(ctx context.Context, h *rlock.Hold) error {
+			return testbed.ErrorOf(h.Pass(ctx, 1300*time.Millisecond))
+		},
 	}
 	for name, end := range ends {
 		for kind, lock := range testbed.LocksOf("plain", "fenced", "fair", "write") {

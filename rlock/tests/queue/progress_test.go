@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,10 +34,13 @@ func (s *sight) option() rlock.AcquireOption {
 	})
 }
 
-func (s *sight) all() []string {
+// all returns where the caller was told that it stands, once for as long as it stayed there.
+func (s *sight) all() []string { return slices.Compact(s.told()) }
+
+func (s *sight) told() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.seen...)
+	return slices.Clone(s.seen)
 }
 
 func (s *sight) last() string {
@@ -124,6 +128,61 @@ func TestCallersOfAProcessMoveUp(t *testing.T) {
 	})
 }
 
+// A caller is told every two seconds, also where its place stays the same: behind a holder of its own process as well, where
+// nothing is sent while it waits.
+func TestACallerIsToldEveryTwoSeconds(t *testing.T) {
+	for name, own := range map[string]bool{"behind another process": false, "behind its own process": true} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := w.NewClient()
+				holder := p
+				if !own {
+					holder = w.NewClient()
+				}
+				held := testbed.Take(t, w.Ctx, holder.NewLock(testbed.Key))
+				var s sight
+				mine := s.waits(w.Caller(), p.NewLock(testbed.Key))
+				time.Sleep(time.Minute + time.Second)
+				assert.InDelta(t, 31, len(s.told()), 2)
+				assert.Equal(t, []string{"1 of 1"}, s.all())
+				require.NoError(t, held.Release(w.Ctx))
+				require.NoError(t, <-mine)
+			})
+		})
+	}
+}
+
+// Callers that come at once are told places without gaps, in whatever order their tickets have come to Redis.
+func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+			held := heldElsewhere(t, w, of)
+			p := w.NewClient()
+			const n = 8
+			var all [n]sight
+			var results []<-chan error
+			for i := range all {
+				var options []rlock.AcquireOption
+				if !shared {
+					options = append(options, rlock.WithMaxWaiters(2*n))
+				}
+				results = append(results, all[i].waits(w.Caller(), of(p.Client, testbed.Key), options...))
+			}
+			time.Sleep(5 * time.Second)
+			var told, want []string
+			for i := range all {
+				told, want = append(told, all[i].last()), append(want, fmt.Sprintf("%d of %d", i+1, n))
+			}
+			slices.Sort(told)
+			assert.Equal(t, want, told)
+			require.NoError(t, held.Release(w.Ctx))
+			for _, r := range results {
+				require.NoError(t, <-r)
+			}
+		})
+	}
+}
+
 // No command is sent for it.
 func TestProgressSendsNothing(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -146,6 +205,36 @@ func TestProgressSendsNothing(t *testing.T) {
 	})
 }
 
+// A function that does not return costs others a second: the lock that its call was granted is released then, and the call waits
+// again when it has returned.
+func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		p, other := w.NewClient(), w.NewClient()
+		held := testbed.Take(t, w.Ctx, of(other.Client, testbed.Key))
+		goOn, once := make(chan struct{}), sync.Once{}
+		stuck := testbed.Waits(t, func() error {
+			return of(p.Client, testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { once.Do(func() { <-goOn }) }))
+		})
+		brief, cancel := context.WithTimeout(w.Caller(), time.Second)
+		defer cancel()
+		leaves := testbed.Waits(t, func() error {
+			return of(w.NewClient().Client, testbed.Key).Do(brief, testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
+		})
+		require.NoError(t, held.Release(w.Ctx))
+		began := time.Now()
+		held = testbed.Take(t, w.Ctx, of(other.Client, testbed.Key))
+		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.Empty(t, p.Held())
+		close(goOn)
+		require.ErrorIs(t, <-leaves, context.DeadlineExceeded)
+		require.True(t, testbed.Pending(stuck))
+		require.NoError(t, held.Release(w.Ctx))
+		require.NoError(t, testbed.Soon(stuck))
+		assert.Zero(t, p.Stats().Held)
+		assert.Zero(t, p.Stats().Waiting)
+	})
+}
+
 // A caller that is slow to be told delays itself alone: neither the release that grants it the lock nor another caller.
 func TestASlowFunctionDelaysItsCallerAlone(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -160,8 +249,8 @@ func TestASlowFunctionDelaysItsCallerAlone(t *testing.T) {
 		leaves() // wakes those that are told
 		require.Error(t, <-second)
 		testbed.Within(t, 0, 0, func() { require.NoError(t, held.Release(w.Ctx)) })
-		time.Sleep(time.Minute)
-		assert.Len(t, p.Held(), 1, "it was handed the lock, which is renewed")
+		time.Sleep(time.Second / 2)
+		assert.Len(t, p.Held(), 1, "it was handed the lock")
 		close(goOn)
 		require.NoError(t, <-slow)
 		assert.True(t, w.IsFree(p.NewLock(testbed.Key)))
