@@ -114,7 +114,8 @@ type Config struct {
 	LongHold time.Duration
 
 	// ReleaseDropped releases a [Hold] of one key that the garbage collector has found dropped by the
-	// program, about a minute later. Without it such a hold is logged only.
+	// program, about a minute later, also while its Context is in use: a program that needs the lock keeps the Hold.
+	// Without it such a hold is logged only.
 	ReleaseDropped bool
 
 	// LongWait is the same for a call that waits, with its site in the code and the holder in Redis. The

@@ -55,7 +55,7 @@ func WithLease(lease time.Duration) AcquireOption {
 // WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it for no longer
 // than that, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with cause
 // [ErrHeldTooLong], and after that the lock is released. Of the levels of one owner the first to end ends all.
-// It does not go together with WithLease ([ErrInvalidLease]).
+// It does not go together with WithLease, nor with a longer WithMinHold ([ErrInvalidLease]).
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = d }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -86,14 +87,20 @@ func (r *Request) LimitHold(d time.Duration) {
 }
 
 // TwoEnds is the Lease of a request with a fixed lease and with a longest hold.
-const TwoEnds = -1
+const TwoEnds = time.Duration(math.MinInt64)
 
 // Check refuses a request that can be refused by itself.
 func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
-	if req.Lease != 0 {
+	switch {
+	case req.Lease == 0:
+	case req.Capped && req.Lease != TwoEnds:
+		if err := c.checkLongest(n, req); err != nil {
+			return err
+		}
+	default:
 		if err := c.CheckLease(n, req.Lease); err != nil {
 			return err
 		}
@@ -153,6 +160,19 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
 	}
 	return nil
+}
+
+// checkLongest is CheckLease for the longest time of a hold, which is no shorter than the least.
+func (c *Client) checkLongest(n *Name, req *Request) error {
+	shortest := max(c.shortestLease(), req.Least)
+	switch {
+	case req.Lease >= shortest:
+		return nil
+	case req.Lease > 0 && req.Lease < req.Least:
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v is shorter than WithMinHold of %v", n.Key, terms.ErrInvalidLease, req.Lease, req.Least)
+	default:
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v: use at least %v", n.Key, terms.ErrInvalidLease, req.Lease, shortest)
+	}
 }
 
 // CheckExtension is CheckLease for a new end.

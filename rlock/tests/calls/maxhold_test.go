@@ -128,6 +128,15 @@ func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 		} {
 			require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, options...)), rlock.ErrInvalidLease)
 		}
+		for text, options := range map[string][]rlock.AcquireOption{
+			"WithMaxHold of -1ns: use at least":                        {rlock.WithMaxHold(-1)},
+			"WithMaxHold of 1s is shorter than WithMinHold of 1m0s":    {rlock.WithMinHold(time.Minute), rlock.WithMaxHold(time.Second)},
+			"WithLease ends the hold by itself: leave out WithMaxHold": {rlock.WithMaxHold(-1), rlock.WithLease(time.Second)},
+		} {
+			err := testbed.ErrorOf(lock.Acquire(w.Ctx, options...))
+			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+			assert.ErrorContains(t, err, text)
+		}
 		h = testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute))
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond} {
 			require.ErrorIs(t, h.Extend(w.Ctx, d), rlock.ErrInvalidLease)
