@@ -51,8 +51,10 @@ var fieldForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[
 // mirrors them too, so the client's lease should be long.
 func (s *Site) AwaitHash(client *rlock.Client, owner string, count string) (field string) {
 	s.T.Helper()
-	require.Eventually(s.T, func() bool {
-		hash, err := s.Do("HGETALL", Key).AsStrMap()
+	var hash map[string]string
+	s.await(func() bool {
+		var err error
+		hash, err = s.Do("HGETALL", Key).AsStrMap()
 		if err != nil || len(hash) != 1 {
 			return false
 		}
@@ -60,7 +62,9 @@ func (s *Site) AwaitHash(client *rlock.Client, owner string, count string) (fiel
 		for field, shown = range hash {
 		}
 		return shown == count && strings.HasPrefix(field, client.ID()) && strings.HasSuffix(field, ":"+owner)
-	}, Hang, time.Millisecond)
+	}, func() string {
+		return fmt.Sprintf("the hash is %v, and does not show owner %s of client %s with count %s", hash, owner, client.ID(), count)
+	})
 	require.Regexp(s.T, fieldForm, field)
 	return field
 }
@@ -97,7 +101,7 @@ func NeedsWideNumbers(t *testing.T, kind redistest.Kind) {
 // At makes a site of the server. The test must leave no key behind once its clients are
 // closed.
 func At(t *testing.T, server *redistest.Server) *Site {
-	ctx, cancel := context.WithTimeout(context.Background(), Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*Hang)
 	t.Cleanup(cancel)
 	s := &Site{Server: server, T: t, Ctx: ctx, Outside: server.Client(t)}
 	t.Cleanup(func() {
@@ -209,12 +213,23 @@ func (s *Site) EachNode() []rueidis.Client {
 	return s.each
 }
 
+// await returns when the condition is met. If it is not, the test fails, and says what there is in place of it.
+func (s *Site) await(met func() bool, otherwise func() string) {
+	s.T.Helper()
+	for end := time.Now().Add(Hang); !met(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			require.FailNow(s.T, otherwise(), "after %v", Hang)
+		}
+	}
+}
+
 // AwaitWaiters returns when n clients wait for the lock of that name.
 func (s *Site) AwaitWaiters(n int64, name string) {
 	s.T.Helper()
 	queue := "rlock_queue:{" + name + "}"
-	require.Eventually(s.T, func() bool {
-		waiting := int64(0)
+	waiting := int64(0)
+	s.await(func() bool {
+		waiting = 0
 		for _, layout := range []string{"", "rw", "sem"} {
 			members, err := s.Do("ZRANGE", queue+layout, "0", "-1").AsStrSlice()
 			if err != nil {
@@ -227,7 +242,7 @@ func (s *Site) AwaitWaiters(n int64, name string) {
 			}
 		}
 		return waiting == n
-	}, Hang, time.Millisecond)
+	}, func() string { return fmt.Sprintf("%d clients wait for %q, and not %d", waiting, name, n) })
 }
 
 // HandOver has one client wait for a lock that the other holds, and releases it.
@@ -245,8 +260,9 @@ func (s *Site) HandOver(here, there *rlock.Client) {
 // AwaitListeners returns when n connections are subscribed to the channel.
 func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 	s.T.Helper()
-	require.Eventually(s.T, func() bool {
-		var sum int64
+	var sum int64
+	s.await(func() bool {
+		sum = 0
 		for _, node := range s.EachNode() {
 			reply, err := node.Do(s.Ctx, node.B().Arbitrary("PUBSUB", f.count, channel).Build()).AsIntMap()
 			if err != nil {
@@ -255,7 +271,7 @@ func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 			sum += reply[channel]
 		}
 		return sum == n
-	}, Hang, time.Millisecond)
+	}, func() string { return fmt.Sprintf("%d connections are subscribed to %q, and not %d", sum, channel, n) })
 }
 
 // IsFree reports whether another owner, in the lock's own client, gets it.
@@ -294,8 +310,8 @@ func (s *Site) Await(result <-chan error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-s.Ctx.Done():
-		require.FailNow(s.T, "the wait does not end")
+	case <-time.After(Hang):
+		require.FailNow(s.T, "a call in the background has not returned", "after %v", Hang)
 		return nil
 	}
 }

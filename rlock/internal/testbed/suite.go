@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -64,8 +65,20 @@ const atOnce = "6"
 // The suite is every test that begins with everywhere: it tests the lock on the embedded
 // server, a single Redis, one behind Sentinel, and a Cluster.
 
-// Hang is the time after which a wait is taken for endless. It measures nothing.
-const Hang = 2 * time.Minute
+// Hang is the time after which a wait is taken for endless. It measures nothing. RLOCK_HANG is another one, for a machine that
+// is busy with more than the tests.
+var Hang = hang(os.Getenv("RLOCK_HANG"))
+
+func hang(text string) time.Duration {
+	if text == "" {
+		return 20 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic("RLOCK_HANG: " + err.Error())
+	}
+	return d
+}
 
 // Key is the name of the lock in tests that need only one, channel its channel.
 const (
