@@ -191,7 +191,7 @@ var thorough = []Setup{
 	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: LoseMessage | Cut},
 	{Name: "1x1 and a subscriber, without end", Clients: 1, Users: 1, Foreign: []Foreign{Subscriber}, ForeignTicks: 3, Passes: 9},
 	{Name: "1x1 and a subscriber, where pollers were, without end", Clients: 1, Users: 1, Foreign: []Foreign{Subscriber, Former}, ForeignTicks: 3, Passes: 9, Idle: 5},
-	{Name: "2x1, shorter leases", Clients: 2, Users: 1, Rounds: 1, Lease: 9, Look: 9, Do: Pass | SetLease | Stay},
+	{Name: "2x1, shorter leases", Clients: 2, Users: 1, Rounds: 1, Lease: 9, Look: 9, Do: Pass | Stay},
 	{Name: "readers 2x1, shorter leases", Clients: 2, Users: 1, Rounds: 1, RW: true, Lease: 9, Look: 9, Do: Read | Pass | Stay},
 	{Name: "1x1, shorter leases, and a subscriber", Clients: 1, Users: 1, Rounds: 2, Lease: 9, Look: 9, Do: Pass | SetLease | Detach, Foreign: []Foreign{Subscriber}, ForeignRounds: 1},
 	{Name: "1x1, shorter leases, and a fair waiter", Clients: 1, Users: 1, Rounds: 2, Lease: 9, Look: 9, Do: Pass | SetLease | Detach, Foreign: []Foreign{Queuer}, ForeignRounds: 1},

@@ -63,14 +63,14 @@ func (plain) resume(r *run, c *core.Command) core.Reply {
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
-// shortened tells foreign clients that wait, and the client of the first ticket, of a mirror that may shorten the lease, and
-// asks.
+// shortened tells foreign clients that wait of a mirror that may shorten the lease, and asks. If it passes the lock on, it
+// tells the client of the first ticket as well.
 func (r *run) shortened(c *core.Command) {
 	if !c.Exact || !c.Asks {
 		return
 	}
 	r.tell()
-	if len(r.Queue) > 0 && r.Queue[0] != Window {
+	if c.Owner == 0 && len(r.Queue) > 0 && r.Queue[0] != Window {
 		r.send(core.Message{Kind: core.AtFront, ID: r.Queue[0].ID, More: r.Queue[0].More})
 	}
 	if f := &r.Foreign; r.Kind.fair() && len(f.Fair) > 0 {

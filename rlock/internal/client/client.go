@@ -28,11 +28,16 @@ type Client struct {
 	Observer observing
 	Losses   losses.Losses
 
-	locks     Locks     // see [Client.Keep]
-	diag      Diag      // see [Client.Watch]
-	hearing   sync.Once // of tenures: see ownchannel.go
-	own       atomic.Pointer[pubsub.Subscription]
-	notices   *notices     // by which the Logger is called
+	locks    Locks     // see [Client.Keep]
+	diag     Diag      // see [Client.Watch]
+	hearing  sync.Once // of tenures: see ownchannel.go
+	own      atomic.Pointer[pubsub.Subscription]
+	notices  *notices // by which the Logger is called
+	refusals struct {
+		sync.Mutex
+		texts []string // that were logged
+	}
+
 	troubleAt atomic.Int64 // after Began, in nanoseconds: when trouble may be logged again
 	spells    spells
 	troubles  troubles

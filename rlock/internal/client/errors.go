@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -102,6 +103,25 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 		c.Config.Logger.Warn("rlock: Redis does not serve the calls for a lock, which go on trying", "lock", lock,
 			"for", now.Sub(since).Round(time.Millisecond), "error", err)
 	}
+}
+
+// mostRefusals is how many refusals of releases a client tells apart.
+const mostRefusals = 16
+
+// TellRefused logs that Redis has refused a release since its user lacks a right, once for each right: the lock stays until its
+// lease ends, and a caller that leaves the error of Unlock unread does not know. It may be called with a mutex held.
+func (c *Client) TellRefused(lock string, err error) {
+	if err = wire.Explain(err); !errors.Is(err, wire.ErrNoPermission) {
+		return
+	}
+	text := err.Error()
+	c.refusals.Lock()
+	defer c.refusals.Unlock()
+	if slices.Contains(c.refusals.texts, text) || len(c.refusals.texts) >= mostRefusals {
+		return
+	}
+	c.refusals.texts = append(c.refusals.texts, text)
+	c.Config.Logger.Warn("rlock: Redis has refused a release, since its user lacks a right", "lock", lock, "error", err)
 }
 
 // Connect connects a client whose Redis was made without a connection, in the background. The log says why that takes

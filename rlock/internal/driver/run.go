@@ -112,6 +112,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	if x.cmd.Op == core.Leave && a.err != nil {
 		l.clearsTheWay(a, now)
+		if !a.Left { // else only a message was refused
+			c.shared.TellRefused(l.name.Key, a.err)
+		}
 	}
 	if a.err != nil {
 		_, l.shard.fault = wire.Diagnose(a.err)

@@ -172,3 +172,20 @@ func (p panics) Handle(context.Context, slog.Record) error { *p.calls++; panic("
 func (p panics) WithAttrs([]slog.Attr) slog.Handler { return p }
 
 func (p panics) WithGroup(string) slog.Handler { return p }
+
+// A program that does not read the error of Unlock learns from the log why its locks stay for their leases: once for each right.
+func TestARefusedReleaseIsLoggedWithItsRight(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		const message = "rlock: Redis has refused a release, since its user lacks a right"
+		for i, right := range []string{"hdel", "hdel", "zrem"} {
+			hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
+			w.AnswerScripts("NOPERM this user has no permissions to run the '" + right + "' command")
+			require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNoPermission)
+			w.AnswerScripts("")
+			assert.Equal(t, []int{1, 1, 2}[i], p.Logged(message))
+			assert.NotZero(t, p.Logged("'"+right+"'"))
+			time.Sleep(time.Minute) // the lease ends
+		}
+	})
+}

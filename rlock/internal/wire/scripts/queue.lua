@@ -82,9 +82,8 @@
 --                                 the tokens up to token, of which n are its own
 -- "?<ticket> <lock>"              look: the ticket is the first, and it is a window of foreign
 --                                 clients, or one holds the lock and the ones before have
---                                 left, or a grant was refused, or the lease of the holder
---                                 may be shorter now (others.lua); of a semaphore: see
---                                 semaphore.lua
+--                                 left, or a grant was refused, or the lock was passed on
+--                                 (others.lua); of a semaphore: see semaphore.lua
 --
 -- The messages on "rlock_grants:client:<client>", always by PUBLISH:
 --
