@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/testhook"
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
@@ -73,8 +72,7 @@ func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
 	c.driver = driver.New(c.shared)
 	c.groups = homeOf(c.shared)
 	c.diag = diag.New(diag.Config{
-		Source: c.driver, Redis: redis, Hub: c.shared.Hub, ID: id,
-		Logger: c.shared.Config.Logger, NoAnswers: config.NoAnswers,
+		Source: c.driver, Redis: redis, Logger: c.shared.Config.Logger,
 		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})
 	c.shared.Watch(c.diag)
@@ -154,9 +152,9 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 
 func init() {
 	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
-	testhook.Uses = func(client any) (uses []inspect.Use) {
+	testhook.Uses = func(client any) (uses []testhook.Use) {
 		for _, u := range diag.Uses(client.(*Client).driver, true) {
-			uses = append(uses, u.Use)
+			uses = append(uses, testhook.Use(u))
 		}
 		return uses
 	}

@@ -92,11 +92,6 @@ type Config struct {
 	// next renewal.
 	NoClientChannel bool
 
-	// NoAnswers stops the client from answering the questions of others about its holds and waits ([Client.Ask], "rlock
-	// deadlocks"). By default it answers users of Redis that may use the channels "rlock_grants:client:*", at most ten
-	// times a second, with the names of locks, the owners, and sites in the code if RecordSites is set.
-	NoAnswers bool
-
 	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
 	// alone for 50 ms: it reports at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
 	// The next renewal notices the loss of other keys, and of all where Redis refuses to watch,
@@ -104,7 +99,7 @@ type Config struct {
 	TrackedKeys int
 
 	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended, else at Warn), for faults
-	// of connections and subscriptions, for deadlocks, and for long holds and waits. None has a password. It is called in a
+	// of connections and subscriptions, for a goroutine that waits for its own lock, and for long holds and waits. None has a password. It is called in a
 	// goroutine of its own; while 1000 messages wait for it, further ones are dropped and counted. If its handler panics,
 	// the first panic is written to the standard error. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -122,8 +117,8 @@ type Config struct {
 	// site of a holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
-	// RecordSites records where in the code each lock is taken, for [Client.Held], the log, and
-	// answers to [Client.Ask]. Each call for a lock then takes some microseconds more.
+	// RecordSites records where in the code each lock is taken, for [Client.Held] and the log. Each call
+	// for a lock then takes some microseconds more.
 	RecordSites bool
 
 	// Observer gets the events of each lock: for metrics, traces and tests. Defaults
@@ -250,7 +245,7 @@ func (c Config) shared(o *terms.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
+		NoClientChannel: c.NoClientChannel, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }
 

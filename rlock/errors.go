@@ -61,7 +61,7 @@ var (
 	// ErrPermits: [WithPermits] of fewer than one, or of more than the semaphore has.
 	ErrPermits = terms.ErrPermits
 	// ErrInvalidConfig: a Config that cannot work, unsuitable parts or permits of a lock, a zero
-	// Lock, an invalid id for [Client.Ask].
+	// Lock.
 	ErrInvalidConfig = wire.ErrInvalidConfig
 	// ErrUnsupported: the server does not know a command that is needed.
 	ErrUnsupported = wire.ErrUnsupported

@@ -50,36 +50,6 @@ func ExampleClient_Locks() {
 	// lock:orders:42 <nil>
 }
 
-func ExampleClient_Ask() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	hold, err := client.NewLock("lock:orders:42").Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer hold.Release(ctx)
-
-	i, err := client.Inspect(ctx, "lock:orders:42") // from any process
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	answers, err := client.Ask(ctx, i.Holders[0].Owner[:len(client.ID())]) // the other locks of its client
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, a := range answers {
-		for _, use := range a.Uses {
-			fmt.Printf("%s %q, held: %t\n", use.Kind, use.Name, !use.Waits)
-		}
-	}
-	// Output:
-	// plain "lock:orders:42", held: true
-}
-
 func ExampleObserver() {
 	redis, stop := embedded() // or rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
 	defer stop()

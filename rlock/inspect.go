@@ -60,34 +60,6 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 	}
 }
 
-// Ask asks other clients for the holds and the waits of their owners: Redis shows one place in
-// the queue for each client, however many of its goroutines wait. The ids are those of
-// [Client.ID], which begin the text of each holder and waiter of [Client.Inspect]. Ask is for
-// people and tools: each client must look at all its locks.
-//
-// It returns the answers that have come when all have come, after a second, or when ctx ends; the
-// end of ctx is no error then. A client does not answer that is gone, has never held a lock, is
-// of an older version, or has [Config.NoAnswers] or [Config.NoClientChannel] set. An answer has
-// up to 500 uses, in 64 KiB. Answers are not authenticated. An error means that not all clients
-// were asked.
-func (c *Client) Ask(ctx context.Context, ids ...string) ([]inspect.Answer, error) {
-	for _, id := range ids {
-		if len(id) != wire.ClientLen {
-			return nil, fmt.Errorf("rlock: ask %q: %w: it is no id of a client", id, ErrInvalidConfig)
-		}
-	}
-	answers, err := c.diag.Ask(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("rlock: ask clients: %w", err)
-	}
-	for _, a := range answers {
-		for i := range a.Uses {
-			a.Uses[i].Name = c.named(a.Uses[i].Name)
-		}
-	}
-	return answers, nil
-}
-
 // Held returns the locks that this client holds, those that it has held the longest first,
 // and by name where the times are equal: one for each owner of each lock. Of a lock over
 // several these are the locks that it is made of. It is for people and tests: it asks

@@ -4,8 +4,15 @@ package testhook
 
 import "github.com/go-rlock/rlock/rlock/inspect"
 
+// A Use is one owner that holds a lock, or waits for it.
+type Use struct {
+	inspect.Held
+	Goroutine uint64 // that has called, 0 if it is not known
+	Waits     bool
+}
+
 // Uses returns the holds and the waits of client, a *rlock.Client, in the order of their beginning.
-var Uses func(client any) []inspect.Use
+var Uses func(client any) []Use
 
 // Look has client, a *rlock.Client, ask Redis now about the lock of that name, of whatever
 // kind: whether it still holds it, and where its waiters stand in the queue. By itself it

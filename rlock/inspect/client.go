@@ -41,24 +41,3 @@ func (p Site) String() string {
 	}
 	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
 }
-
-// An Answer lists the holds and the waits of a client.
-type Answer struct {
-	Client string    // its ID
-	At     time.Time // when it was made, by the clock of its machine
-	// Uses are the waits of its owners, and then their holds. Cut says that there were more.
-	Uses []Use
-	Cut  bool
-}
-
-// A Use is one owner that holds a lock, or waits for it.
-type Use struct {
-	Name      string
-	Kind      Kind
-	Owner     uint64    // the number of the rlock.Owner, in that client
-	Goroutine uint64    // of the call; 0 if it is not known
-	Waits     bool      // it waits for the lock; else it holds it
-	Since     time.Time // by the clock of its machine
-	PartOf    string    // the name of the lock over several that it is for, "" for none
-	Site      Site      // where in the code, if the client's Config.RecordSites is set
-}

@@ -4,8 +4,7 @@
 //	client.Inspect(ctx, name)      Lock: the state of one lock in Redis
 //	client.Locks(ctx, pattern)     the names of the locks that are held
 //	client.Held()                  []Held: the locks that this client holds
-//	client.Ask(ctx, ids...)        []Answer: the holds and the waits of other clients
 //	client.Stats()                 Stats: figures about the client
 //
-// The command rlock prints the same: "rlock ls", "rlock show", "rlock deadlocks".
+// The command rlock prints the same: "rlock ls" and "rlock show".
 package inspect

@@ -71,7 +71,6 @@ type Config struct {
 	RecordSites     bool
 	RedissonPolls   wire.RedissonPolls
 	NoClientChannel bool
-	NoAnswers       bool
 	Logger          *slog.Logger
 	Observer        *terms.Observer // nil for none
 }

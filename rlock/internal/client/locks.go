@@ -65,8 +65,6 @@ func (c *Client) verifies() *task.Task {
 
 // A Diag hears of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
 type Diag interface {
-	// Asked takes a question of another client.
-	Asked(m wire.ClientMessage)
 	// WaitBegins notes that a call waits, and HoldBegins that a hold has begun.
 	WaitBegins()
 	HoldBegins()
@@ -88,9 +86,8 @@ func (c *Client) HoldBegins() {
 // noDiag hears nothing.
 type noDiag struct{}
 
-func (noDiag) Asked(wire.ClientMessage) {}
-func (noDiag) WaitBegins()              {}
-func (noDiag) HoldBegins()              {}
+func (noDiag) WaitBegins() {}
+func (noDiag) HoldBegins() {}
 
 // HearOfTenures subscribes to the client's own channel, with its first tenure: one that never
 // holds a lock needs none. It waits for nothing, and may be called with a mutex held. The
@@ -107,16 +104,10 @@ func (c *Client) Hears() bool {
 	return own != nil && own.Confirmed()
 }
 
-// heard deals with a message on the client's own channel. An answer is heard by the call that
-// has asked: see package diag. A message about a tenure may be untrue, and so is a reason to ask
-// Redis or to release the lock, and no proof of a loss.
+// heard deals with a message on the client's own channel. It may be untrue, and so is a reason to ask Redis or to release
+// the lock, and no proof of a loss.
 func (c *Client) heard(message string) {
-	m, ok := wire.ParseClientMessage(message)
-	switch {
-	case !ok || c.Closed.Load():
-	case m.Verb == wire.Asks:
-		c.diag.Asked(m)
-	case m.Verb != wire.Answers && strings.HasPrefix(m.Owner, c.ID.Prefix):
+	if m, ok := wire.ParseClientMessage(message); ok && !c.Closed.Load() && strings.HasPrefix(m.Owner, c.ID.Prefix) {
 		c.locks.Heard(m)
 	}
 }

@@ -20,10 +20,19 @@ type Source interface {
 
 // A Use is what one owner does with one lock: it holds the lock, or waits for it.
 type Use struct {
-	inspect.Use
-	ValidUntil time.Time // zero for a wait
-	Depth      int       // 0 for a wait
-	Permits    int       // of a semaphore; 0 for a wait
+	inspect.Held        // without ValidUntil, Depth and Permits for a wait
+	Goroutine    uint64 // that has called, 0 if it is not known
+	Waits        bool   // for the lock
+}
+
+// Held returns what the client holds: see [Uses].
+func (d *Diag) Held() []inspect.Held {
+	uses := Uses(d.Source, false)
+	held := make([]inspect.Held, len(uses))
+	for i := range uses {
+		held[i] = uses[i].Held
+	}
+	return held
 }
 
 // Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
@@ -91,7 +100,7 @@ func (b *builder) add(v *terms.View) {
 	}
 	for i := range v.Waits {
 		w := &v.Waits[i]
-		u := Use{Use: inspect.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Site: terms.Known(w.Site)}}
+		u := Use{inspect.Held{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Since: w.Since, Site: terms.Known(w.Site)}, w.Goroutine, true}
 		partOf(&u, w.Whole)
 		b.uses = append(b.uses, u)
 	}
@@ -113,7 +122,7 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	} else {
 		b.indexes[o] = len(b.holds)
 	}
-	b.holds = append(b.holds, hold{use: Use{Use: inspect.Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID}, Permits: v.Permits}})
+	b.holds = append(b.holds, hold{use: Use{Held: inspect.Held{Name: v.Name, Kind: v.ReadKind, Owner: o.ID, Permits: v.Permits}}})
 	return &b.holds[len(b.holds)-1]
 }
 

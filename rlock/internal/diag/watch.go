@@ -6,7 +6,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// How a client finds waits and holds that last for a long time, and deadlocks. While calls wait it looks at them once a
+// How a client finds waits and holds that last for a long time, and a goroutine that waits for its own lock. While calls wait it looks at them once a
 // second, and when one that it has seen will have lasted for long enough. While locks are held it looks at them once a
 // minute, and when one that it has seen will have lasted for LongHold. So no wait and no hold has a timer for that, and
 // holds cost nothing while they are short. A handle that the program has dropped is found by these looks as well.
@@ -16,8 +16,8 @@ const (
 	lookTime, leastPause = time.Second, 50 * time.Millisecond
 	// mostHoldLook is how long after a look at holds the next one is at most: a handle may have been dropped.
 	mostHoldLook = time.Minute
-	// deadlockTime is how long a call waits until deadlocks are searched for.
-	deadlockTime = time.Second
+	// ownTime is how long a call waits until its own goroutine is looked for among the holders.
+	ownTime = time.Second
 )
 
 // WaitBegins notes that a call waits, and HoldBegins that a hold has begun. They wait for nothing, and may be called with a
@@ -61,10 +61,9 @@ func (l *look) isDue(since time.Time, limit time.Duration) bool {
 type waitWatch struct {
 	*Diag
 	look
-	searched  memory          // waits for which deadlocks were searched for
-	logged    memory          // waits
-	deadlocks map[string]bool // that the last search has found
-	long      bool            // a wait is a reason to search for deadlocks
+	searched memory           // waits whose own goroutine was looked for among the holders
+	logged   memory           // waits that were logged since they last
+	due      map[lasting]bool // waits whose own goroutine is to be looked for now
 }
 
 // A holdWatch looks at holds. It is used by one goroutine at a time.
@@ -100,7 +99,7 @@ func (m *memory) had(one lasting) bool {
 // work looks once. It is the work of a task, as that which follows.
 func (w *waitWatch) work() (pause time.Duration, again bool) {
 	w.begin(lookTime)
-	w.long = false
+	w.due = make(map[lasting]bool)
 	w.searched.begin()
 	w.logged.begin()
 	look := terms.Look{Waits: true}
@@ -113,8 +112,8 @@ func (w *waitWatch) work() (pause time.Duration, again bool) {
 			w.wait(v, &v.Waits[i])
 		}
 	})
-	if w.long {
-		w.deadlocks = w.tellDeadlocks(w.deadlocks)
+	if len(w.due) > 0 {
+		w.tellOwnWaits()
 	}
 	return w.end()
 }
@@ -143,9 +142,8 @@ func (w *holdWatch) work() (pause time.Duration, again bool) {
 // wait looks at a call that waits.
 func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if v.Tenure != "" && !one.Logged && w.now.Sub(one.Since) >= deadlockTime && !w.searched.had(key) {
-		w.searched.now[key] = true
-		w.long = true
+	if v.Tenure != "" && !one.Logged && w.now.Sub(one.Since) >= ownTime && !w.searched.had(key) {
+		w.searched.now[key], w.due[key] = true, true
 	}
 	switch {
 	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // a whole reports its own waits
@@ -158,14 +156,49 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	}
 }
 
+// tellOwnWaits logs each wait that is due for a lock which its own goroutine holds, by another owner: a handle, which another
+// goroutine may still release. A semaphore is left out: its waiter needs any permit.
+func (w *waitWatch) tellOwnWaits() {
+	type key struct {
+		name      string
+		goroutine uint64
+	}
+	holders := make(map[key]terms.Level)
+	w.Source.Look(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
+		if v.Kind == terms.KindSemaphore {
+			return
+		}
+		for i := range v.Levels { // of the first view of a lock, whose waits may be in several
+			if l := &v.Levels[i]; l.Goroutine != 0 {
+				holders[key{v.Name, l.Goroutine}] = *l
+			}
+		}
+		for i := range v.Waits {
+			one := &v.Waits[i]
+			l, ok := holders[key{v.Name, one.Goroutine}]
+			if !ok || l.Reads && one.Reads || !w.due[lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}] {
+				continue
+			}
+			w.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
+				"lock", v.Name, "kind", v.KindOf(one.Reads), "owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond),
+				"site", wholeSite(one.Whole, one.Site), "holder", l.Owner, "held", w.now.Sub(l.Since).Round(time.Millisecond), "holder_site", wholeSite(l.Whole, l.Site))
+		}
+	})
+}
+
+// wholeSite returns where a lock was taken, or the lock over several that it is for.
+func wholeSite(of *terms.Whole, site *terms.Site) string {
+	if of != nil {
+		site = of.Site
+	}
+	return terms.Known(site).String()
+}
+
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 func (w *waitWatch) tellLongWait(v *terms.View, one *terms.Wait) {
 	holder, where := one.Holder, ""
 	if v.Tenure != "" {
-		holder, where = v.Tenure+v.Holder.Owner.String(), terms.Known(v.Holder.Site).String()
-		if whole := v.Holder.Whole; whole != nil {
-			where = terms.Known(whole.Site).String()
-		}
+		holder, where = v.Tenure+v.Holder.Owner.String(), wholeSite(v.Holder.Whole, v.Holder.Site)
 	}
 	about := []any{"lock", v.Name, "kind", v.KindOf(one.Reads),
 		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(one.Site).String(),

@@ -34,7 +34,7 @@ const (
 
 func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		limited(d)
 		said := func(holds, waits int) {
@@ -76,7 +76,7 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 // The goroutine of a call finds its site out, for a later look.
 func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []terms.View{lastingLock("a", nil)} })
@@ -95,7 +95,7 @@ func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 
 func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		limited(d)
 		whole := &terms.Whole{Name: "a,b", Kind: terms.KindMulti}
@@ -116,7 +116,7 @@ func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 // A leader holds its lock for as long as it lives.
 func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		limited(d)
 		v := lastingLock("a", nil)
@@ -132,7 +132,7 @@ func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
 // Holds cost nothing while they are short.
 func TestHoldsAreLookedAtOnceAMinute(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		d.LongHold = 10 * time.Minute
 		f.views = []terms.View{lastingLock("a", nil)}
@@ -149,7 +149,7 @@ func TestHoldsAreLookedAtOnceAMinute(t *testing.T) {
 // A hold is of no interest without a limit, and nothing is looked at where nothing may last.
 func TestNothingIsLookedAtWhereNothingLasts(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+	virtual(t, f, func(t *testing.T, d *Diag) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []terms.View{plain("a", 1, 0)} })

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -123,7 +122,7 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 						Acquired: func(_ context.Context, i rlock.AcquiredInfo) { names = append(names, i.Name) },
 						Released: func(_ context.Context, i rlock.ReleasedInfo) { names = append(names, i.Name) },
 					}
-					with, without := w.NewClient(testbed.WithPrefix(prefix), func(c *rlock.Config) { c.Observer = observer }), w.NewClient()
+					with := w.NewClient(testbed.WithPrefix(prefix), func(c *rlock.Config) { c.Observer = observer })
 					lock := newLock(with.Client, "orders:42")
 					assert.Equal(t, "orders:42", lock.Name())
 					hold := testbed.Take(t, w.Ctx, lock)
@@ -138,13 +137,6 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 						require.NoError(t, err)
 						assert.Equal(t, []string{"orders:42"}, found)
 					}
-					synctest.Wait() // until the client has subscribed to its channel, where it is asked
-					answers, err := without.Ask(w.Ctx, with.ID())
-					require.NoError(t, err)
-					assert.Equal(t, prefix+"orders:42", answers[0].Uses[0].Name, "to a client without the prefix")
-					answers, err = with.Ask(w.Ctx, with.ID())
-					require.NoError(t, err)
-					assert.Equal(t, "orders:42", answers[0].Uses[0].Name)
 					require.NoError(t, hold.Release(w.Ctx))
 					assert.Equal(t, []string{"orders:42", "orders:42"}, names)
 					require.ErrorIs(t, newLock(with.Client, "").Lock(w.Ctx), rlock.ErrInvalidName)

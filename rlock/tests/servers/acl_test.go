@@ -174,11 +174,6 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 			here, there := newLock(holder), newLock(other)
 			require.NoError(t, here.Lock(s.Ctx))
 			require.NoError(t, here.Lock(s.Ctx))
-			for answered := false; !answered; { // once it has subscribed
-				answers, err := other.Ask(s.Ctx, holder.ID())
-				require.NoError(t, err)
-				answered = len(answers) == 1
-			}
 			waits, queued := testbed.Queueing(s.Ctx)
 			waiter := testbed.Start(func() error { return there.Do(waits, func(context.Context) error { return nil }) })
 			<-queued

@@ -33,9 +33,6 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asRlock) // a command under a lock may be a test's binary, too
 		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	if plan := os.Getenv(asLocker); plan != "" {
-		os.Exit(beLocker(plan))
-	}
 	if os.Getenv(asWorker) != "" {
 		os.Exit(beWorker())
 	}
