@@ -130,7 +130,7 @@ func (c *Client) ID() string { return c.shared.ID.Prefix }
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
-// left. Locks that were detached stay (see [Hold.Detach]), and so does a shared rueidis client.
+// left. Locks that were passed on stay, and so does a shared rueidis client.
 // It waits for Redis to confirm the releases, at most three seconds, or longer if
 // [Config].Redis.ConnWriteTimeout is, and then returns [ErrUnconfirmed]: locks not released end
 // with their leases. A silent server, the Logger and the Observer may take a second or two more.

@@ -25,8 +25,6 @@ var (
 	ErrTooManyWaiters = terms.ErrTooManyWaiters
 	// ErrNoToken: the lock is not from [Client.NewFencedLock].
 	ErrNoToken = terms.ErrNoToken
-	// ErrDetach: [Hold.Detach] of a hold that cannot be left to its lease. Nothing was changed.
-	ErrDetach = terms.ErrDetach
 	// ErrPass: [Hold.Pass] of a hold that cannot be passed on. Nothing was changed.
 	ErrPass = terms.ErrPass
 	// ErrPassed: the cause of the end of a hold that was passed on, an ErrNotHeld.

@@ -62,7 +62,7 @@ func WithMaxHold(d time.Duration) AcquireOption {
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a job that takes no
 // time does not run again where a clock is late. If Redis does not confirm the release, the
-// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on, detached or released by Close.
+// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on or released by Close.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = max(d, 0) }
 }
@@ -219,18 +219,6 @@ func (h *Hold) Release(ctx context.Context) error {
 // maximum without a command, a lease with one, for whose answer Extend waits until ctx ends; then the lease is extended
 // or not. [ErrInvalidLease] says that the hold has no end, or that d is too short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
-
-// Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends there
-// by itself: nothing renews or releases it, not even [Client.Close]. After
-// Detach every owner, the former one included, waits until the lease ends or [Lock.ForceUnlock].
-//
-// Only a hold with a lease of its own ([WithLease]) that is the only level of its lock can be
-// detached: otherwise Detach returns [ErrDetach] and changes nothing. It returns [ErrNotHeld] or
-// [ErrLost] if the hold is over. It may have to wait until Redis has confirmed the lease, or ctx
-// ends; after ctx's error the lock is held as before.
-func (h *Hold) Detach(ctx context.Context) error {
-	return h.held.Detach(ctx)
-}
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.
 func (h *holding) run(fn func(ctx context.Context) error) (err error) {

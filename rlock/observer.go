@@ -33,7 +33,7 @@ type Observer struct {
 	// false without an error.
 	GaveUp func(context.Context, GaveUpInfo)
 
-	// Released is called when Unlock, Release, Detach or Do has given up a level of the lock,
+	// Released is called when Unlock, Release or Do has given up a level of the lock,
 	// before it returns. Close calls it for the levels that it releases, with an error that is
 	// [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
@@ -89,9 +89,8 @@ type ReleasedInfo struct {
 	Held       time.Duration // from Acquired to the call that gives the level up
 	// Err is nil if the release is confirmed, or needs no confirmation. [ErrUnconfirmed] says
 	// that Redis did not answer, [ErrClosed] that Close has released the lock.
-	Err      error
-	Detached bool // by [Hold.Detach]: the lock is left to its lease
-	Passed   bool // by [Hold.Pass]: the lock is passed on
+	Err    error
+	Passed bool // by [Hold.Pass]: the lock is passed on
 }
 
 // A LostInfo is the argument of [Observer].Lost.

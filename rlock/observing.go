@@ -44,7 +44,7 @@ func (o *observing) events() *terms.Observer {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
 		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e terms.Event) ReleasedInfo {
-			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Detached, e.Passed}
+			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Passed}
 		}),
 		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e terms.Event) LostInfo {
 			return LostInfo{l, acquiredBy[e.Way], e.Held, lossReasons[e.Reason], e.Err}

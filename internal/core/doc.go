@@ -30,8 +30,8 @@
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
 // else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
-// may run yet. To detach a hold and to pass it on to another client are one thing, too: the want Parted, which for the
-// second has a Mirror first. A ticket enters by one of three commands, and one that enters by an Acquire is in the queue
+// may run yet. To hold a lock for a least time and to pass it on to another client are one thing, too: the want Parted, whose
+// Mirror sets the lease. A ticket enters by one of three commands, and one that enters by an Acquire is in the queue
 // only if the answer comes so late that it is looked for again. A lock that lingers is Held without a level. A Join may have a
 // bound (bound.go): it is undone in its own step if too many wait.
 //
@@ -98,7 +98,7 @@
 // # Memory
 //
 // A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and an answer to a former
-// life does not fit, by its sequence number. Of one that Redis shows until its lease ends, since it was detached or passed
-// on, the number is known that long (parted.go). Nested locks and hand-offs allocate nothing, and no event but a new
+// life does not fit, by its sequence number. Of one that Redis shows until its lease ends, since it was passed on or
+// stays, the number is known that long (parted.go). Nested locks and hand-offs allocate nothing, and no event but a new
 // subscription and Close walks the line.
 package core

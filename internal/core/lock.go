@@ -176,7 +176,7 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 }
 
 // Close ends everything: calls return, also those whose command is in flight, and what Redis shows yet is released. A
-// detached tenure is left to its lease.
+// tenure that was parted with is left to its lease.
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first() != nil {

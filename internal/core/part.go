@@ -2,49 +2,24 @@ package core
 
 import "github.com/go-rlock/rlock/internal/enum"
 
-// How this client parts with a lock: Redis shows it until a lease ends, and no owner here holds it. It is left to the lease that
-// its holder has asked for (Detach), or for the rest of a time (StayUntil), or to a client that presents the name of its tenure
-// (Pass, and Resume there).
+// How this client parts with a lock: Redis shows it until a lease ends, and no owner here holds it. It is left for the rest of a
+// time (StayUntil), or to a client that presents the name of its tenure (Pass, and Resume there).
 //
 // A lock that is passed on goes to a client that presents the name of its tenure. Redis shows it as held by owner 0, for a
 // fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. Nor does a
 // guarded write of the tenure find it. A Resume puts a new tenure in its place.
 
-// A PartResult is the outcome of Detach and of Pass.
+// A PartResult is the outcome of Pass.
 type PartResult uint8
 
 const (
 	HasParted   PartResult = iota // no owner here holds the lock any more, and Redis shows it until its lease ends
-	NotYet                        // Redis does not show the lease yet: ask again after the next answer to a mirror
 	NotAlone                      // there are other levels
-	WouldRenew                    // the level is renewed until its Unlock
 	NothingHeld                   // there is no such level
 )
 
 func (r PartResult) String() string {
-	return enum.Name(r, "PartResult", "HasParted", "NotYet", "NotAlone", "WouldRenew", "NothingHeld")
-}
-
-// Detach leaves the lock to the lease that its only level has asked for: no owner here holds it any more, and Redis
-// shows it until the lease ends.
-func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Tenure, result PartResult) {
-	t = l.current(now)
-	i := l.levelOf(o, m, handle)
-	switch {
-	case t == nil || i < 0:
-		return was, nil, NothingHeld
-	case l.levels.asked == NeverSafe:
-		return was, nil, WouldRenew
-	case len(l.levels.all) > 1:
-		return was, nil, NotAlone
-	case t.underWay():
-		return was, nil, NotYet
-	case !l.isMirrored(t, now) || t.claim || t.trust.seen.Safe.After(t.trust.most) > l.levels.asked: // it may last for longer
-		t.asksExactly()
-		l.touch(t)
-		return was, nil, NotYet
-	}
-	return l.part(i, 0, now), t, HasParted
+	return enum.Name(r, "PartResult", "HasParted", "NotAlone", "NothingHeld")
 }
 
 // passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
@@ -72,7 +47,7 @@ func (l *Lock) part(i int, within Span, now Now) (was Level) {
 	return was
 }
 
-// leaveToLease parts with the owner, which has no level: for the lease that Redis shows, or for the one within which it is passed on.
+// leaveToLease parts with the owner, which has no level, for that lease.
 func (l *Lock) leaveToLease(within Span) {
 	t := l.owner
 	l.owner = nil

@@ -9,7 +9,7 @@ const (
 	Gone   Want = iota // nothing: Redis must not show it
 	Asked              // the lock. It is a ticket, which enters by one command: an Acquire, a Join or a Resume
 	Held               // the lock, with the levels of its Lock; without any it lingers
-	Parted             // the lock, until its lease ends, without a holder here: it is detached or passed on
+	Parted             // the lock, until its lease ends, without a holder here: it was passed on, or stays for a time
 
 	wants = iota // how many there are
 )
@@ -207,7 +207,7 @@ func (t *Tenure) entersBy(op Op) Time {
 	return t.again
 }
 
-// unmarks returns when the mark of a detached tenure is to be taken out.
+// unmarks returns when the mark of a tenure that was parted with is to be taken out.
 func (t *Tenure) unmarks(Now) Time {
 	if t.marked {
 		return t.again

@@ -199,9 +199,6 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 	case "setlease":
 		s.tell("%v", s.lock.SetLease(o, w.mode(), nil, Span(w.number("lease", 0)), s.now))
-	case "detach":
-		_, _, result := s.lock.Detach(o, w.mode(), nil, s.now)
-		s.parts(result)
 	case "pass":
 		_, t, result := s.lock.Pass(o, w.mode(), nil, Span(w.number("within", 10)), s.now)
 		s.parts(result)
@@ -307,7 +304,7 @@ func (s *story) reply(name string, w words) (a Reply) {
 }
 
 func (s *story) parts(r PartResult) {
-	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it is renewed", "nothing is held"}[r])
+	s.tell("%s", [...]string{"has parted", "there are other levels", "nothing is held"}[r])
 }
 
 func (s *story) outcome(c *Call) {

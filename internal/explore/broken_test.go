@@ -55,7 +55,7 @@ var brokenRules = []struct {
 	{"TrustFromSeen", core.TrustFromSeen, "before another one knows", true, false, twice},
 	{"CapEnds", core.CapEnds, "is holding", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Do: Capped}},
 	{"CapLimits", core.CapLimits, "the summary of its levels", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Do: Capped | Nest}},
-	{"Stays", core.Stays, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Stay}},
+	{"Stays", core.Stays, "a lock that stays", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Stay}},
 	{"LeastLease", core.LeastLease, "before another one knows", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Lease: 9, Do: SetLease | Nest, Faults: 1, Fault: Break | Late}},
 	{"LeastLease of a command that is repeated", core.LeastLease, "before another one knows", true, false, but(repeats, func(s *Setup) { s.Do = OnlyFixed | Nest })},
 	{"Lengthens", core.Lengthens | core.LeastLease, "before another one knows", false, false, repeats},
@@ -96,9 +96,9 @@ var brokenRules = []struct {
 	{"HeldBackTicket", core.HeldBackTicket, "while others read", true, true, Setup{Clients: 1, Users: 2, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Subscriber}, Look: 9, Lease: 9}},
 	{"Downgrades", core.Downgrades, "waits for a look", false, false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
 	{"Downgrades of a pass", core.Downgrades, "waits for a look", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass}},
-	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, true, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
-	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: Forge}},
-	{"KnowsDetached of a pass", core.KnowsDetached, "a lock that was passed on is released", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Forge })},
+	{"PartedUnmarks", core.PartedUnmarks, "a mark of client", true, true, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: Stay}},
+	{"KnowsParted", core.KnowsParted, "a lock that stays", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Stay, Faults: 1, Fault: Forge}},
+	{"KnowsParted of a pass", core.KnowsParted, "a lock that was passed on is released", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Forge })},
 	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 	{"OwnAnswer", core.OwnAnswer, "none wakes it", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Slots: 1}},
 	{"PassReleases", core.PassReleases, "has the key", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
@@ -107,7 +107,7 @@ var brokenRules = []struct {
 	{"FrontListens", core.FrontListens, "free for", false, true, abroad},
 	{"HolderFollowed", core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Foreign = []Foreign{Poller}; s.ForeignRounds = 2 })},
 	{"TellsShorter", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = Pass })},
-	{"TellsShorter, detached", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = SetLease | Detach })},
+	{"TellsShorter, stays", core.TellsShorter, "free for", false, false, but(abroad, func(s *Setup) { s.Clients = 1; s.Do = Stay })},
 	{"WriterGivesWay", core.WriterGivesWay, "reader has waited", true, true, but(reads, func(s *Setup) {
 		s.Clients = 1
 		s.Foreign = []Foreign{Reader, Reader}

@@ -8,7 +8,7 @@
 // (action.go) is one event, and apply (apply.go) makes it happen. Each sort of action has a file, which says when such an action
 // may come next, and what it does:
 //
-//   - A user (users.go, write.go) locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
+//   - A user (users.go, write.go) locks, tries, nests, reads, writes guarded, unlocks, leaves, closes.
 //   - A client has one pipeline (network.go): commands wait to be executed, then their answers wait to be read. Messages come
 //     in their order, on another connection. So each order of execute, read and hear is a state.
 //   - The goroutines of callers (calls.go) run core's calls as the real driver does: what each of them does next, a slot
@@ -45,7 +45,7 @@
 // none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
 // that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in
 // the queue; no client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting while
-// foreign readers read; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it
+// foreign readers read; a lock that stays is kept until its time; two that hold the lock after Redis has lost it
 // learn of it within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a
 // hold.
 //

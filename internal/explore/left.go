@@ -66,5 +66,5 @@ func (w *world) isOurs(id core.ID) bool {
 
 // unbounded reports whether a command may have been executed at any time: what it leaves ends with its lease then.
 func (w *world) unbounded() bool {
-	return w.Fault&(Endless|Double|Repeat|Failover) != 0 || w.Do&Detach != 0 && w.Fault&Late != 0
+	return w.Fault&(Endless|Double|Repeat|Failover) != 0
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// Tenures without a holder here: detached, passed on, or left to a lease that other readers keep in the hash.
+// Tenures without a holder here: passed on, held for a least time, or left to a lease that other readers keep in the hash.
 
 // isOver reports whether the lease of a reader has ended, whom other readers keep in the hash.
 func (w *world) isOver(h server.Holder) bool { return h.Ends > 0 && core.Time(h.Ends) <= w.now }
@@ -17,7 +17,7 @@ func (w *world) isPassed() bool {
 	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
 }
 
-// isParted reports whether the client has left the holder to its lease, and need not know it any more: it is detached, or
+// isParted reports whether the client has left the holder to its lease, and need not know it any more: it stays, or
 // was passed on, also if Redis has lost that.
 func (w *world) isParted(c *client, h server.Holder) bool {
 	switch {
@@ -38,7 +38,7 @@ func (w *world) missedBy(until core.Time) core.Time {
 	return until.After(or(w.Look, 2))
 }
 
-// checkParted fails a detached lock that is released before its lease ends.
+// checkParted fails a lock that stays and is released before its lease ends.
 func (w *world) checkParted(c *client) {
 	for j := range c.users {
 		u := &c.users[j]
@@ -50,7 +50,7 @@ func (w *world) checkParted(c *client) {
 			continue
 		}
 		if !slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == u.parted }) && !w.wiped {
-			w.fail("client %d: a detached lock is released before its lease ends", c.id)
+			w.fail("client %d: a lock that stays is released before its time", c.id)
 		}
 	}
 }

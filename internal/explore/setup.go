@@ -56,7 +56,6 @@ const (
 	Downgrade                     // a read lock of what they write
 	Cancel                        // leave while they wait
 	Close                         // close the client
-	Detach                        // leave the lock to its lease
 	Pass                          // pass the lock on, and resume the last pass
 	Capped                        // a Lock that is held for six ticks at most
 	Extend                        // move that end, or that of a lease, to so long from now

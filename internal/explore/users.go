@@ -93,7 +93,6 @@ func (w *world) mayUse(u *user, l *core.Lock, does func(Users, kind)) {
 	}
 	does(Stay, doUnlockStay)
 	does(LongNest, doLongNest)
-	does(Detach, doDetach)
 	if w.mayPassOn() {
 		does(Pass, doPassOn)
 	}
@@ -131,8 +130,6 @@ func (w *world) userActs(c *client, i int, k kind) {
 	case doCancel:
 		c.passed, c.seen = 0, false
 		w.leaves(c, i)
-	case doDetach:
-		w.detaches(c, i)
 	case doPassOn:
 		w.passesOn(c, i)
 	case doResume:
@@ -253,14 +250,6 @@ func (w *world) unlocks(c *client, i int, k kind) {
 		u.state = idle
 	}
 	w.releases(c, i, t)
-}
-
-func (w *world) detaches(c *client, i int) {
-	u := &c.users[i]
-	if v, t, result := c.lockOf(i).Detach(w.ownerOf(i), u.mode(), nil, w.clock(c)); result == core.HasParted {
-		u.state, u.reads, u.writes = idle, 0, 0
-		u.parted, u.partedUntil = t.ID, core.Time(v.Until)
-	}
 }
 
 func (w *world) passesOn(c *client, i int) {

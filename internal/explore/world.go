@@ -137,7 +137,7 @@ type user struct {
 	carries     bool       // ...whose Leave carries a guarded write,
 	wroteOut    bool       // ...which was executed,
 	token       uint64     // with this token
-	parted      core.ID    // the tenure that it has detached, until its lease ends
+	parted      core.ID    // the tenure that stays after its Unlock, until its lease ends
 	partedUntil core.Time
 	stays       core.Time // unlocking: until when the lock stays, 0 for not
 	more        int32     // holding: how many permits it has asked for beside the first

@@ -19,7 +19,6 @@ var denials = map[string]struct {
 	function any
 }{
 	"Hold.Pass":         {`hold (cannot|can not) be (passed|moved|handed)|(cannot|not) (be )?(passed|move|moved) to another process`, (*rlock.Hold).Pass},
-	"Hold.Detach":       {`hold (cannot|can not) be (detached|left)`, (*rlock.Hold).Detach},
 	"Hold.Write":        {`cannot (check|guard) a write`, (*rlock.Hold).Write},
 	"Hold.Context":      {`(is|are) not told (of a loss|that the lock is lost)`, (*rlock.Hold).Context},
 	"Client.Inspect":    {`cannot (see|tell) who (holds|has) (the|a) lock`, (*rlock.Client).Inspect},

@@ -39,7 +39,7 @@
 //	               ok, failed                                               renew duration, renewals
 //	lock.way       nesting, joining, handoff, redis, queue, linger, pass,
 //	               parts (of the histogram alone)                           acquired, acquire duration
-//	lock.release   released, unconfirmed, detached, passed, closed, lost    hold duration
+//	lock.release   released, unconfirmed, passed, closed, lost              hold duration
 //	lock.reason    unrenewed, lease_ended, held_too_long, key_gone, forced  lost
 //	error.type     the name of rlock's error, else _OTHER                   acquire duration, if the result is error
 //	lock.class     what [WithLockClass] says, absent without it             waiters, acquire and hold duration

@@ -106,8 +106,6 @@ func resultOf(err error) (result, fault string) {
 
 func releaseOf(i rlock.ReleasedInfo) string {
 	switch {
-	case i.Detached:
-		return "detached"
 	case i.Passed:
 		return "passed"
 	case errors.Is(i.Err, rlock.ErrClosed):

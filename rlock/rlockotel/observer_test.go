@@ -193,13 +193,11 @@ func TestLossesAndRenewalsAreMeasured(t *testing.T) {
 
 func TestReleasesAreMeasuredByTheWayTheyEnd(t *testing.T) {
 	inLab(t, nil, func(t *testing.T, l *lab) {
-		h, err := l.NewLock("detached").Acquire(l.ctx, rlock.WithLease(time.Minute))
-		require.NoError(t, err)
-		require.NoError(t, h.Detach(l.ctx))
+		require.NoError(t, l.NewLock("released").Do(l.ctx, func(context.Context) error { return nil }))
 		require.NoError(t, l.NewLock("closed").Lock(l.caller()))
 		require.NoError(t, l.Close())
 		assert.Equal(t, map[string]point{
-			"lock.kind=plain,lock.release=detached": {0, 1},
+			"lock.kind=plain,lock.release=released": {0, 1},
 			"lock.kind=plain,lock.release=closed":   {0, 1},
 		}, l.metrics(t)["lock.client.hold.duration"])
 	})

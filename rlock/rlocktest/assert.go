@@ -56,7 +56,7 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 //	defer server.AssertNothingHeld()
 //
 // It waits for releases that are under way, as AssertFree does. A lock that is left to its
-// lease ([rlock.Hold.Detach]) counts while the lease lasts. Other data on the server do not
+// lease ([rlock.WithMinHold], [rlock.Hold.Pass]) counts while the lease lasts. Other data on the server do not
 // count. AssertNothingHeld reports whether nothing is held.
 func (s *Server) AssertNothingHeld() bool {
 	s.t.Helper()

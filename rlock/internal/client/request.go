@@ -66,8 +66,6 @@ type Handle interface {
 	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the lock.
 	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
-	// Detach gives the handle up and leaves the lock to its lease.
-	Detach(ctx context.Context) error
 	// Extend moves the end of a hold that ends by itself.
 	Extend(ctx context.Context, d time.Duration) error
 	// Pass gives the handle up and passes the lock on, to the client that presents the text.

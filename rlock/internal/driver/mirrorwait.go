@@ -1,6 +1,6 @@
 package driver
 
-// A call that waits for the answer to a mirror: Extend and Detach wait until Redis has confirmed a lease.
+// A call that waits for the answer to a mirror: Extend waits until Redis has confirmed a lease.
 
 // awaitMirror returns a channel that is closed with the next answer to a mirror of the lock.
 func (s *shard) awaitMirror(l *lock) <-chan struct{} {

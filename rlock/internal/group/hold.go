@@ -263,8 +263,3 @@ func (h *Hold) Pass(context.Context, time.Duration) (string, error) {
 func (h *Hold) Extend(context.Context, time.Duration) error {
 	return fmt.Errorf("rlock: lock %q: extend: %w: it is made of several locks", h.of.name, errors.ErrUnsupported)
 }
-
-// Detach refuses.
-func (h *Hold) Detach(context.Context) error {
-	return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, terms.ErrDetach)
-}

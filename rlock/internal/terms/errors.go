@@ -13,7 +13,6 @@ var (
 	ErrHeldTooLong  = errors.New("it was held for as long as its holder may")
 	ErrNotAcquired  = errors.New("lock is held by another owner")
 	ErrNoToken      = errors.New("the lock has no fencing tokens")
-	ErrDetach       = errors.New("the hold cannot be detached")
 	ErrPass         = errors.New("the hold cannot be passed on")
 	ErrInvalidPass  = errors.New("invalid pass")
 	ErrNotPassed    = errors.New("the lock is not passed on any more: it was resumed, its time is over, or it was freed")

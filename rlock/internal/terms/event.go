@@ -44,7 +44,6 @@ type Event struct {
 	Contended bool          // Acquired, GaveUp: Waiting was called
 	Held      time.Duration // Released, Lost: since Acquired
 	Err       error         // GaveUp, Released, Lost
-	Detached  bool          // Released: it is left to its lease
 	Passed    bool          // Released: it is passed on
 	Reason    LossReason    // Lost
 }

@@ -8,7 +8,7 @@ import (
 // A Life is the time for which a hold is held. A context of the hold refers to it for as long as the context exists.
 type Life struct{ over, dropped atomic.Bool }
 
-// IsOver reports whether the hold is about to be released, or was released, lost, detached or passed on.
+// IsOver reports whether the hold is about to be released, or was released, lost or passed on.
 func (l *Life) IsOver() bool { return l.over.Load() }
 
 // Drop notes that the program has dropped the handle of the hold, and cannot release it any more. It is called by the

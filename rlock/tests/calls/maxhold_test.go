@@ -141,7 +141,6 @@ func TestAHoldWithoutAnEndIsNotExtended(t *testing.T) {
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond} {
 			require.ErrorIs(t, h.Extend(w.Ctx, d), rlock.ErrInvalidLease)
 		}
-		require.ErrorIs(t, h.Detach(w.Ctx), rlock.ErrDetach)
 	})
 }
 

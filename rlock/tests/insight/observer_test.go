@@ -63,10 +63,6 @@ func (v *witness) observer() *rlock.Observer {
 			v.write(ctx, "gave up %s %s after %v, contended %t: %s", i.Kind, i.Name, i.Waited, i.Contended, sentinel(i.Err))
 		},
 		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-			if i.Detached {
-				v.write(ctx, "released and detached %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
-				return
-			}
 			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
 		},
 		Lost: func(ctx context.Context, i rlock.LostInfo) {
@@ -272,9 +268,6 @@ func TestAnObserverIsToldOfEachEndOfAHold(t *testing.T) {
 			require.NoError(w.T, p.Close())
 			require.ErrorIs(w.T, h.Release(w.Ctx), rlock.ErrClosed)
 		}, []string{"me: released fenced orders:42 by redis after 1s: client is closed", "closed"}},
-		"Detach": {func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
-			require.NoError(w.T, h.Detach(as(w.Ctx, "it")))
-		}, []string{"it: released and detached fenced orders:42 by redis after 1s: <nil>"}},
 	}, func(t *testing.T, w *testbed.World, end ending) {
 		v := new(witness)
 		p := w.NewClient(withObserver(v.observer()))

@@ -201,17 +201,13 @@ func TestAnOwnerInTheContextOutlivesAHold(t *testing.T) {
 	})
 }
 
-func TestAHoldThatWasPassedOnDetachedOrLostIsOverForItsContext(t *testing.T) {
+func TestAHoldThatWasPassedOnOrLostIsOverForItsContext(t *testing.T) {
 	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client, h *rlock.Hold){
 		"passed on": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
 			pass := testbed.PassedOn(w.T, w.Ctx, h, time.Minute)
 			resumed, err := p.Resume(w.Ctx, pass)
 			require.NoError(w.T, err)
 			require.NoError(w.T, resumed.Release(w.Ctx))
-		},
-		"detached": func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
-			require.NoError(w.T, h.Detach(w.Ctx))
-			time.Sleep(time.Minute)
 		},
 		"lost": func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
 			w.Del(testbed.Key)

@@ -92,18 +92,18 @@ func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
 }
 
 // The key is there until the lease ends, even if messages are forged: the owner can be read in it.
-func TestAForgedMessageReleasesNoDetachedLock(t *testing.T) {
+func TestAForgedMessageReleasesNoLockThatStays(t *testing.T) {
 	eachForgery(t, func(t *testing.T, w *testbed.World, f forgery) {
 		p := w.NewClient()
-		hold := testbed.Take(t, w.Caller(), f.lock(p.Client), rlock.WithLease(time.Minute))
+		hold := testbed.Take(t, w.Caller(), f.lock(p.Client), rlock.WithMinHold(time.Minute))
+		require.NoError(t, hold.Release(w.Ctx))
 		owner := ownerOf(w)
-		require.NoError(t, hold.Detach(w.Ctx))
 		me := w.Caller()
 		got := testbed.Start(func() error { return f.lock(p.Client).Lock(me) }) // its client listens
 		require.True(t, testbed.Pending(got))
 		f.grants(w, p, owner)
 		time.Sleep(50 * time.Second)
-		require.True(t, testbed.Pending(got), "the detached lock was released")
+		require.True(t, testbed.Pending(got), "the lock was released before its time")
 		require.Equal(t, owner, ownerOf(w))
 		require.NoError(t, <-got)
 		require.NoError(t, f.lock(p.Client).Unlock(me))
