@@ -59,14 +59,6 @@ type Config struct {
 	// is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
-	// Linger is how long this client keeps a lock after its last Unlock if no client waits for it. A Lock in this process
-	// then sends no command. Another client that wants the lock calls for it, and has it about one and a half round trips
-	// later than a free lock. If the process dies, others wait for the rest of the Lease. Contended names, names that
-	// clients of Redisson use, semaphores, and parts of a multi-lock or RedLock do not linger, nor does any lock with
-	// RedissonPollsAlways or NoClientChannel. [WithLinger] says otherwise for one Acquire. docs/guarantees.md has more.
-	// Defaults to 0: no lock lingers.
-	Linger time.Duration
-
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with WAIT, for a second at most
 	// or a quarter of the lease. A grant that fewer have is released again and is [ErrNotReplicated]. Hand-offs and
 	// renewals do not wait. An acquire takes a round trip to the replicas more, and a connection of its own meanwhile: at
@@ -137,7 +129,7 @@ const (
 	// RedissonPollsNever leaves no such windows: pollers may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
 	// RedissonPollsAlways is for versions of Redisson whose scripts are not known, and other
-	// programs that follow its protocol. No lock lingers then.
+	// programs that follow its protocol.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 
@@ -245,7 +237,7 @@ func (c Config) shared(o *terms.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
+		NoClientChannel: c.NoClientChannel, RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }
 

@@ -34,17 +34,17 @@ func (h *holding) handle() *Hold {
 	return handle
 }
 
-// An AcquireOption changes one acquire. A lock over several has WithLease, WithWait and WithLinger alone, else it
-// returns [errors.ErrUnsupported].
+// An AcquireOption changes one acquire. A lock over several has WithLease and WithWait alone, else it returns
+// [errors.ErrUnsupported].
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
-	lease, wait, linger, maxHold, minHold time.Duration
-	more                                  int // permits beside the first
-	standing                              bool
-	answer                                *Answer
-	maxWaiters                            int32 // 0: any number, negative: none
-	progress                              func(place, waiting int)
+	lease, wait, maxHold, minHold time.Duration
+	more                          int // permits beside the first
+	standing                      bool
+	answer                        *Answer
+	maxWaiters                    int32 // 0: any number, negative: none
+	progress                      func(place, waiting int)
 }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
@@ -80,15 +80,6 @@ func WithWait(wait time.Duration) AcquireOption {
 // number of the semaphore, is [ErrPermits]; a lock of another kind refuses more than one ([errors.ErrUnsupported]).
 func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
-}
-
-// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger; 0 or less: not at all.
-func WithLinger(linger time.Duration) AcquireOption {
-	return func(o *acquireOptions) {
-		if o.linger = linger; linger <= 0 {
-			o.linger = -1
-		}
-	}
 }
 
 // An Answer is filled in by an Acquire with [WithAnswer].
@@ -138,7 +129,7 @@ func newRequest(options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, Linger: with.linger, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
+	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
 	if with.maxHold != 0 {
 		req.LimitHold(with.maxHold)
 	}

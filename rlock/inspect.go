@@ -86,7 +86,6 @@ func (c *Client) Stats() inspect.Stats {
 		AcquiredByRedis:   n.Acquired[terms.ByRedis],
 		AcquiredByPass:    n.Acquired[terms.ByPass],
 		AcquiredByQueue:   n.Acquired[terms.ByQueue],
-		AcquiredByLinger:  n.Acquired[terms.ByLinger],
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,
@@ -102,7 +101,7 @@ func (c *Client) Stats() inspect.Stats {
 		TrackingRefused:   c.shared.Redis.TrackingRefused(),
 		Commands:          c.shared.Redis.Commands(),
 	}
-	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger + s.AcquiredByPass
+	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByPass
 	s.Lost = s.LostUnrenewed + s.LostHeldTooLong + s.LostKeyGone + s.LostForced
 	return s
 }

@@ -131,8 +131,7 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 // TryLock takes the lock if the caller holds it already, or if it is free and no other call waits
 // for it, and reports whether it did. It makes one attempt, without a command if another
 // goroutine of this process holds the lock or waits for it. If that has no answer yet, TryLock waits
-// for it, and returns its error. If the lock may linger in another process (see
-// [Config].Linger), a second attempt follows a round trip later. The watchdog renews the lock.
+// for it, and returns its error. The watchdog renews the lock.
 // False without an error means that the lock is held, or that others wait for it, and not that
 // Redis has not answered. It is Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }

@@ -123,7 +123,6 @@ const (
 	ByNesting AcquiredBy = "nesting" // the owner held the lock already
 	ByJoining AcquiredBy = "joining" // the client held the lock for other readers
 	ByHandoff AcquiredBy = "handoff" // another goroutine of the process passed it on, without Redis
-	ByLinger  AcquiredBy = "linger"  // this client still had the lock: see [Config].Linger
 	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since it was free
 	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
 	ByPass    AcquiredBy = "pass"    // another client has passed it on, and Resume took it

@@ -22,7 +22,7 @@ type observing struct {
 var (
 	acquiredBy = [...]AcquiredBy{
 		terms.ByNesting: ByNesting, terms.ByJoining: ByJoining, terms.ByHandoff: ByHandoff, terms.ByRedis: ByRedis,
-		terms.ByQueue: ByQueue, terms.ByParts: ByParts, terms.ByLinger: ByLinger, terms.ByPass: ByPass,
+		terms.ByQueue: ByQueue, terms.ByParts: ByParts, terms.ByPass: ByPass,
 	}
 	lossReasons = [...]LossReason{
 		terms.LostUnrenewed: LostUnrenewed, terms.LostLeaseEnded: LostLeaseEnded, terms.LostHeldTooLong: LostHeldTooLong, terms.LostKeyGone: LostKeyGone,

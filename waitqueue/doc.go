@@ -9,5 +9,5 @@
 // and will not be chosen, in the terms of golang.org/x/sync/semaphore; false means that it was chosen before, and must pass
 // the resource on. A caller that ignores the false loses the resource for all behind it.
 //
-// Package core has its calls in such a line, and package driver the locks that linger.
+// Package core has its calls in such a line.
 package waitqueue

@@ -123,7 +123,6 @@ func All() []Contender {
 		Redisson(),
 		FloorEvalsha(), FloorSetNX(),
 
-		RLockLinger(),
 		RLockFair(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
 		RLockRedLock(), RedsyncMajority(), RueidislockMajority(),

@@ -202,9 +202,6 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyIfItIsRenewed(t *test
 // MONITOR shows every command with its sender; commands of scripts have "lua".
 func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
-		if c.Name == "rlock-linger" {
-			t.Skip("a lock that lingers sends no commands")
-		}
 		client := open(t, c, redis)
 		ctx := within(t)
 		warm := client.Mutex(name + ":warm") // new connections send greetings

@@ -3,7 +3,6 @@ package contender
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -16,16 +15,6 @@ func RLock() Contender {
 		func(c *rlock.Client) Client {
 			return rlockClient{c, func(name string) *rlock.Lock { return c.NewLock(name) }}
 		})
-}
-
-// RLockLinger is the plain lock that lingers.
-func RLockLinger() Contender {
-	c := rlockAs("rlock-linger", Plain, "this library, all defaults but Linger: 10 s", rlock.Config{Linger: 10 * time.Second},
-		func(c *rlock.Client) Client {
-			return rlockClient{c, func(name string) *rlock.Lock { return c.NewLock(name) }}
-		})
-	c.Only = "linger"
-	return c
 }
 
 // RLockFair is its fair lock.

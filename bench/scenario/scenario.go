@@ -76,7 +76,7 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), nested(), oneProcess(), fourProcesses(), handover(), hold(), fair(), readWrite(), linger(), majority(), fleet(),
+		uncontended(), nested(), oneProcess(), fourProcesses(), handover(), hold(), fair(), readWrite(), majority(), fleet(),
 	}
 }
 

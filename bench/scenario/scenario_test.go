@@ -87,7 +87,7 @@ func TestScaleAndHoldSetTheTimes(t *testing.T) {
 func TestSelectFindsScenariosByName(t *testing.T) {
 	all, err := scenario.Select("")
 	require.NoError(t, err)
-	assert.Len(t, all, len(scenario.All())-2, "all but fleet and linger, which take runs of their own")
+	assert.Len(t, all, len(scenario.All())-1, "all but fleet, which takes a run of its own")
 	assert.False(t, slices.ContainsFunc(all, func(s scenario.Scenario) bool { return s.Apart }))
 	_, err = scenario.Select("hold,none")
 	assert.ErrorContains(t, err, "four-processes")

@@ -5,7 +5,7 @@ package core
 // Client returns the client of the lock.
 func (l *Lock) Client() *Client { return l.client }
 
-// Owner returns the tenure by which the lock is held here, or lingers; nil for none.
+// Owner returns the tenure by which the lock is held here, nil for none.
 func (l *Lock) Owner() *Tenure { return l.owner }
 
 // Levels returns the open levels, which the caller must not change.
@@ -22,9 +22,6 @@ func (l *Lock) Waiters(yield func(*Call) bool) {
 
 // Len returns how many calls wait.
 func (l *Lock) Len() int { return l.line.Len() }
-
-// Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
-func (w *Call) Pauses() bool { return w.attempt == calls }
 
 // Tenures calls yield with each tenure that is not over.
 func (l *Lock) Tenures(yield func(*Tenure) bool) {
@@ -95,6 +92,5 @@ func (l *Lock) Busy() bool { return l.busy() }
 // Ends returns when a tenure that is Gone is over whatever Redis says.
 func (t *Tenure) Ends() Time { return t.ends() }
 
-// Claimed reports whether Redis was asked for no more than a claim, and Called whether another client has called.
+// Claimed reports whether Redis was asked for no more than a claim.
 func (t *Tenure) Claimed() bool { return t.claim }
-func (t *Tenure) Called() bool  { return t.called }

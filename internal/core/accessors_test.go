@@ -12,7 +12,6 @@ func TestWhatADriverAsks(t *testing.T) {
 		{"a hold with a lease", held(writes(1, 500)), true, true, false},
 		{"a reader", held(reads(1, NeverSafe)), true, false, true},
 		{"a reader that writes", held(reads(1, NeverSafe), writes(1, 500)), true, true, true},
-		{"a lock that lingers", held(), false, false, false},
 	} {
 		if l := c.lock; l.IsHeld() != c.held || l.IsWritten() != c.written || l.IsKept() != c.kept {
 			t.Errorf("%s: held %v, written %v, kept %v", c.name, l.IsHeld(), l.IsWritten(), l.IsKept())
@@ -23,9 +22,8 @@ func TestWhatADriverAsks(t *testing.T) {
 	if !has(l, n) || has(other, n) || has(l, other.owner) {
 		t.Error("whose tenure is it?")
 	}
-	n.claim, n.called = true, true
-	if !n.Claimed() || !n.Called() || other.owner.Claimed() || other.owner.Called() {
-		t.Error("claimed or called")
+	if n.claim = true; !n.Claimed() || other.owner.Claimed() {
+		t.Error("claimed")
 	}
 	if l.forget(n, Now{}); has(l, n) {
 		t.Error("it is over")
@@ -69,39 +67,6 @@ func TestASubscriptionThatHasEndedIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatADriverDecidesOfLingering(t *testing.T) {
-	for _, c := range []struct {
-		id      bool
-		span    Span
-		lingers bool
-	}{{true, 1, true}, {true, 0, false}, {false, 1, false}} {
-		l := held()
-		l.owner.ID.Lingers, l.owner.linger = c.id, c.span
-		if l.MayLinger() != c.lingers {
-			t.Errorf("%+v", c)
-		}
-		if l.NoLinger(); l.MayLinger() {
-			t.Error("it was not to linger")
-		}
-	}
-	l := held(writes(1, NeverSafe))
-	if l.EndLinger(at(1)); l.owner == nil {
-		t.Error("a hold is no lingering lock")
-	}
-	l = held()
-	n := l.owner
-	n.linger = 500
-	n.stays(at(0))
-	w := &Call{Owner: 2, Waits: true, Until: Never}
-	if l.EndLinger(at(1)); l.owner != nil || n.want != Gone {
-		t.Error("it lingers")
-	}
-	l.EndLinger(at(1))
-	if l.Lock(w, at(1)); l.MayLinger() {
-		t.Error("nothing is held")
-	}
-}
-
 // An owner holds the lock with a level of its own, by a tenure that is valid.
 func TestWhoHoldsTheLock(t *testing.T) {
 	for _, c := range []struct {
@@ -128,9 +93,6 @@ func TestWhoHoldsTheLock(t *testing.T) {
 		}
 	}
 	l := held()
-	if l.Holds(1, at(100)) {
-		t.Error("it lingers")
-	}
 	if l.owner = nil; l.Holds(1, at(100)) {
 		t.Error("it is free")
 	}
@@ -189,12 +151,6 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 			t.Errorf("%d: %v", h, !subscribes)
 		}
 	}
-	if w.Pauses() {
-		t.Error("it has not called")
-	}
-	if w.attempt, w.rest = calls, 60; !w.Pauses() {
-		t.Error("it has called")
-	}
 	n := l.asks(w, Join)
 	if !n.IsTicket() {
 		t.Error("it is a ticket")
@@ -202,12 +158,8 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 	if n.holds(); n.IsTicket() {
 		t.Error("it holds the lock")
 	}
-	if l.owner = n; !l.Lingers() {
-		t.Error("it lingers")
-	}
-	if l.add(writes(1, NeverSafe)); l.Lingers() {
-		t.Error("it does not linger")
-	}
+	l.owner = n
+	l.add(writes(1, NeverSafe))
 	if l.Client().Closed() {
 		t.Error("it has not closed")
 	}

@@ -101,8 +101,6 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	}
 	t.share.heardOf(a.Others, now)
 	switch {
-	case t == l.owner && l.lingers() && a.Others > 0:
-		l.give(t, now)
 	case t == l.owner && l.isRead(), t.want == Parted:
 		t.step = t.step || f.asks == opens && a.Others > 0
 	}

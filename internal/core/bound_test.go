@@ -103,7 +103,7 @@ func TestTheBoundOfACallThatHasLeftIsNoOthers(t *testing.T) {
 	if next.Tenure == nil {
 		t.Fatal("the ticket is not passed on")
 	}
-	l.Answer(&cmd, nil, Reply{Full: true, Tickets: 4, Holder: ID{2, false, 1}, TTL: 30_000}, at(0))
+	l.Answer(&cmd, nil, Reply{Full: true, Tickets: 4, Holder: ID{2, 1}, TTL: 30_000}, at(0))
 	if next.Outcome != Waiting {
 		t.Fatalf("it is refused: %v", next.Outcome)
 	}

@@ -37,8 +37,6 @@ type Call struct {
 	Lease    Span   // 0: renewed until Unlock
 	Waits    bool   // false: one attempt
 	Until    Time   // when its wait is over; Never for one that only Leave ends
-	Linger   Span   // for how long the lock lingers after it; 0: not at all
-	CallTime Span   // after how long a holder that was called has given way
 	Part     bool   // it is for a lock over several, and that is told in its place
 	Guest    bool   // it is a guest's of the owner
 	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine

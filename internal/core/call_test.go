@@ -106,7 +106,7 @@ func TestAReleaseThatWaitsForASlotForTooLong(t *testing.T) {
 func TestACallWithoutATenureKeepsItsLock(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.Kind.Fenced = true
-	c := &Call{Named: ID{2, false, 9}, Until: Never}
+	c := &Call{Named: ID{2, 9}, Until: Never}
 	l.Force(c)
 	cmd := sendFor(t, l, c, at(1), Leave)
 	if cmd.ID != c.Named || cmd.Tokens != 1 || cmd.Tenure() != nil {

@@ -8,9 +8,8 @@ type OwnerID uint64
 // An ID is the UUID of a tenure in Redis: its client, and a number. Each tenure has its own, so that a command that runs
 // late touches no other tenure. The zero ID is none.
 type ID struct {
-	Client  uint32
-	Lingers bool // the tenure may linger: its client can be called
-	N       uint64
+	Client uint32
+	N      uint64
 }
 
 // A Mode is the way in which a tenure needs the lock.
@@ -166,7 +165,6 @@ type MessageKind uint8
 const (
 	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
 	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their window
-	Called                         // "w": a client waits for the tenure, which may linger
 	Forced                         // "f": the tenure was released by force
 	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
 	Shown                          // "h": the tenure has the lock, and a client waits for it
@@ -174,7 +172,7 @@ const (
 )
 
 func (m MessageKind) String() string {
-	return enum.Name(m, "MessageKind", "Granted", "AtFront", "Called", "Forced", "ForeignNews", "Shown", "Satisfied")
+	return enum.Name(m, "MessageKind", "Granted", "AtFront", "Forced", "ForeignNews", "Shown", "Satisfied")
 }
 
 // A Message is a message to a client. Any client may publish, so that a message may be forged, late

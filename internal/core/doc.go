@@ -27,13 +27,12 @@
 //	Held                                                  Step, Mirror
 //	Parted                                                Mirror, Step, Unmark
 //
-// An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
-// one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
-// else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
-// may run yet. To hold a lock for a least time and to pass it on to another client are one thing, too: the want Parted, whose
-// Mirror sets the lease. A ticket enters by one of three commands, and one that enters by an Acquire is in the queue
-// only if the answer comes so late that it is looked for again. A lock that lingers is Held without a level. A Join may have a
-// bound (bound.go): it is undone in its own step if too many wait.
+// An undo, a release, a grant that is given back and a ticket whose caller has left are one thing: the want Gone. A
+// renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something else than the levels, and a Mirror
+// is due. Unsure is the honest place after a lost reply: the command may have run, or may run yet. To hold a lock for a least
+// time and to pass it on to another client are one thing, too: the want Parted, whose Mirror sets the lease. A ticket enters
+// by one of three commands, and one that enters by an Acquire is in the queue only if the answer comes so late that it is
+// looked for again. A Join may have a bound (bound.go): it is undone in its own step if too many wait.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in, and the Mirror that passes a tenure on overtakes another one.

@@ -92,7 +92,7 @@ func TestALossIsToldToHoldersOnly(t *testing.T) {
 	l := held()
 	l.client.TakeEffects(at(0))
 	if l.loses(nil, KeyGone); len(l.client.Effects) > 0 {
-		t.Error("a lock that lingered has no holder")
+		t.Error("there is no holder")
 	}
 	l.loses([]Level{writes(1, NeverSafe)}, KeyGone)
 	if e := l.client.TakeEffects(at(0)); len(e) != 1 || e[0].Tenure != l.owner || e[0].Lost[0].Owner != 1 || e[0].Cause != KeyGone {

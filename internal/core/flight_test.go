@@ -21,7 +21,7 @@ func TestWhatACommandSays(t *testing.T) {
 		l, w := waiter()
 		l.Kind.Permits = 3
 		l.abroad.told = true
-		w.Named = ID{2, false, 9}
+		w.Named = ID{2, 9}
 		n := l.asks(w, c.entry)
 		n.place, n.shown.owner, n.tokens.reserved = c.place, 5, 16
 		cmd := n.send(c.op, at(50))

@@ -116,7 +116,7 @@ func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
 		l, n := besideForeign()
 		n.want, n.entry, n.place, l.abroad.hears, l.abroad.told = c.want.Want, c.want.entry, c.place, listening, true
 		if c.owner {
-			l.owner = l.newTenure(ID{1, false, 2}, Alone)
+			l.owner = l.newTenure(ID{1, 2}, Alone)
 		}
 		l.client.TakeEffects(at(0))
 		l.dismiss()

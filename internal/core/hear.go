@@ -16,10 +16,6 @@ func (l *Lock) Hear(m Message, now Now) {
 		if t == nil {
 			l.heardGrant(t, m, now) // this client has forgotten it: an acquire was executed once more after the release
 		}
-	case Called: // perhaps before the answer that makes the tenure the owner
-		if t != nil {
-			l.called(t, now)
-		}
 	case Forced:
 		if t != nil && t == l.owner {
 			t.doubted(now)

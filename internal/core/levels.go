@@ -262,11 +262,6 @@ func (l *Lock) wanted(now Now) Span {
 // shape returns what Redis is to show now.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner
-	if !l.isHeld() {
-		s := oneLevel(t.named, t.mode)
-		s.until = NeverSafe
-		return s
-	}
 	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.levels.asked}
 	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until
@@ -286,7 +281,7 @@ func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 
 // showing notes that a command is about to be sent that shows the levels in Redis, in the name of an owner that has one.
 func (l *Lock) showing(t *Tenure, now Now) {
-	if l.isHeld() && !l.Hosts(t.named, true) {
+	if !l.Hosts(t.named, true) {
 		t.named = l.levels.all[0].Owner
 	}
 	t.shown, t.old = l.shape(now), false

@@ -65,8 +65,6 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 	case owner != nil && l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case owner != nil && l.mayReuse(w, now):
-		l.begin(owner, w, ByLinger, now)
 	case owner != nil && l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && l.isHeld():
@@ -82,9 +80,6 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 
 // Wait puts a call into the line that was not served at once.
 func (l *Lock) Wait(w *Call, now Now) {
-	if l.lingers() {
-		l.give(l.owner, now)
-	}
 	l.begins(w, Locks, nil)
 	w.attempt, w.overdue = tries, !w.Waits
 	l.line.join(w)
@@ -121,7 +116,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		l.changed(now)
 	case now.Time < l.stays:
 		releases = l.stay(now)
-	case l.vacated(now):
+	case l.handsOff(now):
 	default:
 		l.give(t, now)
 		releases = t

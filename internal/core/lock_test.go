@@ -24,7 +24,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 	} {
 		l, w := waiter()
 		l.Kind.Fenced, l.reserve = true, 16
-		n := l.newTenure(ID{1, false, 1}, Alone)
+		n := l.newTenure(ID{1, 1}, Alone)
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
 		releasing(l, n)
 		c.change(l, n, w)
@@ -46,11 +46,11 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 		rest              bool
 	}{{Answered, Answered, Answered, false}, {Answered, NotRun, NotRun, true}, {Unknown, Answered, Unknown, true}} {
 		l, w := waiter()
-		n := l.newTenure(ID{1, false, 1}, Alone)
+		n := l.newTenure(ID{1, 1}, Alone)
 		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
 		cmd := sendFor(t, l, releasing(l, n), at(50), Leave)
 		ticket := w.Tenure
-		l.Answer(&cmd, nil, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
+		l.Answer(&cmd, nil, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, 1}}, at(60))
 		if queued := ticket.place == InQueue; queued == c.rest || (w.rest > 0) != c.rest {
 			t.Errorf("%+v: the ticket is at %d, and its waiter rests until %d", c, ticket.place, w.rest)
 		}
@@ -78,7 +78,7 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 			l.owner = nil
 		}
 		o := l.owner
-		n := l.newTenure(ID{1, false, 7}, c.ticket)
+		n := l.newTenure(ID{1, 7}, c.ticket)
 		w := &Call{Owner: 9, Mode: c.ticket, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(w)
 		n.want, n.entry, n.place, n.look, n.trust.seen, n.call, w.Tenure = Asked, Join, InQueue, Never, at(50), w, n
@@ -104,7 +104,7 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 
 // A tenure that Redis shows and this client does not know is released; one of another client is not.
 func TestATenureThatIsForgottenIsReleased(t *testing.T) {
-	for id, released := range map[ID]bool{{1, false, 99}: true, {1, true, 99}: true, {2, false, 99}: false} {
+	for id, released := range map[ID]bool{{1, 99}: true, {2, 99}: false} {
 		l := held(writes(1, NeverSafe))
 		l.Hear(Message{Kind: Shown, ID: id}, at(50))
 		if n := l.Find(id); (n != nil) != released || released && (n.want != Gone || n.place != Owner) || l.owner.want != Held {
@@ -113,7 +113,7 @@ func TestATenureThatIsForgottenIsReleased(t *testing.T) {
 	}
 }
 
-// A call or a release by force is believed of a tenure of this client only.
+// A release by force is believed of a tenure of this client only.
 func TestWhatAMessageChanges(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -122,17 +122,15 @@ func TestWhatAMessageChanges(t *testing.T) {
 		want    Want
 		doubts  bool
 	}{
-		{"forced", Forced, ID{1, false, 1}, Held, true},
-		{"another one", Forced, ID{1, false, 7}, Held, false},
-		{"one that is unknown", Forced, ID{1, false, 99}, Held, false},
-		{"a call of one that does not linger", Called, ID{1, false, 1}, Held, false},
-		{"a call of one that is unknown", Called, ID{1, true, 99}, Held, false},
-		{"one that has the lock", Shown, ID{1, false, 1}, Held, false},
-		{"the first, unknown", AtFront, ID{1, false, 99}, Held, false},
+		{"forced", Forced, ID{1, 1}, Held, true},
+		{"another one", Forced, ID{1, 7}, Held, false},
+		{"one that is unknown", Forced, ID{1, 99}, Held, false},
+		{"one that has the lock", Shown, ID{1, 1}, Held, false},
+		{"the first, unknown", AtFront, ID{1, 99}, Held, false},
 	} {
 		l := held(writes(1, NeverSafe))
 		o := l.owner
-		l.newTenure(ID{1, false, 7}, Alone).want = Gone
+		l.newTenure(ID{1, 7}, Alone).want = Gone
 		o.shown = l.shape(at(50))
 		l.Hear(Message{Kind: c.message, ID: c.of}, at(50))
 		if o.want != c.want || o.old != c.doubts {
@@ -146,7 +144,7 @@ func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 	l, n := tenure()
 	n.want, n.entry, n.place, n.look = Asked, Join, InQueue, Never
 	l.Hear(Message{Kind: Forced, ID: n.ID}, at(50))
-	l.Hear(Message{Kind: Forced, ID: ID{1, false, 99}}, at(50))
+	l.Hear(Message{Kind: Forced, ID: ID{1, 99}}, at(50))
 	if n.look != Never {
 		t.Error("a ticket is looked for")
 	}
@@ -155,15 +153,15 @@ func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 // Only a tenure that this client has is ended by force.
 func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l := held(writes(1, NeverSafe))
-	force(l, ID{1, false, 2}, at(50))
+	force(l, ID{1, 2}, at(50))
 	if !l.isHeld() {
 		t.Error("another tenure was released")
 	}
-	force(l, ID{1, false, 1}, at(50))
+	force(l, ID{1, 1}, at(50))
 	if l.isHeld() || l.owner != nil {
 		t.Error("it is held")
 	}
-	force(l, ID{1, false, 1}, at(50))
+	force(l, ID{1, 1}, at(50))
 
 	l = held(writes(1, NeverSafe))
 	w := &Call{Owner: 2, Waits: true, Until: Never}
@@ -236,10 +234,10 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 		t.Errorf("it is forgotten, and has %d at %d", cmd.Op, due)
 	}
 	nothing(l, o)
-	other.newTenure(ID{1, false, 7}, Alone)
+	other.newTenure(ID{1, 7}, Alone)
 	l.client.TakeEffects(at(0))
 	l.client.spare = o
-	if n := other.newTenure(ID{1, false, 8}, Alone); n != o || !has(other, o) {
+	if n := other.newTenure(ID{1, 8}, Alone); n != o || !has(other, o) {
 		t.Fatal("its memory is not used again")
 	}
 	if nothing(l, o); !has(other, o) || !l.Idle() {
@@ -358,15 +356,9 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 		{"a downgrade that none waits for", []Level{reads(1, NeverSafe)}, shape{owner: 1, writes: 1, reads: true}, Held, 0, false, false, Held},
 		{"readers as before", []Level{reads(1, NeverSafe)}, shape{owner: 1, reads: true}, Held, 1, false, true, Held},
 		{"a writer that goes on", []Level{writes(1, NeverSafe), reads(1, NeverSafe)}, shape{owner: 1, writes: 2}, Held, 1, false, true, Held},
-		{"it lingers", nil, shape{owner: 1, writes: 1}, Held, 1, false, true, Gone},
-		{"it lingers, and none waits", nil, shape{owner: 1, writes: 1}, Held, 0, false, false, Held},
 	} {
 		l := held(c.levels...)
 		n := l.owner
-		if len(c.levels) == 0 {
-			n.linger = 900
-			n.stays(at(0))
-		}
 		l.line.join(&Call{Owner: 9, Waits: true, Until: Never}) // so that it asks
 		n.shown = c.shown
 		cmd := n.send(Mirror, at(50))
@@ -441,28 +433,6 @@ func TestWhatAClientHears(t *testing.T) {
 		}
 	}
 	t.Error("it listens to foreign clients, though it has closed")
-}
-
-// A lock that lingers ends by its time or by its trust, whichever comes first, and its agent is told.
-func TestWhenALockThatLingersEnds(t *testing.T) {
-	for until, want := range map[Time]Time{400: 400, 60_000: 50_000} {
-		l := held()
-		n := l.owner
-		n.linger = Span(until) - 5
-		n.stays(at(5))
-		l.showing(n, at(10))
-		n.trust.seen, n.again = at(10), Never // no renewal
-		l.touch(n)
-		if told := effectsAt(l, Poll, at(10)); len(told) != 1 || told[0].At != want || n.Alarm() != want {
-			t.Errorf("until %d: its agent was told %+v", until, told)
-		}
-		if l.Look(at(want - 1)); !l.Lingers() {
-			t.Errorf("until %d: it ends too soon", until)
-		}
-		if l.Look(at(want)); n.want != Gone {
-			t.Errorf("until %d: want %d", until, n.want)
-		}
-	}
 }
 
 // The memory of a lock that is idle is used again, with what the driver has there.

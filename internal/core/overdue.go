@@ -9,7 +9,7 @@ package core
 // comes first, and Unanswered if Redis has failed. It is Waiting while an answer is on its way, until that time at most. The call
 // may not stand in the line yet.
 func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
-	if w.fails > 0 || w.attempt == tried || w.attempt == triedAgain || w.attempt == calls {
+	if w.fails > 0 || w.attempt == tried || w.attempt == triedAgain {
 		return w.timedOut(), 0 // its own command has had an answer, or the fault that its caller is told
 	}
 	return l.decisionBehind(l.line.first(), w, now)

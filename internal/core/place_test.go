@@ -22,7 +22,7 @@ func asked(op Op, want wanted, place Place) (*Lock, *Tenure, flight) {
 }
 
 func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
-	other := ID{2, false, 1}
+	other := ID{2, 1}
 	for _, c := range []struct {
 		name   string
 		op     Op

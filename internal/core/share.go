@@ -23,21 +23,16 @@ func (t *share) heardOf(others int, now Now) {
 // spent begins a share without hand-offs. It counts unless no other client waits.
 func (t *share) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
 
-// vacated goes on after the last level was closed: the next waiter here holds the lock, or the tenure lingers. It reports
-// whether the tenure stays. Only the first waiter is looked at, however long the line is.
-func (l *Lock) vacated(now Now) bool {
+// handsOff gives the lock to the next waiter here after its last level was closed, and reports whether it has. Only the first
+// waiter is looked at, however long the line is.
+func (l *Lock) handsOff(now Now) bool {
 	t, w := l.owner, l.line.first()
-	switch {
-	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now):
-		t.share.handed = true
-		l.served(w, now)
-		l.begin(t, w, ByHandoff, now)
-	case w == nil && l.mayLinger(now):
-		t.stays(now)
-		l.changed(now)
-	default:
+	if w == nil || t.mode != w.Mode && t.mode != Alone || !l.mayPass(now) {
 		return false
 	}
+	t.share.handed = true
+	l.served(w, now)
+	l.begin(t, w, ByHandoff, now)
 	return true
 }
 
@@ -62,54 +57,5 @@ func (l *Lock) mayPass(now Now) bool {
 // asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
 // be built at a moment when no caller waits here, between two hand-offs.
 func (l *Lock) asksOthers(t *Tenure) bool {
-	return t.linger > 0 && t.ID.Lingers || l.line.Len() > 0 || t.share.handed || l.isRead()
-}
-
-// A tenure lingers when its last level was closed and no caller waits: the client keeps the key, and the next call here
-// begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves at once.
-
-// lingers reports whether the owner has no level, and lingers.
-func (l *Lock) lingers() bool { return l.owner != nil && !l.isHeld() }
-
-// lingersUntil returns until when a tenure that lingers stays.
-func (t *Tenure) lingersUntil() Time { return t.since.After(t.linger) }
-
-// mayLinger reports whether the tenure may stay though no owner holds the lock.
-func (l *Lock) mayLinger(now Now) bool {
-	t, c := l.owner, l.client
-	return t.linger > 0 && t.trust.most <= c.Lease && t.ID.Lingers && !t.called && !t.share.contested && !c.closed && t.worth(now) && t.isOpen()
-}
-
-// mayReuse reports whether a hold may begin in the owner, which has to linger.
-func (l *Lock) mayReuse(w *Call, now Now) bool {
-	t := l.owner
-	return l.lingers() && t.worth(now) && !t.tokens.spent() && now.Time < t.lingersUntil() && (t.mode == w.Mode || t.mode == Alone)
-}
-
-// called deals with the call of another client, which waits for the tenure.
-func (l *Lock) called(t *Tenure, now Now) {
-	if !t.ID.Lingers {
-		return // a stranger says so
-	}
-	t.called = true
-	t.share.heardOf(1, now)
-	if t == l.owner && l.lingers() {
-		l.give(t, now)
-	}
-}
-
-// Lingers reports whether the owner lingers: no level holds the lock here, and Redis shows it.
-func (l *Lock) Lingers() bool { return l.lingers() }
-
-// MayLinger reports whether the tenure may linger at its end, and NoLinger keeps it from that.
-func (l *Lock) MayLinger() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
-
-func (l *Lock) NoLinger() { l.owner.linger = 0 }
-
-// EndLinger releases a lingering tenure.
-func (l *Lock) EndLinger(now Now) {
-	if l.lingers() {
-		l.give(l.owner, now)
-		l.settle(now)
-	}
+	return l.line.Len() > 0 || t.share.handed || l.isRead()
 }

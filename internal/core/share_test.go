@@ -20,9 +20,6 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 				t.Fatal("it was not handed off")
 			}
 		}, true},
-		{"it may linger", func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, true},
-		{"not by its UUID", func(l *Lock) { l.owner.linger = 300 }, false},
-		{"it is not to", func(l *Lock) { l.owner.ID.Lingers = true }, false},
 		{"readers share it", func(l *Lock) { l.closeAll(); l.add(reads(1, NeverSafe)) }, true},
 	} {
 		l := held(writes(1, NeverSafe))
@@ -36,7 +33,7 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 		l.Answer(&cmd, nil, Reply{Found: Holds}, at(4))
 		l.line = line{}
 		l.owner.unshown()
-		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it" || c.name == "it may linger") {
+		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it") {
 			t.Errorf("%s: the next one asks, too", c.name)
 		}
 	}
@@ -119,20 +116,6 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		{"a reader waits for the lock of a writer", []Mode{Shared}, func(*Lock) {}, Held, true},
 		{"a writer waits for that of readers", []Mode{Alone}, func(l *Lock) { l.owner.mode = Shared }, Gone, false},
 		{"a reader waits for that of readers", []Mode{Shared}, func(l *Lock) { l.owner.mode = Shared }, Held, true},
-		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Held, false},
-		{"not by its UUID", nil, func(l *Lock) { l.owner.linger = 300 }, Gone, false},
-		{"it is not to", nil, func(l *Lock) { l.owner.ID.Lingers = true }, Gone, false},
-		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Held, true},
-		{"a writer waits for that of readers, which may linger", []Mode{Alone}, func(l *Lock) {
-			l.owner.mode, l.owner.ID.Lingers, l.owner.linger = Shared, true, 300
-		}, Gone, false},
-		{"Redis was asked for longer than a lease", nil, func(l *Lock) {
-			l.owner.ID.Lingers, l.owner.linger, l.owner.trust.most = true, 300, 40_000
-		}, Gone, false},
-		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.called = true, 300, true }, Gone, false},
-		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.share.contested = true, 300, true }, Gone, false},
-		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.client.closed = true, 300, true }, Gone, false},
-		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.trust.until = true, 300, 150 }, Gone, false},
 	} {
 		l := held(writes(1, NeverSafe))
 		n := l.owner
@@ -145,73 +128,8 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		if (releases == n) != (c.want == Gone) {
 			t.Errorf("%s: the call releases it: %v", c.name, releases == n)
 		}
-		if n.want != c.want || l.IsHeld() != c.held || l.lingers() && n.lingersUntil() != 400 {
+		if n.want != c.want || l.IsHeld() != c.held {
 			t.Errorf("%s: want %d, held %v", c.name, n.want, l.IsHeld())
-		}
-	}
-}
-
-func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(*Lock)
-		mode   Mode
-		now    Time
-		begins bool
-	}{
-		{"it lingers", func(*Lock) {}, Alone, 399, true},
-		{"its time is over", func(*Lock) {}, Alone, 400, false},
-		{"a reader", func(*Lock) {}, Shared, 100, true},
-		{"a reader after readers", func(l *Lock) { l.owner.mode = Shared }, Shared, 100, true},
-		{"a writer after readers", func(l *Lock) { l.owner.mode = Shared }, Alone, 100, false},
-		{"its lease is nearly over", func(l *Lock) { l.owner.trust.until = 300 }, Alone, 100, false},
-		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 0, 7} }, Alone, 100, false},
-		{"it does not linger", func(l *Lock) { l.add(writes(1, NeverSafe)) }, Alone, 100, false},
-	} {
-		l := held()
-		n := l.owner
-		n.trust.lease = 2_000
-		n.linger = 300
-		n.stays(at(100))
-		c.change(l)
-		if begins := l.mayReuse(&Call{Mode: c.mode}, at(c.now)); begins != c.begins {
-			t.Errorf("%s: %v", c.name, begins)
-		}
-	}
-}
-
-// A hold that begins in a lock that lingers costs no command: the next mirror names its owner.
-func TestAHoldAfterALingerIsShownByTheNextMirror(t *testing.T) {
-	l := held(writes(1, NeverSafe))
-	n := l.owner
-	n.ID.Lingers, n.linger = true, 300
-	l.Answer(ptr(n.send(Mirror, at(1))), nil, Reply{Found: Holds}, at(2))
-	l.Unlock(1, Alone, nil, at(3))
-	if l.Lock(&Call{Owner: 2, Until: Never}, at(4)) != Acquired || !l.IsShown(at(4)) {
-		t.Fatal("it costs a command")
-	}
-	if cmd := n.send(Mirror, at(5)); cmd.Owner != 2 || !l.isMirrored(n, at(5)) {
-		t.Errorf("the mirror names owner %d", cmd.Owner)
-	}
-}
-
-func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
-	for _, c := range []struct {
-		lingers, used bool
-		want          Want
-		called        bool
-	}{{true, false, Gone, true}, {true, true, Held, true}, {false, false, Held, false}} {
-		l := held()
-		n := l.owner
-		if n.ID.Lingers = c.lingers; c.used {
-			l.add(writes(1, NeverSafe))
-		} else {
-			n.linger = 300
-			n.stays(at(100))
-		}
-		l.Hear(Message{Kind: Called, ID: n.ID}, at(7))
-		if n.want != c.want || n.called != c.called || n.share.contested != c.called {
-			t.Errorf("%+v: want %d, called %v", c, n.want, n.called)
 		}
 	}
 }

@@ -8,7 +8,7 @@ type Want uint8
 const (
 	Gone   Want = iota // nothing: Redis must not show it
 	Asked              // the lock. It is a ticket, which enters by one command: an Acquire, a Join or a Resume
-	Held               // the lock, with the levels of its Lock; without any it lingers
+	Held               // the lock, with the levels of its Lock
 	Parted             // the lock, until its lease ends, without a holder here: it was passed on, or stays for a time
 
 	wants = iota // how many there are
@@ -226,10 +226,4 @@ func (t *Tenure) rests(now Now) {
 }
 
 // ends returns when the owner changes by the clock.
-func (l *Lock) ends(now Now) Time {
-	at := now.At(l.nextEnd())
-	if !l.isHeld() {
-		at = min(at, l.owner.lingersUntil())
-	}
-	return at
-}
+func (l *Lock) ends(now Now) Time { return now.At(l.nextEnd()) }

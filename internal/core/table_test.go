@@ -41,7 +41,7 @@ func TestWhenATenureMayComeAfterItsLeave(t *testing.T) {
 }
 
 func TestWhenATicketIsLookedForNext(t *testing.T) {
-	ours := ID{2, false, 1}
+	ours := ID{2, 1}
 	for _, c := range []struct {
 		name  string
 		polls uint8

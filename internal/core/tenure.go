@@ -22,7 +22,6 @@ type Tenure struct {
 	wrote   bool  // a level that has closed has sent a guarded write
 	marked  bool  // it was granted the lock out of the queue, and may have a mark there
 	claim   bool  // Owner: Redis was asked for no more than a claim. See trust.go
-	called  bool  // it was called: it does not linger. See share.go
 	touched bool  // its time may have changed: an effect Poll of it is not taken yet
 	polls   uint8 // of a ticket whose client had not subscribed when it was made: one more than its looks; else 0. See looksNext
 	fails   uint8 // commands in a row without an answer, doublings at most
@@ -35,13 +34,12 @@ type Tenure struct {
 	shown  shape   // what Redis was told last, with the owner in its text
 	tokens tokens
 	share  share
-	linger Span // Held: for how long it stays without a level; 0: not at all
 	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
 
 	// When the next command may be sent, see table.go.
 	again Time // until then nothing is sent for it
 	late  Time // an unanswered command may still run until then
-	since Time // Gone, and Held without a level: since when
+	since Time // Gone: since when
 	look  Time // InQueue: when it is looked for
 	alarm Time // when its agent was told to poll it: no later than that it does
 }

@@ -31,7 +31,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 		}
 	}
 	for i := uint64(2); i <= 12; i++ {
-		all = append(all, l.newTenure(ID{1, false, i}, Alone))
+		all = append(all, l.newTenure(ID{1, i}, Alone))
 		check(i > manyTenures)
 	}
 	for _, at := range []int{0, 10, 4} { // the first, the last, and one between
@@ -48,7 +48,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 		l.forget(n, Now{})
 		check(true)
 	}
-	all = append(all, l.newTenure(ID{1, false, 30}, Alone)) // few by now, in the map of many
+	all = append(all, l.newTenure(ID{1, 30}, Alone)) // few by now, in the map of many
 	check(true)
 	for len(all) > 0 {
 		n := all[0]
@@ -56,7 +56,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 		l.forget(n, Now{})
 		check(len(all) > 0)
 	}
-	all = append(all, l.newTenure(ID{1, false, 20}, Alone))
+	all = append(all, l.newTenure(ID{1, 20}, Alone))
 	check(false)
 }
 
@@ -80,7 +80,7 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 		t.Error("an answer to a former life counts")
 	}
 	n.Tag = 7
-	if next := l.newTenure(ID{1, false, 2}, Alone); next != n || next.Tag != 7 {
+	if next := l.newTenure(ID{1, 2}, Alone); next != n || next.Tag != 7 {
 		t.Error("its memory is not used again, with what the driver has there")
 	}
 	n.send(Leave, at(3))

@@ -108,13 +108,12 @@ func (w words) mode() Mode {
 	return Alone
 }
 
-// id reads 0.7, with an L at its end for a tenure that may linger.
+// id reads 0.7: the seventh tenure of this client.
 func id(text string) (id ID) {
 	if text == "" {
 		return id
 	}
-	id.Lingers = strings.HasSuffix(text, "L")
-	c, n, _ := strings.Cut(strings.TrimSuffix(text, "L"), ".")
+	c, n, _ := strings.Cut(text, ".")
 	client, _ := strconv.ParseUint(c, 10, 32)
 	id.Client = uint32(client)
 	id.N, _ = strconv.ParseUint(n, 10, 64)
@@ -122,11 +121,7 @@ func id(text string) (id ID) {
 }
 
 func (i ID) text() string {
-	s := fmt.Sprintf("%d.%d", i.Client, i.N)
-	if i.Lingers {
-		s += "L"
-	}
-	return s
+	return fmt.Sprintf("%d.%d", i.Client, i.N)
 }
 
 func (s *story) happens(t *testing.T, line string) {
@@ -157,7 +152,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.callers, s.sent = map[string]*Call{}, nil
 		s.t, s.alarms, s.shells = t, map[*Tenure]Time{}, map[*Call]*shell{}
 	case "lock":
-		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
+		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)),
 			Repeats: w.has("repeats"), Answers: w.has("answers"), Tag: name}
 		if w.has("for") || !c.Waits {
 			c.Until = s.now.Time + Time(w.number("for", 0))
@@ -239,7 +234,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "wrote":
 		wrote(s.lock, id(w["of"]), w.mode(), s.reply(name, w), s.now)
 	case "hear":
-		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign", "shown", "answer"}, name)
+		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
 	case "listening":
 		s.lock.Listening(name != "no", s.now)
@@ -310,7 +305,7 @@ func (s *story) parts(r PartResult) {
 func (s *story) outcome(c *Call) {
 	text := [...]string{"waits", "acquired", "denied", "timed out", "full", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed", "unanswered"}[c.Outcome]
 	if c.Outcome == Acquired {
-		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
+		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByPass: "as it was passed on"}[c.Way]
 		if c.Token > 0 {
 			text += fmt.Sprintf(", token %d", c.Token)
 		}

@@ -1,13 +1,8 @@
 package core
 
-// settle makes the lock consistent at the end of an event: a hold that is over ends, and so does a lock that has lingered
-// for its time, and the first waiter gets a tenure.
+// settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
-	if l.owner != nil {
-		if t := l.current(now); t != nil && !l.isHeld() && now.Time >= t.lingersUntil() {
-			l.give(t, now)
-		}
-	}
+	l.current(now)
 	if l.line.overdue > 0 {
 		l.decided(now)
 	}
@@ -102,16 +97,14 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	l.begin(t, w, way, now)
 }
 
-// begin opens the first level of a hold on t after a grant, a hand-off or a linger. It does not retain w.
+// begin opens the first level of a hold on t after a grant or a hand-off. It does not retain w.
 func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
-	if way == ByHandoff || way == ByLinger {
+	if way == ByHandoff {
 		t.tokens.passOn()
 	}
-	if way != ByLinger || t.old || t.shown != l.shape(now) { // else Redis shows the owner that had it before until the next mirror
-		t.named = w.Owner
-	}
+	t.named = w.Owner
 	entered := !t.old && t.shown == oneLevel(w.Owner, w.Mode)
-	l.owner, t.mode, t.linger = t, w.Mode, w.Linger
+	l.owner, t.mode = t, w.Mode
 	t.holds()
 	l.open(w, way, now)
 	if entered { // Redis shows it
@@ -167,7 +160,7 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 
 // lose ends the holds of the owner. Redis may show it yet.
 func (l *Lock) lose(cause Cause, now Now) {
-	l.loses(l.levels.all, cause) // if it lingered there are none: the loss is no owner's
+	l.loses(l.levels.all, cause)
 	l.closeAll()
 	l.give(l.owner, now)
 }

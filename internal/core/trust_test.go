@@ -5,7 +5,7 @@ import "testing"
 // tenure returns a tenure of a lock, with the times of a real client.
 func tenure() (*Lock, *Tenure) {
 	_, l := driven()
-	return l, l.newTenure(ID{1, false, 1}, Alone)
+	return l, l.newTenure(ID{1, 1}, Alone)
 }
 
 func TestALeaseIsBelievedForLessThanItIs(t *testing.T) {

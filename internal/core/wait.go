@@ -37,12 +37,11 @@ const (
 	ByNesting            // its owner has had it
 	ByHandoff            // from another owner of this process
 	ByJoining            // beside readers of this process
-	ByLinger             // in a tenure that has lingered
 	ByPass               // from another client, which has passed it on
 )
 
 func (w Way) String() string {
-	return enum.Name(w, "Way", "ByRedis", "ByQueue", "ByNesting", "ByHandoff", "ByJoining", "ByLinger", "ByPass")
+	return enum.Name(w, "Way", "ByRedis", "ByQueue", "ByNesting", "ByHandoff", "ByJoining", "ByPass")
 }
 
 // An attempt is where a call that locks is with its Acquires. It may send one, and one more if the holder makes way for that.
@@ -51,13 +50,12 @@ type attempt uint8
 const (
 	tried      attempt = iota // it has sent its Acquire: it is denied, or waits in the queue
 	tries                     // it may send an Acquire
-	calls                     // a holder that may linger was called: it rests until that has given way, and tries once more
 	triesAgain                // it may send one more
 	triedAgain                // it has sent that one
 )
 
 func (a attempt) String() string {
-	return enum.Name(a, "attempt", "tried", "tries", "calls", "triesAgain", "triedAgain")
+	return enum.Name(a, "attempt", "tried", "tries", "triesAgain", "triedAgain")
 }
 
 // may reports whether the call may send an Acquire.
@@ -157,9 +155,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 }
 
 func (l *Lock) tryFor(w *Call, now Now) {
-	if w.rest = 0; w.attempt == calls {
-		w.attempt = triesAgain
-	}
+	w.rest = 0
 	mayAcquire := l.line.first() == w && l.owner == nil && !l.busy()
 	switch {
 	case !w.Waits && !w.attempt.may():
@@ -222,24 +218,22 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 		l.leave(w, NotPassed, now)
 		return
 	case t.entry == Acquire && w.attempt == tried:
-		l.mayRetry(w, a, now)
+		l.mayRetry(w, a)
 	}
 	if w.Outcome == Waiting && w.Waits {
 		l.subscribe(now)
 	}
 }
 
-// mayRetry gives a call one more attempt if a command that is due makes way for it: the step of a tenure that was refused a
-// free lock, a release of this client, or that of a holder which was called since it may linger.
-func (l *Lock) mayRetry(w *Call, a Reply, now Now) {
-	switch h := l.tenures.find(a.Holder); {
-	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone):
-		w.attempt = triesAgain
-		if h != nil {
-			l.hurries(h)
-		}
-	case a.Holder.Lingers:
-		w.attempt, w.rest = calls, now.Time.After(w.CallTime)
+// mayRetry gives a single attempt one more command if one that is due makes way for it: the step of a tenure that was refused a
+// free lock, or a release of this client.
+func (l *Lock) mayRetry(w *Call, a Reply) {
+	h := l.tenures.find(a.Holder)
+	if w.Waits || !(a.Holder == ID{} && !a.Foreign) && (h == nil || h.want != Gone) {
+		return
+	}
+	if w.attempt = triesAgain; h != nil {
+		l.hurries(h)
 	}
 }
 
@@ -321,8 +315,6 @@ func (l *Lock) wakes(w *Call, now Now) Time {
 		return Never
 	case t != nil:
 		return at
-	case w.attempt == calls: // its time is not up before that
-		return w.rest
 	}
 	if w.overdue {
 		if o, by := l.decision(w, now); o == Waiting {
@@ -352,7 +344,7 @@ func (l *Lock) tick(w *Call, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}
-	if now.Time >= w.Until && w.attempt != calls {
+	if now.Time >= w.Until {
 		l.timeUp(w, now)
 	}
 	if w.Outcome == Waiting {

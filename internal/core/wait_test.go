@@ -12,7 +12,7 @@ func waiter() (*Lock, *Call) {
 }
 
 // isBusy puts the acquire of a caller that has left in flight.
-func isBusy(l *Lock) { l.newTenure(ID{1, false, 9}, Alone).flight.op = Acquire }
+func isBusy(l *Lock) { l.newTenure(ID{1, 9}, Alone).flight.op = Acquire }
 
 // heldBack makes the waiter a reader beside readers that goes on at 50.
 func heldBack(h hearing) func(*Lock, *Call) {
@@ -37,10 +37,8 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		{"its ticket has the time", func(l *Lock, w *Call) { l.asks(w, Join); w.rest = 50 }, 10, 100},
 		{"it rests", func(_ *Lock, w *Call) { w.rest = 50 }, 10, 50},
 		{"it rests for longer than it waits", func(_ *Lock, w *Call) { w.rest = 150 }, 10, 100},
-		{"it calls again", func(_ *Lock, w *Call) { w.attempt, w.rest = calls, 150 }, 10, 150},
-		{"it has called again", func(_ *Lock, w *Call) { w.attempt, w.rest = triedAgain, 150 }, 10, 100},
-		{"it called again, without an answer", func(_ *Lock, w *Call) { w.attempt, w.rest, w.fails = triesAgain, 150, 1 }, 10, 100},
-		{"it may call again at once", func(_ *Lock, w *Call) { w.attempt = triesAgain }, 10, 100},
+		{"it has tried again", func(_ *Lock, w *Call) { w.attempt, w.rest = triedAgain, 150 }, 10, 100},
+		{"it tried again, without an answer", func(_ *Lock, w *Call) { w.attempt, w.rest, w.fails = triesAgain, 150, 1 }, 10, 100},
 		{"a subscription is under way", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 70 }, 10, 70},
 		{"it is late", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 5 }, 10, 10},
 		{"it hears", func(l *Lock, _ *Call) { l.hears, l.patient = listening, 70 }, 10, 100},
@@ -53,7 +51,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		{"an answer decides", func(l *Lock, w *Call) { w.attempt, w.overdue = tries, true; isBusy(l) }, 100, 250}, // it was sent at 0
 		{"a release decides", func(l *Lock, w *Call) {
 			w.attempt, w.overdue = tries, true
-			n := l.newTenure(ID{1, false, 9}, Alone)
+			n := l.newTenure(ID{1, 9}, Alone)
 			n.place, n.since = Owner, 50
 		}, 100, 300},
 		{"an answer decides, before its time is up", func(l *Lock, w *Call) { w.attempt = tries; isBusy(l) }, 99, 100},
@@ -70,7 +68,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		}, 100, 100},
 		{"a ticket decides nothing", func(l *Lock, w *Call) {
 			w.attempt, w.overdue = tries, true
-			l.newTenure(ID{1, false, 9}, Alone).want = Asked
+			l.newTenure(ID{1, 9}, Alone).want = Asked
 		}, 100, 100},
 		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
@@ -265,7 +263,7 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 	free := func(l *Lock, n *Tenure) Reply { n.place = Unsure; return Reply{} }
 	mine := func(want Want) func(l *Lock, n *Tenure) Reply {
 		return func(l *Lock, n *Tenure) Reply {
-			h := l.newTenure(ID{1, false, 99}, Alone)
+			h := l.newTenure(ID{1, 99}, Alone)
 			h.want, h.place, h.fails, h.again = want, Owner, 3, 900
 			return Reply{Holder: h.ID}
 		}
@@ -281,16 +279,14 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		{"a Lock at a free lock", true, nil, free, did{Waiting, tried, 0, false}},
 		{"a second time", false, func(w *Call, _ *Tenure) { w.attempt = triedAgain }, free, did{Waiting, triedAgain, 0, false}},
 		{"a foreign client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Foreign: true} }, did{Waiting, tried, 0, false}},
-		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, false, 1}} }, did{Waiting, tried, 0, false}},
+		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, 1}} }, did{Waiting, tried, 0, false}},
 		{"this client releases it", false, nil, mine(Gone), did{Waiting, triesAgain, 0, true}},
 		{"this client has it", false, nil, mine(Held), did{Waiting, tried, 0, false}},
-		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, calls, 57, false}},
-		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.entry, n.place = Join, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, tried, 0, false}},
 		{"its time is up", true, func(w *Call, n *Tenure) { w.Until, n.entry, n.place = 50, Join, InQueue }, mine(Held), did{TimedOut, tried, 0, false}},
 		{"its time is up, and its ticket is nowhere", true, func(w *Call, n *Tenure) { w.Until, n.entry, n.place = 50, Join, Out }, mine(Held), did{Waiting, tried, 0, false}},
 	} {
 		l, w := waiter()
-		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
+		w.Waits, w.fails = c.waits, 4
 		n := l.asks(w, Acquire)
 		n.place = Out
 		if c.change != nil {
@@ -403,18 +399,5 @@ func TestACallThatHasEndedStaysSo(t *testing.T) {
 	l.client.TakeEffects(at(0))
 	if a := l.Next(w, false, at(100)); a.Do != Returns || w.Outcome != Cancelled || len(l.client.TakeEffects(at(0))) > 0 {
 		t.Errorf("outcome %d", w.Outcome)
-	}
-}
-
-func TestACallThatCallsAgainIsNotOver(t *testing.T) {
-	l, w := waiter()
-	w.attempt, w.rest = calls, 150
-	l.tick(w, at(120))
-	if w.Outcome != Waiting || w.Tenure != nil {
-		t.Errorf("its outcome is %d", w.Outcome)
-	}
-	l.tick(w, at(150))
-	if w.Tenure == nil || w.Tenure.entry != Acquire {
-		t.Error("it has not called again")
 	}
 }

@@ -4,8 +4,7 @@ package core
 
 // asks returns a new ticket for the waiter, which enters by that command.
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
-	lingers := entry == Acquire && w.Linger > 0 && w.attempt == tries
-	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
+	t := l.newTenure(ID{l.client.ID, l.client.number()}, w.Mode)
 	t.want, t.entry, t.call, t.more = Asked, entry, w, w.More
 	if l.hears != listening {
 		t.polls = 1
@@ -21,9 +20,6 @@ func (l *Lock) asks(w *Call, entry Op) *Tenure {
 
 // holds makes the tenure hold the lock for the levels that are opened next.
 func (t *Tenure) holds() { t.want, t.entry = Held, None }
-
-// stays makes the tenure linger from now on.
-func (t *Tenure) stays(now Now) { t.since = now.Time }
 
 // parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
 func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }

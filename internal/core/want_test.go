@@ -2,18 +2,11 @@ package core
 
 import "testing"
 
-// Only an attempt may bring a tenure that lingers, and only the first one of a call: another client has to be able to call it.
-func TestWhichTenuresMayLinger(t *testing.T) {
-	for _, c := range []struct {
-		entry   Op
-		linger  Span
-		attempt attempt
-		may     bool
-	}{{Acquire, 1, tries, true}, {Acquire, 0, tries, false}, {Acquire, 1, triesAgain, false}, {Join, 1, tries, false}, {Resume, 1, tried, false}} {
+func TestATicketIsAskedForAsItsCallEnters(t *testing.T) {
+	for _, entry := range []Op{Acquire, Join, Resume} {
 		l, w := waiter()
-		w.Linger, w.attempt = c.linger, c.attempt
-		if n := l.asks(w, c.entry); n.ID.Lingers != c.may || n.want != Asked || n.entry != c.entry || w.Tenure != n || n.call != w {
-			t.Errorf("%+v: %v", c, n.ID.Lingers)
+		if n := l.asks(w, entry); n.want != Asked || n.entry != entry || w.Tenure != n || n.call != w {
+			t.Errorf("%v: %+v", entry, n)
 		}
 	}
 }
@@ -37,7 +30,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 // The memory of a call is used again, and a client that has closed resumes nothing.
 func TestACallThatResumesBeginsAnew(t *testing.T) {
 	l, _ := waiter()
-	w := &Call{Owner: 2, Until: Never, Named: ID{2, false, 9}, Outcome: Failed, began: 7}
+	w := &Call{Owner: 2, Until: Never, Named: ID{2, 9}, Outcome: Failed, began: 7}
 	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.entry != Resume || w.Tenure.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}

@@ -38,7 +38,7 @@ func TestWhatAGuardedWriteSays(t *testing.T) {
 // The answer to a write of a former tenure, which leaves Redis, says nothing of the next.
 func TestAWriteOfAFormerTenure(t *testing.T) {
 	l := held(Level{Owner: 1, Until: NeverSafe})
-	former := l.newTenure(ID{1, false, 7}, Alone)
+	former := l.newTenure(ID{1, 7}, Alone)
 	former.want, former.place = Gone, Owner
 	wrote(l, former.ID, Alone, Reply{Found: Nowhere}, at(50))
 	if !l.IsHeld() || former.place != Owner {
@@ -74,5 +74,5 @@ func TestATenureWithAWriteIsNotOpen(t *testing.T) {
 func TestAWriteOfATenureThatIsOver(t *testing.T) {
 	l := held()
 	l.owner = nil
-	wrote(l, ID{1, false, 99}, Shared, Reply{Found: Nowhere, Settled: true}, at(50))
+	wrote(l, ID{1, 99}, Shared, Reply{Found: Nowhere, Settled: true}, at(50))
 }

@@ -74,7 +74,7 @@ func (w *world) checkAsked() {
 	for i := range w.clients {
 		c := &w.clients[i]
 		for j := range c.users {
-			if u := &c.users[j]; c.lives() && u.state == waiting && u.call.Outcome == core.Waiting && u.call.Most != 0 && u.call.Tenure == nil && !u.call.Pauses() {
+			if u := &c.users[j]; c.lives() && u.state == waiting && u.call.Outcome == core.Waiting && u.call.Most != 0 && u.call.Tenure == nil {
 				w.fail("client %d: user %d waits, and has not asked for a position", i, j)
 			}
 		}

@@ -18,8 +18,6 @@ var (
 	twice     = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow}
 	tries     = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Try | Cancel}
 	crowd     = Setup{Clients: 2, Users: 2, Passes: 5}
-	lingers   = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
-	rare      = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
 	abroad    = Setup{Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Look: 9, Lease: 9, Do: Cancel}
 	passOn    = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Pass}
 	repeats   = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat}
@@ -79,20 +77,10 @@ var brokenRules = []struct {
 	{"HandoffLimit", core.HandoffLimit, "is passed", true, true, crowd},
 	{"MirrorTells", core.MirrorTells, "is passed", true, true, crowd},
 	{"ResumeSpends", core.ResumeSpends, "is passed", false, true, but(crowd, func(s *Setup) { s.Do = Pass; s.Lease = 9 })},
-	{"ReleaseAtCall", core.ReleaseAtCall, "waits for a look", false, false, lingers},
-	{"CallKept", core.CallKept, "waits for a look", false, false, lingers},
-	{"EarlyCall", core.EarlyCall, "waits for a look", false, false, but(lingers, func(s *Setup) { s.Do = Cancel })},
-	{"UseStays", core.UseStays, "is holding", false, false, lingers},
-	{"NoWayBack", core.NoWayBack, "a Leave has found it", false, false, lingers},
-	{"ReuseTrusted", core.ReuseTrusted, "the core says that it holds", false, false, but(lingers, func(s *Setup) { s.Do = 0; s.Clients = 1; s.Faults = 1; s.Fault = Partition })},
-	{"AcquiredLinger", core.AcquiredLinger, "waits for a look", false, false, lingers},
-	{"RenewalAsks", core.RenewalAsks, "no owner holds", false, false, but(rare, func(s *Setup) { s.Faults = 1; s.Fault = LoseCall })},
-	{"LingerEnds", core.LingerEnds, "lingers for", false, false, but(lingers, func(s *Setup) { s.Linger = 3 })},
 	{"LoseInTime", core.LoseInTime, "before another one knows", false, false, faulty},
 	{"KeepLate", core.KeepLate, "was passed", true, false, Setup{Clients: 3, Users: 1, Rounds: 1, Kind: fair, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
 	{"LeaveFirst", core.LeaveFirst, "that it releases", false, false, Setup{Clients: 1, Users: 1, Rounds: 2, Lazy: true, Do: Cancel}},
 	{"PassTicket", core.PassTicket, "gives up a position", false, false, Setup{Clients: 2, Users: 2, Rounds: 1, Do: Cancel}},
-	{"CallAgain", core.CallAgain, "that lingers", false, false, but(lingers, func(s *Setup) { s.Rounds = 1 })},
 	{"HeldBackTicket", core.HeldBackTicket, "while others read", true, true, Setup{Clients: 1, Users: 2, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Subscriber}, Look: 9, Lease: 9}},
 	{"Downgrades", core.Downgrades, "waits for a look", false, false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
 	{"Downgrades of a pass", core.Downgrades, "waits for a look", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass}},
@@ -215,7 +203,6 @@ func TestEachCellIsNeeded(t *testing.T) {
 		{core.Asked, core.InQueue, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
 		{core.Asked, core.Out, "nothing will ever be sent", passOn},
 		{core.Asked, core.Unsure, "nothing will ever be sent", but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
-		{core.Held, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 1, Linger: 12}},
 		{core.Held, core.Owner, "fewer than two faults end a hold", Setup{Clients: 1, Users: 1, Rounds: 1, Steady: true}},
 		{core.Parted, core.Owner, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Pass}},
 	}

@@ -38,7 +38,6 @@ var mutantSetups = []Setup{
 	{Name: "reading attempts", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read | OnlyRead},
 	{Name: "attempts of readers and a writer", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read},
 	{Name: "attempts behind waits", Clients: 1, Users: 3, Rounds: 1, Do: Try},
-	{Name: "linger", Clients: 2, Users: 1, Rounds: 1, Linger: 3, Do: Try | Cancel},
 }
 
 // Each mutant of a function that sends, lands, waits or leaves is found, but for those that change nothing.

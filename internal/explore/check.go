@@ -220,7 +220,7 @@ func (w *world) acquired(c *client, u *user, r *core.Call) {
 	if r.Way != core.ByPass { // it goes on with the section of the client that has passed the lock on
 		w.passOthers(c)
 	}
-	c.passed, c.lingers, c.seen = 0, 0, false
+	c.passed, c.seen = 0, false
 	w.inOrder(c, r)
 }
 

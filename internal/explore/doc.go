@@ -42,8 +42,7 @@
 // no tenure is left for which nothing will ever be sent; without a fault each client knows of its grants, and no call
 // that may have the lock waits for a look; with a fault it gives back what it hears of, and learns of a grant within
 // a lease; no lock is free for more than three ticks while a caller waits; none goes unused while a caller waits;
-// none lingers for too long, or for too short a time; an attempt is not refused since dead clients wait, by a lock
-// that lingers, nor by a tenure that its own client releases; a caller that leaves costs its client no position in
+// an attempt is not refused since dead clients wait, nor by a tenure that its own client releases; a caller that leaves costs its client no position in
 // the queue; no client, and no foreign one, is passed in more than a number of ticks, nor a reader kept waiting while
 // foreign readers read; a lock that stays is kept until its time; two that hold the lock after Redis has lost it
 // learn of it within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a

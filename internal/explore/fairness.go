@@ -47,9 +47,8 @@ func (w *world) queued(i int) bool {
 	return false
 }
 
-// denied notes that an attempt was refused. It fails one that a lock which lingers has refused, in setups in which it cannot
-// linger once more, one that only the dead have refused, in setups that begin with them, one that was refused by a lock that
-// was free all the time, and a reader that was refused beside readers of its client, if there is no writer.
+// denied notes that an attempt was refused. It fails one that only the dead have refused, in setups that begin with them, one
+// that was refused by a lock that was free all the time, and a reader that was refused beside readers of its client, if there is no writer.
 func (w *world) denied(c *client, o *core.Call) {
 	if w.begin == nil && len(w.threads) == 0 && !w.taken {
 		w.fail("client %d: an attempt is refused by a lock that no owner has had", c.id)
@@ -61,11 +60,6 @@ func (w *world) denied(c *client, o *core.Call) {
 	w.refused = w.refused || w.deadWait()
 	if w.begin != nil && len(w.server.Holders) == 0 {
 		w.fail("client %d: an attempt is refused where only the dead have waited", c.id)
-	}
-	for i := range w.clients {
-		if o := &w.clients[i]; w.Rounds == 1 && w.Users == 1 && w.faults == w.Faults && o != c && o.lives() && o.locks[0].Lingers() {
-			w.fail("client %d: an attempt is refused by a lock that lingers", c.id)
-		}
 	}
 }
 
@@ -89,7 +83,7 @@ func (w *world) checkOverdue() {
 		}
 		for j := range c.users {
 			u := &c.users[j]
-			if u.state != waiting || u.call.Until > w.clock(c).Time || u.call.Outcome != core.Waiting || u.call.Tenure != nil || u.call.Pauses() {
+			if u.state != waiting || u.call.Until > w.clock(c).Time || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
 				continue
 			}
 			some := false

@@ -25,7 +25,6 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(JoinFails, len(c.pipe) > 0 && c.pipe[0].cmd.Joins.ID != core.ID{}, doJoinFails)
 	add(Unreplicated, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look && c.pipe[0].cmd.Op != core.Join), doUnreplicated)
 	add(LoseMessage, len(c.heard) > 0 && !c.heard[0].confirms, doLoseMessage)
-	add(LoseCall, len(c.heard) > 0 && c.heard[0].Kind == core.Called, doLoseMessage)
 	add(DoubleMessage, len(c.heard) > 0 && !c.heard[0].confirms, doDoubleMessage)
 	add(Forge, c.sub == subscribed, doForgeGrant)
 	add(Forge, len(w.server.Holders) > 0 && int(w.server.Holders[0].ID.Client) == i, doForgeOther)
@@ -133,7 +132,7 @@ func (w *world) faultOfMessages(c *client, k kind) {
 	case doForgeGrant:
 		c.heard = append(c.heard, message{Message: core.Message{Kind: core.Granted, ID: core.ID{Client: uint32(c.id), N: 1 << 40}}})
 	case doForgeOther:
-		for _, k := range []core.MessageKind{core.Granted, core.Forced, core.Called} {
+		for _, k := range []core.MessageKind{core.Granted, core.Forced} {
 			c.heard = append(c.heard, message{Message: core.Message{Kind: k, ID: w.server.Holders[0].ID}})
 		}
 	case doCut:

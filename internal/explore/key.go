@@ -56,7 +56,7 @@ func (w *world) since(t core.Time) byte { return byte(int8(min(max(t-w.now, -12)
 func (w *world) left(t core.Time) byte { return byte(max(t-w.now, 0)) }
 
 func (w *world) appendClient(b []byte, c *client, n *image.Names) []byte {
-	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), byte(c.lingers), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
+	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
 	now := w.clock(c)
 	if !c.dead {
 		for _, l := range c.locks {

@@ -182,7 +182,7 @@ func (w *world) deliver() {
 		if m.Kind == core.Shown && w.lockOf(to, m.ID).Find(m.ID) != nil {
 			continue // it changes nothing
 		}
-		if !to.dead && (m.Kind == core.Called || m.Kind == core.Shown || w.server.Listens.Has(m.ID.Client)) {
+		if !to.dead && (m.Kind == core.Shown || w.server.Listens.Has(m.ID.Client)) {
 			to.heard = append(to.heard, message{Message: m.Message})
 		}
 	}

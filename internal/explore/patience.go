@@ -5,8 +5,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// What may last for a number of ticks, and no longer: a free lock that a caller waits for, a wait in which others are served, a lock that
-// lingers.
+// What may last for a number of ticks, and no longer: a free lock that a caller waits for, a wait in which others are served.
 
 // afterTick fails a state that has lasted for too long.
 func (w *world) afterTick() {
@@ -16,7 +15,6 @@ func (w *world) afterTick() {
 		c := &w.clients[i]
 		c.heeds = core.ID{}
 		w.checkPassed(c)
-		w.lingersOn(c)
 		w.keepsReaders(c)
 		w.checkParted(c)
 	}
@@ -99,21 +97,6 @@ func (w *world) checkUnheard() {
 	}
 	if w.unheard > int(max(w.claim(), w.lease())) {
 		w.fail("a tenure has the lock for %d ticks, and its client does not know", w.unheard)
-	}
-}
-
-// lingersOn fails a lock that lingers for longer than it may, or for less though no other client wants it.
-func (w *world) lingersOn(c *client) {
-	l := c.locks[0]
-	if w.Linger == 0 || !c.lives() || !l.Lingers() {
-		if len(w.clients) == 1 && c.lingers > 0 && c.lingers < int(w.Linger)-1 && w.faults == w.Faults && l.Owner() == nil {
-			w.fail("client %d: a lock lingers for %d ticks only", c.id, c.lingers)
-		}
-		c.lingers = 0
-		return
-	}
-	if c.lingers++; c.lingers > int(w.Linger)+1 {
-		w.fail("client %d: a lock lingers for %d ticks", c.id, c.lingers)
 	}
 }
 

@@ -185,12 +185,12 @@ func (w *world) wanted(most bool) int {
 	return 1 + int(more)
 }
 
-// looks returns a waiter of the lock that would go on with a look, nil if there is none. One without a ticket that is
-// worth one does not, if it has called a holder that may linger, and pauses; nor does one behind the first without.
+// looks returns a waiter of the lock that would go on with a look, nil if there is none. One behind the first
+// without a ticket does not.
 func (w *world) looks(l *core.Lock) *core.Call {
 	for r := range l.Waiters {
 		switch worth := r.Until == core.Never || r.Until.Since(w.now) >= or(w.Least, 1); {
-		case r.Tenure != nil, worth && !r.Pauses():
+		case r.Tenure != nil, worth:
 			return r
 		case !w.Kind.Strict:
 			return nil

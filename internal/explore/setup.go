@@ -26,12 +26,11 @@ type Setup struct {
 	ForeignRounds int       // how often each locks; 0: without end
 	ForeignTicks  int       // in how many ticks ours may have the lock while one waits; 0: any
 
-	Linger core.Span
-	Lease  core.Span    // 0: 4
-	Claim  core.Span    // 0: 2
-	Look   core.Span    // 0: 2
-	Least  core.Span    // the shortest wait that is worth a ticket; 0: 1
-	begin  func(*world) // what there is from the beginning; nil for nothing
+	Lease core.Span    // 0: 4
+	Claim core.Span    // 0: 2
+	Look  core.Span    // 0: 2
+	Least core.Span    // the shortest wait that is worth a ticket; 0: 1
+	begin func(*world) // what there is from the beginning; nil for nothing
 
 	Most   int  // how many calls may wait, with one that has a bound; 0: 1
 	Idle   int  // for how many ticks the lock may be free while a caller waits; 0: 3
@@ -87,7 +86,6 @@ const (
 	JoinFails                       // a release is executed, and the join that goes with it is not
 	Unreplicated                    // too few replicas confirm a grant
 	LoseMessage                     // a message is lost
-	LoseCall                        // a call is lost
 	DoubleMessage                   // a message comes twice
 	Forge                           // a stranger publishes
 	Cut                             // a subscription ends

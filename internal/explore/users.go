@@ -170,7 +170,7 @@ func (w *world) begins(u *user) {
 func (w *world) locks(c *client, i int, k kind) {
 	u, now := &c.users[i], w.clock(c)
 	w.begins(u)
-	r := &core.Call{Owner: w.ownerOf(i), Waits: true, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
+	r := &core.Call{Owner: w.ownerOf(i), Waits: true, Until: core.Never, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
 	if w.Do&Same != 0 {
 		r.Info = i
 	}

@@ -86,7 +86,6 @@ type client struct {
 	late                 []packet     // may still be executed; no answer is read
 	heard                []message    // not read
 	heeds                core.ID      // the tenure whose grant was heard since the last tick
-	lingers              int          // ticks for which its lock has lingered
 	passed               int          // ticks in which others got the lock since a ticket of this client stands in the queue
 	seen                 bool         // in this tick one did
 	kept                 int          // ticks for which a reader here has waited while others read
@@ -215,7 +214,7 @@ func (w *world) copyTo(n *world) {
 }
 
 func (c *client) copyTo(n *client) {
-	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.lingers, n.abroad, n.seen, n.kept = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.lingers, c.abroad, c.seen, c.kept
+	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.abroad, n.seen, n.kept = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.abroad, c.seen, c.kept
 	y := &n.image
 	y.Copy(c.core, c.locks...)
 	n.core, n.locks = &y.Client, n.locks[:0]

@@ -114,7 +114,6 @@ func TestMixedFleetsShareByProcess(t *testing.T) {
 	onlyLong(t)
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) { shareByProcess(t, setting{version: version}) })
-		t.Run(string(version)+", Linger", func(t *testing.T) { shareByProcess(t, setting{version: version, linger: time.Hour}) })
 	}
 }
 

@@ -103,7 +103,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 func (a *act) job(number, life int) worker.Job {
 	return worker.Job{
 		Address: a.stage.AddressOf(number), Seed: a.seed + uint64(a.number), Worker: number, Life: life,
-		Goroutines: a.workers, Names: a.names(), Wide: a.wide(number), Kinds: worker.Fit(a.kinds, a.plan.Topology), Lease: a.lease, Linger: a.linger, Losses: a.losses, Section: a.section,
+		Goroutines: a.workers, Names: a.names(), Wide: a.wide(number), Kinds: worker.Fit(a.kinds, a.plan.Topology), Lease: a.lease, Losses: a.losses, Section: a.section,
 		History: filepath.Join(a.history, workerName(number, life)),
 	}
 }

@@ -70,7 +70,6 @@ type options struct {
 	locks      int
 	wideNames  int // of a wide process, besides
 	lease      time.Duration
-	linger     time.Duration
 	section    time.Duration
 	losses     worker.Losses
 	out        string
@@ -89,7 +88,6 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
 	flags.IntVar(&o.wideNames, "names", 1500, "that every second process wants besides, with so many goroutines more: at most 10 000")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
-	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
 	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
 	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
 	flags.StringVar(&o.out, "out", "", "folder for torture.md and the history of failures; default: a new one")
@@ -143,9 +141,6 @@ func parse(args []string) (o options, err error) {
 func (o options) args() []string {
 	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -names %d -lease %v -section %v",
 		o.seed, o.duration, o.processes, o.workers, o.locks, o.wideNames, o.lease, o.section))
-	if o.linger > 0 {
-		args = append(args, "-linger", o.linger.String())
-	}
 	if o.losses != worker.ByDefault {
 		args = append(args, "-losses", string(o.losses))
 	}

@@ -66,7 +66,7 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
-		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-names", "0", "-lease", "3s", "-linger", "1s", "-section", "1s", "-losses", "renewals"},
+		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-names", "0", "-lease", "3s", "-section", "1s", "-losses", "renewals"},
 	} {
 		o, err := parse(args)
 		require.NoError(t, err)

@@ -22,7 +22,6 @@ type Stats struct {
 	AcquiredByHandoff int64
 	AcquiredByRedis   int64
 	AcquiredByQueue   int64
-	AcquiredByLinger  int64
 	AcquiredByPass    int64
 
 	// Denied is how many calls ended with rlock.ErrNotAcquired, or with false.

@@ -37,8 +37,7 @@
 //	lock.kind      plain, fenced, fair, read, write, semaphore, multi, red  waiters, acquire and hold duration
 //	lock.result    acquired, busy, full, canceled, timeout, error           acquire duration
 //	               ok, failed                                               renew duration, renewals
-//	lock.way       nesting, joining, handoff, redis, queue, linger, pass,
-//	               parts (of the histogram alone)                           acquired, acquire duration
+//	lock.way       nesting, joining, handoff, redis, queue, pass, parts     acquired, acquire duration
 //	lock.release   released, unconfirmed, passed, closed, lost              hold duration
 //	lock.reason    unrenewed, lease_ended, held_too_long, key_gone, forced  lost
 //	error.type     the name of rlock's error, else _OTHER                   acquire duration, if the result is error

@@ -71,7 +71,7 @@ func (o *observer) instrument(m metric.Meter) error {
 		to.ObserveInt64(commands, s.Commands, plain...)
 		for way, n := range map[rlock.AcquiredBy]int64{
 			rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
-			rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue, rlock.ByLinger: s.AcquiredByLinger,
+			rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue,
 			rlock.ByPass: s.AcquiredByPass,
 		} {
 			to.ObserveInt64(acquired, n, o.of(label{way: string(way)}).observe...)
@@ -100,7 +100,6 @@ func plus(a, b inspect.Stats) inspect.Stats {
 		AcquiredByHandoff: a.AcquiredByHandoff + b.AcquiredByHandoff,
 		AcquiredByRedis:   a.AcquiredByRedis + b.AcquiredByRedis,
 		AcquiredByQueue:   a.AcquiredByQueue + b.AcquiredByQueue,
-		AcquiredByLinger:  a.AcquiredByLinger + b.AcquiredByLinger,
 		AcquiredByPass:    a.AcquiredByPass + b.AcquiredByPass,
 		Denied:            a.Denied + b.Denied,
 		Canceled:          a.Canceled + b.Canceled,

@@ -4,7 +4,7 @@
 //
 //	calls      what every call promises, for every kind of lock
 //	losses     how long a hold is valid, its renewals, and the news of its loss
-//	queue      the order of owners: the queue, turns with foreign clients, locks that linger
+//	queue      the order of owners: the queue, turns with foreign clients
 //	kinds      readers and writers, permits, fencing tokens
 //	groups     locks over several locks and servers
 //	servers    connections, rights, refusals, outages, failovers

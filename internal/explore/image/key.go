@@ -11,22 +11,22 @@ type Names struct {
 	No     int
 }
 
-// ID returns the name of a tenure: 0 for none, 1 and 2 for one of another client, that does not linger or may.
+// ID returns the name of a tenure: 0 for none, 1 for one of another client.
 func (n *Names) ID(id core.ID) byte {
 	switch {
 	case id == core.ID{}:
 		return 0
 	case id.Client != n.Client:
-		return 1 + bit(id.Lingers)
+		return 1
 	}
 	for i := range n.n {
 		if n.ids[i] == id.N {
-			return byte(3+2*i) + bit(id.Lingers)
+			return byte(2 + i)
 		}
 	}
 	n.ids[n.n] = id.N
 	n.n++
-	return byte(1+2*n.n) + bit(id.Lingers)
+	return byte(1 + n.n)
 }
 
 // Owner returns the name of an owner: 0 for none.
@@ -125,7 +125,7 @@ func handle(h any) byte {
 }
 
 func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
-	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
+	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
 		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
@@ -142,7 +142,7 @@ func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	now, owns := at.Now, of.Owner() != nil && ofTenure(of.Owner()) == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.called, t.step, t.marked, t.share.contested),
+		bits(owns, t.mode == core.Shared, t.call != nil && t.call.Purpose() == core.Releases, t.step, t.marked, t.share.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes), byte(t.more))
 	if f := &t.flight; f.op != core.None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
@@ -160,10 +160,7 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 		b = append(b, at.until(t.alarm))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
-		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until), byte(t.linger))
-	if owns && of.Lingers() {
-		b = append(b, at.until(t.since.After(t.linger)))
-	}
+		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until))
 	if t.share.contested {
 		b = append(b, at.time(t.share.since), byte(min(t.share.passes, 200)))
 	}

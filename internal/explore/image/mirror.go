@@ -100,8 +100,6 @@ type call struct {
 	Lease    core.Span
 	Waits    bool
 	Until    core.Time
-	Linger   core.Span
-	CallTime core.Span
 	Part     bool
 	Guest    bool
 	Repeats  bool
@@ -161,7 +159,6 @@ type tenure struct {
 	wrote   bool
 	marked  bool
 	claim   bool
-	called  bool
 	touched bool
 	polls   uint8
 	fails   uint8
@@ -174,7 +171,6 @@ type tenure struct {
 	shown  shape
 	tokens tokens
 	share  share
-	linger core.Span
 	within core.Span
 
 	again core.Time

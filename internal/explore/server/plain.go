@@ -14,7 +14,6 @@ type plain struct{}
 func (plain) acquire(r *run, c *core.Command) core.Reply {
 	again := r.find(c.ID, c.Owner, false) >= 0
 	if !again && (len(r.Holders) > 0 || r.queueExists()) {
-		r.call()
 		return r.denial()
 	} else if !again {
 		r.entered(c.Ticket)
@@ -124,17 +123,6 @@ func (plain) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 func (plain) ungranted(*run, core.Ticket) {}
 
 func (plain) freed(r *run) { r.tell() }
-
-func (plain) lingering(r *run) []core.ID { return r.allLingering() }
-
-func (r *run) allLingering() (ids []core.ID) {
-	for _, h := range r.Holders {
-		if h.ID.Lingers {
-			ids = append(ids, h.ID)
-		}
-	}
-	return ids
-}
 
 func (plain) asked(r *run) []Holder { return r.Holders }
 

@@ -24,7 +24,6 @@ func (readWrite) acquire(r *run, c *core.Command) core.Reply {
 	open := len(r.Holders) == 0 && !r.queueExists() || !writes && r.Server.Mode == Read && len(r.Queue) == 0
 	again := r.find(c.ID, c.Owner, writes) >= 0
 	if !open && !again {
-		r.call()
 		return r.lastHolder()
 	}
 	if !again {
@@ -225,8 +224,6 @@ func (readWrite) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 func (readWrite) ungranted(*run, core.Ticket) {}
 
 func (readWrite) freed(r *run) { r.tell() }
-
-func (readWrite) lingering(r *run) []core.ID { return r.allLingering() }
 
 func (readWrite) asked(r *run) []Holder { return r.Holders }
 

@@ -81,14 +81,7 @@ func (r *run) permit(t core.Ticket, ends Time) {
 
 // compare orders permits as the sorted set does: by the ends of their leases, then by the owners' texts.
 func compare(a, b Holder) int {
-	lingers := func(h Holder) int {
-		if h.ID.Lingers {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(a.Ends, b.Ends), cmp.Compare(a.ID.Client, b.ID.Client), cmp.Compare(lingers(a), lingers(b)),
-		cmp.Compare(a.ID.N, b.ID.N), cmp.Compare(a.Owner, b.Owner))
+	return cmp.Or(cmp.Compare(a.Ends, b.Ends), cmp.Compare(a.ID.Client, b.ID.Client), cmp.Compare(a.ID.N, b.ID.N), cmp.Compare(a.Owner, b.Owner))
 }
 
 func (semaphore) mirror(r *run, c *core.Command) core.Reply {
@@ -180,9 +173,6 @@ func (semaphore) ungranted(r *run, leaver core.Ticket) {
 
 // freed does nothing: a semaphore has no foreign clients.
 func (semaphore) freed(*run) {}
-
-// lingering returns none: no tenure of a semaphore lingers.
-func (semaphore) lingering(*run) []core.ID { return nil }
 
 // asked returns the permit that ends first: one that its client has forgotten is not renewed.
 func (semaphore) asked(r *run) []Holder { return r.Holders[:min(len(r.Holders), 1)] }

@@ -110,8 +110,6 @@ type Kind interface {
 	ungranted(r *run, leaver core.Ticket)
 	// freed tells foreign clients that a step has left the lock free.
 	freed(r *run)
-	// lingering returns the holders that may linger, once for each field.
-	lingering(r *run) []core.ID
 	// asked returns the holders whose clients a look asks.
 	asked(r *run) []Holder
 	// fair reports whether Redisson's fair lock may share the lock.
@@ -226,13 +224,6 @@ func (r *run) tell() {
 }
 
 func (r *run) entered(t core.Ticket) { r.effects.Granted = append(r.effects.Granted, t) }
-
-// call calls the clients of the holders that may linger.
-func (r *run) call() {
-	for _, id := range r.Kind.lingering(r) {
-		r.send(core.Message{Kind: core.Called, ID: id})
-	}
-}
 
 // asks asks the clients of the holders whether they know of their tenures.
 func (r *run) asks() {

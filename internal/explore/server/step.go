@@ -104,7 +104,6 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			a.Full, a.Tickets = true, tickets
 		case waits && first == asker:
 			a.Found = core.First
-			r.call()
 			if look != noTicket && !look.Polls {
 				r.asks()
 			}

@@ -18,7 +18,6 @@ type Job struct {
 	Wide       int      // how many names the worker wants besides, and how many goroutines it has for them
 	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
-	Linger     time.Duration // of the client's locks, 0 for not at all
 	Losses     Losses        // how the client learns of losses
 	Section    time.Duration // the usual bound of a hold, 0 for the default
 	History    string        // the file to write; none if empty

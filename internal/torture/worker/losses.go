@@ -48,7 +48,6 @@ func ParseLosses(name string) (Losses, error) {
 // end of the worker.
 func (w *worker) connectTo(server stage.Address) (*rlock.Client, error) {
 	config := Config(server, w.Lease)
-	config.Linger = w.Linger
 	if w.Losses == Untracked {
 		config.TrackedKeys = -1
 	}

@@ -30,9 +30,8 @@ type Client struct {
 
 	locks    Locks     // see [Client.Keep]
 	diag     Diag      // see [Client.Watch]
-	hearing  sync.Once // of tenures: see ownchannel.go
-	own      atomic.Pointer[pubsub.Subscription]
-	notices  *notices // by which the Logger is called
+	hearing  sync.Once // for the messages about tenures: see HearOfTenures
+	notices  *notices  // by which the Logger is called
 	refusals struct {
 		sync.Mutex
 		texts []string // that were logged
@@ -63,7 +62,6 @@ type Config struct {
 	LongestLease    time.Duration
 	HandoffLimit    int // 0: no hand-offs while others wait
 	HandoffTime     time.Duration
-	Linger          time.Duration // 0: no lock lingers
 	TrackedKeys     int           // 0: none
 	LongHold        time.Duration // 0: never
 	LongWait        time.Duration // 0: never

@@ -94,14 +94,8 @@ func (noDiag) HoldBegins() {}
 // subscription ends with the hub.
 func (c *Client) HearOfTenures() {
 	if !c.Config.NoClientChannel {
-		c.hearing.Do(func() { c.own.Store(c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard)) })
+		c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
 	}
-}
-
-// Hears reports whether messages on the client's own channel come.
-func (c *Client) Hears() bool {
-	own := c.own.Load()
-	return own != nil && own.Confirmed()
 }
 
 // heard deals with a message on the client's own channel. It may be untrue, and so is a reason to ask Redis or to release

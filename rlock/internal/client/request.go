@@ -27,7 +27,6 @@ type Request struct {
 	Capped   bool          // Lease is the longest hold, for which the watchdog keeps it
 	Wait     time.Duration // how long to wait between attempts; 0 is one attempt
 	Least    time.Duration // how long the lock stays at least, since it was acquired; only with a handle
-	Linger   time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
 	More     int           // how many permits of a semaphore it takes at once, beside the first
 	Standing bool          // it waits, and holds, for long by design, and that is not logged
 	Caller   uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known

@@ -102,11 +102,6 @@ func BenchmarkNested(b *testing.B) {
 	})
 }
 
-// BenchmarkLingering is a pair of a lock that lingers.
-func BenchmarkLingering(b *testing.B) {
-	blocks(b, client.Config{Linger: time.Minute}, func(l *Lock) { pairs(b, l) })
-}
-
 // BenchmarkUncontended is a pair of a free lock. The embedded server runs in the process.
 func BenchmarkUncontended(b *testing.B) {
 	blocks(b, client.Config{}, func(l *Lock) { pairs(b, l) })
@@ -222,14 +217,12 @@ func BenchmarkAllocations(b *testing.B) {
 		b.ReportAllocs()
 		return benchLock(b, config)
 	}
-	for _, linger := range []time.Duration{0, time.Minute} {
-		b.Run(fmt.Sprint("linger=", linger), func(b *testing.B) {
-			l := lock(b, client.Config{Linger: linger})
-			for b.Loop() {
-				pair(b, l)
-			}
-		})
-	}
+	b.Run("uncontended", func(b *testing.B) {
+		l := lock(b, client.Config{})
+		for b.Loop() {
+			pair(b, l)
+		}
+	})
 	b.Run("cancellable", func(b *testing.B) {
 		l := lock(b, client.Config{})
 		ctx, cancel := context.WithCancel(context.Background())

@@ -83,7 +83,7 @@ func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site
 func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answers, w.Most = req.Answer != nil, req.Most
-	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
+	w.Repeats = req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}

@@ -144,8 +144,7 @@ func (r *redis) carrying(c *exchange, step *wire.Call) wire.Call {
 	}
 }
 
-// Package core knows this client as thisClient, and each other client of rlock as otherClient: it asks of
-// them nothing but whether they linger.
+// Package core knows this client as thisClient, and each other client of rlock as otherClient.
 const (
 	thisClient  = 1
 	otherClient = 2
@@ -154,11 +153,11 @@ const (
 // idOf returns the tenure of an owner in Redis, "<uuid>:<id>", the zero ID for an owner that is none of
 // rlock's.
 func (c *Client) idOf(owner string) core.ID {
-	number, lingers, ok := wire.NumberOf(owner)
+	number, ok := wire.NumberOf(owner)
 	if !ok {
 		return core.ID{}
 	}
-	id := core.ID{Client: otherClient, Lingers: lingers, N: number}
+	id := core.ID{Client: otherClient, N: number}
 	if strings.HasPrefix(owner, c.id.Prefix) {
 		id.Client = thisClient
 	}
@@ -167,7 +166,7 @@ func (c *Client) idOf(owner string) core.ID {
 
 // textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
 func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
-	return wire.WithMore(c.id.Text(id.N, id.Lingers, uint64(o)), more)
+	return wire.WithMore(c.id.Text(id.N, uint64(o)), more)
 }
 
 // member is a ticket as it stands in the queue.

@@ -125,15 +125,7 @@ func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses
 		h.begins(w.Token, s.at)
 	}
 	switch w.Way {
-	case core.ByLinger:
-		l.reused = true
-		k := s.workOf(l, l.Owner())
-		s.lingers(k)
-		if at := l.trackedFrom(k); at != core.Never { // that was not due while it lingered
-			s.schedule(k, at)
-		}
 	case core.ByRedis, core.ByQueue, core.ByPass:
-		l.reused = false
 		s.client.shared.HearOfTenures()
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
 	default:
@@ -148,6 +140,5 @@ var ways = [...]terms.Way{
 	core.ByNesting: terms.ByNesting,
 	core.ByHandoff: terms.ByHandoff,
 	core.ByJoining: terms.ByJoining,
-	core.ByLinger:  terms.ByLinger,
 	core.ByPass:    terms.ByPass,
 }

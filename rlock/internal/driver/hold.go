@@ -173,7 +173,6 @@ func (h *hold) ReleaseLater() {
 		return
 	}
 	if !h.released {
-		l.mayLinger(now)
 		was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now) // the keeper releases it
 		l.shard.counts.Closed(was.First)
 		h.released = true

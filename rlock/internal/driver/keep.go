@@ -10,16 +10,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
-	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A work is a tenure as the keeper of the client knows it. Package core polls are its time and its
 // command: the keeper asks when there may be something to send, and builds each batch from the
 // state of that moment.
 type work struct {
-	entry  lease.Entry              // its place with the keeper
-	linger *waitqueue.Waiter[*work] // its place among the shard's lingering, made with the first
-	life                            // is new when the work is used again
+	entry lease.Entry // its place with the keeper
+	life              // is new when the work is used again
 }
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
@@ -71,9 +69,6 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 func (s *shard) over(k *work) {
 	t := k.tenure
 	k.tenure = nil
-	if k.lingers() {
-		s.endsLinger(k)
-	}
 	if k.tracking != untracked {
 		k.track(untracked)
 	}
@@ -97,7 +92,6 @@ func (s *shard) parts(k *work) {
 
 // keep schedules the tenure with the keeper, which is to poll it then.
 func (s *shard) keep(k *work, at core.Time) {
-	s.lingers(k)
 	if k == s.asked {
 		return
 	}

@@ -32,7 +32,6 @@ var optionsOfAnAcquire = map[string]func(req *client.Request){
 	"WithMinHold":    func(req *client.Request) { req.Least = time.Second },
 	"WithWait":       func(req *client.Request) { req.Wait = 0 },
 	"WithPermits":    func(req *client.Request) { req.More = 1 },
-	"WithLinger":     func(req *client.Request) { req.Linger = time.Second },
 	"WithMaxWaiters": func(req *client.Request) { req.Most = 1 },
 	"WithProgress":   func(req *client.Request) { req.Progress = func(int, int) {} },
 	"WithAnswer": func(req *client.Request) {

@@ -61,7 +61,7 @@ func (l *lock) hear(w *waiter, now core.Now) {
 	if l.heard {
 		l.unheard(now)
 	}
-	if l.sub == nil && w.Waits && w.Linger == 0 && l.Owner() == nil && l.shard.client.wire.hears(l.name) {
+	if l.sub == nil && w.Waits && l.Owner() == nil && l.shard.client.wire.hears(l.name) {
 		l.subscribe()
 	}
 }
@@ -120,8 +120,6 @@ func (c *Client) Heard(m wire.ClientMessage) {
 	switch m.Verb {
 	case wire.Forced:
 		c.tells(id, m, core.Forced)
-	case wire.Wanted:
-		c.tells(id, m, core.Called)
 	case wire.Shown:
 		c.shown(id, m)
 	default: // package client keeps questions and answers, and package wire refuses others
@@ -134,9 +132,6 @@ func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) 
 	l, now := c.enterTenure(m.Text, m.Owner, id)
 	if l == nil {
 		return
-	}
-	if kind == core.Called && l.Lingers() && l.Owner().ID == id {
-		l.calledBack(now)
 	}
 	l.Hear(core.Message{Kind: kind, ID: id}, now)
 	l.shard.exit(l)

@@ -24,7 +24,6 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if l == nil {
 		return of.notHeld(o, h)
 	}
-	l.mayLinger(now)
 	if h.staysAt(now) && l.hasHandle(h) {
 		l.StayUntil(h.stays)
 	}

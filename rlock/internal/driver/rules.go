@@ -101,9 +101,6 @@ func (l *lock) checkKnown(t *core.Tenure) *work {
 	if k == nil || k.tenure != t && t.Agent() == nil {
 		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
 	}
-	if lingers := l.Lingers() && l.Owner() == t; lingers != k.lingers() {
-		panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers()))
-	}
 	return k
 }
 

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -62,9 +61,6 @@ func (l *lock) slots(w *waiter) *wire.Limit {
 // send sends the command of a call, and lands the answer, unless the caller has left before.
 func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
-	if op == core.Join && w.Linger > 0 {
-		l.contendedFor(now)
-	}
 	x := c.exchanges.Get().(*exchange)
 	x.cmd = l.Lock.Command(&w.Call, op, now)
 	x.write, x.passed, x.slot = w.write, w.passed, slot
@@ -133,7 +129,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	l.freeSlot(x, alive)
 	if x.cmd.Op == core.Mirror {
-		l.mirrored(x, alive, now)
+		if l.shard.endMirrorWait(l); alive && x.work.tenure != nil {
+			l.tend(x.work, now)
+		}
 	}
 	if x.waiter != nil {
 		x.waiter.carried = nil
@@ -179,10 +177,6 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 		return nil
 	}
 	w := agent.Tag.(*waiter)
-	if a.holder != "" {
-		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(x.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
-		l.met(a.holder, w.Linger > 0, now)
-	}
 	if a.clock > 0 && w.clock == 0 {
 		w.clock, w.read = a.clock, x.at
 	}
@@ -221,17 +215,4 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	}
 	w.answer, w.checked, w.err = *met, true, terms.ErrAnswered
 	l.Leave(&w.Call, core.GotAnswer, now)
-}
-
-// mirrored deals with what the answer to a mirror says beside the trust in it.
-func (l *lock) mirrored(x *exchange, alive bool, now core.Now) {
-	l.shard.endMirrorWait(l)
-	k, a := x.work, &x.answer
-	if !alive || k.tenure == nil {
-		return
-	}
-	if a.Found == core.Holds && a.Others > 0 && k.tenure.ID.Lingers && !k.tenure.Called() {
-		l.backOff(0, lastBackoff, now) // foreign clients wait, who cannot call
-	}
-	l.tend(k, now)
 }

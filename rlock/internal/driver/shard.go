@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
-	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.
@@ -22,10 +21,8 @@ type shard struct {
 	spare *lock                              // to be used again: a lock that is taken and freed all day would touch new memory each time
 
 	counts      client.Counts           // see stats.go of package client
-	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see mirrorwait.go
-	lingering   waitqueue.Queue[*work]
-	audiences   map[*lock]*audience // of the locks in which a call waits that is told where it stands: see progress.go
+	audiences   map[*lock]*audience     // of the locks in which a call waits that is told where it stands: see progress.go
 
 	at         core.Now            // when the mutex was taken
 	losses     uint64              // how many there were
@@ -43,9 +40,8 @@ type lock struct {
 	name  *client.Name
 	owner core.OwnerID // of a permit, else 0
 
-	sub    subscription // to the channel on which this client is told of its tickets; nil for none
-	heard  bool         // that was confirmed when it was last looked at
-	reused bool         // a hold began in the tenure while that lingered
+	sub   subscription // to the channel on which this client is told of its tickets; nil for none
+	heard bool         // that was confirmed when it was last looked at
 }
 
 // shardOf returns where the lock of the name is.
@@ -87,7 +83,7 @@ func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 	k := kinds[n.KindID].core
 	k.Permits = int32(n.Permits)
 	l.Reset(&s.core, k)
-	l.name, l.owner, l.reused = n, 0, false
+	l.name, l.owner = n, 0
 	if l.kind().permits {
 		l.owner = o
 		s.addPermit(l)
@@ -186,9 +182,6 @@ func (s *shard) unlock() {
 // after exit. Together with the two ways to give back a mutex under which nothing has changed (enterIfAny,
 // glance) it is the only place that does so.
 func (s *shard) exit(l *lock) {
-	if l.Lingers() {
-		s.lingers(s.workOf(l, l.Owner()))
-	}
 	s.applyAll()
 	s.fault = nil
 	if l.Idle() && len(s.unreported[l]) == 0 && s.has(l) {

@@ -69,14 +69,13 @@ const (
 	ByRedis
 	ByQueue
 	ByParts
-	ByLinger
 	ByPass
 
 	WayCount = iota // how many there are
 )
 
 func (w Way) String() string {
-	return enum.Name(w, "Way", "ByNesting", "ByJoining", "ByHandoff", "ByRedis", "ByQueue", "ByParts", "ByLinger", "ByPass")
+	return enum.Name(w, "Way", "ByNesting", "ByJoining", "ByHandoff", "ByRedis", "ByQueue", "ByParts", "ByPass")
 }
 
 // A LossReason is why a lock was lost.

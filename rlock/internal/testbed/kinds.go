@@ -42,8 +42,6 @@ type Kind struct {
 	// rival returns a lock that excludes the lock under test: by default the lock itself, or
 	// one of another kind. It must be another one where owners share the lock.
 	rival func(clients []*rlock.Client, name string) Locker
-	// lingers is Config.Linger of all clients.
-	Lingers time.Duration
 	// strict locks are granted in the order of all waiters, and never handed off.
 	Strict bool
 	// many says that several owners may hold the lock at once: a process asks Redis for each
@@ -68,7 +66,6 @@ var (
 
 var Kinds = []Kind{
 	{Name: "plain", where: EveryServer, Lock: PlainLock, channel: Channel},
-	{Name: "plain that lingers", where: simulated, Lock: PlainLock, channel: Channel, Lingers: 10 * time.Minute},
 	{Name: "fenced", where: OneOrMany, Lock: FencedLock, channel: Channel},
 	{Name: "fenced beside plain", where: simulated, Lock: FencedLock, rival: PlainLock},
 	{Name: "write", where: OneOrMany, Lock: WriteLock, channel: "redisson_rwlock:{orders:42}"},
@@ -181,7 +178,6 @@ func over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Subject)) {
 			}
 			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
 				s := &Subject{Site: At(t, server), KindOfLock: k}
-				s.lingers = k.Lingers
 				s.Sites = append(s.Sites, s.Site)
 				for len(s.Sites) < k.Servers {
 					s.Sites = append(s.Sites, At(t, another(t, server)))

@@ -80,7 +80,6 @@ type Site struct {
 	T       *testing.T
 	Ctx     context.Context  // of a wait that should end by itself
 	Outside rueidis.Client   // a client that sends other commands than locks
-	lingers time.Duration    // Config.Linger of the clients
 	each    []rueidis.Client // the same for each data node, see nodes
 }
 
@@ -133,19 +132,13 @@ func (s *Site) In(t *testing.T) *Site {
 // NewClient returns a new client of the server, closed when the test ends.
 func (s *Site) NewClient(changes ...func(*rlock.Config)) *rlock.Client {
 	s.T.Helper()
-	config := rlock.Config{Redis: Patient(s.Options()), Logger: slog.New(slog.DiscardHandler), Linger: s.lingers}
+	config := rlock.Config{Redis: Patient(s.Options()), Logger: slog.New(slog.DiscardHandler)}
 	for _, change := range changes {
 		change(&config)
 	}
 	client, err := rlock.New(config)
 	require.NoError(s.T, err)
 	s.T.Cleanup(func() { assert.NoError(s.T, client.Close()) })
-	if s.lingers > 0 { // from the first lock on the client can be called
-		hold, err := client.NewLock("first of "+client.ID()).Acquire(s.Ctx, rlock.WithLinger(0))
-		require.NoError(s.T, err)
-		s.AwaitListeners(1, Plain, OwnChannels+client.ID())
-		require.NoError(s.T, hold.Release(s.Ctx))
-	}
 	return client
 }
 
@@ -279,11 +272,7 @@ func (s *Site) IsFree(lock Locker) (free bool) {
 	s.T.Helper()
 	Elsewhere(func() {
 		var err error
-		if s.lingers > 0 { // the holder has to be called, which TryLock gives little time
-			free, err = lock.TryLockFor(s.Ctx, 300*time.Millisecond, 0)
-		} else {
-			free, err = lock.TryLock(s.Ctx)
-		}
+		free, err = lock.TryLock(s.Ctx)
 		assert.NoError(s.T, err)
 		if free {
 			assert.NoError(s.T, lock.Unlock(s.Ctx))

@@ -16,7 +16,7 @@ import (
 // Several locks in one call are acquired as one after the other, up to the first that is refused.
 func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 	id := wire.NewID()
-	mine, theirs := id.Owner(1, false), id.Owner(2, false)
+	mine, theirs := id.Owner(1), id.Owner(2)
 	kinds := map[string]struct {
 		layout  int
 		all     *wire.Script

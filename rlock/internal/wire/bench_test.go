@@ -22,7 +22,7 @@ import (
 func BenchmarkUncontendedPair(b *testing.B) {
 	c := newContention(b, 1)
 	c.measure(b, func() {
-		owner := c.ids[0].Owner(1, false)
+		owner := c.ids[0].Owner(1)
 		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", owner)).NonRedisError())
 		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
 	})
@@ -32,11 +32,11 @@ func BenchmarkUncontendedPair(b *testing.B) {
 // release that grants it to the first in the queue, and the ticket of the next client.
 func BenchmarkContendedTurn(b *testing.B) {
 	c := newContention(b, 8)
-	holder := c.ids[0].Owner(0, false)
+	holder := c.ids[0].Owner(0)
 	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", holder)).NonRedisError())
 	var queue []string
 	join := func(client int) {
-		ticket := c.ids[client].Owner(uint64(client), false)
+		ticket := c.ids[client].Owner(uint64(client))
 		c.step(b, wire.Step{Join: wire.Member{Mode: "x", Ticket: ticket}})
 		queue = append(queue, ticket)
 	}

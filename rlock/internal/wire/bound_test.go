@@ -22,7 +22,7 @@ type crowd struct {
 func newCrowd(t *testing.T, redis *wire.Redis, name string) *crowd {
 	keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
-	c := &crowd{t, redis, keys, wire.NewID().Owner(1, false)}
+	c := &crowd{t, redis, keys, wire.NewID().Owner(1)}
 	c.do("HSET", keys.Key, c.holder, "1")
 	c.do("PEXPIRE", keys.Key, "60000")
 	return c
@@ -49,7 +49,7 @@ func (c *crowd) step(s wire.Step) (wire.Answer, error) {
 }
 
 // ticket returns a new ticket.
-func ticket() wire.Member { return wire.Member{Mode: "x", Ticket: wire.NewID().Owner(1, false)} }
+func ticket() wire.Member { return wire.Member{Mode: "x", Ticket: wire.NewID().Owner(1)} }
 
 // A step that counts says where the ticket stands, and how many wait. A window of foreign clients is no ticket.
 func TestAStepThatCountsSaysWhereTheTicketStands(t *testing.T) {

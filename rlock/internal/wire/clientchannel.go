@@ -17,9 +17,6 @@ type Verb string
 const (
 	// Forced says that another client released the tenure by force.
 	Forced Verb = "f"
-	// Wanted says that another client waits for a tenure that may linger: see
-	// scripts/queue.lua.
-	Wanted Verb = "w"
 	// Shown says that the tenure has a lock that another client waits for. The text is the sort of
 	// the lock and its name: see scripts/queue.lua.
 	Shown Verb = "h"
@@ -30,7 +27,7 @@ func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner +
 
 // isKnown reports whether there is such a message. A verb that is not known is of a later version.
 func (v Verb) isKnown() bool {
-	return v == Forced || v == Wanted || v == Shown
+	return v == Forced || v == Shown
 }
 
 // ParseClientMessage reads a message on the client's own channel. It reports false for one that is of a later version.

@@ -35,7 +35,7 @@ func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
 }
 
 func TestAMessageToAClientIsReadAsItWasWritten(t *testing.T) {
-	owner := wire.NewID().Owner(7, false)
+	owner := wire.NewID().Owner(7)
 	for _, name := range []string{"orders:42", "two words", " ", "line\nend\r\n", "\x00\xff"} {
 		m := wire.ClientMessage{Verb: "f", Owner: owner, Text: name}
 		read, ok := wire.ParseClientMessage(m.String())
@@ -51,9 +51,9 @@ func TestAMessageToAClientIsReadAsItWasWritten(t *testing.T) {
 // Any message is refused, or formats to itself again, with an owner that can be compared with
 // that of a tenure.
 func FuzzParseClientMessage(f *testing.F) {
-	f.Add("f " + wire.NewID().Owner(1, false) + " orders:42")
+	f.Add("f " + wire.NewID().Owner(1) + " orders:42")
 	f.Add("f  ")
-	f.Add("+" + wire.NewID().Owner(1, false) + " 1 1 orders")
+	f.Add("+" + wire.NewID().Owner(1) + " 1 1 orders")
 	f.Fuzz(func(t *testing.T, message string) {
 		m, ok := wire.ParseClientMessage(message)
 		if !ok {

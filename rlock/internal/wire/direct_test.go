@@ -99,7 +99,7 @@ func (l *lone) open(option rueidis.ClientOption) {
 	})
 	keys, err := l.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(l.t, err)
-	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false)), Slot: keys.Slot, First: true}
+	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1)), Slot: keys.Slot, First: true}
 }
 
 // call sends one command.
@@ -349,7 +349,7 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	send := func(ctx context.Context) (err error, settled bool) {
-		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
+		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1))
 		result, sent := redis.Send(ctx, wire.Order{Call: acquire, Slot: keys.Slot, First: true, At: time.Now()})
 		return result.NonRedisError(), redis.IsSettled(sent.Generation)
 	}

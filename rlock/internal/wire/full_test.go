@@ -37,7 +37,7 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: name != "semaphore"}, "")
 			require.NoError(t, err)
-			member := wire.Member{Mode: test.mode, Ticket: id.Owner(1, false)}
+			member := wire.Member{Mode: test.mode, Ticket: id.Owner(1)}
 			step := func(s wire.Step) wire.Answer {
 				s.Lease, s.Number = "60000", test.number
 				answer, err := wire.ReadStep(redis.Do(t.Context(), redis.Step(test.step, &keys, s)), test.tokens)

@@ -26,7 +26,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 		do := func(args ...string) {
 			require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build()).Error())
 		}
-		holder, before, ticket, behind := id.Owner(1, false), id.Owner(2, false), id.Owner(3, false), id.Owner(4, false)
+		holder, before, ticket, behind := id.Owner(1), id.Owner(2), id.Owner(3), id.Owner(4)
 		const guest = "0123abcd-0123-4123-8123-0123456789ab:1"
 
 		for name, test := range map[string]struct {

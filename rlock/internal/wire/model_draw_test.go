@@ -10,7 +10,7 @@ import (
 // fresh returns a tenure that is new.
 func (c *comparison) fresh(client uint32) core.Ticket {
 	c.next[client]++
-	t := core.Ticket{ID: core.ID{Client: client, Lingers: c.random.IntN(3) == 0, N: c.next[client]}, Owner: 1, Polls: c.random.IntN(4) == 0}
+	t := core.Ticket{ID: core.ID{Client: client, N: c.next[client]}, Owner: 1, Polls: c.random.IntN(4) == 0}
 	if c.model == server.ReadWrite && c.random.IntN(2) == 0 {
 		t.Mode = core.Shared
 	}
@@ -109,8 +109,8 @@ func (c *comparison) drawn() core.Command {
 				cmd.More = t.More
 				c.known[len(c.known)-1] = cmd.Ticket
 			}
-			if r.IntN(3) == 0 {
-				cmd.Ticket = c.some()
+			if other := c.some(); r.IntN(3) == 0 && !slices.Contains(c.server.Queue, other) { // a ticket enters by one sort of command
+				cmd.Ticket = other
 			}
 			if cmd.Mode = t.Mode; r.IntN(8) == 0 {
 				cmd.Passed = c.some().ID

@@ -22,11 +22,7 @@ func uuidText(id core.ID) string {
 	if server.IsForeign(id) {
 		return fmt.Sprintf("%08x-0000-4000-8000-000000000000", id.Client-server.FirstForeign)
 	}
-	variant := '8'
-	if id.Lingers {
-		variant = '9'
-	}
-	return fmt.Sprintf("%s%c000-%012x", prefixText(id.Client), variant, id.N)
+	return fmt.Sprintf("%s8000-%012x", prefixText(id.Client), id.N)
 }
 
 func ownerText(id core.ID, o core.OwnerID) string {
@@ -176,12 +172,12 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	return n
 }
 
-// byChannel sorts messages by their channels: only on one channel they keep their order. Calls of several holders have
-// none, since a hash has none.
+// byChannel sorts messages by their channels: only on one channel they keep their order. Questions about several
+// holders have none, since a hash has none.
 func byChannel(messages []string) []string {
 	key := func(m string) string {
 		channel, text, _ := strings.Cut(m, " ")
-		if strings.HasPrefix(text, "w ") || strings.HasPrefix(text, "h ") {
+		if strings.HasPrefix(text, "h ") {
 			return m
 		}
 		return channel
@@ -221,8 +217,6 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 			token, n = strconv.FormatUint(m.Token, 10), strconv.FormatUint(reserve, 10)
 		}
 		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), ticket, token, n, modelLock)
-	case core.Called:
-		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
 	case core.Shown:
 		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), ticket, k.sort(), modelLock)
 	case core.AtFront:

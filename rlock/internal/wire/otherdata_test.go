@@ -20,7 +20,7 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	do := func(args ...string) rueidis.RedisResult {
 		return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build())
 	}
-	ticket := id.Owner(1, false)
+	ticket := id.Owner(1)
 	permits := map[*wire.Script]string{wire.SemaphoreStep: "3", wire.PlainStep: ""}
 	calls := make(map[string]wire.Call)
 	for name, script := range map[string]*wire.Script{"plain": wire.PlainStep, "read-write": wire.ReadWriteStep, "semaphore": wire.SemaphoreStep} {
@@ -28,7 +28,7 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 			member := wire.Member{Mode: mode, Ticket: ticket}
 			for step, s := range map[string]wire.Step{
 				"join": {Join: member}, "look": {Look: member}, "release": {Leave: member},
-				"release and join": {Leave: member, Join: wire.Member{Mode: mode, Ticket: id.Owner(2, false)}},
+				"release and join": {Leave: member, Join: wire.Member{Mode: mode, Ticket: id.Owner(2)}},
 			} {
 				s.Lease, s.Number = "60000", permits[script]
 				calls[name+", "+mode+", "+step] = redis.Step(script, &keys, s)
@@ -105,15 +105,15 @@ func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 	require.NoError(t, err)
 	const ours = "0123abcd-0123-8123-9123-0123456789ab:17"
 	for owner, want := range map[string]bool{
-		ours:                             true,
-		ours + ":write":                  true,
-		wire.NewID().Owner(1, true):      true,
-		wire.NewID().Owner(1<<63, false): true,
-		"":                               false,
-		"mode":                           false,
-		"00000000000000800000:7":         false,
-		ours[:37]:                        false, // without an id
-		ours[:37] + "x":                  false,
+		ours:                        true,
+		ours + ":write":             true,
+		wire.NewID().Owner(1):       true,
+		wire.NewID().Owner(1 << 63): true,
+		"":                          false,
+		"mode":                      false,
+		"00000000000000800000:7":    false,
+		ours[:37]:                   false, // without an id
+		ours[:37] + "x":             false,
 		"0123abcd-0123-4123-9123-0123456789ab:17": false, // Redisson's
 		"0123abcd_0123-8123-9123-0123456789ab:17": false,
 		"0123abcd-0123_8123-9123-0123456789ab:17": false,

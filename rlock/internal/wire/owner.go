@@ -24,8 +24,7 @@ const (
 // An ID makes the UUIDs of one client's tenures. Each tenure has its own, so
 // that a command that arrives late, from a connection long dead, can never touch
 // a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
-// groups are the client's, and the others number its tenures. One bit of these says whether the
-// tenure may linger: see [Lingers].
+// groups are the client's, and the others number its tenures.
 //
 // The message of a grant names a ticket. Other users must not be able to forge one, so the
 // numbers are random ones: the next ticket cannot be computed from the client's id and its
@@ -46,29 +45,24 @@ func NewID() *ID {
 	return &ID{Prefix: random.String()[:ClientLen], random: mathrand.NewChaCha8(seed)}
 }
 
-// Owner returns "<uuid>:<owner>" with the UUID of a new tenure, which may linger or not:
-// TenureLen characters that stand for the tenure, then the owner. It may be called
-// concurrently.
-func (id *ID) Owner(owner uint64, lingers bool) string { return id.Text(id.Number(), lingers, owner) }
+// Owner returns "<uuid>:<owner>" with the UUID of a new tenure: TenureLen characters that stand for the
+// tenure, then the owner. It may be called concurrently.
+func (id *ID) Owner(owner uint64) string { return id.Text(id.Number(), owner) }
 
 const (
 	variant      = 0b10 << 62 // that RFC 9562 asks for
-	lingersBit   = 1 << 60
-	numberDigits = 17 // as they stand in a UUID: four, a dash and twelve
+	numberDigits = 17         // as they stand in a UUID: four, a dash and twelve
 )
 
 // Number returns the number of a new tenure. It may be called concurrently.
 func (id *ID) Number() uint64 {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	return id.random.Uint64()&^(0b11<<62|lingersBit) | variant
+	return id.random.Uint64()&^(0b11<<62) | variant
 }
 
-// Text returns "<uuid>:<owner>" for the tenure with that number, which may linger or not.
-func (id *ID) Text(number uint64, lingers bool, owner uint64) string {
-	if lingers {
-		number |= lingersBit
-	}
+// Text returns "<uuid>:<owner>" for the tenure with that number.
+func (id *ID) Text(number uint64, owner uint64) string {
 	var raw [8]byte
 	binary.BigEndian.PutUint64(raw[:], number)
 	buf := make([]byte, 0, 64)
@@ -80,20 +74,19 @@ func (id *ID) Text(number uint64, lingers bool, owner uint64) string {
 	return string(strconv.AppendUint(buf, owner, 10))
 }
 
-// NumberOf returns the number of a tenure from its owner's text, and whether it may linger. The text
-// may be anything: ok says whether it is one that [ID.Text] writes, for whichever client.
-func NumberOf(text string) (number uint64, lingers, ok bool) {
+// NumberOf returns the number of a tenure from its owner's text. The text may be anything: ok says whether it is one that
+// [ID.Text] writes, for whichever client.
+func NumberOf(text string) (number uint64, ok bool) {
 	if !IsOurs(text) || len(text) < TenureLen {
-		return 0, false, false
+		return 0, false
 	}
 	digits := text[ClientLen : ClientLen+numberDigits]
 	high, err := strconv.ParseUint(digits[:4], 16, 16)
 	low, err2 := strconv.ParseUint(digits[5:], 16, 48)
 	if err != nil || err2 != nil || digits[4] != '-' {
-		return 0, false, false
+		return 0, false
 	}
-	number = high<<48 | low
-	return number &^ lingersBit, Lingers(text), true
+	return high<<48 | low, true
 }
 
 // IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the form of its
@@ -145,11 +138,3 @@ var (
 	ownerText = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:-?[0-9]`)
 	numbered  = regexp.MustCompile(`:-?[0-9]`)
 )
-
-// Lingers reports whether the tenure of an owner in Redis may linger: its client may keep
-// the lock after the last Unlock, and gives it up when it is called. The UUID says so, by
-// the lowest bit of the character that has the variant: 9 or b, else 8 or a. The scripts
-// look at the same character.
-func Lingers(owner string) bool {
-	return IsOurs(owner) && (owner[ClientLen] == '9' || owner[ClientLen] == 'b')
-}

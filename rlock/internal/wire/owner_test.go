@@ -18,10 +18,8 @@ func TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient(t *testing.T) {
 	id := wire.NewID()
 	require.Len(t, id.Prefix, wire.ClientLen)
 	seen := make(map[string]bool)
-	for i := range 100_000 {
-		lingers := i%2 == 0
-		owner := id.Owner(42, lingers)
-		assert.Equal(t, lingers, wire.Lingers(owner))
+	for range 100_000 {
+		owner := id.Owner(42)
 		text, number := owner[:wire.TenureLen-1], owner[wire.TenureLen:]
 		parsed, err := uuid.Parse(text)
 		require.NoError(t, err)
@@ -38,22 +36,21 @@ func TestTheNumberOfATenureIsReadFromItsOwner(t *testing.T) {
 	id := wire.NewID()
 	for i := range 1000 {
 		number := id.Number()
-		text := id.Text(number, i%2 == 0, uint64(i))
-		read, lingers, ok := wire.NumberOf(text)
+		text := id.Text(number, uint64(i))
+		read, ok := wire.NumberOf(text)
 		require.True(t, ok, text)
 		assert.Equal(t, number, read)
-		assert.Equal(t, i%2 == 0, lingers)
 		assert.Equal(t, fmt.Sprint(i), text[wire.TenureLen:])
 	}
 	for _, text := range []string{"", "8888", uuid.NewString() + ":1", id.Prefix + "80zz-000000000000:1", id.Prefix + "8000x000000000000:1"} {
-		_, _, ok := wire.NumberOf(text)
+		_, ok := wire.NumberOf(text)
 		assert.False(t, ok, text)
 	}
 }
 
 func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 	id := wire.NewID()
-	for _, owner := range []string{id.Owner(7, false), id.Owner(0, false)} {
+	for _, owner := range []string{id.Owner(7), id.Owner(0)} {
 		assert.Equal(t, owner, wire.WithMore(owner, 0))
 		assert.Equal(t, owner+"*3", wire.WithMore(owner, 2))
 		for _, more := range []int32{0, 1, 9, math.MaxInt32 - 1} {
@@ -63,8 +60,8 @@ func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 			assert.Equal(t, more, n)
 			assert.Equal(t, wire.HasPassed(owner), wire.HasPassed(text))
 			assert.True(t, wire.IsOurs(text) && wire.IsOwner(text))
-			before, _, _ := wire.NumberOf(owner)
-			number, _, ok := wire.NumberOf(text)
+			before, _ := wire.NumberOf(owner)
+			number, ok := wire.NumberOf(text)
 			assert.True(t, ok)
 			assert.Equal(t, before, number)
 		}
@@ -77,12 +74,10 @@ func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 }
 
 func TestAnOwnerOfRedissonIsNotOurs(t *testing.T) {
-	assert.True(t, wire.IsOurs(wire.NewID().Owner(1, false)))
+	assert.True(t, wire.IsOurs(wire.NewID().Owner(1)))
 	assert.False(t, wire.IsOurs(uuid.NewString()+":1"))
 	assert.False(t, wire.IsOurs(""))
 	assert.False(t, wire.IsOurs("8888"))
-	assert.False(t, wire.Lingers("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:1"))
-	assert.False(t, wire.Lingers("8888"))
 }
 
 // The tenures of a client do not reveal the next one, nor earlier ones.
@@ -91,12 +86,12 @@ func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	number := func(owner string) *big.Int {
 		n, ok := new(big.Int).SetString(strings.ReplaceAll(owner[wire.ClientLen:wire.TenureLen-1], "-", ""), 16)
 		require.True(t, ok, owner)
-		return n.SetBit(n, 60, 0) // whether it lingers
+		return n
 	}
 	const tenures = 10_000
-	last, steps, bits := number(id.Owner(1, false)), make(map[string]bool), make([]int, 60)
+	last, steps, bits := number(id.Owner(1)), make(map[string]bool), make([]int, 62)
 	for range tenures {
-		n := number(id.Owner(1, false))
+		n := number(id.Owner(1))
 		steps[new(big.Int).Sub(n, last).String()] = true
 		for i := range bits {
 			bits[i] += int(n.Bit(i))
@@ -107,13 +102,13 @@ func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	for i, ones := range bits {
 		assert.InDelta(t, tenures/2, ones, 6*tenures/2/100, "bit %d", i) // six standard deviations
 	}
-	assert.NotEqual(t, wire.NewID().Owner(1, false)[wire.ClientLen:], wire.NewID().Owner(1, false)[wire.ClientLen:], "each client has numbers of its own")
+	assert.NotEqual(t, wire.NewID().Owner(1)[wire.ClientLen:], wire.NewID().Owner(1)[wire.ClientLen:], "each client has numbers of its own")
 }
 
 func BenchmarkOwner(b *testing.B) {
 	id := wire.NewID()
 	b.ReportAllocs()
 	for range b.N {
-		id.Owner(1<<48, false)
+		id.Owner(1 << 48)
 	}
 }

@@ -16,11 +16,11 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	id := wire.NewID()
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1)}})
 	ways := map[string]func() error{
 		"one": func() error { return redis.Do(t.Context(), release).Error() },
 		"one and a message": func() error {
-			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1, false), Text: "lock"}).Error()
+			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1), Text: "lock"}).Error()
 		},
 		"one that waits for replicas": func() error {
 			_, err := redis.DoReplicated(t.Context(), release, time.Second, func(result rueidis.RedisResult) (wire.Answer, error) {
@@ -44,10 +44,10 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	require.NoError(t, err)
 	id := wire.NewID()
 	acquire := func() wire.Call {
-		return wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
+		return wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1))
 	}
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1)}})
 
 	results, _ := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
 	require.Len(t, results, 4)

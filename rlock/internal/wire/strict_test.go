@@ -23,7 +23,7 @@ func TestAServerThatDemandsDeclaredKeysRefusesAReadWriteLock(t *testing.T) {
 		redis := openAt(t, s)
 		k, err := redis.KeysOf("lock", layouts[2], "")
 		require.NoError(t, err)
-		owner := wire.NewID().Owner(1, false)
+		owner := wire.NewID().Owner(1)
 		acquire := wire.WithText(strict + wire.ReadWriteAcquire.Text())
 		for _, mode := range []string{"read", "write"} {
 			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()

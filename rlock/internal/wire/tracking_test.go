@@ -34,11 +34,11 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 		return c
 	}
 	id := wire.NewID()
-	known := call("gone", id.Owner(1, false))
+	known := call("gone", id.Owner(1))
 	known.Track = nil
 	require.NoError(t, redis.Do(t.Context(), known).Error(), "the script is known now")
-	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Hset().Key("there").FieldValue().FieldValue(id.Owner(1, false), "1").Build()).Error())
-	results, _ := redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2, false)), call("gone", id.Owner(1, false))})
+	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Hset().Key("there").FieldValue().FieldValue(id.Owner(1), "1").Build()).Error())
+	results, _ := redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2)), call("gone", id.Owner(1))})
 	for _, result := range results {
 		require.NoError(t, result.Error())
 	}
@@ -46,6 +46,6 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 	assert.Equal(t, "gone", <-changed)
 	assert.EqualValues(t, 1, redis.TrackingRefused(), "the embedded server has none")
 
-	redis.DoAll(t.Context(), []wire.Call{call("gone", id.Owner(1, false))})
+	redis.DoAll(t.Context(), []wire.Call{call("gone", id.Owner(1))})
 	assert.Empty(t, changed, "it is not asked again")
 }

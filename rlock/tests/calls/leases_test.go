@@ -56,9 +56,6 @@ func TestLeasesHaveBounds(t *testing.T) {
 // Redisson: testRemainTimeToLive.
 func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		if s.KindOfLock.Lingers > 0 {
-			t.Skip("the key of a lock that lingers stays after Unlock")
-		}
 		here, there := s.NewLock(), s.NewLock()
 		ttl := func(lock testbed.Locker) time.Duration {
 			d, err := lock.TTL(s.Ctx)

@@ -52,9 +52,6 @@ func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
 // Redisson: testIsLocked, testIsHeldByCurrentThread, both also OtherThread.
 func TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		if s.KindOfLock.Lingers > 0 {
-			t.Skip("a lock that lingers looks locked after Unlock")
-		}
 		here, there := s.NewLock(), s.NewLock()
 		look := func(lock testbed.Locker) (locked, held bool) {
 			locked, err := lock.IsLocked(s.Ctx)

@@ -161,7 +161,7 @@ func TestEachKindHasAMaximum(t *testing.T) {
 		rw := p.NewReadWriteLock("rw")
 		other := testbed.Take(t, w.Ctx, rw.Read())
 		for _, lock := range []*rlock.Lock{p.NewFencedLock("fenced"), p.NewFairLock("fair"), p.NewSemaphore("permits", 2), rw.Read(), p.NewReadWriteLock("w").Write()} {
-			h := testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute), rlock.WithLinger(time.Hour))
+			h := testbed.Take(t, w.Ctx, lock, rlock.WithMaxHold(time.Minute))
 			testbed.Within(t, time.Minute, time.Minute, func() { <-h.Context().Done() })
 			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrHeldTooLong, lock.Name())
 		}
@@ -192,7 +192,7 @@ func TestALockStaysForItsMinimum(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := w.NewClient(), w.NewClient()
 		lock, began := p.NewLock(testbed.Key), time.Now()
-		h := testbed.Take(t, w.Ctx, lock, rlock.WithMinHold(time.Minute), rlock.WithLinger(time.Hour))
+		h := testbed.Take(t, w.Ctx, lock, rlock.WithMinHold(time.Minute))
 		here := testbed.Start(func() error { return lock.Do(w.Ctx, testbed.Nothing) })
 		time.Sleep(10 * time.Second)
 		require.NoError(t, h.Release(w.Ctx))

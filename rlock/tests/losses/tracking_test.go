@@ -184,16 +184,11 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 }
 
 // The embedded server refuses tracking, but it sees whether the client asks for it.
-func TestAHoldThatBeganWhileTheLockLingeredIsTracked(t *testing.T) {
-	testbed.EachBubble(t, map[string]bool{
-		"the first hold": false, "a hold of a lock that lingered": true,
-	}, func(t *testing.T, w *testbed.World, warm bool) {
-		p := w.NewLingerer(time.Hour, unrenewed, byDefault)
+func TestTheKeyOfALongHoldIsTracked(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(unrenewed, byDefault)
+		p.Listens(w)
 		lock := p.NewLock(testbed.Key)
-		if warm {
-			w.Use(lock) // and it lingers
-			time.Sleep(time.Second)
-		}
 		require.Zero(t, p.Asked("TRACKING"))
 		me := w.Caller()
 		require.NoError(t, lock.Lock(me))

@@ -51,25 +51,6 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	}
 }
 
-// It cannot call for a lock that lingers, and gets it when Linger is over. After that the name lingers no longer.
-func TestAGuestThatOnlyPollsWaitsForTheRestOfLinger(t *testing.T) {
-	const linger, used = time.Minute, 50 * time.Second
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, f, me := w.NewLingerer(linger), w.NewGuest(), w.Caller()
-		w.Use(p.NewLock(testbed.Key))
-		time.Sleep(used)
-		w.Use(p.NewLock(testbed.Key)) // Linger begins anew
-		testbed.Within(t, linger-time.Second, linger+10*time.Millisecond, func() { f.Take() })
-		waits := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
-		w.Eventually(func() bool { return len(w.Queued()) == 1 }, "it meets the guest")
-		f.Free()
-		require.NoError(t, <-waits)
-		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
-		w.Use(p.NewLock(testbed.Key))
-		testbed.Within(t, 0, 10*time.Millisecond, func() { f.Take() })
-	})
-}
-
 // The parts that a subscriber has of the sections, beside clients with so many callers each that always want the lock.
 func TestASubscriberHasItsShare(t *testing.T) {
 	redistest.Slow(t)

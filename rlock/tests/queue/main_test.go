@@ -1,5 +1,5 @@
-// Package queue_test is about the order of owners: the queue in Redis and the line inside a process, turns with clients
-// that are not ours, and locks that linger.
+// Package queue_test is about the order of owners: the queue in Redis and the line inside a process, and turns with
+// clients that are not ours.
 package queue_test
 
 import (

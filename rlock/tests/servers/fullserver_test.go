@@ -190,13 +190,6 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 				return s.granted(next)
 			}
 		}},
-		"it is used again while it lingers": {handedOff, func(s *fullServer) func() *rlock.Hold {
-			require.Eventually(s.T, func() bool { // the server knows a subscription a moment before its client
-				s.release(s.acquire(s.here, rlock.NewOwner(), rlock.WithLinger(time.Hour)))
-				return s.Number("EXISTS", testbed.Key) == 1
-			}, testbed.Hang, time.Millisecond, "it lingers")
-			return func() *rlock.Hold { return s.acquire(s.here, rlock.NewOwner()) }
-		}},
 		"a writer goes on reading": {reads, func(s *fullServer) func() *rlock.Hold {
 			me := rlock.NewOwner()
 			write, err := s.here.NewReadWriteLock(testbed.Key).Write().Acquire(rlock.WithOwner(s.Ctx, me), rlock.WithWait(0))
@@ -220,7 +213,7 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 					s := &fullServer{Site: testbed.At(t, server), lock: lock, reads: name == "read", mode: testbed.ModeOf(name)}
 					config := func(c *rlock.Config) { c.Lease, c.HandoffLimit = fullLease, -1 }
 					s.here, s.there = s.NewClient(config), s.NewClient(config)
-					s.release(s.acquire(s.here, rlock.NewOwner(), rlock.WithLinger(0)))
+					s.release(s.acquire(s.here, rlock.NewOwner()))
 					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+s.here.ID())
 					act := op.prepare(s)
 					s.Configure("maxmemory", "1")

@@ -25,9 +25,6 @@ const longestRead, longestSection = 2 * time.Second, 20 * time.Millisecond
 func TestNoWaitIsLongWhileNothingBreaks(t *testing.T) {
 	redistest.Slow(t)
 	for _, kind := range contests {
-		if kind.lingers {
-			continue // each client of a calm spell lingers as it likes
-		}
 		t.Run(kind.name, func(t *testing.T) {
 			for seed := range testbed.Storms(1) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -129,11 +126,11 @@ func (c *calmSpell) bound() time.Duration {
 func (c *calmSpell) configured() func(*rlock.Config) {
 	r := c.random
 	limit, turn := oneOf(r, -1, 0, 1, 1000), oneOf(r, 0, 0, time.Millisecond, 100*time.Millisecond)
-	linger, lease := oneOf(r, 0, 0, 20*time.Millisecond, time.Second), oneOf(r, 0, 0, 3*time.Second)
-	c.settings += fmt.Sprintf(" [HandoffLimit %d HandoffTime %v Linger %v Lease %v]", limit, turn, linger, lease)
+	lease := oneOf(r, 0, 0, 3*time.Second)
+	c.settings += fmt.Sprintf(" [HandoffLimit %d HandoffTime %v Lease %v]", limit, turn, lease)
 	return func(config *rlock.Config) {
 		config.HandoffLimit, config.HandoffTime = limit, turn
-		config.Linger, config.Lease, config.Logger = linger, lease, testbed.Quiet
+		config.Lease, config.Logger = lease, testbed.Quiet
 		if c.polls {
 			config.RedissonPolls = rlock.RedissonPollsAlways
 		}

@@ -133,7 +133,7 @@ func TestMixedLoadLeavesNothingBehind(t *testing.T) {
 	var clients []*testbed.Client
 	repeated(t, func(w *testbed.World, round int) {
 		if clients == nil {
-			clients = []*testbed.Client{unrecorded(w), unrecorded(w), unrecorded(w, testbed.Lingering(20*time.Millisecond))}
+			clients = []*testbed.Client{unrecorded(w), unrecorded(w), unrecorded(w)}
 		}
 		c := newCalmSpell(w, kind, uint64(round))
 		c.clients, c.length = clients, testbed.Thorough(15*time.Minute, 2*time.Second)

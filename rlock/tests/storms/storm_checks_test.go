@@ -109,9 +109,6 @@ func (s *storm) noCallerWaitsForAFreeLock() {
 
 func (s *storm) nothingIsLeft() {
 	time.Sleep(50 * time.Millisecond)
-	if s.kind.lingers {
-		time.Sleep(longestLinger) // no client called the last holder, so the lock lingers
-	}
 	assert.Empty(s.T, slices.DeleteFunc(s.Keys(), testbed.IsCounter))
 	time.Sleep(time.Minute) // until the connection for subscriptions is renewed
 	assert.Empty(s.T, testbed.LockChannels(s.Miniredis))

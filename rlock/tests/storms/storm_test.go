@@ -24,8 +24,6 @@ type contest struct {
 	exclusive lockers
 	shared    func([]*rlock.Client, string) testbed.Locker
 	seeds     int
-	// lingers makes the locks linger after their last Unlock.
-	lingers bool
 }
 
 type lockers = []func([]*rlock.Client, string) testbed.Locker
@@ -36,9 +34,6 @@ var contests = []contest{
 	{name: "fair", seeds: 4, exclusive: lockers{testbed.FairLock}},
 	{name: "semaphore of one", seeds: 3, exclusive: lockers{testbed.SemaphoreOfOne}},
 	{name: "plain, fenced and fair", seeds: 3, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}},
-	{name: "plain that lingers", seeds: 4, exclusive: lockers{testbed.PlainLock}, lingers: true},
-	{name: "read and write that linger", seeds: 4, exclusive: lockers{testbed.WriteLock}, shared: testbed.ReadLock, lingers: true},
-	{name: "plain, fenced and fair that linger", seeds: 3, exclusive: lockers{testbed.PlainLock, testbed.FencedLock, testbed.FairLock}, lingers: true},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
@@ -63,8 +58,6 @@ const (
 	// stormLease is the lease of the watchdogs in a storm, and longestLease the longest of
 	// all: the claim of a fair lock.
 	stormLease, longestLease = 1500 * time.Millisecond, 2 * time.Second
-	// longestLinger is the longest time that a lock lingers after its last Unlock.
-	longestLinger = time.Minute
 	// stormTime is how long there are faults.
 	stormTime = 15 * time.Second
 	// recovery is how long a wait may take after the faults: abandoned leases end, and
@@ -111,12 +104,7 @@ func newStorm(w *testbed.World, kind contest, random *rand.Rand) *storm {
 	s := &storm{World: w, kind: kind, random: random, begin: time.Now()}
 	configured := func(connections int) func(*rlock.Config) {
 		limit := []int{-1, 0, 1}[random.IntN(3)]
-		linger := time.Duration(0)
-		if kind.lingers {
-			linger = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, longestLinger}[random.IntN(4)]
-		}
 		return func(c *rlock.Config) {
-			c.Linger = linger
 			c.Lease, c.HandoffLimit = stormLease, limit
 			c.Redis.PipelineMultiplex = connections
 		}

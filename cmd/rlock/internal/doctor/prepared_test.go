@@ -115,7 +115,7 @@ var patients = map[string]patient{
 				return info(f)
 			})
 		},
-		check: "scripts", level: doctor.Yellow, found: "may not publish to every channel", remedy: "Config.Linger",
+		check: "scripts", level: doctor.Yellow, found: "may not publish to every channel", remedy: "nothing",
 	},
 	"it has no WAIT": {
 		prepare: func(t *testing.T) rueidis.ClientOption {

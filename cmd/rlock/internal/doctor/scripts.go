@@ -57,8 +57,8 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 	said = eval("return redis.call('publish', ARGV[1], '0')", name, "rlock_grants:client:doctor")
 	if said != "" && !aboutRights(said) && f.Level < Yellow {
 		f.Level, f.Found = Yellow, "are executed, but may not publish to every channel: "+said
-		f.Risk = "a lock that lingers is given up, and a forced unlock is noticed, at the next renewal only"
-		f.Remedy = "nothing, or no Config.Linger there"
+		f.Risk = "a forced unlock is noticed at the next renewal only"
+		f.Remedy = "nothing"
 	}
 	return f
 }

@@ -13,7 +13,7 @@
 --          exact up to 2^53 only)
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
---          window of foreign clients. If o may linger, its client is called: see queue.lua
+--          window of foreign clients
 -- an error nothing was acquired: the server has refused the tokens or the lease, or "WRONGTYPE": the
 --          hash has something else than owners, or the counter is negative, and is left as it is
 --
@@ -54,5 +54,4 @@ local holder = fields[1] == 'mode' and fields[2] or fields[1] or ''
 if fields[1] and not mayOwn(holder) then
 	return noLock('hash with the field', holder)
 end
-call(holder, KEYS[1])
 return {redis.call('pttl', KEYS[1]), holder}

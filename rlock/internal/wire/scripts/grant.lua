@@ -198,16 +198,11 @@ elseif inside(ticketOf(asker), modeOf(asker)) then
 	reply[5] = token
 elseif behind == asker then
 	reply[5] = 2
-	-- The clients of holders that may linger are called. A look calls again, since a message
-	-- may be lost.
-	local shown = holders()
-	for i = 1, #shown do
-		call(shown[i], lock)
-	end
 	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after its
 	-- release. A look asks the clients of all holders, of a semaphore that of the permit that ends
 	-- first: so it is one message of many a claim.
 	if not joins and string.sub(asker, 1, 1) == modeOf(asker) then
+		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
 			if isOurs(owner) and string.sub(owner, 38, 38) ~= '0' then
 				redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'h ' .. owner .. ' ' .. sort .. lock)

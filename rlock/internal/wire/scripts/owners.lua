@@ -2,10 +2,8 @@
 -- is replaced by this one. It has no KEYS and no ARGV of its own.
 --
 -- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version
--- 4; another program may have other texts. The lowest bit of the variant, the 20th
--- character, says whether a tenure of rlock may linger. wire/owner.go says the same.
+-- 4; another program may have other texts. wire/owner.go says the same.
 local ours = '^........%-....%-8...%-[89ab]...%-............:%d'
-local lingering = '^........%-....%-8...%-[9b]...%-............:%d'
 
 local function isOurs(owner)
 	return string.find(owner, ours) ~= nil
@@ -20,11 +18,4 @@ end
 -- The error for a hash or a sorted set of something else.
 local function noLock(what, member)
 	return redis.error_reply('WRONGTYPE it is a ' .. what .. ' ' .. member)
-end
-
--- Calls the client of an owner that may linger: "w <owner> <lock>", see queue.lua.
-local function call(owner, lock)
-	if string.find(owner, lingering) then
-		redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'w ' .. owner .. ' ' .. lock)
-	end
 end

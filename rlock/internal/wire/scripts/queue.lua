@@ -90,9 +90,6 @@
 -- "h <owner> <sort><lock>"        a ticket is the first behind the tenure, and looks: if its client
 --                                 does not know the tenure, it releases it. The sort is p, of a
 --                                 read-write lock r, of a semaphore s
--- "w <owner> <lock>"              a ticket is the first behind a tenure that may linger: the
---                                 lowest bit of its UUID's variant says so (9 or b, else 8 or
---                                 a). A lock that lingers is to be released at once
 --
 -- Sending a step again changes nothing: a ticket leaves once, and joins once. But a ticket
 -- that joined, was granted, and left in between would join a second time. So a ticket is

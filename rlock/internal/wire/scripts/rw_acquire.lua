@@ -15,8 +15,7 @@
 --          the hash for the longest lease among them
 -- {n, o}   refused: owner o holds the lock, in a way that excludes this one, for n more
 --          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
---          or it is the window of foreign clients; {-2, ""}: it is free. The clients of all holders
---          that may linger are called: see queue.lua
+--          or it is the window of foreign clients; {-2, ""}: it is free
 -- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the hash has
 --          something else than owners, and is left as it is
 --
@@ -56,9 +55,6 @@ if #holders > 0 and redis.call('hexists', name, field) == 1 then
 	return nil
 end
 if not open then
-	for _, f in ipairs(holders) do
-		call(string.gsub(f, ':write$', ''), name)
-	end
 	return {redis.call('pttl', name), holders[#holders] or ''}
 end
 

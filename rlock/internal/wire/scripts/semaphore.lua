@@ -93,7 +93,7 @@ local function holder()
 	return (soonest())
 end
 
--- No tenure of a semaphore lingers.
+-- A look asks the client of the permit that ends first alone.
 local function holders()
 	return {}
 end

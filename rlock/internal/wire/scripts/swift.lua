@@ -26,8 +26,7 @@ if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redi
 		first, behind = behind, front[3]
 	end
 	local counts = {}
-	if first and string.sub(first, 1, 1) == 'x' and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7])
-		and (behind or not string.find(string.sub(first, 21, 21), '[9b]')) then
+	if first and string.sub(first, 1, 1) == 'x' and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7]) then
 		local sharded = ARGV[1] == 's'
 		local publish = sharded and 'spublish' or 'publish'
 		local own = 'rlock_grants:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)
