@@ -163,4 +163,5 @@ func init() {
 		return c.shared, c.prefix
 	}
 	terms.Standing = AcquireOption(func(o *acquireOptions) { o.standing = true })
+	terms.WithAnswer = func(a *terms.Answer) any { return AcquireOption(func(o *acquireOptions) { o.answer = a }) }
 }

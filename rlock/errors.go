@@ -43,8 +43,6 @@ var (
 	// ErrFenced: the hold of [Hold.Exec] or [Hold.Write] does not have the lock, and nothing was
 	// written. The error is ErrLost as well, or ErrNotHeld after a release.
 	ErrFenced = terms.ErrFenced
-	// ErrAnswered: the call has an answer in place of the lock ([WithAnswer]). Nothing is held.
-	ErrAnswered = terms.ErrAnswered
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the lock held, unless the
 	// error is ErrLost as well. The release is retried in the background until Redis answers or the lease has ended. Or the
 	// answer to a [Hold.Exec] or [Hold.Write] was lost: it may be executed until Release returns no error.

@@ -42,7 +42,7 @@ type acquireOptions struct {
 	lease, wait, maxHold, minHold time.Duration
 	more                          int // permits beside the first
 	standing                      bool
-	answer                        *Answer
+	answer                        *terms.Answer
 	maxWaiters                    int32 // 0: any number, negative: none
 	progress                      func(place, waiting int)
 }
@@ -82,28 +82,6 @@ func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
-// An Answer is filled in by an Acquire with [WithAnswer].
-type Answer struct {
-	Text   string    // of ErrAnswered: what the script of ReleaseWith, or of Unless, has returned
-	Waited bool      // the call had to wait, also if it holds the lock now
-	Clock  int64     // Redis' clock in µs, read by the first command of the call, which was sent...
-	Read   time.Time // ...at this time; 0 and the zero time if there was none
-
-	// The caller may set Unless to a Lua script, with Keys as for [Hold.Exec]. It runs in the step that takes the lock
-	// or a place in the queue, before that. A string that it returns is the answer, and nothing is taken: Checked says
-	// so, or that it has returned something else and the step has taken the lock.
-	Unless     string
-	Keys, Args []string
-	Checked    bool
-}
-
-// WithAnswer lets another holder answer a call that waits: if the script of its [Hold.ReleaseWith] returns a
-// string, Acquire returns [ErrAnswered], and *a has the string. Of a client's calls for a lock one is answered, which has
-// the place in Redis' queue. Only plain, fenced and fair locks have answers (else [errors.ErrUnsupported]).
-func WithAnswer(a *Answer) AcquireOption {
-	return func(o *acquireOptions) { o.answer = a }
-}
-
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait already; with 0 or less
 // it never waits. Redis counts places in the queue: each caller with this option has one, and each of a fair lock or a
 // semaphore. The others of a process share one, and count one by one in their own process only.
@@ -134,8 +112,8 @@ func newRequest(options []AcquireOption) client.Request {
 		req.LimitHold(with.maxHold)
 	}
 	if with.answer != nil {
-		*with.answer = Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
-		req.Answer = (*terms.Answer)(with.answer)
+		*with.answer = terms.Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
+		req.Answer = with.answer
 		if a := with.answer; a.Unless != "" {
 			req.Unless = &terms.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
 		}

@@ -19,7 +19,7 @@
 //
 // # How it works
 //
-// The callers of a process are one flight, which waits for the lock of that name by [rlock.WithAnswer]. The flight that has the
+// The callers of a process are one flight, which waits for the lock of that name with an answer (terms.WithAnswer). The flight that has the
 // lock runs the function of one of its callers, under the watchdog. Then one command ([rlock.Hold.ReleaseWith]) stores the
 // value if the lock still has the hold, takes all waiting flights out of the queue, tells each of them the value, and releases
 // the lock. A lone run takes two commands; a value that is kept takes one, and no lock: the first command looks for it

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -188,17 +189,17 @@ func (f *flight) fly() {
 
 // round waits until a value comes, or this process runs or stores. It reports whether the next round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
-	var a rlock.Answer
+	var a terms.Answer
 	if looks {
 		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, f.wanted()
 	}
-	hold, err := f.lock.Acquire(f.ctx, rlock.WithAnswer(&a))
+	hold, err := f.lock.Acquire(f.ctx, terms.WithAnswer(&a).(rlock.AcquireOption))
 	if err == nil {
 		f.served()
 	}
 	f.reads(reading{a.Clock, a.Read})
 	switch {
-	case errors.Is(err, rlock.ErrAnswered):
+	case errors.Is(err, terms.ErrAnswered):
 		f.answered(&a)
 		return false
 	case err != nil:
@@ -236,7 +237,7 @@ func (f *flight) giveUp(err error) {
 }
 
 // answered gives the answer to the callers that it is for.
-func (f *flight) answered(a *rlock.Answer) {
+func (f *flight) answered(a *terms.Answer) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // it has to be read, or compared with a clock that is not known

@@ -34,7 +34,7 @@ var optionsOfAnAcquire = map[string]func(req *client.Request){
 	"WithPermits":    func(req *client.Request) { req.More = 1 },
 	"WithMaxWaiters": func(req *client.Request) { req.Most = 1 },
 	"WithProgress":   func(req *client.Request) { req.Progress = func(int, int) {} },
-	"WithAnswer": func(req *client.Request) {
+	"an answer": func(req *client.Request) {
 		req.Answer, req.Unless = new(terms.Answer), &terms.Condition{Source: "return false"}
 	},
 }
@@ -83,7 +83,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, len(optionsOfAnAcquire)-1, found, "options of the table that the face does not have")
+	assert.Equal(t, len(optionsOfAnAcquire)-2, found, "options of the table that the face does not have")
 
 	for kind := range client.KindID(client.KindCount) {
 		for _, carriage := range carriages {
@@ -92,7 +92,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 					for option, change := range optionsOfAnAcquire {
 						for _, shared := range []bool{false, true} {
 							if shared && kind != client.ReadWriteKind || option == "WithPermits" && kind != client.SemaphoreKind ||
-								option == "WithAnswer" && (kind == client.ReadWriteKind || kind == client.SemaphoreKind) {
+								option == "an answer" && (kind == client.ReadWriteKind || kind == client.SemaphoreKind) {
 								continue // the kind refuses the option
 							}
 							one := leaving{kind: kind, shared: shared, option: option, carriage: carriage, way: way, change: change}

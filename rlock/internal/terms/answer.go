@@ -2,17 +2,26 @@ package terms
 
 import "time"
 
-// An Answer is what a call has learned that takes the answer of a release. Package rlock exports it.
+// An Answer is filled in by an Acquire with WithAnswer: package once has it for the values that a leader leaves behind.
 type Answer struct {
-	Text    string
-	Waited  bool
-	Clock   int64
-	Read    time.Time
-	Unless  string
-	Keys    []string
-	Args    []string
-	Checked bool
+	Text   string    // of ErrAnswered: what the script of ReleaseWith, or of Unless, has returned
+	Waited bool      // the call had to wait, also if it holds the lock now
+	Clock  int64     // Redis' clock in µs, read by the first command of the call, which was sent...
+	Read   time.Time // ...at this time; 0 and the zero time if there was none
+
+	// The caller may set Unless to a Lua script, with Keys as for Hold.Exec. It runs in the step that takes the lock or a place
+	// in the queue, before that. A string that it returns is the answer, and nothing is taken: Checked says so, or that it has
+	// returned something else and the step has taken the lock.
+	Unless     string
+	Keys, Args []string
+	Checked    bool
 }
+
+// WithAnswer returns an option of an acquire, an rlock.AcquireOption, which lets another holder answer a call that waits: if the
+// script of its Hold.ReleaseWith returns a string, Acquire returns ErrAnswered, and *a has the string. One call of a client is
+// answered: the call that has the client's place in Redis' queue. Only plain, fenced and fair locks have answers (else
+// errors.ErrUnsupported). Package rlock sets the function.
+var WithAnswer func(a *Answer) any
 
 // A Condition is the Unless of an Answer, with its keys and arguments, as a call has begun with it: the caller may write to the
 // Answer once the call has returned, when a command with the condition may still be sent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				s := testbed.At(t, server)
 				hold := acquired(t, s, lock(s.NewClient()))
 				type end struct {
-					answer rlock.Answer
+					answer terms.Answer
 					hold   *rlock.Hold
 					err    error
 				}
@@ -34,7 +35,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 					l := lock(s.NewClient())
 					var e end
 					go func() {
-						e.hold, e.err = l.Acquire(s.Ctx, append(options, rlock.WithAnswer(&e.answer))...)
+						e.hold, e.err = l.Acquire(s.Ctx, append(options, withAnswer(&e.answer))...)
 						ends <- e
 					}()
 					s.AwaitWaiters(n, testbed.Key)
@@ -65,7 +66,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 						continue
 					}
 					answered++
-					require.ErrorIs(t, e.err, rlock.ErrAnswered)
+					require.ErrorIs(t, e.err, terms.ErrAnswered)
 					assert.Nil(t, e.hold)
 					assert.Equal(t, "it is 42: \x00 x", e.answer.Text)
 					assert.True(t, e.answer.Waited)
@@ -76,8 +77,8 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				require.NoError(t, s.Await(next), "it waits for the lock alone")
 				require.NoError(t, s.Await(next))
 
-				var answer rlock.Answer
-				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), rlock.WithAnswer(&answer))
+				var answer terms.Answer
+				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), withAnswer(&answer))
 				assert.False(t, answer.Waited)
 				assert.Empty(t, answer.Text)
 				assert.Positive(t, answer.Clock)
@@ -101,8 +102,8 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 				s := testbed.At(t, server)
 				l, other := lock(s.NewClient()), lock(s.NewClient())
 				key := l.Key("stored")
-				a := rlock.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
-				hold := testbed.Take(t, s.Ctx, l, rlock.WithAnswer(&a))
+				a := terms.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
+				hold := testbed.Take(t, s.Ctx, l, withAnswer(&a))
 				assert.True(t, a.Checked)
 				if name == "fenced" {
 					token, err := hold.Token()
@@ -112,22 +113,22 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 				require.NoError(t, s.Do("SET", key, "the value").Error())
 				for _, wait := range []time.Duration{0, time.Minute} {
 					a.Text, a.Checked = "", false
-					_, err := other.Acquire(s.Ctx, rlock.WithAnswer(&a), rlock.WithWait(wait)) // it is held
-					require.ErrorIs(t, err, rlock.ErrAnswered)
+					_, err := other.Acquire(s.Ctx, withAnswer(&a), rlock.WithWait(wait)) // it is held
+					require.ErrorIs(t, err, terms.ErrAnswered)
 					assert.Equal(t, "the value", a.Text)
 					assert.True(t, a.Checked)
 					assert.False(t, a.Waited)
 				}
 				require.NoError(t, hold.Release(s.Ctx))
-				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, rlock.WithAnswer(&a))), rlock.ErrAnswered) // it is free
+				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, withAnswer(&a))), terms.ErrAnswered) // it is free
 				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
 				a.Unless = "error('no such thing')"
-				_, err := l.Acquire(s.Ctx, rlock.WithAnswer(&a))
+				_, err := l.Acquire(s.Ctx, withAnswer(&a))
 				require.ErrorContains(t, err, "no such thing")
-				require.NotErrorIs(t, err, rlock.ErrAnswered)
+				require.NotErrorIs(t, err, terms.ErrAnswered)
 				assert.Zero(t, s.Number("EXISTS", testbed.Key))
 				a.Keys = []string{testbed.Key}
-				require.ErrorIs(t, testbed.ErrorOf(l.Acquire(s.Ctx, rlock.WithAnswer(&a))), rlock.ErrInvalidName)
+				require.ErrorIs(t, testbed.ErrorOf(l.Acquire(s.Ctx, withAnswer(&a))), rlock.ErrInvalidName)
 				require.NoError(t, s.Do("DEL", key).Error())
 			})
 		}
@@ -151,8 +152,13 @@ func TestKindsWithoutAnswers(t *testing.T) {
 			"read": c.NewReadWriteLock("a").Read(), "write": c.NewReadWriteLock("a").Write(), "semaphore": c.NewSemaphore("b", 2),
 			"multi": rlock.NewMultiLock(c.NewLock("d"), c.NewLock("e")),
 		} {
-			_, err := l.Acquire(w.Ctx, rlock.WithAnswer(new(rlock.Answer)))
+			_, err := l.Acquire(w.Ctx, withAnswer(new(terms.Answer)))
 			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 		}
 	})
+}
+
+// withAnswer is the option of package once.
+func withAnswer(a *terms.Answer) rlock.AcquireOption {
+	return terms.WithAnswer(a).(rlock.AcquireOption)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -323,9 +324,9 @@ func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
 		refuseFairQueue(w)
 		lock := w.NewClient().NewLock(testbed.Key)
-		a := rlock.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
+		a := terms.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
 		waits := testbed.Waits(t, func() error {
-			h, err := lock.Acquire(w.Ctx, rlock.WithAnswer(&a))
+			h, err := lock.Acquire(w.Ctx, terms.WithAnswer(&a).(rlock.AcquireOption))
 			if err != nil {
 				return err
 			}
