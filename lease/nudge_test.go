@@ -358,3 +358,37 @@ func TestSchedulingAndStoppingDoNotWakeTheKeeper(t *testing.T) {
 		assert.Equal(t, before, looks())
 	})
 }
+
+// A slow renewable takes a while to be asked, as one whose mutex many callers want.
+type slow struct {
+	entry lease.Entry
+	asked chan<- time.Time // nil: it is not told
+}
+
+func (s *slow) Entry() *lease.Entry { return &s.entry }
+func (s *slow) Group() uint32       { return 1 }
+
+func (s *slow) Due(time.Time) bool {
+	if s.asked != nil {
+		s.asked <- time.Now()
+		return false
+	}
+	time.Sleep(time.Millisecond)
+	return false
+}
+
+// One whose time comes while many that were nudged are asked is not asked behind all of them: the end of a lease is told by then.
+func TestWhoseTimeComesDuringAPassIsAskedSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, _ *server) {
+		asked := make(chan time.Time, 1)
+		at := time.Now().Add(100 * time.Millisecond)
+		k.Schedule(&slow{asked: asked}, at)
+		for range 2000 {
+			k.Nudge(&slow{})
+		}
+		late := (<-asked).Sub(at)
+		assert.GreaterOrEqual(t, late, time.Duration(0))
+		assert.LessOrEqual(t, late, 100*time.Millisecond)
+		time.Sleep(3 * time.Second)
+	})
+}

@@ -88,6 +88,13 @@ func (k *Keeper) readyLocked(e *Entry) {
 	k.ready.push(e)
 }
 
+// urgentLocked moves e to the front of ready: its time has come during a pass. That may be the end of a lease, of which a
+// holder learns when the keeper asks, and a pass takes long where each Due waits for a mutex that many want.
+func (k *Keeper) urgentLocked(e *Entry) {
+	e.keeping.leave()
+	k.ready.pushFront(e)
+}
+
 // chunk is how many are asked between two times that the keeper's mutex is taken:
 // when a hundred thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
@@ -102,6 +109,7 @@ func (k *Keeper) askLocked(n int) {
 		send  bool
 	}
 	for n > 0 && k.ready.len > 0 && !k.closed {
+		k.wheel.Advance(k.clock(), k.urgentLocked)
 		some := asked[:min(n, chunk, k.ready.len)]
 		n -= len(some)
 		for i := range some {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -286,5 +288,62 @@ func BenchmarkTold(b *testing.B) {
 			b.ReportMetric(at(50), "p50-us")
 			b.ReportMetric(at(99), "p99-us")
 		})
+	}
+}
+
+// BenchmarkWideLosses measures how late the holders of a wide client learn of the ends of their leases: 1500 goroutines, each with
+// a name of its own, and a server that ends all connections each 10 ms. A hold is over at its ValidUntil.
+//
+//	go test -run - -bench WideLosses -benchtime 1x ./rlock
+func BenchmarkWideLosses(b *testing.B) {
+	const names, lasts = 1500, 10 * time.Second
+	option := benchOption(b)
+	outside, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	defer outside.Close()
+	for b.Loop() {
+		client, err := rlock.New(rlock.Config{Redis: option, Logger: testbed.Quiet})
+		require.NoError(b, err)
+		var background, holders sync.WaitGroup
+		end := time.Now().Add(lasts)
+		background.Go(func() {
+			for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				outside.Do(b.Context(), outside.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build())
+			}
+		})
+		var mu sync.Mutex
+		var late []time.Duration
+		for i := range names {
+			holders.Go(func() {
+				for time.Now().Before(end) {
+					lease := 200*time.Millisecond + rand.N(2*time.Second)
+					hold, err := client.NewLock(fmt.Sprint("wide:", i)).Acquire(b.Context(), rlock.WithLease(lease))
+					if err != nil {
+						continue
+					}
+					var until time.Time // a renewal may move it
+					for next := hold.ValidUntil(); !next.IsZero() && hold.Context().Err() == nil; next = hold.ValidUntil() {
+						until = next
+						select {
+						case <-hold.Context().Done():
+						case <-time.After(max(time.Until(until)-20*time.Millisecond, 5*time.Millisecond)):
+						}
+					}
+					<-hold.Context().Done()
+					if !until.IsZero() {
+						mu.Lock()
+						late = append(late, time.Since(until))
+						mu.Unlock()
+					}
+					_ = hold.Release(b.Context())
+				}
+			})
+		}
+		holders.Wait()
+		background.Wait()
+		slices.Sort(late)
+		b.ReportMetric(float64(len(late)), "losses")
+		b.ReportMetric(float64(late[len(late)-1].Microseconds())/1000, "latest-ms")
+		_ = client.Close() // which does not wait for releases without an answer
 	}
 }
