@@ -125,8 +125,8 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 			"PAGE.md:2:1: function main is undeclared",
 		},
 		"a package that readers may not import": {
-			[]string{"```go", "package main", "import _ \"github.com/go-rlock/rlock/internal/core\"", "func main() {}", "```"},
-			"PAGE.md: the reader may not import github.com/go-rlock/rlock/internal/core",
+			[]string{"```go", "package main", "import _ \"github.com/go-rlock/rlock/rlock/internal/core\"", "func main() {}", "```"},
+			"PAGE.md: the reader may not import github.com/go-rlock/rlock/rlock/internal/core",
 		},
 		"no such package": {
 			[]string{"```go", "package main", "import _ \"github.com/go-rlock/rlock/absent\"", "func main() {}", "```"},

@@ -13,7 +13,7 @@ import (
 
 // product are the folders whose switches are checked: all that ships, and the model of the scripts.
 var product = []string{
-	"internal/core", "internal/explore/server",
+	"rlock/internal/core", "rlock/internal/explore/server",
 	"lease", "pubsub", "waitqueue",
 	"rlock", "rlock/elect", "rlock/inspect", "rlock/once", "rlock/redisson",
 	"rlock/internal/client", "rlock/internal/diag", "rlock/internal/driver", "rlock/internal/group", "rlock/internal/losses",

@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // A clock reads the two clocks of package core: the monotonic one, and one that advances by the larger of

@@ -1,6 +1,6 @@
 package driver
 
-import "github.com/go-rlock/rlock/internal/core"
+import "github.com/go-rlock/rlock/rlock/internal/core"
 
 // Close implements [client.Locks], as the exported methods that follow. Calls return at once, also those
 // whose command is in flight, and what Redis shows is released by the keeper.

@@ -1,4 +1,4 @@
-// Package driver carries out the decisions of package core (internal/core), for the locks
+// Package driver carries out the decisions of package core (rlock/internal/core), for the locks
 // of one client: it has the mutexes, the clocks, the goroutines of callers, the timers, and the
 // commands on their way.
 //

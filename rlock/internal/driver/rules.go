@@ -5,8 +5,8 @@ package driver
 import (
 	"fmt"
 
-	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // The rules of the driver, which tests with the build tag "invariants" assert each time before the mutex is given back: so a

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.

@@ -3,8 +3,8 @@ package driver
 import (
 	"context"
 
-	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // Locks that are acquired together. Each is a call of its own, as any other; only the first commands of those that are not

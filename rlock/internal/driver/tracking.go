@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/internal/enum"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // Redis tells a client that tracks a key when another client changes it: deletes or overwrites it,

@@ -3,8 +3,8 @@ package wire_test
 import (
 	"slices"
 
-	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
 // fresh returns a tenure that is new.

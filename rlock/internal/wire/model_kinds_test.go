@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 

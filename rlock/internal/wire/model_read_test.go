@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 

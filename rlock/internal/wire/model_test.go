@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// The model of package internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
+// The model of package rlock/internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
 func TestTheModelIsTheScripts(t *testing.T) {
 	manyCommands(t)
 	commands := 60_000

@@ -1,0 +1,200 @@
+package image
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
+)
+
+// decidesNothing are the fields that tell no two states apart, with the reason.
+var decidesNothing = map[string]string{
+	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
+	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.Queue.head": "see Call", "Lock.line.Queue.len": "counted from the line", "Lock.line.calls": "counted by the calls",
+	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
+	"Lock.tenures.byID": "follows from the list",
+	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
+	"Tenure.flight.seq": "a command says whether it is current", "Tenure.since": "of one that is Gone",
+	"Call.Info": "the driver's", "Call.Tag": "the driver's", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.Others": "for the caller", "Call.flies": "told by its user", "Call.position.Value": "a link", "Call.position.queue": "a link", "Call.position.prev": "a link", "Call.position.next": "a link",
+	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
+}
+
+// full returns a lock in which every condition is on under which a field decides.
+func full() *core.Lock {
+	c := &core.Client{Config: core.Config{ReadersTime: 2}}
+	ofClient(c).partings = []parting{{n: 5, until: 20}}
+	made := c.NewLock(core.Kind{})
+	l := ofLock(made)
+	l.hears, l.patient, l.stays = asking, 20, 20
+	l.abroad = abroad{hears: asking, ends: 20, since: 20}
+	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
+	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, began: 20, rest: 20, alarm: 20}
+	l.line.join(w)
+	n := &core.Tenure{ID: core.ID{N: 1}}
+	*ofTenure(n) = tenure{
+		ID: n.ID, lock: made, mode: core.Shared, want: core.Held, call: w,
+		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
+		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
+		tokens: tokens{reserved: 3, left: 2, current: 4},
+		share:  share{contested: true, since: 20},
+		since:  20, again: 20, late: 20, look: 20, alarm: 20,
+	}
+	l.tenures.add(n)
+	w.Tenure, l.owner = n, n
+	l.levels.all = []core.Level{{Owner: 1, Until: 20}}
+	l.levels.summary.ends = 20
+	return made
+}
+
+// Each field of the structs is copied, and tells states apart unless it decides nothing.
+func TestASnapshotKnowsEachField(t *testing.T) {
+	state := func(l *core.Lock) []byte {
+		n, now := &Names{Owners: [8]core.OwnerID{1, 2, 3, 4}, No: 4}, core.Now{Time: 10, Safe: 10}
+		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
+	}
+	for _, c := range []struct {
+		lock func() *core.Lock
+		of   func(*core.Lock) any
+	}{
+		{full, func(l *core.Lock) any { return l }},
+		{full, func(l *core.Lock) any { return ofLock(l).tenures.first }},
+		{full, func(l *core.Lock) any { return ofLock(l).line.Head().Value }},
+		{full, func(l *core.Lock) any { return &l.Levels()[0] }},
+		{full, func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] }},
+	} {
+		v := reflect.ValueOf(c.of(c.lock())).Elem()
+		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
+			l := c.lock()
+			was := state(l)
+			f := reflect.ValueOf(c.of(l)).Elem().FieldByIndex(path.index)
+			f = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
+			reason, nothing := decidesNothing[path.name]
+			if strings.HasPrefix(reason, "counted") {
+				continue
+			}
+			switch f.Kind() {
+			case reflect.Bool:
+				f.SetBool(!f.Bool())
+			case reflect.Int, reflect.Int8, reflect.Int32, reflect.Int64:
+				f.SetInt(f.Int() + 1)
+			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+				f.SetUint(f.Uint() + 1)
+			case reflect.Interface:
+				f.Set(reflect.ValueOf(7))
+			default:
+				if !nothing {
+					t.Errorf("%s: unknown kind %s", path.name, f.Kind())
+				}
+				continue
+			}
+			if told := !bytes.Equal(state(l), was); told == nothing {
+				t.Errorf("%s tells states apart: %v", path.name, told)
+			}
+			var y Image
+			y.Copy(l.Client(), l)
+			g := reflect.ValueOf(c.of(&y.Locks[0])).Elem().FieldByIndex(path.index)
+			g = reflect.NewAt(g.Type(), unsafe.Pointer(g.UnsafeAddr())).Elem()
+			if fmt.Sprint(f) != fmt.Sprint(g) && !strings.HasPrefix(reason, "follows") {
+				t.Errorf("%s is %v in the copy of %v", path.name, g, f)
+			}
+		}
+	}
+}
+
+// A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
+func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
+	c := &core.Client{Config: core.Config{Lease: 9}}
+	l := c.NewLock(core.Kind{})
+	acquires := func(l *core.Lock) core.Command {
+		w := &core.Call{Owner: 1, Until: core.Never}
+		l.Lock(w, core.Now{})
+		return l.Command(w, l.Next(w, true, core.Now{}).Op, core.Now{})
+	}
+	cmd := acquires(l)
+	l.Answer(&cmd, nil, core.Reply{Fault: core.Fatal}, core.Now{})
+	for len(c.TakeEffects(core.Now{})) > 0 {
+	}
+	var first, second Image
+	first.Copy(c, l)
+	first.Command(&cmd)
+	second.Copy(&first.Client, &first.Locks[0])
+	second.Command(&cmd)
+	was := *ofCommand(&cmd)
+	life := acquires(&second.Locks[0])
+	if is := ofCommand(&life); is.tenure != was.tenure || is.tenureSeq == was.tenureSeq || ofTenure(&second.gone).lock != nil {
+		t.Errorf("the memory is used again: %v, with the number %d after %d", is.tenure == was.tenure, is.tenureSeq, was.tenureSeq)
+	}
+}
+
+// A struct of another layout is told apart.
+func TestAnotherLayoutIsNoMirror(t *testing.T) {
+	type inner struct{ A, B int8 }
+	type of struct {
+		A inner
+		B []inner
+		C int
+	}
+	for _, c := range []struct {
+		mirror any
+		want   string
+	}{
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A, B int8 }
+			C int
+		}{}, ""},
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A int8 }
+			C int
+		}{}, "of.B[].B"},
+		{struct {
+			A struct{ A, X int8 }
+			B []inner
+			C int
+		}{}, "of.A.B"},
+		{struct {
+			A inner
+			B []inner
+			C int32
+		}{}, "of.C, a int"},
+		{struct {
+			A inner
+			B []inner
+			C int
+			D bool
+		}{}, "of, which has no field D"},
+		{struct {
+			A inner
+			C int
+			B []inner
+		}{}, "of.B"},
+	} {
+		if got := difference(reflect.TypeOf(c.mirror), reflect.TypeFor[of](), "of"); got != c.want {
+			t.Errorf("it finds %q, not %q", got, c.want)
+		}
+	}
+}
+
+type leaf struct {
+	name  string
+	index []int
+}
+
+// leaves returns the fields of a struct, and of the structs in it.
+func leaves(of reflect.Type, name string, index []int) (all []leaf) {
+	for i := range of.NumField() {
+		f := of.Field(i)
+		at := append(append([]int(nil), index...), i)
+		if f.Type.Kind() == reflect.Struct {
+			all = append(all, leaves(f.Type, name+"."+f.Name, at)...)
+		} else {
+			all = append(all, leaf{name + "." + f.Name, at})
+		}
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package server
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
+)
+
+// What a step does: queue.lua and grant.lua.
+
+var noTicket core.Ticket
+
+// step takes leave out, adds join, looks for look, each unless it is the zero Ticket, and grants the lock as long as it
+// is open to the first ticket.
+func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
+	ended := r.Kind.expire(r)
+	existed := r.queueExists()
+	asker, term := look, lease
+	if join != noTicket {
+		asker, term = join, r.Claim
+	}
+
+	left, freed := r.leave(leave)
+
+	joined, added, behind := false, false, false
+	alone := join != noTicket && len(r.Queue) == 0
+	if join != noTicket && !r.Kind.inside(r, join) {
+		joined = true
+		if n := len(r.Queue); n > 0 {
+			behind = r.Queue[n-1] != join && r.Queue[n-1] != Window
+		}
+		if !r.queues(join) {
+			r.Queue, added = with(r.Queue, join), true
+		}
+	}
+
+	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
+	guarded := !r.Kind.open(r, core.Shared, 0) && !r.foreignHolds()
+	if guarded && joined && behind && leave == noTicket && !r.bounded && len(ended) == 0 {
+		r.QueueEnds = r.now.after(r.Silence)
+		a := r.denial()
+		a.Found = core.Waits
+		return a
+	}
+
+	r.buryAll(ended, leave, asker)
+	if !guarded || joined && len(r.Queue) == 1 { // a ticket that joins an empty queue lets foreign clients go first
+		r.meet(freed, added)
+	}
+	var front core.Ticket
+	if len(r.Queue) > 0 {
+		front = r.Queue[0]
+	}
+	token, granted := r.grantAll(asker, term)
+	if freed && len(r.Queue) > 0 && r.Queue[0] == front {
+		r.Kind.ungranted(r, leave)
+	}
+	last, asks, held, heldFor := r.holdBack(asker, term)
+	if asks {
+		token, granted = last, true
+	}
+
+	full := joined && r.isFull(join)
+	tickets := r.tickets()
+	first, waits := r.behind()
+	if !waits && !r.stay.on {
+		r.dropTurn()
+	}
+	if guarded && alone && !full { // the ticket counts as the first, also if it has the lock already
+		first, waits = join, true
+	}
+	if r.stay.here && waits && (r.stay.on || r.foreignHolds()) {
+		if r.foreignHolds() && (!r.stay.on || r.now >= r.Foreign.Memory.Over) {
+			r.takePlace()
+		}
+		if first != asker && (r.stay.told || left) {
+			r.send(core.Message{Kind: core.AtFront, ID: first.ID, More: first.More})
+		}
+	}
+	switch {
+	case !waits:
+		r.queueEmptied(freed, existed || join != noTicket)
+	case asker != noTicket && !full:
+		r.QueueEnds = r.now.after(r.Silence)
+	}
+	if !r.queueExists() {
+		r.QueueEnds = 0
+	}
+
+	a := core.Reply{Left: left}
+	if asker == noTicket {
+		return a
+	}
+	switch {
+	case granted:
+		a.Found, a.Token = core.Holds, token
+	case r.Kind.inside(r, asker):
+		a.Found, a.Token = core.Holds, r.Kind.keep(r, asker, term)
+	default:
+		a = r.denial()
+		a.Left = left
+		switch {
+		case full:
+			a.Full, a.Tickets = true, tickets
+		case waits && first == asker:
+			a.Found = core.First
+			if look != noTicket && !look.Polls {
+				r.asks()
+			}
+		case joined || r.queues(asker):
+			a.Found = core.Waits
+		}
+	}
+	if r.stay.on {
+		a.Window = max(r.Foreign.Memory.Over.since(r.now), 0)
+	}
+	a.HeldBack, a.HeldFor = held, heldFor
+	return a
+}
+
+// isFull takes the ticket that has joined with a bound out of the queue again if too many stand there, and reports whether they do.
+func (r *run) isFull(join core.Ticket) bool {
+	if !r.bounded || !r.queues(join) || r.tickets() <= r.most {
+		return false
+	}
+	r.Queue = without(r.Queue, func(m core.Ticket) bool { return m == join })
+	return true
+}
+
+// tickets returns how many tickets stand in the queue. A window is none.
+func (r *run) tickets() int {
+	n := len(r.Queue)
+	if slices.Contains(r.Queue, Window) {
+		n--
+	}
+	return n
+}
+
+// queueEmptied is the end of a step after which no ticket is in the queue.
+func (r *run) queueEmptied(freed, existed bool) {
+	f, m := &r.stay, &r.Foreign.Memory
+	r.leavePlace()
+	if !f.on && existed { // marks alone are kept for the lease that they are about
+		r.QueueEnds = r.now.after(max(r.Kind.remaining(r), 1))
+	}
+	switch {
+	case freed && !f.on && len(r.Holders) == 0:
+		if f.here && r.due() { // else our next acquire is always sooner
+			r.Queue = with(r.Queue, Window)
+			polls := f.waits == 0
+			m.Polls = m.Polls || polls
+			r.begin(polls)
+			r.QueueEnds = m.Over
+			return
+		}
+		r.Kind.freed(r)
+		if f.fair {
+			r.callFair()
+		}
+	case f.on:
+		r.QueueEnds = max(m.Over, r.now.after(1))
+	}
+}
+
+// leave takes a member out of the lock, or else out of the queue. A tenure that has the lock has a mark at most, and a
+// ticket has a place.
+func (r *run) leave(t core.Ticket) (left, freed bool) {
+	if t == noTicket {
+		return false, false
+	}
+	freed = r.Kind.exit(r, t)
+	if !freed && r.queues(t) {
+		r.Queue = without(r.Queue, func(m core.Ticket) bool { return m == t })
+		return true, false
+	}
+	r.unmark(t.ID)
+	return freed, freed
+}
+
+// buryAll drops the tickets of the dead: the clients of tenures that were granted the lock out of the queue, and ended
+// without a release. They are those whose permit has ended, and all that are marked while the lock is free.
+func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
+	speaker, speaks := leave, true
+	if leave == noTicket {
+		speaker, speaks = asker, asker != noTicket
+	}
+	bury := func(mark core.ID) {
+		r.unmark(mark)
+		if speaks && mark.Client == speaker.ID.Client {
+			return
+		}
+		r.Queue = without(r.Queue, func(m core.Ticket) bool { return m.ID.Client == mark.Client })
+	}
+	for _, id := range ended {
+		if slices.Contains(r.Marks, id) {
+			bury(id)
+		}
+	}
+	for len(r.Holders) == 0 && len(r.Marks) > 0 {
+		bury(r.Marks[0])
+	}
+}
+
+// grantAll grants the lock as long as it is open to the first ticket. If a window of foreign clients is the first and some
+// wait, it begins.
+func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted bool) {
+	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode, r.Queue[0].More) {
+		switch m := r.Queue[0]; {
+		case m != Window:
+			if last, asks := r.grant(m, asker, term); asks {
+				token, granted = last, true
+			}
+			r.leavePlace()
+		case r.stay.here && (r.stay.waits > 0 || r.Foreign.Memory.Polls):
+			r.begin(r.Foreign.Memory.Polls)
+		default:
+			r.dropTurn()
+		}
+	}
+	return token, granted
+}
+
+// grant takes the ticket out of the queue, and grants it the lock if its client is there. The ticket of a client that
+// cannot be told is dropped. The asker learns of its grant by the reply.
+func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bool) {
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == m })
+	asks = m == asker
+	if !asks && !m.Polls && !r.Uncounted && !r.Listens.Has(m.ID.Client) {
+		return 0, false
+	}
+	lease := r.Claim
+	if asks {
+		lease = term
+	}
+	token = r.Kind.enter(r, m, lease)
+	r.entered(m)
+	if !r.marked(m.ID) {
+		r.Marks = with(r.Marks, m.ID)
+	}
+	if !asks {
+		r.send(core.Message{Kind: core.Granted, ID: m.ID, More: m.More, Token: token, Tokens: r.reserve})
+	}
+	return token, asks
+}
+
+func (s *Server) queues(t core.Ticket) bool { return slices.Contains(s.Queue, t) }
+
+func (s *Server) marked(id core.ID) bool { return slices.Contains(s.Marks, id) }
+
+func (s *Server) unmark(id core.ID) {
+	s.Marks = without(s.Marks, func(mark core.ID) bool { return mark == id })
+	if !s.queueExists() {
+		s.QueueEnds = 0
+	}
+}
