@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/testhook"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
@@ -24,7 +23,6 @@ import (
 // snapshot, two of its clients may hold one lock. Close the client before such a snapshot is
 // taken.
 type Client struct {
-	shared *client.Client
 	prefix string         // of the names in Redis
 	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
@@ -48,12 +46,12 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{prefix: config.Prefix}
 	if config.Observer == nil {
-		c.open(config.shared(nil), redis, id)
+		c.open(config.driver(nil), redis, id)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
-	c.open(config.shared(o.events()), redis, id)
-	o.log = c.shared.Config.Logger
+	c.open(config.driver(o.events()), redis, id)
+	o.log = c.driver.Config.Logger
 	o.about("Opened", config.Observer.Opened)
 	return c, nil
 }
@@ -67,16 +65,15 @@ func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 }
 
 // open makes the parts of the client.
-func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
-	c.shared = client.New(config, redis, id)
-	c.driver = driver.New(c.shared)
-	c.groups = homeOf(c.shared)
+func (c *Client) open(config driver.Config, redis *wire.Redis, id *wire.ID) {
+	c.driver = driver.New(config, redis, id)
+	c.groups = homeOf(c.driver)
 	c.diag = diag.New(diag.Config{
-		Source: c.driver, Redis: redis, Logger: c.shared.Config.Logger,
+		Source: c.driver, Redis: redis, Logger: c.driver.Config.Logger,
 		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})
-	c.shared.Watch(c.diag)
-	c.shared.Connect()
+	c.driver.Watch(c.diag)
+	c.driver.Connect()
 }
 
 // NewContext is [New], but goes on trying while Redis cannot be reached, or does not serve clients yet: until ctx
@@ -126,7 +123,7 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 
 // ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
 // lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.shared.ID.Prefix }
+func (c *Client) ID() string { return c.driver.ID.Prefix }
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
@@ -134,7 +131,7 @@ func (c *Client) ID() string { return c.shared.ID.Prefix }
 // It waits for Redis to confirm the releases, at most three seconds, or longer if
 // [Config].Redis.ConnWriteTimeout is, and then returns [ErrUnconfirmed]: locks not released end
 // with their leases. A silent server, the Logger and the Observer may take a second or two more.
-func (c *Client) Close() error { return c.shared.Close() }
+func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.
 func (c *Client) inRedis(name string) string {
@@ -158,9 +155,9 @@ func init() {
 		}
 		return uses
 	}
-	client.Of = func(face any) (*client.Client, string) {
+	driver.Of = func(face any) (*driver.Client, string) {
 		c := face.(*Client)
-		return c.shared, c.prefix
+		return c.driver, c.prefix
 	}
 	terms.Standing = AcquireOption(func(o *acquireOptions) { o.standing = true })
 	terms.WithAnswer = func(a *terms.Answer) any { return AcquireOption(func(o *acquireOptions) { o.answer = a }) }

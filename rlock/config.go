@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -232,9 +232,9 @@ func (c Config) wire() wire.Options {
 	}
 }
 
-// shared returns the settings of the locks.
-func (c Config) shared(o *terms.Observer) client.Config {
-	return client.Config{
+// driver returns the settings of the locks.
+func (c Config) driver(o *terms.Observer) driver.Config {
+	return driver.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, RedissonPolls: wire.RedissonPolls(c.RedissonPolls),

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -17,7 +16,7 @@ import (
 // How locks of one key become parts of locks over several, and these become locks.
 
 // homeOf returns what package group needs of a client.
-func homeOf(e *client.Client) *group.Home {
+func homeOf(e *driver.Client) *group.Home {
 	together := acquireAll
 	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas by itself
 		together = nil
@@ -36,7 +35,7 @@ func homeOf(e *client.Client) *group.Home {
 		Server:   e.Redis.ServerProcess,
 		Longest:  e.Config.LongestLease,
 		CheckLease: func(lock string, lease time.Duration) error {
-			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
+			return e.CheckLease(&driver.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},
 		AcquireAll: together,
 		Losses:     &e.Losses,
@@ -76,8 +75,8 @@ func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Option
 	return h, nil
 }
 
-func requestFor(o terms.Owner, options *group.Options) client.Request {
-	return client.Request{
+func requestFor(o terms.Owner, options *group.Options) driver.Request {
+	return driver.Request{
 		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
 		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
 	}
@@ -85,7 +84,7 @@ func requestFor(o terms.Owner, options *group.Options) client.Request {
 
 // acquireAll acquires locks of one key of one client: see [group.Config].
 func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, options []group.Options) (parts []terms.Part, err error) {
-	all, requests := make([]*driver.Lock, len(locks)), make([]client.Request, len(locks))
+	all, requests := make([]*driver.Lock, len(locks)), make([]driver.Request, len(locks))
 	for i, l := range locks {
 		all[i], requests[i] = l.(single).Lock, requestFor(o, &options[i])
 	}
@@ -113,7 +112,7 @@ type over struct{ *group.Lock }
 var _ form = over{}
 
 // refuses returns why a lock over several does not serve the request, nil if it does.
-func (l over) refuses(req *client.Request) error {
+func (l over) refuses(req *driver.Request) error {
 	option := ""
 	switch {
 	case req.Answer != nil:
@@ -134,18 +133,18 @@ func (l over) refuses(req *client.Request) error {
 	return fmt.Errorf("rlock: lock %q: %s: %w: it is made of several locks", l.Name(), option, errors.ErrUnsupported)
 }
 
-func optionsOf(req *client.Request) group.Options {
+func optionsOf(req *driver.Request) group.Options {
 	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Life: req.Life}
 }
 
 // Title implements [form], as all that follows.
 func (l over) Title() string { return l.Name() }
 
-func (l over) Take(ctx context.Context, req client.Request) error {
+func (l over) Take(ctx context.Context, req driver.Request) error {
 	return l.Lock.Take(ctx, req.Owner, optionsOf(&req))
 }
 
-func (l over) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
+func (l over) Hold(ctx, parent context.Context, req driver.Request) (driver.Handle, error) {
 	if err := l.refuses(&req); err != nil {
 		return nil, err
 	}
@@ -212,7 +211,7 @@ func NewRedLock(clients []*Client, name string) *Lock {
 		if c == nil {
 			continue
 		}
-		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.shared.Redis.Shares(other.shared.Redis) }); other >= 0 {
+		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.driver.Redis.Shares(other.driver.Redis) }); other >= 0 {
 			return &Lock{made: over{group.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
 		}
 		part, err := c.NewLock(name).part()

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -22,7 +22,7 @@ type Hold struct {
 
 // A holding is a hold as its locks know it: nothing of it refers to its Hold, so that one that is dropped is collected.
 type holding struct {
-	held   client.Handle
+	held   driver.Handle
 	scoped heldContext // the parent of held's context; it has the owner
 	life   terms.Life  // it is held
 }
@@ -102,12 +102,12 @@ func WithProgress(f func(place, waiting int)) AcquireOption {
 
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise. Its owner is not set.
-func newRequest(options []AcquireOption) client.Request {
+func newRequest(options []AcquireOption) driver.Request {
 	with := acquireOptions{wait: terms.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	req := client.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
+	req := driver.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
 	if with.maxHold != 0 {
 		req.LimitHold(with.maxHold)
 	}
@@ -140,7 +140,7 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 }
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
-func newHold(parent context.Context, l *Lock, req *client.Request) *holding {
+func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
 	h := &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
 	h.scoped.scope.life, req.Life = &h.life, &h.life
 	return h
@@ -157,7 +157,7 @@ func (h *Hold) Context() context.Context { return h.held.Context() }
 // Valid reports whether the lock is held at this moment, by the clock, without
 // asking Redis. Call it before a step that must not be done twice: if the machine is
 // overloaded or was stopped, the context may end a little later than Valid turns false.
-func (h *Hold) Valid() bool { return client.Valid(h.held) }
+func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 
 // ValidUntil returns the time until which Redis has confirmed the hold so far. Each renewal
 // by the watchdog moves it. It is the zero time if the lock is not held.

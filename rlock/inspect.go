@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/survey"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -22,14 +22,14 @@ import (
 // to find out processes, foreign clients or tokens is no error.
 func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error) {
 	var keys [survey.Forms]*wire.Keys
-	for i, id := range [survey.Forms]client.KindID{client.FencedKind, client.ReadWriteKind, client.SemaphoreKind} {
-		n := c.shared.NewName(id, c.inRedis(name))
+	for i, id := range [survey.Forms]driver.KindID{driver.FencedKind, driver.ReadWriteKind, driver.SemaphoreKind} {
+		n := c.driver.NewName(id, c.inRedis(name))
 		if n.Err != nil && i == 0 {
 			return inspect.Lock{}, n.Err
 		}
 		keys[i] = &n.Keys
 	}
-	found, err := survey.Inspect(ctx, c.shared.Redis, keys)
+	found, err := survey.Inspect(ctx, c.driver.Redis, keys)
 	if err != nil {
 		return inspect.Lock{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
@@ -49,7 +49,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 	}
 	inRedis := literal.Replace(c.prefix) + pattern
 	return func(yield func(string, error) bool) {
-		for name, err := range survey.Locks(ctx, c.shared.Redis, inRedis) {
+		for name, err := range survey.Locks(ctx, c.driver.Redis, inRedis) {
 			if err != nil {
 				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
 			}
@@ -98,8 +98,8 @@ func (c *Client) Stats() inspect.Stats {
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
 		Tracked:           c.driver.Tracked(),
-		TrackingRefused:   c.shared.Redis.TrackingRefused(),
-		Commands:          c.shared.Redis.Commands(),
+		TrackingRefused:   c.driver.Redis.TrackingRefused(),
+		Commands:          c.driver.Redis.Commands(),
 	}
 	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByPass
 	s.Lost = s.LostUnrenewed + s.LostHeldTooLong + s.LostKeyGone + s.LostForced

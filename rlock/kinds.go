@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
@@ -22,7 +21,7 @@ import (
 // key, INCRBY and GET. A fenced lock and a plain one of one name exclude each other, but do not nest. docs/kinds.md has
 // more.
 func (c *Client) NewFencedLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, c.inRedis(name)))
+	return lockOf(c, driver.NewLock(c.driver, driver.FencedKind, c.inRedis(name)))
 }
 
 // NewFairLock returns the fair lock of that name. It is granted in the order in which its waiters
@@ -33,7 +32,7 @@ func (c *Client) NewFencedLock(name string) *Lock {
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock only
 // excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.FairKind, c.inRedis(name)))
+	return lockOf(c, driver.NewLock(c.driver, driver.FairKind, c.inRedis(name)))
 }
 
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once, over
@@ -75,7 +74,7 @@ type ReadWriteLock struct {
 // NewReadWriteLock returns the read-write lock of that name.
 // It is Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, c.inRedis(name))}
+	l := &ReadWriteLock{writer: driver.NewLock(c.driver, driver.ReadWriteKind, c.inRedis(name))}
 	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader, c}, Lock{&l.writer, c}
 	return l

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -29,8 +28,8 @@ type Lock struct {
 // A form is the implementation of a Lock: a lock of one key ([driver.Lock]), or one over several.
 type form interface {
 	Title() string
-	Take(ctx context.Context, req client.Request) error
-	Hold(ctx, parent context.Context, req client.Request) (client.Handle, error)
+	Take(ctx context.Context, req driver.Request) error
+	Hold(ctx, parent context.Context, req driver.Request) (driver.Handle, error)
 	Unlock(ctx context.Context, o terms.Owner) error
 	ForceUnlock(ctx context.Context) (bool, error)
 	IsLocked(ctx context.Context) (bool, error)
@@ -66,7 +65,7 @@ const (
 // "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with other data
 // is refused ([ErrWrongType]) and left as it is. It is Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, c.inRedis(name)))
+	return lockOf(c, driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name)))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
@@ -149,7 +148,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	req := client.Request{Lease: lease, Wait: wait}
+	req := driver.Request{Lease: lease, Wait: wait}
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
 		began := s.asks(&req, theGoroutine)
 		if err := f.Take(ctx, req); !hasOutlived(err, &req, began) {

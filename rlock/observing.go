@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// observing calls the hooks of an Observer for the events of package client. Each hook may be nil,
+// observing calls the hooks of an Observer for the events of package driver. Each hook may be nil,
 // and may panic.
 type observing struct {
 	hooks    *Observer
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// events returns the hooks as package client calls them.
+// events returns the hooks as package driver calls them.
 func (o *observing) events() *terms.Observer {
 	hooks := o.hooks
 	e := &terms.Observer{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -29,13 +28,13 @@ func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 // if its time was over, or if it was freed. While Redis does not answer it asks again, until ctx or [WithWait] ends. If it
 // fails otherwise, the lock may have been taken and released.
 func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOption) (*Hold, error) {
-	p, err := client.ParsePass(pass)
+	p, err := driver.ParsePass(pass)
 	if err != nil {
 		return nil, err
 	}
 	one := driver.NewLock(c.driver, p.Kind, p.Key)
 	switch {
-	case p.Kind == client.SemaphoreKind:
+	case p.Kind == driver.SemaphoreKind:
 		one = driver.NewSemaphore(c.driver, p.Key, p.Permits)
 	case p.Shared:
 		one = one.ForReaders()

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -114,7 +113,7 @@ func (s *scope) named() terms.Owner {
 }
 
 // asks sets in whose name a call is made that the scope is about. It returns the time if that is a guest.
-func (s *scope) asks(req *client.Request, of fallback) (began time.Time) {
+func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
 	case req.Owner.Guest:
@@ -127,7 +126,7 @@ func (s *scope) asks(req *client.Request, of fallback) (began time.Time) {
 
 // hasOutlived reports whether a call has failed since it was a guest of a hold that is over. It is then made again by the
 // next scope, with the rest of its wait.
-func hasOutlived(err error, req *client.Request, began time.Time) bool {
+func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	if !errors.Is(err, terms.ErrOutlived) {
 		return false
 	}

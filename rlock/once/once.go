@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -62,7 +62,7 @@ const grace = 10 * time.Second
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
 type Group struct {
 	locks  *rlock.Client
-	shared *client.Client // what locks is made of
+	shared *driver.Client // what locks is made of
 	prefix string         // of its names
 	o      Options
 	id     string
@@ -86,7 +86,7 @@ func New(locks *rlock.Client, o Options) *Group {
 	if o.Most <= 0 {
 		o.Most = 1 << 20
 	}
-	shared, prefix := client.Of(locks)
+	shared, prefix := driver.Of(locks)
 	g := &Group{locks: locks, shared: shared, prefix: prefix, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.stores, g.end = context.WithCancel(context.Background())
@@ -145,7 +145,7 @@ type result struct {
 type (
 	// A nested is the key under which the context of a function has its run.
 	nested struct {
-		client *client.Client
+		client *driver.Client
 		key    string
 	}
 	holdKey struct{}

@@ -11,14 +11,14 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Client makes synchronizers over the connections of an rlock client. It has no connection of its own. Its methods may be
 // called concurrently.
 type Client struct {
-	shared *client.Client
+	shared *driver.Client
 	prefix string
 
 	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
@@ -31,7 +31,7 @@ type Client struct {
 // and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
 // [rlock.ErrClosed], and permits are no longer renewed.
 func New(c *rlock.Client) *Client {
-	shared, prefix := client.Of(c)
+	shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
 }
 

@@ -16,7 +16,7 @@ var product = []string{
 	"rlock/internal/core", "rlock/internal/explore/server",
 	"lease", "pubsub", "waitqueue",
 	"rlock", "rlock/elect", "rlock/inspect", "rlock/once", "rlock/redisson",
-	"rlock/internal/client", "rlock/internal/diag", "rlock/internal/driver", "rlock/internal/group", "rlock/internal/losses",
+	"rlock/internal/diag", "rlock/internal/driver", "rlock/internal/group", "rlock/internal/losses",
 	"rlock/internal/survey", "rlock/internal/task", "rlock/internal/terms", "rlock/internal/wire",
 }
 

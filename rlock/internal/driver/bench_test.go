@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -27,7 +26,7 @@ import (
 //	taskset -c 1 go test -run - -bench . -benchtime 400x ./rlock/internal/driver
 
 // blocks measures a block with a lock of a new client.
-func blocks(b *testing.B, config client.Config, block func(l *Lock)) {
+func blocks(b *testing.B, config Config, block func(l *Lock)) {
 	l := benchLock(b, config)
 	var took []float64
 	for b.Loop() {
@@ -49,7 +48,7 @@ func report(b *testing.B, took []float64, n float64) {
 // blockSize is how many pairs a block has.
 const blockSize = 1000
 
-func benchClient(b testing.TB, config client.Config) *Client {
+func benchClient(b testing.TB, config Config) *Client {
 	was := CheckRules(false)
 	b.Cleanup(func() { CheckRules(was) })
 	config.Lease, config.HandoffLimit, config.HandoffTime = 30*time.Second, 100, 10*time.Millisecond
@@ -61,13 +60,13 @@ func benchClient(b testing.TB, config client.Config) *Client {
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(b, err)
-	e := client.New(config, r, id)
-	b.Cleanup(func() { _ = e.Close() })
-	return New(e)
+	c := New(config, r, id)
+	b.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
-func benchLock(b testing.TB, config client.Config) *Lock {
-	l := NewLock(benchClient(b, config), client.PlainKind, "driver")
+func benchLock(b testing.TB, config Config) *Lock {
+	l := NewLock(benchClient(b, config), PlainKind, "driver")
 	return &l
 }
 
@@ -75,7 +74,7 @@ func pair(b testing.TB, l *Lock) { pairWith(context.Background(), b, l) }
 
 func pairWith(ctx context.Context, b testing.TB, l *Lock) {
 	o := terms.Owner{ID: terms.GoroutineID()}
-	if err := l.Take(ctx, client.Request{Owner: o, Wait: terms.Forever}); err != nil {
+	if err := l.Take(ctx, Request{Owner: o, Wait: terms.Forever}); err != nil {
 		b.Error(err)
 	}
 	o = terms.Owner{ID: terms.GoroutineID()}
@@ -92,7 +91,7 @@ func pairs(b testing.TB, l *Lock) {
 
 // BenchmarkNested is a pair by the goroutine that holds the lock.
 func BenchmarkNested(b *testing.B) {
-	blocks(b, client.Config{}, func(l *Lock) {
+	blocks(b, Config{}, func(l *Lock) {
 		o := terms.Owner{ID: terms.GoroutineID()}
 		if l.Depth(o) == 0 {
 			require.NoError(b, l.Take(context.Background(), request(o)))
@@ -104,12 +103,12 @@ func BenchmarkNested(b *testing.B) {
 
 // BenchmarkUncontended is a pair of a free lock. The embedded server runs in the process.
 func BenchmarkUncontended(b *testing.B) {
-	blocks(b, client.Config{}, func(l *Lock) { pairs(b, l) })
+	blocks(b, Config{}, func(l *Lock) { pairs(b, l) })
 }
 
 // BenchmarkHandOff passes a lock among 100 goroutines.
 func BenchmarkHandOff(b *testing.B) {
-	blocks(b, client.Config{}, func(l *Lock) { crowd(b, l, 100, blockSize) })
+	blocks(b, Config{}, func(l *Lock) { crowd(b, l, 100, blockSize) })
 }
 
 func crowd(b testing.TB, l *Lock, goroutines, sections int) {
@@ -128,13 +127,13 @@ func crowd(b testing.TB, l *Lock, goroutines, sections int) {
 
 // BenchmarkUncontended64 is a pair by each of 64 goroutines, with a free lock of its own.
 func BenchmarkUncontended64(b *testing.B) {
-	c := benchClient(b, client.Config{})
+	c := benchClient(b, Config{})
 	var took []float64
 	for b.Loop() {
 		var all sync.WaitGroup
 		began := time.Now()
 		for j := range 64 {
-			l := NewLock(c, client.PlainKind, fmt.Sprint(j))
+			l := NewLock(c, PlainKind, fmt.Sprint(j))
 			all.Go(func() {
 				for range 50 {
 					pair(b, &l)
@@ -151,7 +150,7 @@ func BenchmarkUncontended64(b *testing.B) {
 func BenchmarkCrowd(b *testing.B) {
 	for _, n := range []int{100, 10_000, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			l := benchLock(b, client.Config{})
+			l := benchLock(b, Config{})
 			var took []float64
 			for b.Loop() {
 				took = append(took, float64(serve(b, l, n).Nanoseconds()))
@@ -180,7 +179,7 @@ func serve(b *testing.B, l *Lock, n int) time.Duration {
 // BenchmarkMemory is what a lock takes that is held.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
-	c := benchClient(b, client.Config{})
+	c := benchClient(b, Config{})
 	o := terms.NewOwner()
 	used := func() uint64 {
 		var m runtime.MemStats
@@ -196,7 +195,7 @@ func BenchmarkMemory(b *testing.B) {
 		for j := range 64 {
 			all.Go(func() {
 				for k := j; k < n; k += 64 {
-					l := NewLock(c, client.PlainKind, fmt.Sprint("lock:", k))
+					l := NewLock(c, PlainKind, fmt.Sprint("lock:", k))
 					locks[k] = &l
 					assert.NoError(b, l.Take(context.Background(), request(o)))
 				}
@@ -213,18 +212,18 @@ func BenchmarkMemory(b *testing.B) {
 
 // BenchmarkAllocations is a pair of each sort.
 func BenchmarkAllocations(b *testing.B) {
-	lock := func(b *testing.B, config client.Config) *Lock {
+	lock := func(b *testing.B, config Config) *Lock {
 		b.ReportAllocs()
 		return benchLock(b, config)
 	}
 	b.Run("uncontended", func(b *testing.B) {
-		l := lock(b, client.Config{})
+		l := lock(b, Config{})
 		for b.Loop() {
 			pair(b, l)
 		}
 	})
 	b.Run("cancellable", func(b *testing.B) {
-		l := lock(b, client.Config{})
+		l := lock(b, Config{})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		for b.Loop() {
@@ -232,7 +231,7 @@ func BenchmarkAllocations(b *testing.B) {
 		}
 	})
 	b.Run("nested", func(b *testing.B) {
-		l := lock(b, client.Config{})
+		l := lock(b, Config{})
 		o := terms.Owner{ID: terms.GoroutineID()}
 		require.NoError(b, l.Take(context.Background(), request(o)))
 		for b.Loop() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -12,7 +11,7 @@ import (
 
 // acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the caller holds the lock;
 // otherwise nothing is held that the caller would have to release.
-func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
+func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) error {
 	w, l, now, err := c.begin(ctx, n, req, h)
 	if w == nil {
 		return err
@@ -30,13 +29,12 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 
 // begin begins a call. It returns the call if that has to wait, with the mutex held; else the call has ended, with that
 // result.
-func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request, h *hold) (*waiter, *lock, core.Now, error) {
-	e := c.shared
+func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*waiter, *lock, core.Now, error) {
 	ctx = c.witness.watched(ctx)
-	if err := e.Check(ctx, n, req); err != nil {
-		return nil, nil, core.Now{}, e.GaveUp(ctx, n, req, err, 0, false)
+	if err := c.check(ctx, n, req); err != nil {
+		return nil, nil, core.Now{}, c.gaveUp(ctx, n, req, err, 0, false)
 	}
-	site := e.Site()
+	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that at once. Parts, of which the hold may lack some, leave it to their whole.
 	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
@@ -66,12 +64,12 @@ func (c *Client) begin(ctx context.Context, n *client.Name, req *client.Request,
 	earlier := l.granted(&w, req, h)
 	l.shard.exit(l)
 	c.returns(n, w.Owner, &earlier)
-	e.TellAcquired(ctx, n, req, 0, false)
+	c.tellAcquired(ctx, n, req, 0, false)
 	return nil, nil, now, nil
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site) {
+func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	w.Capped, w.More = req.Capped, int32(req.More)
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
@@ -80,7 +78,7 @@ func (l *lock) asks(w *core.Call, req *client.Request, h *hold, site *terms.Site
 	}
 }
 
-func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
+func (l *lock) asksMore(w *core.Call, req *Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answers, w.Most = req.Answer != nil, req.Most
 	w.Repeats = req.Owner.IsNamed()
@@ -99,15 +97,15 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 
 // refuses returns why the request of a caller that does not hold the lock is refused,
 // regardless of the holder.
-func (l *lock) refuses(req *client.Request, now core.Now) error {
+func (l *lock) refuses(req *Request, now core.Now) error {
 	c := l.shard.client
-	if c.shared.Closed.Load() {
+	if c.Closed.Load() {
 		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
 	}
-	if c.shared.Losses.None() {
+	if c.Losses.None() {
 		return nil
 	}
-	if cause := c.shared.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
+	if cause := c.Losses.Blocks(l.name.lossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name.Key, cause)
 	}
 	return nil

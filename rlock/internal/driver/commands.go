@@ -42,14 +42,14 @@ func (r *redis) asks(c *exchange) (a wire.Asker) {
 }
 
 // polls reports whether foreign clients that only poll are to count among those that wait.
-func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesWindows(c.name, time.Now()) }
+func (r *redis) polls(c *exchange) bool { return r.client.leavesWindows(c.name, time.Now()) }
 
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *exchange) wire.Call {
 	switch c.cmd.Op {
 	case core.Acquire:
 		if c.kind.foreign && r.Polls() {
-			r.client.shared.SeesAcquire(c.name, time.Now())
+			r.client.seesAcquire(c.name, time.Now())
 		}
 		return c.conditioned(c.kind.acquire(r, c))
 	case core.Resume:
@@ -63,7 +63,7 @@ func (r *redis) command(c *exchange) wire.Call {
 
 // step returns the call of a step.
 func (r *redis) step(c *exchange) wire.Call {
-	n, e := c.name, r.client.shared
+	n := c.name
 	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
 	switch c.cmd.Op {
 	case core.Join:
@@ -83,7 +83,7 @@ func (r *redis) step(c *exchange) wire.Call {
 	if s.Counts, s.Most = c.counts, -1; c.cmd.Bounded {
 		s.Most = c.cmd.Most
 	}
-	s.Polls = c.kind.foreign && e.SeesStep(n, s, time.Now())
+	s.Polls = c.kind.foreign && r.client.seesStep(n, s, time.Now())
 	script := c.kind.step
 	if c.cmd.Takes && c.cmd.Op != core.Leave || c.cmd.Joins.Takes {
 		script = wire.PlainAskStep
@@ -118,7 +118,7 @@ func number(cmd *core.Command) string {
 
 // milliseconds writes a lease as the scripts take it.
 func (r *redis) milliseconds(d core.Span) string {
-	if d == core.Span(r.client.shared.Config.Lease) {
+	if d == core.Span(r.client.Config.Lease) {
 		return r.client.leaseText
 	}
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
@@ -158,7 +158,7 @@ func (c *Client) idOf(owner string) core.ID {
 		return core.ID{}
 	}
 	id := core.ID{Client: otherClient, N: number}
-	if strings.HasPrefix(owner, c.id.Prefix) {
+	if strings.HasPrefix(owner, c.ID.Prefix) {
 		id.Client = thisClient
 	}
 	return id
@@ -166,7 +166,7 @@ func (c *Client) idOf(owner string) core.ID {
 
 // textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
 func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
-	return wire.WithMore(c.id.Text(id.N, uint64(o)), more)
+	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
 }
 
 // member is a ticket as it stands in the queue.

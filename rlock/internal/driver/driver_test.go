@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -23,10 +22,10 @@ import (
 
 // bubble runs a test in virtual time, with Redis and the network of its clients.
 func bubble(t *testing.T, run func(t *testing.T, f *fake)) {
-	bubbleOf(t, client.FairKind, run)
+	bubbleOf(t, FairKind, run)
 }
 
-func bubbleOf(t *testing.T, kind client.KindID, run func(t *testing.T, f *fake)) {
+func bubbleOf(t *testing.T, kind KindID, run func(t *testing.T, f *fake)) {
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s, kind)) })
 }
 
@@ -70,8 +69,8 @@ func TestALockIsRenewedUntilItsUnlock(t *testing.T) {
 
 // The messages, commands and answers of several clients come late, out of order, or not at all.
 func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
-	for name, kind := range map[string]client.KindID{
-		"plain": client.PlainKind, "fenced": client.FencedKind, "fair": client.FairKind, "read-write": client.ReadWriteKind, "permits": client.SemaphoreKind,
+	for name, kind := range map[string]KindID{
+		"plain": PlainKind, "fenced": FencedKind, "fair": FairKind, "read-write": ReadWriteKind, "permits": SemaphoreKind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(redistest.Rounds(30)) {
@@ -83,7 +82,7 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 
 func (f *fake) storms(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	if f.kind == client.SemaphoreKind {
+	if f.kind == SemaphoreKind {
 		f.most = 1 + int(seed%3)
 	}
 	f.fate = func(uint32, *core.Command) fate {
@@ -140,10 +139,10 @@ type inside struct {
 }
 
 // enter notes a holder, unless it has lost the lock already.
-func (i *inside) enter(t *testing.T, h client.Handle, reads bool) bool {
+func (i *inside) enter(t *testing.T, h Handle, reads bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !client.Valid(h) {
+	if !Valid(h) {
 		return false
 	}
 	if token := h.FencingToken(); token > 0 {
@@ -183,7 +182,7 @@ func visits(t *testing.T, l *Lock, seed uint64, inside *inside) error {
 			of = l.ForReaders()
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
-		handle, err := of.Hold(ctx, context.Background(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
+		handle, err := of.Hold(ctx, context.Background(), Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		cancel()
 		if err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -218,7 +217,7 @@ func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		closed := make(chan error, 1)
-		go func() { closed <- c.shared.Close() }()
+		go func() { closed <- c.Close() }()
 		require.ErrorIs(t, <-one, wire.ErrClosed)
 		require.ErrorIs(t, <-other, wire.ErrClosed)
 		assert.Zero(t, time.Since(began))
@@ -234,13 +233,13 @@ func TestCloseIsHeardByCallsWithoutASlot(t *testing.T) {
 		f.fate = func(uint32, *core.Command) fate { return held }
 		var results []<-chan error
 		for i := range 300 {
-			l := NewLock(c, client.FairKind, key+string(rune('a'+i)))
+			l := NewLock(c, FairKind, key+string(rune('a'+i)))
 			_, result := takes(context.Background(), &l)
 			results = append(results, result)
 		}
 		synctest.Wait()
 		began := time.Now()
-		go func() { _ = c.shared.Close() }()
+		go func() { _ = c.Close() }()
 		for _, result := range results {
 			require.ErrorIs(t, <-result, wire.ErrClosed)
 		}
@@ -304,7 +303,7 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 // The message that a call has the lock is sent after the mutex is given back. A call that finds out by itself waits for
 // that, since its memory is used again: the next call would take the message for its own, and believe that it has the lock.
 func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		l := c.lock()
 		o, got := takes(t.Context(), l)
@@ -360,7 +359,7 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		o := terms.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
+		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
 		s := c.shardOf(c.lock().Name)
 		s.lock()
 		got := make(chan int, 1)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -116,17 +115,17 @@ func (s *shard) woken(l *lock, w *waiter) {
 }
 
 // granted notes that a call has the lock now. It returns the losses that came before.
-func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses {
+func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
 	s.counts.Opened(req.Way)
-	s.client.shared.HoldBegins()
+	s.client.HoldBegins()
 	if h != nil {
 		h.begins(w.Token, s.at)
 	}
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:
-		s.client.shared.HearOfTenures()
+		s.client.hearOfTenures()
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
 	default:
 		panic("driver: a lock is acquired " + w.Way.String())

@@ -11,6 +11,7 @@ import (
 
 func TestEachStateHasAName(t *testing.T) {
 	faults, err := enumcheck.Names(".", map[string]func(n int) string{
+		"KindID":    enumcheck.Name[KindID],
 		"sender":    enumcheck.Name[sender],
 		"stage":     enumcheck.Name[stage],
 		"wakeUp":    enumcheck.Name[wakeUp],

@@ -10,10 +10,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Extend implements [client.Handle]. The keeper sends the command for a lease, and repeats it until the lease has ended.
+// Extend implements [Handle]. The keeper sends the command for a lease, and repeats it until the lease has ended.
 func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	n, c := h.lock.Name, h.lock.driver
-	if err := c.shared.CheckExtension(n, d); err != nil {
+	if err := c.checkExtension(n, d); err != nil {
 		return err
 	}
 	l, now := h.enter()

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -43,7 +42,7 @@ type fake struct {
 	redis *redistest.Server
 	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
 	start time.Time
-	kind  client.KindID
+	kind  KindID
 	most  int  // permits of a semaphore
 	loose bool // commands have no order, as in a Cluster
 
@@ -91,21 +90,21 @@ type fakeWire struct {
 	stays  bool // a subscription goes on when no lock needs it any more
 }
 
-func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
+func newFake(t testing.TB, embedded *redistest.Server, kind KindID) *fake {
 	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), wrote: make(map[core.ID]int), others: make(map[string]*server.Server)}
 	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
 }
 
-var servers = [client.KindCount]server.Kind{
-	client.PlainKind: server.Plain, client.FencedKind: server.Plain, client.FairKind: server.Plain,
-	client.ReadWriteKind: server.ReadWrite, client.SemaphoreKind: server.Semaphore,
+var servers = [KindCount]server.Kind{
+	PlainKind: server.Plain, FencedKind: server.Plain, FairKind: server.Plain,
+	ReadWriteKind: server.ReadWrite, SemaphoreKind: server.Semaphore,
 }
 
 // join returns a new client. Its connection is one to the embedded server, over which no command goes.
-func (f *fake) join(change func(*client.Config)) *Client {
-	config := client.Config{
+func (f *fake) join(change func(*Config)) *Client {
+	config := Config{
 		Lease: 30 * time.Second, HandoffLimit: 100, HandoffTime: 10 * time.Millisecond,
 		NoClientChannel: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -117,21 +116,21 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(f.t, err)
-	e := client.New(config, r, id)
-	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub}, fake: f, tracks: config.TrackedKeys > 0, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
+	c := newClient(config, r, id)
+	w := &fakeWire{redis: &redis{Redis: r, hub: c.Hub}, client: c, fake: f, tracks: config.TrackedKeys > 0, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
 	f.mu.Lock()
 	w.number = uint32(len(f.clients) + 1)
 	f.clients = append(f.clients, w)
 	f.mu.Unlock()
 	w.courier.line = w
-	w.client = newClient(e, w)
-	w.courier.client, w.redis.client = w.client, w.client
+	w.courier.client, w.redis.client = c, c
+	c.open(w)
 	f.t.Cleanup(func() {
-		_ = e.Close()
+		_ = c.Close()
 		synctest.Wait()
-		assert.Zero(f.t, w.client.witness.unanswered(), "rule 4: commands have no answer")
+		assert.Zero(f.t, c.witness.unanswered(), "rule 4: commands have no answer")
 	})
-	return w.client
+	return c
 }
 
 func (w *fakeWire) traits() traits { return traits{patience: w.Patience(), tracks: w.tracks} }
@@ -141,7 +140,7 @@ func (w *fakeWire) IsSettled(generation uint64) bool {
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
-func (w *fakeWire) group(*client.Name) uint32              { return 0 }
+func (w *fakeWire) group(*Name) uint32                     { return 0 }
 func (w *fakeWire) refresh(time.Time, bool)                {}
 func (w *fakeWire) Deadline(now time.Time) context.Context { return w.redis.Deadline(now) }
 
@@ -356,7 +355,7 @@ type fakeSub struct {
 	hear func(string)
 }
 
-func (w *fakeWire) listen(n *client.Name, hear func(string), _ func()) subscription {
+func (w *fakeWire) listen(n *Name, hear func(string), _ func()) subscription {
 	s := &fakeSub{w, n.Key, hear}
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
@@ -376,7 +375,7 @@ func (f *fake) heard(w *fakeWire, name string) {
 	}
 }
 
-func (w *fakeWire) hears(n *client.Name) bool {
+func (w *fakeWire) hears(n *Name) bool {
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
 	return w.fake.at(n.Key).Listens.Has(w.number)
@@ -412,4 +411,4 @@ func (c *Client) lock() *Lock {
 	return &l
 }
 
-func request(o terms.Owner) client.Request { return client.Request{Owner: o, Wait: terms.Forever} }
+func request(o terms.Owner) Request { return Request{Owner: o, Wait: terms.Forever} }

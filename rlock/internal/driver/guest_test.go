@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -15,9 +14,9 @@ import (
 // before the level or, at a loss, after it.
 func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 	for _, permits := range []bool{false, true} {
-		kind := client.PlainKind
+		kind := PlainKind
 		if permits {
-			kind = client.SemaphoreKind
+			kind = SemaphoreKind
 		}
 		bubbleOf(t, kind, func(t *testing.T, f *fake) {
 			f.most = 1
@@ -25,13 +24,13 @@ func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 			o, life, other := terms.NewOwner(), new(terms.Life), new(terms.Life)
 			guest := terms.Owner{ID: o.ID, Guest: true}
 			call := func(within *terms.Life) error {
-				return l.Take(t.Context(), client.Request{Owner: guest, Within: within})
+				return l.Take(t.Context(), Request{Owner: guest, Within: within})
 			}
 
 			require.ErrorIs(t, call(life), terms.ErrOutlived)
-			h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: o, Life: life, Wait: terms.Forever})
+			h, err := l.Hold(t.Context(), t.Context(), Request{Owner: o, Life: life, Wait: terms.Forever})
 			require.NoError(t, err)
-			require.NoError(t, l.Take(t.Context(), client.Request{Owner: o}))
+			require.NoError(t, l.Take(t.Context(), Request{Owner: o}))
 			require.NoError(t, call(life))
 			require.ErrorIs(t, call(other), terms.ErrOutlived)
 
@@ -43,7 +42,7 @@ func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 			require.NoError(t, l.Unlock(t.Context(), o))
 			require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
 			assert.Zero(t, l.Depth(o))
-			require.ErrorIs(t, l.Take(t.Context(), client.Request{Owner: o}), terms.ErrNotAcquired, "it does not nest beside a guest")
+			require.ErrorIs(t, l.Take(t.Context(), Request{Owner: o}), terms.ErrNotAcquired, "it does not nest beside a guest")
 			assert.Equal(t, sent, f.count(core.Acquire), "no command")
 			require.NoError(t, l.Unlock(t.Context(), guest))
 			require.ErrorIs(t, l.Unlock(t.Context(), guest), terms.ErrNotHeld)
@@ -58,7 +57,7 @@ func TestAPartForAGuestIsTakenInAnyCase(t *testing.T) {
 		l := f.join(nil).lock()
 		guest := terms.Owner{ID: terms.NewOwner().ID, Guest: true}
 		whole := &terms.Whole{}
-		h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: guest, Within: new(terms.Life), Life: new(terms.Life), Whole: whole})
+		h, err := l.Hold(t.Context(), t.Context(), Request{Owner: guest, Within: new(terms.Life), Life: new(terms.Life), Whole: whole})
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
 		f.isClean()

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -36,7 +35,7 @@ func (r *lineUp) join(t *testing.T, c *Client, who string) {
 }
 
 func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		h := holds(t, c.lock())
 		var r lineUp
@@ -55,8 +54,8 @@ func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
 
 // No other client waits: the limits do not apply.
 func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
-		c := f.join(func(c *client.Config) { c.HandoffLimit, c.HandoffTime = 1, time.Millisecond })
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		c := f.join(func(c *Config) { c.HandoffLimit, c.HandoffTime = 1, time.Millisecond })
 		var r lineUp
 		for range 1_000 {
 			r.join(t, c, "")
@@ -79,8 +78,8 @@ func TestOnceAnotherClientWaitsHandOffsHaveALimit(t *testing.T) {
 		"none": {0, time.Hour, 1}, "one": {1, time.Hour, 2}, "four": {4, time.Hour, 5}, "for 10 ms": {1000, 10 * time.Millisecond, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
-				here := f.join(func(config *client.Config) { config.HandoffLimit, config.HandoffTime = c.limit, c.time })
+			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+				here := f.join(func(config *Config) { config.HandoffLimit, config.HandoffTime = c.limit, c.time })
 				there := f.join(nil)
 				h := holds(t, here.lock())
 				var r lineUp
@@ -98,7 +97,7 @@ func TestOnceAnotherClientWaitsHandOffsHaveALimit(t *testing.T) {
 }
 
 func TestOneAttemptDoesNotBarge(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		l := here.lock()
@@ -106,12 +105,12 @@ func TestOneAttemptDoesNotBarge(t *testing.T) {
 		synctest.Wait()
 		f.server.Holders = nil // without a message to the waiter
 		sent := f.count(core.Acquire)
-		try := client.Request{Owner: terms.NewOwner()}
+		try := Request{Owner: terms.NewOwner()}
 		require.ErrorIs(t, l.Take(t.Context(), try), terms.ErrNotAcquired, "it must not pass a waiter of this process")
 		assert.Equal(t, sent, f.count(core.Acquire), "no command")
 		require.NoError(t, <-got)
 		require.ErrorIs(t, l.Take(t.Context(), try), terms.ErrNotAcquired)
-		require.NoError(t, l.Take(t.Context(), client.Request{Owner: me}), "the lock's owner may nest")
+		require.NoError(t, l.Take(t.Context(), Request{Owner: me}), "the lock's owner may nest")
 		require.NoError(t, l.Unlock(t.Context(), me))
 		require.NoError(t, l.Unlock(t.Context(), me))
 		_ = h.Release(t.Context())

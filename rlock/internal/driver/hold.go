@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -34,7 +33,7 @@ type hold struct {
 }
 
 // newHold returns the handle of a call, whose context is made from parent.
-func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
+func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), standing: req.Standing}
 	life := req.Life
@@ -56,7 +55,7 @@ func (h *hold) begun(err error) error {
 	return err
 }
 
-var _ client.Handle = (*hold)(nil)
+var _ Handle = (*hold)(nil)
 
 // begins notes that the lock was granted.
 func (h *hold) begins(token uint64, now core.Now) {
@@ -71,7 +70,7 @@ func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Tim
 // title returns the name that the lock was made with.
 func (h *hold) title() string { return h.lock.Name.Key }
 
-// FencingToken implements [client.Handle], as all exported methods here.
+// FencingToken implements [Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
 
 // isPart reports whether a whole tells of the hold. A nil hold is no part.
@@ -134,7 +133,7 @@ func (l *lock) isLife(life *terms.Life, now core.Now) bool {
 }
 
 func (h *hold) Err() (cause error) {
-	if client.Valid(h) {
+	if Valid(h) {
 		return nil
 	}
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
@@ -157,7 +156,7 @@ func (h *hold) giveBack() (cause error) {
 
 func (h *hold) Release(ctx context.Context) error {
 	released := terms.Released(h.title())
-	if client.Valid(h) {
+	if Valid(h) {
 		h.End(released) // before another can have it
 	}
 	err := h.lock.unlock(ctx, h.owner, h)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/lease"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -23,7 +22,7 @@ type work struct {
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
 	lock   *lock        // never changed while the keeper may look at it, as name
-	name   *client.Name // of the lock, whose memory may have another by now
+	name   *Name        // of the lock, whose memory may have another by now
 	tenure *core.Tenure // nil once it is over
 	text   string       // its owner as Redis was told last: "<uuid>:<id>"
 	owner  core.OwnerID // in it
@@ -60,7 +59,7 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 	}
 	if k.tenure == nil {
 		k.life = life{lock: l, name: l.name, tenure: t}
-		s.client.shared.TenureBegan()
+		s.client.tenureBegan()
 	}
 	return k
 }
@@ -80,14 +79,14 @@ func (s *shard) over(k *work) {
 		t.Tag = nil // the keeper may look at it yet
 	}
 	if !k.parted {
-		s.client.shared.TenureOver()
+		s.client.tenureOver()
 	}
 }
 
 // parts notes that a tenure is left to its lease: it counts for nothing any longer, and Close does not wait for it.
 func (s *shard) parts(k *work) {
 	k.parted = true
-	s.client.shared.TenureOver()
+	s.client.tenureOver()
 }
 
 // keep schedules the tenure with the keeper, which is to poll it then.
@@ -186,9 +185,9 @@ func (s *shard) due(k *work, now core.Now) bool {
 
 func (c *Client) keeperConfig() lease.Config {
 	return lease.Config{
-		Tick:       c.shared.Tick,
+		Tick:       c.Tick,
 		Send:       c.send,
-		MaxBackoff: min(c.shared.Config.Lease/10, time.Second),
+		MaxBackoff: min(c.Config.Lease/10, time.Second),
 	}
 }
 
@@ -196,7 +195,7 @@ func (c *Client) keeperConfig() lease.Config {
 // one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	all := make([]*exchange, 0, len(batch))
-	info := terms.RenewedInfo{Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
+	info := terms.RenewedInfo{Margin: c.Config.Lease, Lease: c.Config.Lease}
 	for _, item := range batch {
 		if x := c.builds(item.(*work), &info); x != nil {
 			all = append(all, x)
@@ -212,7 +211,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		reached = reached || x.answer.heard
 		c.landLate(x)
 	}
-	c.shared.TellRenewed(info)
+	c.tellRenewed(info)
 	c.wire.refresh(time.Now(), !reached)
 	return reached
 }

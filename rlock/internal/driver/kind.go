@@ -3,7 +3,6 @@ package driver
 import (
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -11,7 +10,9 @@ import (
 
 // A kind is what one sort of lock is in Redis, and what package core has to know of it.
 type kind struct {
-	core core.Kind // the number of permits comes with the name
+	public terms.Kind  // what users call it; the read lock is a kind of its own to them
+	layout wire.Layout // of its names
+	core   core.Kind   // the number of permits comes with the name
 
 	step    *wire.Script
 	acquire func(r *redis, c *exchange) wire.Call
@@ -28,25 +29,29 @@ type kind struct {
 	permits bool // each owner has a lock of its own: see permits.go
 }
 
-// kinds are all kinds of locks. Package client has their names.
-var kinds = [client.KindCount]*kind{
-	client.PlainKind:  hashKind(core.Kind{}, acquirePlain),
-	client.FencedKind: hashKind(core.Kind{Fenced: true}, acquireFenced),
-	client.FairKind:   hashKind(core.Kind{Strict: true}, acquirePlain),
-	client.ReadWriteKind: {
+// kinds are all kinds of locks.
+var kinds = [KindCount]*kind{
+	PlainKind:  hashKind(terms.KindPlain, "", core.Kind{}, acquirePlain),
+	FencedKind: hashKind(terms.KindFenced, "redisson_lock_token:", core.Kind{Fenced: true}, acquireFenced),
+	FairKind:   hashKind(terms.KindFair, "", core.Kind{Strict: true}, acquirePlain),
+	ReadWriteKind: {
+		public: terms.KindWrite, layout: wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
 		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, acquireAll: wire.ReadWriteAcquireAll,
 		asks: questions{readersOrWriters, readOrWritten, keyTTL}, foreign: true, readers: true,
 	},
-	client.SemaphoreKind: {
+	SemaphoreKind: {
+		public: terms.KindSemaphore, layout: wire.Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
 		core: core.Kind{Strict: true},
 		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits, acquireAll: wire.SemaphoreAcquireAll,
 		asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true,
 	},
 }
 
-// hashKind returns a kind of locks that are a hash of one owner: see plain.go.
-func hashKind(k core.Kind, acquire func(r *redis, c *exchange) wire.Call) *kind {
+// hashKind returns a kind of locks that are a hash of one owner: see plain.go. extra begins the name of its second key, "" if it
+// has none.
+func hashKind(public terms.Kind, extra string, k core.Kind, acquire func(r *redis, c *exchange) wire.Call) *kind {
 	return &kind{
+		public: public, layout: wire.Layout{Channel: plainChannel, Fair: true, Extra: extra, HasExtra: extra != ""},
 		core: k,
 		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, acquireAll: wire.AcquireAll,
 		asks: questions{fields, keyExists, keyTTL}, foreign: true,
@@ -79,12 +84,12 @@ const (
 
 // config is what package core is told about a client.
 func (c *Client) config() core.Config {
-	lease := c.shared.Config.Lease
+	lease := c.Config.Lease
 	return core.Config{
 		Lease:     core.Span(lease),
 		Claim:     core.Span(claimLease),
 		QueueTime: core.Span(queueTime),
-		Margin:    core.Span(2*time.Millisecond + c.shared.Tick),
+		Margin:    core.Span(2*time.Millisecond + c.Tick),
 
 		LookTime: core.Span(lookTime), Slack: core.Span(slack),
 		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
@@ -92,7 +97,7 @@ func (c *Client) config() core.Config {
 		Silence: core.Span(terms.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
 		ReadersTime: core.Span(readersTime), ShortSection: core.Span(shortSection),
 
-		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: core.Span(c.shared.Config.HandoffTime),
+		HandoffLimit: c.Config.HandoffLimit, HandoffTime: core.Span(c.Config.HandoffTime),
 
 		Foreign: core.ForeignConfig{
 			WindowLook: core.Span(windowLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -25,16 +24,16 @@ import (
 // meanwhile, and nothing is left. The race detector sees what the assertions do not.
 //
 // TestEachOptionOfTheFaceEndsInEachWay fails for an option of package rlock that is missing in this table.
-var optionsOfAnAcquire = map[string]func(req *client.Request){
-	"none":           func(*client.Request) {},
-	"WithLease":      func(req *client.Request) { req.Lease = 20 * time.Second },
-	"WithMaxHold":    func(req *client.Request) { req.LimitHold(20 * time.Second) },
-	"WithMinHold":    func(req *client.Request) { req.Least = time.Second },
-	"WithWait":       func(req *client.Request) { req.Wait = 0 },
-	"WithPermits":    func(req *client.Request) { req.More = 1 },
-	"WithMaxWaiters": func(req *client.Request) { req.Most = 1 },
-	"WithProgress":   func(req *client.Request) { req.Progress = func(int, int) {} },
-	"an answer": func(req *client.Request) {
+var optionsOfAnAcquire = map[string]func(req *Request){
+	"none":           func(*Request) {},
+	"WithLease":      func(req *Request) { req.Lease = 20 * time.Second },
+	"WithMaxHold":    func(req *Request) { req.LimitHold(20 * time.Second) },
+	"WithMinHold":    func(req *Request) { req.Least = time.Second },
+	"WithWait":       func(req *Request) { req.Wait = 0 },
+	"WithPermits":    func(req *Request) { req.More = 1 },
+	"WithMaxWaiters": func(req *Request) { req.Most = 1 },
+	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
+	"an answer": func(req *Request) {
 		req.Answer, req.Unless = new(terms.Answer), &terms.Condition{Source: "return false"}
 	},
 }
@@ -85,14 +84,14 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 	}
 	assert.Equal(t, len(optionsOfAnAcquire)-2, found, "options of the table that the face does not have")
 
-	for kind := range client.KindID(client.KindCount) {
+	for kind := range KindID(KindCount) {
 		for _, carriage := range carriages {
 			for _, way := range waysToEnd {
 				t.Run(fmt.Sprintf("%s/%s/%s", kindNames[kind], carriage, way.name), func(t *testing.T) {
 					for option, change := range optionsOfAnAcquire {
 						for _, shared := range []bool{false, true} {
-							if shared && kind != client.ReadWriteKind || option == "WithPermits" && kind != client.SemaphoreKind ||
-								option == "an answer" && (kind == client.ReadWriteKind || kind == client.SemaphoreKind) {
+							if shared && kind != ReadWriteKind || option == "WithPermits" && kind != SemaphoreKind ||
+								option == "an answer" && (kind == ReadWriteKind || kind == SemaphoreKind) {
 								continue // the kind refuses the option
 							}
 							one := leaving{kind: kind, shared: shared, option: option, carriage: carriage, way: way, change: change}
@@ -105,21 +104,21 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 	}
 }
 
-var kindNames = [client.KindCount]string{"plain", "fenced", "read-write", "fair", "semaphore"}
+var kindNames = [KindCount]string{"plain", "fenced", "read-write", "fair", "semaphore"}
 
 // A leaving is one case of the table.
 type leaving struct {
-	kind             client.KindID
+	kind             KindID
 	shared           bool
 	option, carriage string
 	way              wayToEnd
-	change           func(req *client.Request)
+	change           func(req *Request)
 }
 
 func (e leaving) run(t *testing.T, f *fake) {
 	what := fmt.Sprintf("option %s, shared %v", e.option, e.shared)
 	c := f.join(nil)
-	if f.most = 0; e.kind == client.SemaphoreKind {
+	if f.most = 0; e.kind == SemaphoreKind {
 		f.most = 2
 	}
 	c.wire.(*fakeWire).keeps = e.carriage == "apart"
@@ -145,26 +144,26 @@ func (e leaving) run(t *testing.T, f *fake) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	type result struct {
-		held []client.Handle
+		held []Handle
 		err  error
 	}
 	got := make(chan result, 1)
 	go func() {
 		if e.carriage == "in a row" {
 			req.Wait, req.Whole = 0, &terms.Whole{Name: "whole"} // each is an attempt, for a part of a whole
-			held, err := HoldAll(ctx, t.Context(), []*Lock{l}, []client.Request{req})
+			held, err := HoldAll(ctx, t.Context(), []*Lock{l}, []Request{req})
 			got <- result{held, err}
 			return
 		}
 		h, err := l.Hold(ctx, t.Context(), req)
-		got <- result{[]client.Handle{h}, err}
+		got <- result{[]Handle{h}, err}
 	}()
 	synctest.Wait()
 	if e.way.leaves {
 		cancel()
 	}
 	if e.way.closes {
-		go func() { _ = c.shared.Close() }()
+		go func() { _ = c.Close() }()
 	}
 	if e.way.closes {
 		synctest.Wait()

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -76,9 +75,9 @@ func (l *lock) unheard(now core.Now) {
 }
 
 // hear deals with a message on this client's channel of the lock. Locks of different kinds share it.
-func (c *Client) hear(n *client.Name, message string) {
+func (c *Client) hear(n *Name, message string) {
 	notice, ok := wire.ParseNotice(message)
-	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.id.Prefix) || c.shared.Closed.Load() {
+	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
 		return
 	}
 	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
@@ -97,7 +96,7 @@ func (c *Client) hear(n *client.Name, message string) {
 	default: // no waiter wants it, and the next in the queue must not wait for that
 		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
-	if !c.shared.Closed.Load() {
+	if !c.Closed.Load() {
 		l.hearAnswer(&notice, m.ID)
 		l.Hear(m, now)
 	}
@@ -114,15 +113,15 @@ func (l *lock) hearAnswer(n *wire.Notice, id core.ID) {
 	}
 }
 
-// Heard implements [client.Locks]: a message on the client's own channel.
-func (c *Client) Heard(m wire.ClientMessage) {
+// toldOfTenure deals with a message of another client about a tenure of this one.
+func (c *Client) toldOfTenure(m wire.ClientMessage) {
 	id := c.idOf(m.Owner)
 	switch m.Verb {
 	case wire.Forced:
 		c.tells(id, m, core.Forced)
 	case wire.Shown:
 		c.shown(id, m)
-	default: // package client keeps questions and answers, and package wire refuses others
+	default: // package wire refuses others
 		panic("driver: a message " + string(m.Verb))
 	}
 }
@@ -138,7 +137,7 @@ func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) 
 }
 
 // sorts are the kinds that a message names, by its letter. Kinds that are the same in Redis have one.
-var sorts = map[byte]client.KindID{'p': client.PlainKind, 'r': client.ReadWriteKind, 's': client.SemaphoreKind}
+var sorts = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKind}
 
 // shown releases a tenure of this client that has a lock, and that no lock of this client knows.
 func (c *Client) shown(id core.ID, m wire.ClientMessage) {
@@ -150,7 +149,7 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 		l.shard.exit(l)
 		return
 	}
-	n := c.shared.NewName(kind, m.Text[1:])
+	n := c.NewName(kind, m.Text[1:])
 	if n.Err != nil {
 		return
 	}
@@ -158,7 +157,7 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 		n.Permits = 1 // this client knows of no more
 	}
 	l, now := c.enter(n, ownerIn(m.Owner))
-	if !c.shared.Closed.Load() {
+	if !c.Closed.Load() {
 		_, more := wire.CutMore(m.Owner)
 		l.Hear(core.Message{Kind: core.Shown, ID: id, More: more}, now)
 	}
@@ -169,19 +168,19 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 // mutex of its own; so a goroutine takes it to the lock, which exists while there is something to tell.
 type post struct {
 	mu      sync.Mutex // protects following
-	waiting []*client.Name
+	waiting []*Name
 	running bool
 }
 
 // confirmed is called under the mutex of the hub. It waits for nothing.
-func (c *Client) confirmed(n *client.Name) {
+func (c *Client) confirmed(n *Name) {
 	c.witness.enters("the hub")
 	defer c.witness.leaves()
 	c.post.deliver(c, n)
 }
 
 // deliver waits for nothing.
-func (p *post) deliver(c *Client, n *client.Name) {
+func (p *post) deliver(c *Client, n *Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, n)
@@ -207,7 +206,7 @@ func (p *post) run(c *Client) {
 }
 
 // subscribed tells the lock what the server says to its subscription.
-func (c *Client) subscribed(n *client.Name) {
+func (c *Client) subscribed(n *Name) {
 	s := c.shardOf(n)
 	s.visit(s.named(n.Key), func(l *lock, now core.Now) {
 		if l.sub == nil {

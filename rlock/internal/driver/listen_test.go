@@ -28,7 +28,7 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 		id.Client = thisClient
 		ticket := here.textOf(id, waits.Owner, 0)
 		id.N += 1000
-		prefix := here.id.Prefix
+		prefix := here.ID.Prefix
 		for _, message := range []string{
 			"", " ", ticket, "+" + ticket, "+" + ticket + "   ", "+" + ticket + "   {" + key + "}", "+" + ticket + "   " + key + " ",
 			"?" + ticket + " {" + key + "}", "+" + prefix + "  " + " " + key, "+" + prefix + "0   " + key, "?" + prefix + " " + key,
@@ -69,23 +69,23 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner, 0), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
 		} {
-			c.Heard(m)
+			c.toldOfTenure(m)
 			assert.Zero(t, asked(), "%+v", m)
 		}
 		for range 1000 {
-			c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 		}
 		assert.Positive(t, asked())
 		require.NoError(t, h.Err(), "Redis still shows the lock")
 		for range 1000 {
-			c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
 		f.mu.Lock()
 		f.server.Holders = nil
 		f.mu.Unlock()
-		c.Heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+		c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
 		told := time.Now()
 		<-h.Context().Done()
 		require.ErrorIs(t, h.Err(), terms.ErrLost)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -13,19 +12,19 @@ import (
 
 // A Lock is a lock of one key.
 type Lock struct {
-	Name   *client.Name
+	Name   *Name
 	Shared bool // whether it is the read lock of its name
 	driver *Client
 }
 
 // NewLock returns the lock of that kind and name. It asks Redis nothing.
-func NewLock(c *Client, id client.KindID, key string) Lock {
-	return Lock{Name: c.shared.NewName(id, key), driver: c}
+func NewLock(c *Client, id KindID, key string) Lock {
+	return Lock{Name: c.NewName(id, key), driver: c}
 }
 
 // NewSemaphore returns the lock of the permits of a semaphore of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {
-	l := NewLock(c, client.SemaphoreKind, key)
+	l := NewLock(c, SemaphoreKind, key)
 	l.Name.Permits = permits
 	if (permits < 1 || permits > math.MaxInt32) && l.Name.Err == nil {
 		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use 1 to %d", key, wire.ErrInvalidConfig, permits, math.MaxInt32)
@@ -51,13 +50,13 @@ func modeOf(shared bool) core.Mode {
 }
 
 // Take acquires the lock without a handle.
-func (l *Lock) Take(ctx context.Context, req client.Request) error {
+func (l *Lock) Take(ctx context.Context, req Request) error {
 	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
 // Hold acquires the lock with a handle, whose context is made from parent.
-func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
+func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	h := l.newHold(parent, &req)
 	if err := h.begun(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
 		return nil, err
@@ -146,10 +145,10 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 		}
 		one.shard.exit(one)
 	}
-	losses := &l.driver.shared.Losses
+	losses := &l.driver.Losses
 	if token > 0 {
 		return token, nil
-	} else if err = losses.Cause(l.Name.LossKey(o)); err == nil {
+	} else if err = losses.Cause(l.Name.lossKey(o)); err == nil {
 		err = fmt.Errorf("rlock: token of %q: %s: %w", l.Name.Key, o.Title(), losses.NotHeld())
 	}
 	return 0, err

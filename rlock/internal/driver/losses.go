@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -40,7 +39,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 		for i := range levels {
 			s.counts.Closed(levels[i].First)
 			if h, ok := levels[i].Handle.(*hold); ok {
-				h.lost = l.name.ClosedError(ownerOf(&levels[i]))
+				h.lost = l.name.closedError(ownerOf(&levels[i]))
 			}
 		}
 	} else {
@@ -65,9 +64,9 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	now := s.client.clock.time(s.at.Time)
 	switch cause {
 	case core.KeyGone:
-		return client.ErrGone
+		return ErrGone
 	case core.ByForce:
-		return client.ErrForced
+		return ErrForced
 	case core.TooLong:
 		return fmt.Errorf("%w, at %s", terms.ErrHeldTooLong, now.Format(time.TimeOnly))
 	case core.LeaseEnded:
@@ -75,7 +74,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 		for i := range levels {
 			until = max(until, levels[i].Until)
 		}
-		return client.LeaseEndedAt(s.client.clock.safe(until))
+		return leaseEndedAt(s.client.clock.safe(until))
 	case core.Unrenewed:
 		return s.causeOfSilence(t)
 	default:
@@ -92,7 +91,7 @@ func (s *shard) causeOfSilence(t *core.Tenure) error {
 	case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
 		return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 	}
-	return client.LeaseEndedAt(now)
+	return leaseEndedAt(now)
 }
 
 // isKept reports whether the watchdog keeps the level.
@@ -101,9 +100,9 @@ func isKept(v *core.Level) bool { return v.Until == core.NeverSafe || v.Capped }
 // remember notes the loss of one level for its owner, and returns how bad that is.
 func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
 	kept := isKept(v)
-	s.counts.LostOne(v.First, client.LossReasonOf(e.why, kept))
+	s.counts.lostOne(v.First, lossReasonOf(e.why, kept))
 	o := ownerOf(v)
-	cause := l.name.LostError(o, e.why)
+	cause := l.name.lostError(o, e.why)
 	lost := losses.Level{Shared: v.Mode == core.Shared}
 	if !kept {
 		lost.Until = s.client.clock.safe(v.Until)
@@ -118,7 +117,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 		h.lost = cause
 	}
 	if h == nil || !o.OfHandle() && !h.isPart() {
-		s.client.shared.Losses.Add(l.name.LossKey(o), lost, cause)
+		s.client.Losses.Add(l.name.lossKey(o), lost, cause)
 	}
 	return severity
 }
@@ -133,10 +132,10 @@ func (e *ending) tell() {
 		}
 	}
 	e.observe()
-	if !c.shared.Closed.Load() {
+	if !c.Closed.Load() {
 		first := ownerOf(&e.levels[0])
-		c.shared.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-			"lock", n.Key, "owner", first, "cause", n.LostError(first, e.why))
+		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+			"lock", n.Key, "owner", first, "cause", n.lostError(first, e.why))
 	}
 	e.lock.again()
 	s := e.lock.shard
@@ -152,16 +151,16 @@ func (e *ending) tell() {
 // causeFor is the error of an owner whose level has ended.
 func (e *ending) causeFor(o terms.Owner) error {
 	if e.why == nil {
-		return e.lock.name.ClosedError(o)
+		return e.lock.name.closedError(o)
 	}
-	return e.lock.name.LostError(o, e.why)
+	return e.lock.name.lostError(o, e.why)
 }
 
 // observe tells the Observer. Lost hooks run in the goroutine of the notices, so that the keeper does not wait for code of
 // the user; a level that Close has released is reported by Close.
 func (e *ending) observe() {
 	c, n := e.lock.shard.client, e.lock.name
-	if !c.shared.Observer.On() {
+	if !c.Observer.On() {
 		return
 	}
 	for i := range e.levels {
@@ -175,12 +174,12 @@ func (e *ending) observe() {
 			ctx = context.WithoutCancel(h.Context())
 		}
 		if e.why == nil {
-			c.shared.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
+			c.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
 			continue
 		}
 		lost := c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v)))
-		lost.Reason = client.LossReasonOf(e.why, isKept(v))
-		c.shared.Observer.Later(ctx, c.shared.Observer.Lost, lost)
+		lost.Reason = lossReasonOf(e.why, isKept(v))
+		c.Observer.Later(ctx, c.Observer.Lost, lost)
 	}
 }
 

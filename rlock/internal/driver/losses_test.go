@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -17,7 +16,7 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		told := make(chan struct{}) // the whole is told of the loss only after a while
-		handle, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
+		handle, err := c.lock().Hold(t.Context(), t.Context(), Request{
 			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second,
 			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
@@ -43,7 +42,7 @@ func TestALostLockIsNotReleasedBeforeItsLossIsReported(t *testing.T) {
 				c := f.join(nil)
 				reported := make(chan struct{})
 				owner := terms.NewHandleOwner()
-				h, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
+				h, err := c.lock().Hold(t.Context(), t.Context(), Request{
 					Owner: owner, Wait: terms.Forever, Lease: 1003 * time.Millisecond, Capped: capped, // between two ticks of the keeper
 					Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-reported },
 				})

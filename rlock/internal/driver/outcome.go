@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -18,7 +17,7 @@ import (
 
 // refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
 // the error of a handle: that of a TryLock, which may be called in a loop, is not read.
-func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *client.Request, h *hold) error {
+func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *Request, h *hold) error {
 	holder := ""
 	if h != nil {
 		holder = l.holderWords("", req)
@@ -31,11 +30,11 @@ func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *c
 }
 
 // giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it back.
-func (l *lock) giveUp(ctx context.Context, req *client.Request, err error) error {
+func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
 	l.shard.counts.GaveUp(err, false)
 	l.shard.exit(l)
-	return c.shared.GaveUp(ctx, n, req, err, 0, false)
+	return c.gaveUp(ctx, n, req, err, 0, false)
 }
 
 // leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
@@ -69,11 +68,10 @@ func (l *lock) leave(w *waiter) {
 
 // finished returns what became of the call. A caller whose context has ended does not get the lock: the
 // level is given back.
-func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
+func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 	if w.missed {
 		return c.waitAgain(ctx, n, w)
 	}
-	e := c.shared
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
 		a.Text, a.Waited, a.Checked, a.Clock = w.answer, w.hasWaited(), w.checked, w.clock
@@ -85,7 +83,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 	if w.Outcome == core.Acquired {
 		if ctx.Err() == nil {
 			c.returns(n, w.Owner, &w.earlier)
-			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)
+			c.tellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
 		}
 		c.giveBack(n, w)
@@ -103,23 +101,23 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 		s.counts.Waited += waited
 	})
 	if errors.Is(err, wire.ErrWrongType) {
-		err = e.Redis.OfOtherKind(ctx, &n.Keys, err)
+		err = c.Redis.OfOtherKind(ctx, &n.Keys, err)
 	}
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
+	return c.gaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
 // giveBack releases the lock that the call was granted.
-func (c *Client) giveBack(n *client.Name, w *waiter) {
+func (c *Client) giveBack(n *Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	switch {
 	case ok:
-		l.shard.counts.Undone(w.req.Way, was.First)
+		l.shard.counts.undone(w.req.Way, was.First)
 	case w.hold == nil: // it was lost, and its caller has never had it
-		c.shared.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
+		c.Losses.Unlock(n.lossKey(w.req.Owner), w.req.Shared)
 	}
 	w.err, w.holder = nil, ""
 	l.shard.exit(l)
@@ -127,13 +125,13 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 
 // refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. others is
 // how many others wait, if the call waits only if few do.
-func (l *lock) refusal(o core.Outcome, others int32, req *client.Request, holder string) error {
+func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
 		return wire.ErrClosed
 	case o == core.Upgrades:
-		return client.UpgradeError(req)
+		return upgradeError(req)
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
 	case o == core.Full:
@@ -163,9 +161,9 @@ const mostNamed = 16
 
 // holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know. Redis has named
 // that holder last.
-func (l *lock) holderWords(named string, req *client.Request) string {
+func (l *lock) holderWords(named string, req *Request) string {
 	if !l.IsHeld() {
-		return l.shard.client.shared.HolderWords(named)
+		return l.shard.client.holderWords(named)
 	}
 	levels := l.Levels()
 	for i := range levels[:min(len(levels), mostNamed)] {
@@ -209,7 +207,7 @@ func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool)
 }
 
 // returns is called before a call returns with the lock.
-func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	for _, e := range earlier.unreported {
 		<-e.reported
 	}

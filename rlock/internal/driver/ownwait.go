@@ -34,7 +34,7 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 		}
 		w.logged = true
 		w.locate()
-		c.shared.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
+		c.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
 			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "site", terms.Known(w.site).String(),
 			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_site", terms.Known(siteOf(v)).String())
 		return

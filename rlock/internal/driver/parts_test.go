@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -39,10 +38,10 @@ func TestTheEventsOfAnOwnerBalanceBesideItsPartsOfOtherLocks(t *testing.T) {
 	for seed := range uint64(200) {
 		bubble(t, func(t *testing.T, f *fake) {
 			n, random := new(tally), rand.New(rand.NewPCG(seed, 0))
-			c := f.join(func(c *client.Config) { c.Observer = n.observer() })
+			c := f.join(func(c *Config) { c.Observer = n.observer() })
 			l, o := c.lock(), terms.NewOwner()
 			direct := 0
-			var open []client.Handle
+			var open []Handle
 			for range 5 {
 				req := request(o)
 				if random.IntN(2) == 0 {

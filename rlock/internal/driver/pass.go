@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Pass implements [client.Handle]. A pass that Redis does not confirm is released.
+// Pass implements [Handle]. A pass that Redis does not confirm is released.
 func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	n, c := h.lock.Name, h.lock.driver
-	if err := c.shared.CheckPass(n, within); err != nil {
+	if err := c.checkPass(n, within); err != nil {
 		return "", err
 	}
 	l, now := h.enter()
@@ -38,15 +37,15 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	}
 	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
 	l.shard.counts.Closed(was.First)
-	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
+	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
 	w := l.releases(t, now)
 	l.shard.exit(l)
 	h.End(h.lost) // before another can have it
 	err = l.release(w, t.ID, h.owner, l.again())
-	if c.shared.Observer.On() {
+	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
-		c.shared.Observer.TellReleased(ctx, e, terms.LostKeyGone)
+		c.Observer.TellReleased(ctx, e, terms.LostKeyGone)
 	}
 	if err != nil {
 		return "", fmt.Errorf("rlock: lock %q: it was not passed on, and is given up: %w", n.Key, err)
@@ -55,7 +54,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 }
 
 // Resume takes the lock that was passed on, with a handle whose context is made from parent.
-func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *client.Pass) (client.Handle, error) {
+func (l *Lock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Handle, error) {
 	h := l.newHold(parent, &req)
 	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
 		h.End(err)
@@ -64,13 +63,12 @@ func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *cli
 	return h, nil
 }
 
-func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request, h *hold, pass *client.Pass) error {
-	e := c.shared
+func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pass *Pass) error {
 	ctx = c.witness.watched(ctx)
-	if err := e.Check(ctx, n, req); err != nil {
-		return e.GaveUp(ctx, n, req, err, 0, false)
+	if err := c.check(ctx, n, req); err != nil {
+		return c.gaveUp(ctx, n, req, err, 0, false)
 	}
-	site := e.Site()
+	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	if err := l.refuses(req, now); err != nil {
 		return l.giveUp(ctx, req, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -28,21 +27,21 @@ func (f *fake) onOp(op core.Op, next fate) {
 	}
 }
 
-func (f *fake) passOn(t *testing.T, c *Client) (client.Pass, error) {
+func (f *fake) passOn(t *testing.T, c *Client) (Pass, error) {
 	h, err := c.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 	require.NoError(t, err)
 	text, err := h.Pass(t.Context(), time.Minute)
 	require.ErrorIs(t, context.Cause(h.Context()), terms.ErrPassed)
 	if err != nil {
-		return client.Pass{}, err
+		return Pass{}, err
 	}
-	return client.ParsePass(text)
+	return ParsePass(text)
 }
 
 func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
-	for id := range client.KindID(client.KindCount) {
+	for id := range KindID(KindCount) {
 		bubbleOf(t, id, func(t *testing.T, f *fake) {
-			if id == client.SemaphoreKind {
+			if id == SemaphoreKind {
 				f.most = 1
 			}
 			run(t, f)
@@ -68,7 +67,7 @@ func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
 			_, err = here.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 			require.ErrorIs(t, err, terms.ErrNotPassed)
 			time.Sleep(2 * time.Minute)
-			require.True(t, client.Valid(h))
+			require.True(t, Valid(h))
 			require.NoError(t, h.Release(t.Context()))
 		})
 	}
@@ -108,7 +107,7 @@ func TestALockIsPassedOnWhileItIsRenewed(t *testing.T) {
 		require.NoError(t, err)
 		f.deliver(-1)
 		synctest.Wait()
-		pass, err := client.ParsePass(text)
+		pass, err := ParsePass(text)
 		require.NoError(t, err)
 		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 		require.NoError(t, err)
@@ -177,7 +176,7 @@ func TestLocksThatWerePassedOnAreForgotten(t *testing.T) {
 			})
 		}
 		for i, text := range texts {
-			pass, err := client.ParsePass(text)
+			pass, err := ParsePass(text)
 			require.NoError(t, err)
 			resumed, err := named(there, i).Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 			require.NoError(t, err)

@@ -3,7 +3,6 @@ package driver
 import (
 	"strconv"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -95,7 +94,7 @@ type share struct {
 }
 
 // share subscribes for one more lock of the name.
-func (s *shard) share(n *client.Name, listen func() subscription) subscription {
+func (s *shard) share(n *Name, listen func() subscription) subscription {
 	p := s.pools[n.Key]
 	if p.sub == nil {
 		p.sub = listen()

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -18,10 +17,10 @@ import (
 )
 
 // holdPermits takes n permits, each with a handle.
-func holdPermits(t *testing.T, l *Lock, n int) (holds []client.Handle) {
+func holdPermits(t *testing.T, l *Lock, n int) (holds []Handle) {
 	t.Helper()
 	for range n {
-		h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
+		h, err := l.Hold(t.Context(), t.Context(), Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		require.NoError(t, err)
 		holds = append(holds, h)
 	}
@@ -29,7 +28,7 @@ func holdPermits(t *testing.T, l *Lock, n int) (holds []client.Handle) {
 }
 
 func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 3
 		c := f.join(nil)
 		l := c.lock()
@@ -37,7 +36,7 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 		require.NoError(t, l.Take(t.Context(), request(o)))
 		require.NoError(t, l.Take(t.Context(), request(o)), "it nests")
 		holds := holdPermits(t, l, 2)
-		require.ErrorIs(t, l.Take(t.Context(), client.Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
+		require.ErrorIs(t, l.Take(t.Context(), Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
 		assert.Equal(t, 2, l.Depth(o))
 		assert.EqualValues(t, 3, c.Counts().Held)
 		assert.Len(t, diag.Uses(c, true), 3)
@@ -46,7 +45,7 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 		}
 		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
 		for _, h := range holds {
-			assert.True(t, client.Valid(h))
+			assert.True(t, Valid(h))
 			require.NoError(t, h.Release(t.Context()))
 		}
 		f.isClean()
@@ -55,7 +54,7 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 
 // Those that wait for permits of one name share its subscription, and a message is for the lock of one owner.
 func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		const waiters = 20
 		f.most = 2
 		c := f.join(nil)
@@ -85,7 +84,7 @@ func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
 
 // A message may grant a permit to a ticket that its caller has left, or that this client has never had.
 func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 1
 		here, there := f.join(nil), f.join(nil)
 		held := holdPermits(t, there.lock(), 1)[0]
@@ -124,17 +123,17 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 
 // Several permits are one hold: one command takes them, one gives them back, and both name their number.
 func TestSeveralPermitsAreTakenAndGivenBackByOneCommand(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 4
 		c := f.join(nil)
 		c.lock().Name.Permits = f.most
-		h, err := c.lock().Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), More: 2})
+		h, err := c.lock().Hold(t.Context(), t.Context(), Request{Owner: terms.NewHandleOwner(), More: 2})
 		require.NoError(t, err)
 		one := holdPermits(t, c.lock(), 1)[0]
-		_, err = c.lock().Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner()})
+		_, err = c.lock().Hold(t.Context(), t.Context(), Request{Owner: terms.NewHandleOwner()})
 		require.ErrorIs(t, err, terms.ErrNotAcquired)
 		time.Sleep(time.Minute)
-		assert.True(t, client.Valid(h), "it is renewed")
+		assert.True(t, Valid(h), "it is renewed")
 		require.NoError(t, h.Release(t.Context()))
 		require.NoError(t, one.Release(t.Context()))
 		f.mu.Lock()
@@ -154,13 +153,13 @@ func TestSeveralPermitsAreTakenAndGivenBackByOneCommand(t *testing.T) {
 // A grant that no caller waits for is given back with all its permits, also after another client's look has asked for it.
 func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
-		"granted": func(c *Client, text string) { c.hear(c.shared.NewName(client.SemaphoreKind, key), "+"+text+"   "+key) },
+		"granted": func(c *Client, text string) { c.hear(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
 		"shown": func(c *Client, text string) {
-			c.Heard(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key})
+			c.toldOfTenure(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key})
 		},
 	} {
 		t.Run(verb, func(t *testing.T) {
-			bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 				f.most = 4
 				c := f.join(nil)
 				text := c.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77, 2)
@@ -191,7 +190,7 @@ func (f *fake) released(o core.OwnerID) (owners []core.OwnerID) {
 
 // A permit that is lost is lost for one owner.
 func TestALostPermitIsItsOwnersAlone(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 2
 		l := f.join(nil).lock()
 		holds := holdPermits(t, l, 2)
@@ -215,7 +214,7 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 
 // Clients may know of different numbers of permits. One that knows of fewer than are held frees one, and grants it to none.
 func TestAWaiterThatKnowsOfMorePermitsIsGrantedAFreeOneAtOnce(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		here, there, other := f.join(nil), f.join(nil), f.join(nil)
 		few, many := NewSemaphore(here, key, 2), NewSemaphore(there, key, 4)
 		fewToo := NewSemaphore(other, key, 2)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A caller may ask to be told where it stands among those that wait (client.Request.Progress). Nothing is sent for that: a Join and
+// A caller may ask to be told where it stands among those that wait (Request.Progress). Nothing is sent for that: a Join and
 // a Look of a lock in which such a call waits ask Redis also where the ticket stands, and what the process knows by itself is the
 // line of its callers. The goroutine of a call is woken when its place may be another, and tells its caller without a mutex.
 
@@ -189,18 +188,18 @@ func (w *waiter) told() {
 }
 
 // grantedWhileTold bounds the turn of a call whose goroutine is in the function of its caller. The mutex is held.
-func (s *shard) grantedWhileTold(n *client.Name, w *waiter) {
+func (s *shard) grantedWhileTold(n *Name, w *waiter) {
 	var turn *time.Timer
 	turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
 	w.turn = turn
 }
 
 // endTurn releases the lock that the call was granted, if its goroutine has not come for it.
-func (c *Client) endTurn(n *client.Name, w *waiter, turn *time.Timer) {
+func (c *Client) endTurn(n *Name, w *waiter, turn *time.Timer) {
 	l, now := c.enter(n, w.Owner)
 	if w.turn == turn {
 		if was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now); ok { // else it was lost, and its caller learns that
-			l.shard.counts.Undone(w.req.Way, was.First)
+			l.shard.counts.undone(w.req.Way, was.First)
 			w.missed = true
 		}
 	}
@@ -208,7 +207,7 @@ func (c *Client) endTurn(n *client.Name, w *waiter, turn *time.Timer) {
 }
 
 // waitAgain waits for the lock once more, after the call has missed its turn.
-func (c *Client) waitAgain(ctx context.Context, n *client.Name, w *waiter) error {
+func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	req, h := w.req, w.hold
 	if req.Wait < terms.Forever {
 		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began())), 0)

@@ -46,7 +46,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 
 // awaits waits for the first connection of the client.
 func (l *Lock) awaits(ctx context.Context) error {
-	if err := l.driver.shared.Redis.Await(ctx, &l.Name.Keys); err != nil {
+	if err := l.driver.Redis.Await(ctx, &l.Name.Keys); err != nil {
 		return fmt.Errorf("rlock: look at %q: %w", l.Name.Key, wire.Explain(err))
 	}
 	return nil
@@ -73,7 +73,7 @@ func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) 
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		reply, err = decode(replies[0])
 		return err
-	}, l.driver.shared.Redis.Arbitrary(l.Name.Key, command...))
+	}, l.driver.Redis.Arbitrary(l.Name.Key, command...))
 	return reply, err
 }
 
@@ -83,7 +83,7 @@ func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) erro
 	if n.Err != nil {
 		return n.Err
 	}
-	replies, err := l.driver.shared.Redis.Survey(ctx, n.Slot, commands...)
+	replies, err := l.driver.Redis.Survey(ctx, n.Slot, commands...)
 	if err == nil {
 		err = wire.Explain(read(replies))
 	}
@@ -175,7 +175,7 @@ func sumOf(held []wire.Permit) (n int) {
 // permitsHeld returns the permits that are held, by the clock of the server that has the
 // semaphore.
 func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
-	r := l.driver.shared.Redis
+	r := l.driver.Redis
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		held, err = wire.PermitsOf(replies[0], replies[1])
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -30,7 +29,7 @@ func later(call func() error) <-chan error {
 }
 
 func TestReadersOfAClientShareATenure(t *testing.T) {
-	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
 		_, there := f.join(nil).readWrite()
 		var readers []terms.Owner
@@ -41,7 +40,7 @@ func TestReadersOfAClientShareATenure(t *testing.T) {
 			require.NoError(t, read.Take(t.Context(), request(o)), "it nests")
 		}
 		require.ErrorIs(t, write.Take(t.Context(), request(readers[0])), terms.ErrUpgrade)
-		require.ErrorIs(t, there.Take(t.Context(), client.Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
+		require.ErrorIs(t, there.Take(t.Context(), Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
 		assert.Equal(t, 2, read.Depth(readers[0]))
 		assert.Zero(t, write.Depth(readers[0]))
 		for _, o := range readers {
@@ -57,11 +56,11 @@ func TestReadersOfAClientShareATenure(t *testing.T) {
 
 // The fixed lease of a reader ends for that one alone, also while no command has an answer.
 func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
-	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 		read, _ := f.join(nil).readWrite()
 		long := terms.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(long)))
-		short, err := read.Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 3 * time.Second})
+		short, err := read.Hold(t.Context(), t.Context(), Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 3 * time.Second})
 		require.NoError(t, err)
 		f.fate = func(uint32, *core.Command) fate { return lost }
 		began := time.Now()
@@ -84,7 +83,7 @@ func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
 func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 	for name, fate := range map[string]fate{"told": passes, "the mirror is lost": lost, "its answer is lost": unheard, "its answer is late": late} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				there, _ := f.join(nil).readWrite()
 				o, other := terms.NewOwner(), terms.NewOwner()
@@ -130,7 +129,7 @@ func (f *fake) onMirror(next fate) {
 func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	for name, fate := range map[string]fate{"on its way": held, "the answer is late": late, "lost": lost} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				o := terms.NewOwner()
 				is := func(l *Lock) bool {
@@ -155,7 +154,7 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 
 // A writer waits until the last reader of its client has left, and a reader that comes later waits behind it.
 func TestAReaderWaitsBehindAWriter(t *testing.T) {
-	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
 		first, writer, late := terms.NewOwner(), terms.NewOwner(), terms.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(first)))

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/pubsub"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -25,9 +24,9 @@ func (r *redis) traits() traits {
 	return traits{patience: r.Patience(), replicated: r.SyncReplicas() > 0, cluster: r.InCluster(), tracks: r.Tracks()}
 }
 
-func (r *redis) abandonable() bool           { return r.Connected() && r.Ordered() }
-func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.GrantChannel()) }
-func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }
+func (r *redis) abandonable() bool    { return r.Connected() && r.Ordered() }
+func (r *redis) hears(n *Name) bool   { return r.hub.Confirmed(n.GrantChannel()) }
+func (r *redis) group(n *Name) uint32 { return r.Nodes.Of(n.Slot) }
 
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
 
@@ -160,12 +159,12 @@ func (r *redis) unmark(ctx context.Context, c *exchange) (a answer) {
 
 // force releases the holder in Redis, and tells its client if that is another of rlock.
 func (r *redis) force(ctx context.Context, x *exchange) (a answer) {
-	e, n := r.client.shared, x.name
+	c, n := r.client, x.name
 	s := wire.Step{Lease: "1", Number: number(&x.cmd), Leave: wire.Member{Mode: "x", Ticket: x.text}}
-	s.Polls = x.kind.foreign && e.SeesStep(n, s, time.Now())
+	s.Polls = x.kind.foreign && c.seesStep(n, s, time.Now())
 	call := r.Step(x.kind.step, &n.Keys, s)
 	var left int64
-	if !wire.IsOurs(x.text) || strings.HasPrefix(x.text, e.ID.Prefix) || e.Config.NoClientChannel {
+	if !wire.IsOurs(x.text) || strings.HasPrefix(x.text, c.ID.Prefix) || c.Config.NoClientChannel {
 		left, a.err = r.Do(ctx, call).AsInt64()
 	} else {
 		left, a.err = r.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: x.text, Text: n.Key}).AsInt64()

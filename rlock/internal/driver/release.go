@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -47,8 +46,8 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	} else {
 		err = l.release(l.releases(t, now), t.ID, o, now)
 	}
-	if c.shared.Observer.On() && !h.isPart() {
-		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+	if c.Observer.On() && !h.isPart() {
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}
 	return err
 }
@@ -65,7 +64,7 @@ func handleOf(o terms.Owner, h *hold) any {
 }
 
 // closedLevel is the event of a level that was closed then.
-func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err error) terms.Event {
+func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) terms.Event {
 	e := n.Event(ownerOf(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
@@ -100,14 +99,14 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	case w.err != nil && wire.Released(w.err):
 		return fmt.Errorf("rlock: unlock %q: %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o.Title(), wire.Explain(w.err))
 	case w.Cause == core.KeyGone:
-		return n.LostError(o, client.ErrGone)
+		return n.lostError(o, ErrGone)
 	case w.Cause == core.Unconfirmed:
 		return errUnconfirmed(n, o, ends, wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
 	}
 	return nil
 }
 
-func errUnconfirmed(n *client.Name, o terms.Owner, ends time.Time, err error) error {
+func errUnconfirmed(n *Name, o terms.Owner, ends time.Time, err error) error {
 	return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
 		n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
@@ -135,14 +134,14 @@ func (l *lock) advice(o terms.Owner) string {
 // notHeld says why o has nothing to unlock.
 func (of *Lock) notHeld(o terms.Owner, h *hold) error {
 	c, n := of.driver, of.Name
-	losses := &c.shared.Losses
+	losses := &c.Losses
 	var cause error
 	nothing := terms.ErrNotHeld // a handle forgets nothing
 	if h == nil {
-		cause = losses.Unlock(n.LossKey(o), of.Shared)
+		cause = losses.Unlock(n.lossKey(o), of.Shared)
 		nothing = losses.NotHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
-		losses.Unlock(n.LossKey(o), of.Shared)
+		losses.Unlock(n.lossKey(o), of.Shared)
 	}
-	return c.shared.NothingToUnlock(n.Key, o, cause, nothing)
+	return c.NothingToUnlock(n.Key, o, cause, nothing)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -16,10 +15,10 @@ import (
 // A release that carries a guarded write: one command, whose step takes the tenure out after the source was executed. It is
 // sent once. If it has no answer the keeper goes on with a release of the usual sort, after which the write finds no tenure.
 
-// ReleaseWith implements [client.Handle].
+// ReleaseWith implements [Handle].
 func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
 	c, n := h.lock.driver, h.lock.Name
-	if err := c.shared.Redis.CheckKeys(&n.Keys, keys); err != nil {
+	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w", n.Key, err)
 	}
 	l, now := h.enter()
@@ -46,8 +45,8 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	l.shard.exit(l)
 	h.End(terms.Released(h.title())) // before another can have it
 	err = l.release(w, t.ID, h.owner, l.again())
-	if c.shared.Observer.On() && !h.isPart() {
-		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+	if c.Observer.On() && !h.isPart() {
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}
 	switch sent.fate {
 	case writeRan:
@@ -57,7 +56,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		}
 		return sent.reply, cmp.Or(err, failed)
 	case writeFenced:
-		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.LostError(h.owner, client.ErrGone)))
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, ErrGone)))
 	case writeRefused:
 		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.err))
 	case writeUnknown:

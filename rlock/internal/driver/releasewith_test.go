@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -28,7 +27,7 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 		"the carrier panics": {panicking, terms.ErrUnconfirmed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 				f.fate = func(_ uint32, cmd *core.Command) fate {
 					if cmd.Carries {
 						return c.fate
@@ -67,7 +66,7 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 
 // One whose lock is gone writes nothing, whether the client knows that or not.
 func TestAReleaseWithAGuardedWriteOfALostLock(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
 		h := holds(t, l)
 		f.mu.Lock()
@@ -86,7 +85,7 @@ func TestAReleaseWithAGuardedWriteOfALostLock(t *testing.T) {
 
 // The release of a nested hold has no command: the write is one, and the lock stays.
 func TestAReleaseWithAGuardedWriteOfANestedHold(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
 		owner := terms.NewHandleOwner()
 		outer, err := l.Hold(t.Context(), t.Context(), request(owner))

@@ -5,7 +5,6 @@ package driver
 import (
 	"fmt"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -139,7 +138,7 @@ func (l *lock) state(t *core.Tenure) string {
 }
 
 // checkReported asserts rule 3 for a call that is about to return with the lock.
-func (s *shard) checkReported(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+func (s *shard) checkReported(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	if s.client.witness == nil {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -147,7 +146,7 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		told := make(chan struct{})
-		_, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
+		_, err := c.lock().Hold(t.Context(), t.Context(), Request{
 			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
@@ -244,13 +243,13 @@ func TestAMutexUnderAnotherIsFound(t *testing.T) {
 func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		hooks := 0
-		c := f.join(func(config *client.Config) {
+		c := f.join(func(config *Config) {
 			config.Observer = &terms.Observer{Acquired: func(context.Context, terms.Event) { hooks++ }, Closed: func() {}}
 		})
 		ctx := c.witness.watched(t.Context())
 		for name, code := range map[string]func(){
 			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
-			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.shared.Observer.Acquired.Tell(ctx, terms.Event{}) },
+			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.Observer.Acquired.Tell(ctx, terms.Event{}) },
 		} {
 			c.shardOf(c.lock().Name).glance(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
 			assert.Empty(t, foundBy(code), name)
@@ -278,12 +277,12 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		var asked atomic.Int32
 		spy := func() context.Context { return &spying{t.Context(), &asked} }
 		ctx := spy()
-		handle, err := c.lock().Hold(ctx, ctx, client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
+		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		require.NoError(t, err)
 		waits := make(chan error, 1)
 		go func() {
 			other := spy()
-			h, err := c.lock().Hold(other, other, client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 2 * time.Second})
+			h, err := c.lock().Hold(other, other, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 2 * time.Second})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}

@@ -109,7 +109,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if x.cmd.Op == core.Leave && a.err != nil {
 		l.clearsTheWay(a, now)
 		if !a.Left { // else only a message was refused
-			c.shared.TellRefused(l.name.Key, a.err)
+			c.tellRefused(l.name.Key, a.err)
 		}
 	}
 	if a.err != nil {
@@ -184,7 +184,7 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 	case w.answered(a, &c.clock, now.Time):
 		return w
 	case w.err != nil:
-		c.shared.TellTrouble(l.name.Key, w.since, w.err)
+		c.TellTrouble(l.name.Key, w.since, w.err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -16,11 +15,11 @@ type shard struct {
 
 	mu    sync.Mutex // protects following, and every lock in it
 	core  core.Client
-	locks [client.KindCount]map[string]*lock // by key, of each kind
-	pools map[string]*pool                   // by key, in place of locks where each owner has one
-	spare *lock                              // to be used again: a lock that is taken and freed all day would touch new memory each time
+	locks [KindCount]map[string]*lock // by key, of each kind
+	pools map[string]*pool            // by key, in place of locks where each owner has one
+	spare *lock                       // to be used again: a lock that is taken and freed all day would touch new memory each time
 
-	counts      client.Counts           // see stats.go of package client
+	counts      Counts                  // see stats.go of package client
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see mirrorwait.go
 	audiences   map[*lock]*audience     // of the locks in which a call waits that is told where it stands: see progress.go
 
@@ -37,7 +36,7 @@ type shard struct {
 type lock struct {
 	core.Lock
 	shard *shard // never changed
-	name  *client.Name
+	name  *Name
 	owner core.OwnerID // of a permit, else 0
 
 	sub   subscription // to the channel on which this client is told of its tickets; nil for none
@@ -45,14 +44,14 @@ type lock struct {
 }
 
 // shardOf returns where the lock of the name is.
-func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.Hash%shardCount] }
+func (c *Client) shardOf(n *Name) *shard { return &c.shards[n.Hash%shardCount] }
 
 // kind returns the kind of the lock.
 func (l *lock) kind() *kind { return kinds[l.name.KindID] }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
 // caller leaves with exit. The clocks are read after the mutex is taken.
-func (c *Client) enter(n *client.Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
 	l := s.find(n.KindID, n.Key, o)
@@ -63,7 +62,7 @@ func (c *Client) enter(n *client.Name, o core.OwnerID) (*lock, core.Now) {
 }
 
 // find returns the lock of that kind and key, or that of the owner's permit, nil if there is none.
-func (s *shard) find(id client.KindID, key string, o core.OwnerID) *lock {
+func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
 	if kinds[id].permits {
 		return s.permit(key, o)
 	}
@@ -73,7 +72,7 @@ func (s *shard) find(id client.KindID, key string, o core.OwnerID) *lock {
 // has reports whether the lock is one of the shard yet.
 func (s *shard) has(l *lock) bool { return s.find(l.name.KindID, l.name.Key, l.owner) == l }
 
-func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
+func (s *shard) add(n *Name, o core.OwnerID) *lock {
 	l := s.spare
 	if l == nil {
 		l = &lock{shard: s}
@@ -144,7 +143,7 @@ func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) 
 
 // enterIfAny is enter where there is nothing to do without a lock: it returns nil, and holds no mutex, if
 // there is none.
-func (c *Client) enterIfAny(n *client.Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
 	l := s.find(n.KindID, n.Key, o)
@@ -217,7 +216,7 @@ func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
 	s, owner := c.shardOfKey(key), ownerIn(text)
 	now := s.take()
 	for kind := range s.locks {
-		if l := s.find(client.KindID(kind), key, owner); l != nil && l.Find(id) != nil {
+		if l := s.find(KindID(kind), key, owner); l != nil && l.Find(id) != nil {
 			return l, now
 		}
 	}
@@ -235,4 +234,4 @@ func (c *Client) allShards(yield func(*shard) bool) {
 }
 
 // shardOfKey returns the shard of the locks of all kinds that have the key.
-func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.shared.HashOf(key)%shardCount] }
+func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%shardCount] }

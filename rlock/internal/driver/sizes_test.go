@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -15,5 +14,5 @@ func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
 	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(256))
 	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(192))
-	assert.LessOrEqual(t, unsafe.Sizeof(client.Name{}), uintptr(96))
+	assert.LessOrEqual(t, unsafe.Sizeof(Name{}), uintptr(96))
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -42,7 +41,7 @@ func (f *fake) renewals(wait fate) {
 }
 
 // holdsWhileRenewed returns a hold of which a renewal is under way, with all slots of releases taken.
-func holdsWhileRenewed(t *testing.T, f *fake) (h client.Handle, leave func()) {
+func holdsWhileRenewed(t *testing.T, f *fake) (h Handle, leave func()) {
 	c := f.join(nil)
 	f.renewals(late)
 	h = holds(t, c.lock())
@@ -90,7 +89,7 @@ func TestTheAnswerToARenewalDoesNotEndAPass(t *testing.T) {
 		leave()
 		r := <-passed
 		require.NoError(t, r.err)
-		pass, err := client.ParsePass(r.text)
+		pass, err := ParsePass(r.text)
 		require.NoError(t, err)
 		resumed, err := f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 		require.NoError(t, err)
@@ -101,7 +100,7 @@ func TestTheAnswerToARenewalDoesNotEndAPass(t *testing.T) {
 
 // Redis may have lost the key meanwhile: then there is nothing to pass on.
 func TestALostTenureIsNotPassedOn(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		f.renewals(held)
 		h := holds(t, c.lock())
@@ -127,7 +126,7 @@ func TestALostTenureIsNotPassedOn(t *testing.T) {
 
 // A call whose time is up while it waits for a slot sends nothing.
 func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		leave := fill(&c.wire.Limits(0).Asks)
 		ctx, cancel := context.WithCancel(t.Context())

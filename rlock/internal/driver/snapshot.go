@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -15,7 +14,7 @@ import (
 // change.
 
 // Counts returns the figures of all shards, each as of a moment during the call.
-func (c *Client) Counts() (sum client.Counts) {
+func (c *Client) Counts() (sum Counts) {
 	for s := range c.allShards {
 		s.glance(func() { sum.Add(&s.counts) })
 	}
@@ -28,7 +27,7 @@ const atOnce = 1024
 
 // A seen is a lock as it was: a part of what a reader has seen since it took the mutex.
 type seen struct {
-	name    *client.Name
+	name    *Name
 	until   core.SafeTime // until when the holders may be believed
 	levels  int           // how many of the levels seen are its, from there on
 	waits   int

@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // More calls than are read while the mutex is held once, some of which go while they are read.
 func TestALookReadsAllThatStaysInPieces(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 
 		held := c.lock()
@@ -72,7 +71,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 }
 
 func TestALookReadsTheLevelsOfReaders(t *testing.T) {
-	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		readers := c.lock().ForReaders()
 		const many = atOnce + 10
@@ -104,7 +103,7 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 
 // Each owner of a permit has a lock of its own. They are in no order.
 func TestALookReadsTheCallsOfEachLock(t *testing.T) {
-	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 1
 		c := f.join(nil)
 		o, got := takes(t.Context(), c.lock())

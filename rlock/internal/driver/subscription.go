@@ -2,18 +2,17 @@ package driver
 
 import (
 	"github.com/go-rlock/rlock/pubsub"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // listen implements carrier.
-func (r *redis) listen(n *client.Name, hear func(string), confirmed func()) subscription {
+func (r *redis) listen(n *Name, hear func(string), confirmed func()) subscription {
 	return &listening{r, n, r.hub.ListenConfirmed(n.GrantChannel(), hear, confirmed), nil}
 }
 
 // A listening is the subscription of a lock.
 type listening struct {
 	redis  *redis
-	name   *client.Name
+	name   *Name
 	grants *pubsub.Subscription
 	others []*pubsub.Subscription // to what foreign clients are told
 }

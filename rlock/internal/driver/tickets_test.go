@@ -10,14 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // One ticket and one subscription stand for all waiters of a client.
 func TestManyWaitersShareOneSubscription(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		var r lineUp
@@ -68,7 +67,7 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 
 // A ticket of a client that is not told of its grants polls.
 func TestATicketPollsWhileItsSubscriptionIsNotConfirmed(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		f.mu.Lock()
@@ -91,7 +90,7 @@ func TestATicketPollsWhileItsSubscriptionIsNotConfirmed(t *testing.T) {
 
 // A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one takes a ticket at once.
 func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		here.wire.(*fakeWire).stays = true
 		for _, asks := range [][]core.Op{{core.Acquire, core.Join}, {core.Join}, {core.Join}} {
@@ -129,7 +128,7 @@ func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 		f.mu.Unlock()
 		var others []<-chan error
 		for i := range 300 {
-			l := NewLock(here, client.FairKind, key+string(rune('a'+i)))
+			l := NewLock(here, FairKind, key+string(rune('a'+i)))
 			_, got := takes(ctx, &l)
 			others = append(others, got)
 		}
@@ -154,7 +153,7 @@ func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 		c := f.join(nil)
 		c.wire.(*fakeWire).keeps = true
 		f.onOp(core.Acquire, strays)
-		require.Error(t, c.lock().Take(t.Context(), client.Request{Owner: terms.NewOwner()}))
+		require.Error(t, c.lock().Take(t.Context(), Request{Owner: terms.NewOwner()}))
 		time.Sleep(5*time.Second + time.Millisecond) // between two ticks of the keeper
 		require.NotZero(t, f.count(core.Leave))
 		f.deliver(-1)
@@ -171,7 +170,7 @@ func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 // The message of a grant may overtake the answer to the Join. The caller has waited all the same: what it was waiting for may
 // have happened between its attempt and its ticket.
 func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		f.onOp(core.Join, late)
@@ -196,7 +195,7 @@ func TestACallWhoseConditionIsMetTakesNothing(t *testing.T) {
 	for _, wait := range []time.Duration{0, terms.Forever} {
 		for name, listens := range map[string]bool{"acquire": false, "join": true} {
 			t.Run(fmt.Sprint(name, " ", wait > 0), func(t *testing.T) {
-				bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+				bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 					here, there := f.join(nil), f.join(nil)
 					here.wire.(*fakeWire).stays = listens
 					l := here.lock()

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -29,7 +28,7 @@ type rowCall struct {
 // free, and takes one round trip. It returns the handles of those before it and, if there is one, the error of the first
 // that it has not acquired. A lock behind that may have been acquired and released. It is not for a client whose
 // grants wait for replicas: a pipeline has no WAIT behind each.
-func HoldAll(ctx, parent context.Context, locks []*Lock, requests []client.Request) (holds []client.Handle, err error) {
+func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (holds []Handle, err error) {
 	r := &row{client: locks[0].driver}
 	for i, l := range locks {
 		if req := &requests[i]; !r.begin(ctx, l, l.newHold(parent, req), req) {
@@ -55,7 +54,7 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []client.Reque
 
 // begin begins the call for one lock, and reports whether another one may follow: not behind a lock that is not free, or
 // whose call has something to wait for before its command.
-func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *client.Request) bool {
+func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	w, at, now, err := r.client.begin(ctx, l.Name, req, h)
 	r.calls = append(r.calls, rowCall{h, at, w, err})
 	if w == nil {

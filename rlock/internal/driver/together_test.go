@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -29,11 +28,11 @@ func (f *fake) many(c *Client, n int) (locks []*Lock) {
 }
 
 // holdAll acquires the locks for an owner, as parts of a whole.
-func holdAll(ctx context.Context, locks []*Lock, o terms.Owner) ([]client.Handle, error) {
+func holdAll(ctx context.Context, locks []*Lock, o terms.Owner) ([]Handle, error) {
 	whole := &terms.Whole{Name: "whole"}
-	requests := make([]client.Request, len(locks))
+	requests := make([]Request, len(locks))
 	for i := range requests {
-		requests[i] = client.Request{Owner: o, Whole: whole}
+		requests[i] = Request{Owner: o, Whole: whole}
 	}
 	return HoldAll(ctx, context.Background(), locks, requests)
 }
@@ -52,8 +51,8 @@ func (f *fake) areFree(locks []*Lock) {
 }
 
 func TestFreeLocksAreAcquiredInOneRoundTrip(t *testing.T) {
-	for kind := range client.KindID(client.KindCount) {
-		if kind == client.SemaphoreKind {
+	for kind := range KindID(KindCount) {
+		if kind == SemaphoreKind {
 			continue // its name has a number of permits
 		}
 		bubbleOf(t, kind, func(t *testing.T, f *fake) {
@@ -89,14 +88,14 @@ func TestLocksBehindTheFirstThatIsNotFreeAreNotKept(t *testing.T) {
 				holder = f.join(nil)
 			}
 			theirs := NewLock(holder, f.kind, locks[2].Name.Key)
-			held, err := theirs.Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewOwner()})
+			held, err := theirs.Hold(t.Context(), t.Context(), Request{Owner: terms.NewOwner()})
 			require.NoError(t, err)
 			holds, err := holdAll(t.Context(), locks, terms.NewOwner())
 			require.ErrorIs(t, err, terms.ErrNotAcquired)
 			require.ErrorContains(t, err, locks[2].Name.Key)
 			require.Len(t, holds, 2)
 			for _, h := range holds {
-				assert.True(t, client.Valid(h))
+				assert.True(t, Valid(h))
 				require.NoError(t, h.Release(t.Context()))
 			}
 			require.NoError(t, held.Release(t.Context()))
@@ -138,7 +137,7 @@ func TestARowOfAClosedClientIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		locks := f.many(c, 3)
-		require.NoError(t, c.shared.Close())
+		require.NoError(t, c.Close())
 		holds, err := holdAll(t.Context(), locks, terms.NewOwner())
 		require.ErrorIs(t, err, wire.ErrClosed)
 		assert.Empty(t, holds)
@@ -169,7 +168,7 @@ func TestRowsBesideEachOther(t *testing.T) {
 							holds, _ := holdAll(t.Context(), locks, o)
 							for i := range holds {
 								f.mu.Lock()
-								if inside[locks[i].Name.Key]++; client.Valid(holds[i]) {
+								if inside[locks[i].Name.Key]++; Valid(holds[i]) {
 									assert.Equal(t, 1, inside[locks[i].Name.Key], "seed %d: %s", seed, locks[i].Name.Key)
 								}
 								f.mu.Unlock()
@@ -226,10 +225,10 @@ func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 		require.NoError(t, err)
 		waits, stop := context.WithTimeout(t.Context(), 3*time.Second)
 		defer stop()
-		_, err = locks[0].Hold(waits, waits, client.Request{Owner: terms.NewOwner(), Wait: terms.Forever})
+		_, err = locks[0].Hold(waits, waits, Request{Owner: terms.NewOwner(), Wait: terms.Forever})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		for _, h := range again {
-			require.True(t, client.Valid(h))
+			require.True(t, Valid(h))
 			require.NoError(t, h.Release(t.Context()))
 		}
 		f.areFree(locks)

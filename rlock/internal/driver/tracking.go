@@ -120,8 +120,8 @@ func (k *work) buildTracked(now core.Now) bool {
 	return k.tracking == tracked
 }
 
-// Changed implements [client.Locks].
-func (c *Client) Changed(key string) {
+// changed deals with a change of a tracked key that Redis has reported.
+func (c *Client) changed(key string) {
 	s := c.shardOfKey(key)
 	s.visit(s.named(key), func(l *lock, now core.Now) {
 		if t := l.Owner(); t != nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // tracksKeys lets Redis tell of changed keys. No renewal comes during a test.
-func tracksKeys(c *client.Config) { c.TrackedKeys, c.Lease = 1, 24*time.Hour }
+func tracksKeys(c *Config) { c.TrackedKeys, c.Lease = 1, 24*time.Hour }
 
 func (f *fake) isTracked() bool {
 	f.mu.Lock()
@@ -31,7 +30,7 @@ func (f *fake) change(do func()) {
 	do()
 	f.mu.Unlock()
 	if told != nil {
-		told.Changed(key)
+		told.changed(key)
 	}
 	synctest.Wait()
 }
@@ -40,16 +39,16 @@ func (f *fake) change(do func()) {
 // that only their holder changes.
 func TestAKeyIsTrackedOnceItsHoldLasts(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind    client.KindID
+		kind    KindID
 		reads   bool
 		tracked bool
 	}{
-		"plain": {client.PlainKind, false, true}, "fair": {client.FairKind, false, true}, "fenced": {client.FencedKind, false, true},
-		"write": {client.ReadWriteKind, false, true}, "read": {client.ReadWriteKind, true, false}, "permit": {client.SemaphoreKind, false, false},
+		"plain": {PlainKind, false, true}, "fair": {FairKind, false, true}, "fenced": {FencedKind, false, true},
+		"write": {ReadWriteKind, false, true}, "read": {ReadWriteKind, true, false}, "permit": {SemaphoreKind, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, c.kind, func(t *testing.T, f *fake) {
-				if c.kind == client.SemaphoreKind {
+				if c.kind == SemaphoreKind {
 					f.most = 1
 				}
 				here := f.join(tracksKeys)
@@ -111,7 +110,7 @@ func TestAChangeThatLeavesTheLockCostsTwoMirrorsASecond(t *testing.T) {
 		assert.InDelta(t, 1+2*10, f.count(core.Mirror), 2)
 		time.Sleep(time.Minute)
 		assert.True(t, f.isTracked(), "the next change is told as well")
-		require.True(t, client.Valid(h))
+		require.True(t, Valid(h))
 		require.NoError(t, h.Release(t.Context()))
 	})
 }

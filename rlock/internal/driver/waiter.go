@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/enum"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -27,7 +26,7 @@ type waiter struct {
 
 // A visit is the part of a waiter that is new with each call.
 type visit struct {
-	req    client.Request
+	req    Request
 	passed string      // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
 	write  *write      // of Write
 	hold   *hold       // the handle to fill in, nil for Lock
@@ -264,13 +263,13 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	if begins {
 		w.waits = true
 		l.shard.counts.Waiting++
-		c.shared.WaitBegins()
+		c.WaitBegins()
 	}
 	moves := w.watches && l.moves(w)
 	w.telling = moves
 	l.shard.exit(l)
-	if begins && c.shared.Watches(&w.req) {
-		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
+	if begins && c.watches(&w.req) {
+		c.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
 	if moves {
 		l.tellPlace(ctx, w)

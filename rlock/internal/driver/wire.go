@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -16,7 +15,7 @@ type carrier interface {
 	traits() traits
 	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
 	Limits(slot uint16) *wire.Limits
-	group(n *client.Name) uint32
+	group(n *Name) uint32
 
 	// carry takes the command of a call to Redis, and reports whether it has its answer, or will have none. Otherwise the
 	// caller has left, by the context or by x.until, and the answer is landed later. carryAll takes the commands of the keeper
@@ -27,9 +26,9 @@ type carrier interface {
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
 	// neither does what it calls: hear with each message, and confirmed, under a mutex of its own, when the
 	// subscription was confirmed, refused or lost.
-	listen(n *client.Name, hear func(message string), confirmed func()) subscription
+	listen(n *Name, hear func(message string), confirmed func()) subscription
 	// hears reports whether that channel is subscribed to anyhow.
-	hears(n *client.Name) bool
+	hears(n *Name) bool
 
 	// refresh looks at the nodes again if that is long ago, or one does not answer.
 	refresh(now time.Time, trouble bool)
@@ -60,7 +59,7 @@ type subscription interface {
 // An exchange is a command on its way, and its answer.
 type exchange struct {
 	cmd    core.Command
-	name   *client.Name
+	name   *Name
 	kind   *kind
 	text   string // the owner as Redis knows it: "<uuid>:<id>"
 	passed string // of a Resume: the owner that the lock was passed on with; of a forced Leave: the holder

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -52,7 +51,7 @@ func CheckRules(on bool) (was bool) {
 var checks bool
 
 // newWitness returns the witness of a client that begins.
-func newWitness(e *client.Client) *witness {
+func newWitness(c *Client) *witness {
 	if !checks {
 		return nil
 	}
@@ -60,8 +59,8 @@ func newWitness(e *client.Client) *witness {
 		flights: make(map[flight]*wire.Limit), slotted: make(map[*wire.Limit]int64),
 		inside: make(map[uint64]mutexes), shards: make(map[*shard]*asserted),
 	}
-	if e.Observer.On() {
-		observer := *e.Observer.Observer
+	if c.Observer.On() {
+		observer := *c.Observer.Observer
 		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
 			if to := *hook; to != nil {
 				*hook = func(ctx context.Context, e terms.Event) {
@@ -70,7 +69,7 @@ func newWitness(e *client.Client) *witness {
 				}
 			}
 		}
-		e.Observer.Observer = &observer
+		c.Observer.Observer = &observer
 	}
 	return w
 }

@@ -54,10 +54,10 @@ func (g *guard) call(w *write) wire.Call {
 	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, g.keys), Args: slices.Concat(w.args, g.args, []string{w.nonce})}
 }
 
-// Write implements [client.Handle].
+// Write implements [Handle].
 func (h *hold) Write(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
 	c, n := h.lock.driver, h.lock.Name
-	if err := c.shared.Redis.CheckKeys(&n.Keys, keys); err != nil {
+	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
 	for { // again if another tenure has come below the hold of a reader meanwhile

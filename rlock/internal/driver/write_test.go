@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // holds takes the lock with a handle.
-func holds(t *testing.T, l *Lock) client.Handle {
+func holds(t *testing.T, l *Lock) Handle {
 	t.Helper()
 	h, err := l.Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 	require.NoError(t, err)
@@ -37,7 +36,7 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 		"its answer is too late": {late, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 				f.fate = func(_ uint32, cmd *core.Command) fate {
 					if cmd.Op == core.Write {
 						return c.fate
@@ -68,7 +67,7 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 
 // A write that is executed after its hold finds another tenure, also where the caller has left and the lock was released.
 func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		f.fate = func(_ uint32, cmd *core.Command) fate {
 			if cmd.Op == core.Write {
 				return held
@@ -113,7 +112,7 @@ func TestALateGuardedWriteDoesNotFindALockThatWasPassedOn(t *testing.T) {
 		require.NoError(t, err)
 		f.deliver(-1)
 		require.ErrorIs(t, <-result, terms.ErrFenced)
-		pass, err := client.ParsePass(text)
+		pass, err := ParsePass(text)
 		require.NoError(t, err)
 		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 		require.NoError(t, err)
@@ -125,7 +124,7 @@ func TestALateGuardedWriteDoesNotFindALockThatWasPassedOn(t *testing.T) {
 
 // Where a command must not be left behind it is carried on, and keeps its slot, when its caller has left.
 func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
 		w := f.clients[0]
 		w.keeps = true
@@ -151,7 +150,7 @@ func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
 }
 
 func TestAGuardedWriteThatIsRefusedEndsTheHoldAtOnce(t *testing.T) {
-	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
 		h := holds(t, l)
 		f.mu.Lock()
@@ -168,7 +167,7 @@ func TestAGuardedWriteThatIsRefusedEndsTheHoldAtOnce(t *testing.T) {
 
 // While readers go on another tenure may come below them: the write is sent again with that.
 func TestAGuardedWriteOfAReaderFollowsItsTenure(t *testing.T) {
-	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 		stop := true
 		f.fate = func(_ uint32, cmd *core.Command) fate {
 			if cmd.Op == core.Write && stop {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/once"
 )
@@ -59,7 +59,7 @@ type Guard struct {
 	locks *rlock.Client
 	group *once.Group
 
-	shared *client.Client // what locks is made of
+	shared *driver.Client // what locks is made of
 	prefix string         // of its names
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -101,7 +101,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
 	g := &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
-	g.shared, g.prefix = client.Of(locks)
+	g.shared, g.prefix = driver.Of(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }

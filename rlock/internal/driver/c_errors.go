@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ var (
 	ErrForced = errors.New("it was unlocked by force")
 )
 
-// LeaseEndedAt is the cause of a loss by a lease that ended.
-func LeaseEndedAt(at time.Time) error {
+// leaseEndedAt is the cause of a loss by a lease that ended.
+func leaseEndedAt(at time.Time) error {
 	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, at.Format(time.TimeOnly))
 }
 
-// LossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
-func LossReasonOf(why error, kept bool) terms.LossReason {
+// lossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
+func lossReasonOf(why error, kept bool) terms.LossReason {
 	switch {
 	case errors.Is(why, ErrGone):
 		return terms.LostKeyGone
@@ -36,18 +36,18 @@ func LossReasonOf(why error, kept bool) terms.LossReason {
 	return terms.LostUnrenewed
 }
 
-// LostError is the error of an owner that has lost the lock.
-func (n *Name) LostError(o terms.Owner, why error) error {
+// lostError is the error of an owner that has lost the lock.
+func (n *Name) lostError(o terms.Owner, why error) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
 }
 
-// ClosedError is the error of an owner whose lock was released by Close.
-func (n *Name) ClosedError(o terms.Owner) error {
+// closedError is the error of an owner whose lock was released by Close.
+func (n *Name) closedError(o terms.Owner) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 }
 
-// UpgradeError is the error of a reader that asks for the write lock, and of an owner that asks for more permits than it has.
-func UpgradeError(req *Request) error {
+// upgradeError is the error of a reader that asks for the write lock, and of an owner that asks for more permits than it has.
+func upgradeError(req *Request) error {
 	if req.More > 0 {
 		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
 	}
@@ -66,8 +66,8 @@ func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing erro
 	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), nothing)
 }
 
-// HolderWords says which client has the lock, by the holder that Redis has named last; "" if that is not known.
-func (c *Client) HolderWords(holder string) string {
+// holderWords says which client has the lock, by the holder that Redis has named last; "" if that is not known.
+func (c *Client) holderWords(holder string) string {
 	switch {
 	case len(holder) < wire.TenureLen:
 		return ""
@@ -98,7 +98,7 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	if now.Sub(since) < troubleTime {
 		return
 	}
-	at, next := int64(now.Sub(c.Began)), c.troubleAt.Load()
+	at, next := int64(now.Sub(c.clock.start)), c.troubleAt.Load()
 	if at >= next && c.troubleAt.CompareAndSwap(next, at+int64(troubleEvery)) {
 		c.Config.Logger.Warn("rlock: Redis does not serve the calls for a lock, which go on trying", "lock", lock,
 			"for", now.Sub(since).Round(time.Millisecond), "error", err)
@@ -108,9 +108,9 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 // mostRefusals is how many refusals of releases a client tells apart.
 const mostRefusals = 16
 
-// TellRefused logs that Redis has refused a release since its user lacks a right, once for each right: the lock stays until its
+// tellRefused logs that Redis has refused a release since its user lacks a right, once for each right: the lock stays until its
 // lease ends, and a caller that leaves the error of Unlock unread does not know. It may be called with a mutex held.
-func (c *Client) TellRefused(lock string, err error) {
+func (c *Client) tellRefused(lock string, err error) {
 	if err = wire.Explain(err); !errors.Is(err, wire.ErrNoPermission) {
 		return
 	}

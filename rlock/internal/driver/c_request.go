@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"context"
@@ -86,8 +86,8 @@ func (r *Request) LimitHold(d time.Duration) {
 // TwoEnds is the Lease of a request with a fixed lease and with a longest hold.
 const TwoEnds = time.Duration(math.MinInt64)
 
-// Check refuses a request that can be refused by itself.
-func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
+// check refuses a request that can be refused by itself.
+func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
@@ -172,16 +172,16 @@ func (c *Client) checkLongest(n *Name, req *Request) error {
 	}
 }
 
-// CheckExtension is CheckLease for a new end.
-func (c *Client) CheckExtension(n *Name, d time.Duration) error {
+// checkExtension is CheckLease for a new end.
+func (c *Client) checkExtension(n *Name, d time.Duration) error {
 	if shortest := c.shortestLease(); d < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: a hold goes on for %v at least", n.Key, terms.ErrInvalidLease, d, shortest)
 	}
 	return nil
 }
 
-// CheckPass is CheckLease for the time of a pass, which no watchdog renews.
-func (c *Client) CheckPass(n *Name, within time.Duration) error {
+// checkPass is CheckLease for the time of a pass, which no watchdog renews.
+func (c *Client) checkPass(n *Name, within time.Duration) error {
 	if shortest := c.shortestLease(); within < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: a lock is passed on for %v at least", n.Key, terms.ErrInvalidLease, within, shortest)
 	}

@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"sync"
@@ -52,21 +52,21 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	return now.Sub(p.since) >= spellTime
 }
 
-// LeavesWindows reports whether a command for n, a lock that foreign clients may hold, must leave windows to those
+// leavesWindows reports whether a command for n, a lock that foreign clients may hold, must leave windows to those
 // that only poll. It notes that n is wanted.
-func (c *Client) LeavesWindows(n *Name, now time.Time) bool {
+func (c *Client) leavesWindows(n *Name, now time.Time) bool {
 	c.Redis.LookForRedisson(now)
 	return c.Redis.Polls() && c.spells.wanted(n.Key, false, now)
 }
 
-// SeesStep is LeavesWindows for a step.
-func (c *Client) SeesStep(n *Name, s wire.Step, now time.Time) bool {
+// seesStep is leavesWindows for a step.
+func (c *Client) seesStep(n *Name, s wire.Step, now time.Time) bool {
 	if none := (wire.Member{}); s.Leave == none || s.Join != none {
-		return c.LeavesWindows(n, now)
+		return c.leavesWindows(n, now)
 	}
 	return c.Redis.Polls() && c.spells.wanted(n.Key, true, now)
 }
 
-// SeesAcquire is LeavesWindows for an acquire, which leaves none: it notes one of the name. It is called where foreign clients
+// seesAcquire is leavesWindows for an acquire, which leaves none: it notes one of the name. It is called where foreign clients
 // may poll.
-func (c *Client) SeesAcquire(n *Name, now time.Time) { c.spells.wanted(n.Key, false, now) }
+func (c *Client) seesAcquire(n *Name, now time.Time) { c.spells.wanted(n.Key, false, now) }

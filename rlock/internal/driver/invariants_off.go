@@ -5,7 +5,6 @@ package driver
 import (
 	"context"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -18,7 +17,7 @@ type witness struct{}
 // CheckRules does nothing without the build tag "invariants".
 func CheckRules(bool) (was bool) { return false }
 
-func newWitness(*client.Client) *witness { return nil }
+func newWitness(*Client) *witness { return nil }
 
 func (*witness) polled(*core.Command, *wire.Limit)           {}
 func (*witness) carried(*core.Command)                       {}
@@ -30,6 +29,6 @@ func (*witness) leaves()                                     {}
 func (*witness) outside(string)                              {}
 func (*witness) watched(ctx context.Context) context.Context { return ctx }
 
-func (*shard) check()                                                   {}
-func (*shard) checkReported(*client.Name, core.OwnerID, *earlierLosses) {}
-func (*shard) leaves()                                                  {}
+func (*shard) check()                                            {}
+func (*shard) checkReported(*Name, core.OwnerID, *earlierLosses) {}
+func (*shard) leaves()                                           {}

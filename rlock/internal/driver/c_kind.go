@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"hash/maphash"
@@ -20,18 +20,18 @@ type Name struct {
 
 // NewName returns the name of a lock of the kind. It asks Redis nothing.
 func (c *Client) NewName(id KindID, key string) *Name {
-	n := &Name{KindID: id, Hash: c.HashOf(key)}
+	n := &Name{KindID: id, Hash: c.hashOf(key)}
 	n.Keys, n.Err = c.Redis.KeysOf(key, kinds[id].layout, c.ID.Prefix)
 	return n
 }
 
-// LossKey is what the losses know the owner by.
-func (n *Name) LossKey(o terms.Owner) losses.Key {
+// lossKey is what the losses know the owner by.
+func (n *Name) lossKey(o terms.Owner) losses.Key {
 	return losses.Key{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
 }
 
-// HashOf returns the hash of a key, as in its names.
-func (c *Client) HashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }
+// hashOf returns the hash of a key, as in its names.
+func (c *Client) hashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }
 
 // The kinds. Locks of one name and different kinds have rooms of their own: what
 // one of them is in Redis decides whether they exclude each other.
@@ -50,18 +50,6 @@ type KindID uint8
 
 func (id KindID) String() string {
 	return enum.Name(id, "KindID", "PlainKind", "FencedKind", "ReadWriteKind", "FairKind", "SemaphoreKind")
-}
-
-// kinds are what the kinds are called, by users and in Redis. The read lock is a kind of its own to users.
-var kinds = [KindCount]struct {
-	public terms.Kind
-	layout wire.Layout
-}{
-	PlainKind:     {terms.KindPlain, wire.Layout{Channel: plainChannel, Fair: true}},
-	FencedKind:    {terms.KindFenced, wire.Layout{Channel: plainChannel, Fair: true, Extra: "redisson_lock_token:", HasExtra: true}},
-	FairKind:      {terms.KindFair, wire.Layout{Channel: plainChannel, Fair: true}},
-	ReadWriteKind: {terms.KindWrite, wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"}},
-	SemaphoreKind: {terms.KindSemaphore, wire.Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"}},
 }
 
 const plainChannel = "redisson_lock__channel:"

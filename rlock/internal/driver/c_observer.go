@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"context"
@@ -42,12 +42,12 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 	return terms.Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
 }
 
-// Watches reports whether the request is reported to the Observer: not if it is for a part of
+// watches reports whether the request is reported to the Observer: not if it is for a part of
 // a lock that is observed as a whole.
-func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
+func (c *Client) watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
 
-// TellAcquired reports a call that has the lock. It is called without a mutex, as GaveUp.
-func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
+// tellAcquired reports a call that has the lock. It is called without a mutex, as gaveUp.
+func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.Observer != nil && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Way, e.Waited, e.Contended = req.Way, waited, contended
@@ -55,9 +55,9 @@ func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// GaveUp reports a call that has failed with err, and returns that.
-func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
-	if c.Watches(req) {
+// gaveUp reports a call that has failed with err, and returns that.
+func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
+	if c.watches(req) {
 		e := n.Event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended
 		c.Observer.GaveUp.Tell(ctx, e)
@@ -65,8 +65,8 @@ func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, w
 	return err
 }
 
-// TellRenewed reports a batch that had any renewals. The keeper does not wait.
-func (c *Client) TellRenewed(i terms.RenewedInfo) {
+// tellRenewed reports a batch that had any renewals. The keeper does not wait.
+func (c *Client) tellRenewed(i terms.RenewedInfo) {
 	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
 		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })
 	}

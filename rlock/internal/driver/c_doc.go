@@ -26,4 +26,4 @@
 // Close ends the locks first, waits until each tenure is over, for as long as an Unlock would wait for Redis, and then
 // ends subscriptions, connections and notices, in this order. A tenure whose release is not confirmed by then ends with
 // its lease, and Close says so.
-package client
+package driver

@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"errors"
@@ -57,15 +57,15 @@ func (n *Counts) Closed(first bool) {
 	}
 }
 
-// Undone takes back the counts of a level that was closed before its caller had it, and that was the
+// undone takes back the counts of a level that was closed before its caller had it, and that was the
 // first of its owner's by then or not.
-func (n *Counts) Undone(w terms.Way, first bool) {
+func (n *Counts) undone(w terms.Way, first bool) {
 	n.Acquired[w]--
 	n.Closed(first)
 }
 
-// LostOne is Closed for a loss.
-func (n *Counts) LostOne(first bool, r terms.LossReason) {
+// lostOne is Closed for a loss.
+func (n *Counts) lostOne(first bool, r terms.LossReason) {
 	if first {
 		n.Held--
 		n.Lost[r]++

@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"strings"
@@ -7,37 +7,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/task"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
-
-// Locks are the locks of a client, which package driver keeps. Their methods wait for nothing, and are called without a
-// mutex.
-type Locks interface {
-	// Verify asks Redis about all tenures.
-	Verify()
-	// Changed says that Redis has reported a change of a tracked key.
-	Changed(key string)
-	// Heard passes on what another client has sent to this one about a tenure.
-	Heard(m wire.ClientMessage)
-	// Close begins the release of all tenures, and ends all calls. Stop ends the rest, once nothing is
-	// to be sent any more.
-	Close()
-	Stop()
-	// Unreleased returns how many names the locks have whose tenures are not over.
-	Unreleased() int
-}
-
-// Keep says which locks the client has. It is called once, before it has any.
-func (c *Client) Keep(l Locks) {
-	c.locks = l
-	verify := c.verifies()
-	c.Redis.OnChange(func(keys []string) {
-		if len(keys) == 0 {
-			verify.Ask()
-		}
-		for _, key := range keys {
-			l.Changed(key)
-		}
-	})
-}
 
 // A client waits before it verifies its tenures again: at first shortly, then for longer, as
 // long as there is no rest between. A network that ends connections again and again must not
@@ -53,7 +22,7 @@ func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
 	var done time.Time       // when the work was last done
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
-		c.locks.Verify()
+		c.verify()
 		rested := time.Since(done) > 2*lastVerifyPause
 		done, paused = time.Now(), min(2*paused, lastVerifyPause)
 		if rested || paused == 0 {
@@ -89,10 +58,10 @@ type noDiag struct{}
 func (noDiag) WaitBegins() {}
 func (noDiag) HoldBegins() {}
 
-// HearOfTenures subscribes to the client's own channel, with its first tenure: one that never
+// hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
 // holds a lock needs none. It waits for nothing, and may be called with a mutex held. The
 // subscription ends with the hub.
-func (c *Client) HearOfTenures() {
+func (c *Client) hearOfTenures() {
 	if !c.Config.NoClientChannel {
 		c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
 	}
@@ -102,6 +71,6 @@ func (c *Client) HearOfTenures() {
 // the lock, and no proof of a loss.
 func (c *Client) heard(message string) {
 	if m, ok := wire.ParseClientMessage(message); ok && !c.Closed.Load() && strings.HasPrefix(m.Owner, c.ID.Prefix) {
-		c.locks.Heard(m)
+		c.toldOfTenure(m)
 	}
 }
