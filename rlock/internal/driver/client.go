@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/losses"
+	"github.com/go-rlock/rlock/rlock/internal/task"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -160,6 +162,80 @@ func (c *Client) open(w carrier) {
 	})
 }
 
+// What the protocol fixes; queue.lua says the same.
+const (
+	claimLease = 2 * time.Second
+	queueTime  = time.Minute
+)
+
+// The times of a client: see core.Config.
+const (
+	lookTime         = claimLease
+	slack            = time.Millisecond
+	firstPoll        = time.Millisecond
+	lastPoll         = 128 * time.Millisecond
+	patience         = 250 * time.Millisecond
+	queueLeast       = 5 * time.Millisecond
+	readersTime      = time.Second
+	shortSection     = 50 * time.Millisecond
+	windowLook       = 5 * time.Millisecond
+	firstLook        = 100 * time.Millisecond
+	firstSilent      = 2 * time.Millisecond
+	foreignNoise     = 20 * time.Millisecond
+	silentNoise      = 4 * time.Millisecond
+	longForeignLease = 24 * time.Hour
+)
+
+// config is what package core is told about a client.
+func (c *Client) config() core.Config {
+	lease := c.Config.Lease
+	return core.Config{
+		Lease:     core.Span(lease),
+		Claim:     core.Span(claimLease),
+		QueueTime: core.Span(queueTime),
+		Margin:    core.Span(2*time.Millisecond + c.Tick),
+
+		LookTime: core.Span(lookTime), Slack: core.Span(slack),
+		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
+		FirstPoll: core.Span(firstPoll), LastPoll: core.Span(lastPoll),
+		Silence: core.Span(terms.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
+		ReadersTime: core.Span(readersTime), ShortSection: core.Span(shortSection),
+
+		HandoffLimit: c.Config.HandoffLimit, HandoffTime: core.Span(c.Config.HandoffTime),
+
+		Foreign: core.ForeignConfig{
+			WindowLook: core.Span(windowLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),
+			Noise: core.Span(foreignNoise), SilentNoise: core.Span(silentNoise), LongLease: core.Span(longForeignLease),
+		},
+
+		Jitter: func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
+
+		Replicas: c.wire.traits().replicated,
+	}
+}
+
+// Connect connects a client whose Redis was made without a connection, in the background. The log says why that takes
+// longer, once, and once more when the server can be reached but refuses the client; and when it is over.
+func (c *Client) Connect() {
+	var waits, refused bool
+	log := c.Config.Logger
+	c.Redis.Connect(c.ID.Prefix, func(err error) {
+		switch {
+		case err == nil:
+			c.Hub.Open(c.Redis.Client, c.Redis.Sharded)
+			if waits || refused {
+				log.Info("rlock: connected to Redis")
+			}
+		case wire.MayOpen(err) && !waits:
+			waits = true
+			log.Warn("rlock: there is no connection to Redis yet: calls wait or fail as in an outage until there is one", "error", err)
+		case !wire.MayOpen(err) && !refused:
+			refused = true
+			log.Error("rlock: Redis cannot be used: calls fail until it can", "error", err)
+		}
+	})
+}
+
 // Close ends the client: see package rlock. Calls return at once, also those whose command is in flight, and what Redis
 // shows is released by the keeper.
 func (c *Client) Close() error {
@@ -225,10 +301,157 @@ func (c *Client) tenureOver() {
 	}
 }
 
+// A client waits before it verifies its tenures again: at first shortly, then for longer, as
+// long as there is no rest between. A network that ends connections again and again must not
+// add a load of its own.
+const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
+
+// verifies returns the task that asks Redis at once whether it still shows the tenures
+// of the client, when a connection has ended and when the first command over a new one is
+// answered: another server may answer now, one that took over from the primary and never had
+// the grant, or one that was restarted without its data. Else the next renewal would find it, up
+// to a third of the lease later, and until then there might be two holders.
+func (c *Client) verifies() *task.Task {
+	var paused time.Duration // the last pause
+	var done time.Time       // when the work was last done
+	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
+		c.verify()
+		rested := time.Since(done) > 2*lastVerifyPause
+		done, paused = time.Now(), min(2*paused, lastVerifyPause)
+		if rested || paused == 0 {
+			paused = firstVerifyPause
+		}
+		return paused, false
+	}}
+}
+
+// verify asks Redis whether it still shows the tenures.
+func (c *Client) verify() {
+	c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
+	c.keeper.Probe()
+}
+
+// AskAbout asks Redis about the lock and its waiters. It is for tests of users.
+func (c *Client) AskAbout(key string) {
+	s := c.shardOfKey(key)
+	s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
+}
+
+// eachLock calls visit for each lock of the client, with its mutex held.
+func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
+	for s := range c.allShards {
+		s.visit(s.all, visit)
+	}
+}
+
+// A Diag hears of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
+type Diag interface {
+	// WaitBegins notes that a call waits, and HoldBegins that a hold has begun.
+	WaitBegins()
+	HoldBegins()
+}
+
+// Watch sets the Diag, before the client has locks.
+func (c *Client) Watch(d Diag) { c.diag = d }
+
+// WaitBegins notes that a call waits, and HoldBegins that a lock is held: see package diag. They may be called with a
+// mutex held.
+func (c *Client) WaitBegins() { c.diag.WaitBegins() }
+
+func (c *Client) HoldBegins() {
+	if c.Config.LongHold > 0 || c.Config.ReleaseDropped {
+		c.diag.HoldBegins()
+	}
+}
+
+// noDiag hears nothing.
+type noDiag struct{}
+
+func (noDiag) WaitBegins() {}
+
+func (noDiag) HoldBegins() {}
+
 // Site returns where the call comes from into rlock, nil if sites are not recorded.
 func (c *Client) Site() *terms.Site {
 	if !c.Config.RecordSites {
 		return nil
 	}
 	return terms.Here()
+}
+
+// Counts are what a shard adds to the figures about a client. They are in the shard since its
+// mutex is held wherever they change: so they need no atomics, and goroutines that work on
+// different locks do not share them.
+type Counts struct {
+	Held     int64
+	Waiting  int64
+	Acquired [terms.WayCount]int64
+	Waited   time.Duration
+	Denied   int64
+	Canceled int64
+	Failed   int64
+
+	Renewals, RenewalsFailed int64 // sent, and of these not confirmed by Redis
+
+	Lost [terms.LossReasonCount]int64 // last, since it is next to another shard
+}
+
+// Add adds the other ones.
+func (n *Counts) Add(other *Counts) {
+	n.Held += other.Held
+	n.Waiting += other.Waiting
+	for way := range n.Acquired {
+		n.Acquired[way] += other.Acquired[way]
+	}
+	n.Waited += other.Waited
+	n.Denied += other.Denied
+	n.Canceled += other.Canceled
+	n.Failed += other.Failed
+	n.Renewals += other.Renewals
+	n.RenewalsFailed += other.RenewalsFailed
+	for reason := range n.Lost {
+		n.Lost[reason] += other.Lost[reason]
+	}
+}
+
+// Opened counts a level.
+func (n *Counts) Opened(w terms.Way) {
+	n.Acquired[w]++
+	if w != terms.ByNesting {
+		n.Held++
+	}
+}
+
+// Closed counts a level that is over, which was the first of its owner's by then or not.
+func (n *Counts) Closed(first bool) {
+	if first {
+		n.Held--
+	}
+}
+
+// undone takes back the counts of a level that was closed before its caller had it, and that was the
+// first of its owner's by then or not.
+func (n *Counts) undone(w terms.Way, first bool) {
+	n.Acquired[w]--
+	n.Closed(first)
+}
+
+// lostOne is Closed for a loss.
+func (n *Counts) lostOne(first bool, r terms.LossReason) {
+	if first {
+		n.Held--
+		n.Lost[r]++
+	}
+}
+
+// GaveUp counts a call that failed, whose context had ended or not.
+func (n *Counts) GaveUp(err error, canceled bool) {
+	switch {
+	case errors.Is(err, terms.ErrNotAcquired):
+		n.Denied++
+	case canceled:
+		n.Canceled++
+	default:
+		n.Failed++
+	}
 }

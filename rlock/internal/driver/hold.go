@@ -3,13 +3,43 @@ package driver
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
+
+// A Handle is one level of a lock that was taken with a handle.
+type Handle interface {
+	terms.Part
+	// Merge returns a context that is made from ctx, and ends also when that of the hold does: before
+	// that ends.
+	Merge(ctx context.Context) context.Context
+	// FencingToken returns the token of the hold, 0 if it has none.
+	FencingToken() uint64
+	// Write executes the source of a script in Redis if the hold has the lock, in one step.
+	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
+	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the lock.
+	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
+	// Extend moves the end of a hold that ends by itself.
+	Extend(ctx context.Context, d time.Duration) error
+	// Pass gives the handle up and passes the lock on, to the client that presents the text.
+	Pass(ctx context.Context, within time.Duration) (string, error)
+}
+
+// Valid reports whether the lock is held at this moment, by the clock.
+func Valid(h Handle) bool { return !h.ValidUntil().IsZero() }
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
@@ -184,4 +214,268 @@ func (h *hold) SetLease(lease time.Duration) {
 		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(lease), now)
 		l.shard.exit(l)
 	}
+}
+
+// Extend implements [Handle]. The keeper sends the command for a lease, and repeats it until the lease has ended.
+func (h *hold) Extend(ctx context.Context, d time.Duration) error {
+	n, c := h.lock.Name, h.lock.driver
+	if err := c.checkExtension(n, d); err != nil {
+		return err
+	}
+	l, now := h.enter()
+	if l == nil {
+		return h.Err()
+	}
+	result := l.Extend(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(d), now)
+	l.shard.exit(l)
+	switch result {
+	case core.NoLevel:
+		return h.Err()
+	case core.NoEnd:
+		return fmt.Errorf("rlock: lock %q: %w: the hold has no end that could be moved: use WithMaxHold or WithLease", n.Key, terms.ErrInvalidLease)
+	case core.EndAsked:
+		return h.awaitLease(ctx)
+	case core.EndMoves:
+		return nil
+	default:
+		panic("driver: an extension ends as " + result.String())
+	}
+}
+
+// awaitLease waits until Redis has confirmed the lease that the levels ask for.
+func (h *hold) awaitLease(ctx context.Context) error {
+	for {
+		l, now := h.enter()
+		if l == nil {
+			return h.Err()
+		}
+		var landed <-chan struct{}
+		if !l.IsShown(now) {
+			landed = l.shard.awaitMirror(l)
+		}
+		l.shard.exit(l)
+		if landed == nil {
+			return nil
+		}
+		select {
+		case <-landed:
+		case <-h.Context().Done():
+			return context.Cause(h.Context())
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: lock %q: its lease may be extended, or may be yet: %w", h.title(), wire.TimeUp(ctx, nil))
+		}
+	}
+}
+
+// A call that waits for the answer to a mirror: Extend waits until Redis has confirmed a lease.
+
+// awaitMirror returns a channel that is closed with the next answer to a mirror of the lock.
+func (s *shard) awaitMirror(l *lock) <-chan struct{} {
+	if s.mirrorWaits == nil {
+		s.mirrorWaits = make(map[*lock]chan struct{})
+	}
+	if s.mirrorWaits[l] == nil {
+		s.mirrorWaits[l] = make(chan struct{})
+	}
+	return s.mirrorWaits[l]
+}
+
+// endMirrorWait closes that channel.
+func (s *shard) endMirrorWait(l *lock) {
+	if answered := s.mirrorWaits[l]; answered != nil {
+		close(answered)
+		delete(s.mirrorWaits, l)
+	}
+}
+
+// A write is a guarded write on its way.
+type write struct {
+	source     string
+	keys, args []string
+	nonce      string
+	reply      rueidis.RedisMessage
+	fate       writeFate // of one that a release carries
+	err        error     // writeRefused: why
+}
+
+// newWrite copies what the caller may write to once it has left, when the command may still have to be built.
+func newWrite(source string, keys, args []string) *write {
+	return &write{source: source, keys: slices.Clone(keys), args: slices.Clone(args), nonce: wire.Nonce()}
+}
+
+// A writeFate is what the answer to a release says of the guarded write that it carries.
+type writeFate uint8
+
+const (
+	writeUnknown writeFate = iota // it may have been executed, or may still be
+	writeRan
+	writeFenced  // it was not executed, since the lock does not have the tenure
+	writeRefused // nor, since Redis has refused it
+)
+
+func (f writeFate) String() string {
+	return enum.Name(f, "writeFate", "writeUnknown", "writeRan", "writeFenced", "writeRefused")
+}
+
+// A guard is what a kind of lock looks at before a guarded write. Its keys and arguments are the last of the script.
+type guard struct {
+	*wire.Guard
+	keys, args []string
+}
+
+// call returns the call of a guarded write.
+func (g *guard) call(w *write) wire.Call {
+	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, g.keys), Args: slices.Concat(w.args, g.args, []string{w.nonce})}
+}
+
+// Write implements [Handle].
+func (h *hold) Write(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
+	c, n := h.lock.driver, h.lock.Name
+	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
+		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
+	}
+	for { // again if another tenure has come below the hold of a reader meanwhile
+		l, now := h.enter()
+		if l == nil {
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
+		}
+		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: h.lock.mode(), Handle: h, Until: core.Never})
+		w.write = newWrite(source, keys, args)
+		l.Write(&w.Call)
+		l.run(ctx, w, now)
+		l.shard.exit(l)
+		fault, found, cause, err, sent := w.Fault, w.Found, w.Cause, w.err, w.write
+		c.done(w)
+		switch {
+		case cause == core.KeyGone:
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
+		case fault == core.Unknown:
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: it may have been executed, or may be as long as Redis has the lock for the hold: %w",
+				n.Key, terms.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
+		case fault == core.NotRun && err == nil: // it had no slot
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
+		case fault != core.Answered || found:
+			return sent.reply, err
+		}
+	}
+}
+
+// A Pass names a lock that was passed on, for the client that resumes it.
+type Pass struct {
+	Kind    KindID
+	Shared  bool   // it is a read lock
+	Permits int    // of a semaphore
+	Token   uint64 // of the hold, 0 for none
+	Owner   string // "<uuid>:0", as Redis shows it
+	Key     string
+}
+
+const (
+	passVersion = "rlock1_"
+	passFormat  = "%d %t %d %d %s %s"
+	// longestPass is longer than the text of the longest name.
+	longestPass = 128 << 10
+)
+
+// String returns the text of the pass: its version, and its fields with a checksum in a form for URLs.
+func (p Pass) String() string {
+	text := fmt.Appendf(nil, passFormat, p.Kind, p.Shared, p.Permits, p.Token, p.Owner, p.Key)
+	return passVersion + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(text, crc32.ChecksumIEEE(text)))
+}
+
+// ParsePass reads what String has written.
+func ParsePass(text string) (p Pass, err error) {
+	rest, ok := strings.CutPrefix(text, passVersion)
+	if !ok || len(text) > longestPass {
+		return p, fmt.Errorf("rlock: %w: it does not begin with %q", terms.ErrInvalidPass, passVersion)
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
+	n := len(raw) - 4
+	if err != nil || n < 0 || crc32.ChecksumIEEE(raw[:n]) != binary.BigEndian.Uint32(raw[n:]) {
+		return p, fmt.Errorf("rlock: %w: it was altered", terms.ErrInvalidPass)
+	}
+	fields := strings.SplitN(string(raw[:n]), " ", 6)
+	if len(fields) < 6 {
+		return p, fmt.Errorf("rlock: %w: it has %d fields", terms.ErrInvalidPass, len(fields))
+	}
+	p.Key = fields[5]
+	_, err = fmt.Sscanf(strings.Join(fields[:5], " "), strings.TrimSuffix(passFormat, " %s"), &p.Kind, &p.Shared, &p.Permits, &p.Token, &p.Owner)
+	if err != nil || p.Kind >= KindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
+		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", terms.ErrInvalidPass)
+	}
+	return p, nil
+}
+
+// Pass implements [Handle]. A pass that Redis does not confirm is released.
+func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
+	n, c := h.lock.Name, h.lock.driver
+	if err := c.checkPass(n, within); err != nil {
+		return "", err
+	}
+	l, now := h.enter()
+	if l == nil {
+		return "", h.Err()
+	}
+	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(within), now)
+	var err error
+	switch result {
+	case core.NotAlone:
+		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, len(l.Levels()))
+	case core.NothingHeld:
+		err = terms.ErrNotHeld
+	case core.HasParted:
+	default:
+		panic("driver: a pass ends as " + result.String())
+	}
+	if err != nil {
+		l.shard.exit(l)
+		return "", err
+	}
+	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
+	l.shard.counts.Closed(was.First)
+	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
+	w := l.releases(t, now)
+	l.shard.exit(l)
+	h.End(h.lost) // before another can have it
+	err = l.release(w, t.ID, h.owner, l.again())
+	if c.Observer.On() {
+		e := c.closedLevel(n, &was, now, err)
+		e.Passed = err == nil
+		c.Observer.TellReleased(ctx, e, terms.LostKeyGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("rlock: lock %q: it was not passed on, and is given up: %w", n.Key, err)
+	}
+	return pass.String(), nil
+}
+
+// Resume takes the lock that was passed on, with a handle whose context is made from parent.
+func (l *Lock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Handle, error) {
+	h := l.newHold(parent, &req)
+	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
+		h.End(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pass *Pass) error {
+	ctx = c.witness.watched(ctx)
+	if err := c.check(ctx, n, req); err != nil {
+		return c.gaveUp(ctx, n, req, err, 0, false)
+	}
+	site := c.Site()
+	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
+	if err := l.refuses(req, now); err != nil {
+		return l.giveUp(ctx, req, err)
+	}
+	var first core.Call
+	l.asks(&first, req, h, site)
+	l.asksMore(&first, req, now)
+	first.Named, first.Inherits = c.idOf(pass.Owner), pass.Token
+	_, first.More = wire.CutMore(pass.Owner)
+	w := c.newCall(&first)
+	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
+	l.Resume(&w.Call, now)
+	return l.wait(ctx, w, now)
 }

@@ -7,16 +7,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/enum/enumcheck"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // Each of these states of a tenure is written in one file.
 func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	home := map[string]string{
-		"alarm": "keep.go", "sender": "keep.go", "queued": "keep.go", "text": "keep.go", "parted": "keep.go",
-		"tracking": "tracking.go", "verifiedAt": "tracking.go",
+		"alarm": "keep.go", "sender": "keep.go", "queued": "run.go", "text": "run.go", "parted": "keep.go",
+		"tracking": "keep.go", "verifiedAt": "keep.go",
 	}
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -47,3 +51,26 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	}
 	assert.Len(t, written, len(home))
 }
+
+func TestEachStateHasAName(t *testing.T) {
+	faults, err := enumcheck.Names(".", map[string]func(n int) string{
+		"KindID":    enumcheck.Name[KindID],
+		"sender":    enumcheck.Name[sender],
+		"stage":     enumcheck.Name[stage],
+		"wakeUp":    enumcheck.Name[wakeUp],
+		"writeFate": enumcheck.Name[writeFate],
+		"tracking":  enumcheck.Name[tracking],
+	})
+	require.NoError(t, err)
+	assert.Empty(t, faults)
+}
+
+// A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's allocator.
+func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
+	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(256))
+	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(192))
+	assert.LessOrEqual(t, unsafe.Sizeof(Name{}), uintptr(96))
+}
+
+func init() { CheckRules(true) }

@@ -10,7 +10,7 @@ import (
 )
 
 // Without the build tag "invariants" there is no witness, and no rule is asserted: the calls of these methods compile to
-// nothing. rules.go has the rules, and witness.go what the methods do.
+// nothing. invariants.go has the rules, and what the methods do.
 
 type witness struct{}
 

@@ -4,9 +4,22 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
+
+// A subscription is one to the channel of a lock.
+type subscription interface {
+	// state reports whether messages come, and whether the server has refused the channel.
+	state() (confirmed, refused bool)
+	// abroad subscribes as well to what foreign clients are told, or ends that. abroadHeard reports
+	// whether those messages come.
+	abroad(hear func(string))
+	home()
+	abroadHeard() bool
+	close()
+}
 
 // subscribe makes sure that the client is told of its tickets. The mutex is held.
 func (l *lock) subscribe() {
@@ -110,6 +123,23 @@ func (l *lock) hearAnswer(n *wire.Notice, id core.ID) {
 	}
 	if t := l.Find(id); t != nil && t.Agent() != nil {
 		t.Agent().Tag.(*waiter).answer = n.Answer
+	}
+}
+
+// hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
+// holds a lock needs none. It waits for nothing, and may be called with a mutex held. The
+// subscription ends with the hub.
+func (c *Client) hearOfTenures() {
+	if !c.Config.NoClientChannel {
+		c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
+	}
+}
+
+// heard deals with a message on the client's own channel. It may be untrue, and so is a reason to ask Redis or to release
+// the lock, and no proof of a loss.
+func (c *Client) heard(message string) {
+	if m, ok := wire.ParseClientMessage(message); ok && !c.Closed.Load() && strings.HasPrefix(m.Owner, c.ID.Prefix) {
+		c.toldOfTenure(m)
 	}
 }
 
@@ -221,4 +251,56 @@ func (c *Client) subscribed(n *Name) {
 			l.ListeningAbroad(now)
 		}
 	})
+}
+
+// listen implements carrier.
+func (r *redis) listen(n *Name, hear func(string), confirmed func()) subscription {
+	return &listening{r, n, r.hub.ListenConfirmed(n.GrantChannel(), hear, confirmed), nil}
+}
+
+// A listening is the subscription of a lock.
+type listening struct {
+	redis  *redis
+	name   *Name
+	grants *pubsub.Subscription
+	others []*pubsub.Subscription // to what foreign clients are told
+}
+
+func (s *listening) state() (confirmed, refused bool) {
+	return s.grants.Confirmed(), s.grants.Refused() != nil
+}
+
+// abroad subscribes to a second channel, too, which counts those that do: Redis can tell how many foreign
+// clients listen.
+func (s *listening) abroad(hear func(string)) {
+	if len(s.others) > 0 {
+		return
+	}
+	if s.redis.Counts() {
+		s.others = append(s.others, s.grants.Also(s.name.Ushers(), hear))
+	}
+	if s.name.FairQueue() != "" {
+		s.others = append(s.others, s.grants.Also(s.name.Channel()+":"+fairPlace, hear))
+	}
+	s.others = append(s.others, s.grants.Also(s.name.Channel(), hear))
+}
+
+// fairPlace is the owner of our place in Redisson's fair queue. It is a part of the protocol: foreign.lua says
+// the same.
+const fairPlace = "rlock:0"
+
+func (s *listening) home() {
+	for _, other := range s.others {
+		other.Close()
+	}
+	s.others = nil
+}
+
+func (s *listening) abroadHeard() bool {
+	return len(s.others) > 0 && s.others[len(s.others)-1].Confirmed()
+}
+
+func (s *listening) close() {
+	s.home()
+	s.grants.Close()
 }

@@ -11,7 +11,49 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
+
+// The causes of a loss, beside [ErrLeaseEnded].
+var (
+	ErrGone   = errors.New("its key is gone, or another's")
+	ErrForced = errors.New("it was unlocked by force")
+)
+
+// leaseEndedAt is the cause of a loss by a lease that ended.
+func leaseEndedAt(at time.Time) error {
+	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, at.Format(time.TimeOnly))
+}
+
+// lossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
+func lossReasonOf(why error, kept bool) terms.LossReason {
+	switch {
+	case errors.Is(why, ErrGone):
+		return terms.LostKeyGone
+	case errors.Is(why, ErrForced):
+		return terms.LostForced
+	case errors.Is(why, terms.ErrHeldTooLong):
+		return terms.LostHeldTooLong
+	case errors.Is(why, terms.ErrLeaseEnded) && !kept:
+		return terms.LostLeaseEnded
+	}
+	return terms.LostUnrenewed
+}
+
+// lostError is the error of an owner that has lost the lock.
+func (n *Name) lostError(o terms.Owner, why error) error {
+	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
+}
+
+// closedError is the error of an owner whose lock was released by Close.
+func (n *Name) closedError(o terms.Owner) error {
+	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
+}
+
+// lossKey is what the losses know the owner by.
+func (n *Name) lossKey(o terms.Owner) losses.Key {
+	return losses.Key{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
+}
 
 // An ending is a report about levels that ended by loss or by Close. It is reported outside of the
 // mutex, and before a later call for the lock returns.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -144,4 +146,107 @@ func (of *Lock) notHeld(o terms.Owner, h *hold) error {
 		losses.Unlock(n.lossKey(o), of.Shared)
 	}
 	return c.NothingToUnlock(n.Key, o, cause, nothing)
+}
+
+// NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
+// nothing otherwise.
+func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing error) error {
+	switch {
+	case cause != nil:
+		return cause
+	case c.Closed.Load():
+		return fmt.Errorf("rlock: unlock %q: %w", name, wire.ErrClosed)
+	}
+	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), nothing)
+}
+
+// A release that carries a guarded write: one command, whose step takes the tenure out after the source was executed. It is
+// sent once. If it has no answer the keeper goes on with a release of the usual sort, after which the write finds no tenure.
+
+// ReleaseWith implements [Handle].
+func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
+	c, n := h.lock.driver, h.lock.Name
+	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w", n.Key, err)
+	}
+	l, now := h.enter()
+	if l == nil {
+		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, h.Err())
+		_ = h.Release(ctx) // it is over, and its owner has given it back
+		return reply, err
+	}
+	if h.staysAt(now) {
+		l.shard.exit(l)
+		return h.writeAndRelease(ctx, source, keys, args)
+	}
+	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
+	if !alone {
+		l.shard.exit(l)
+		return h.writeAndRelease(ctx, source, keys, args)
+	}
+	h.released = true
+	l.shard.counts.Closed(was.First)
+	sent := newWrite(source, keys, args)
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience)), Carries: true})
+	w.write = sent
+	l.Release(t, &w.Call)
+	l.shard.exit(l)
+	h.End(terms.Released(h.title())) // before another can have it
+	err = l.release(w, t.ID, h.owner, l.again())
+	if c.Observer.On() && !h.isPart() {
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+	}
+	switch sent.fate {
+	case writeRan:
+		failed := sent.reply.Error()
+		if rueidis.IsRedisNil(failed) {
+			failed = nil
+		}
+		return sent.reply, cmp.Or(err, failed)
+	case writeFenced:
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, ErrGone)))
+	case writeRefused:
+		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.err))
+	case writeUnknown:
+		return reply, err
+	default:
+		panic("driver: a guarded write that is " + sent.fate.String())
+	}
+}
+
+// writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock
+// stays.
+func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := h.Write(ctx, source, keys, args)
+	return reply, cmp.Or(err, h.Release(ctx))
+}
+
+// ForceUnlock frees the lock from its holders. It looks first, so that a command that arrives late ends no other
+// client's tenure. A holder of this client learns it at once; other clients of rlock are told, and ask Redis. A key
+// that holds something else than a lock is left as it is.
+func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
+	if err := l.awaits(caller); err != nil {
+		return false, err
+	}
+	holders, err := kinds[l.Name.KindID].asks.holders(caller, l)
+	if err != nil {
+		return false, err
+	}
+	c := l.driver
+	ctx, cancel := context.WithTimeout(caller, c.wire.traits().patience)
+	defer cancel()
+	for _, holder := range holders {
+		one, now := c.enter(l.Name, ownerIn(holder))
+		w := c.newCall(&core.Call{Named: c.idOf(holder), Until: core.Never})
+		w.passed = holder
+		one.Force(&w.Call)
+		one.run(ctx, w, now)
+		one.shard.exit(one)
+		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
+		if c.done(w); fault != core.Answered {
+			return false, fmt.Errorf("rlock: force unlock %q: %w", l.Name.Key, wire.ExplainTo(caller, err))
+		}
+		released = released || found
+	}
+	return released, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// Each rule of the driver (rules.go) is broken here, and found.
+// Each rule of the driver (invariants.go) is broken here, and found.
 
 // breaks calls change with the mutex of the client's lock held, asserts that the rule is found
 // broken then, and repairs the damage.
@@ -266,9 +266,11 @@ type spying struct {
 	asked *atomic.Int32
 }
 
-func (c *spying) Err() error            { c.asked.Add(1); return c.Context.Err() }
+func (c *spying) Err() error { c.asked.Add(1); return c.Context.Err() }
+
 func (c *spying) Done() <-chan struct{} { c.asked.Add(1); return c.Context.Done() }
-func (c *spying) Value(key any) any     { c.asked.Add(1); return c.Context.Value(key) }
+
+func (c *spying) Value(key any) any { c.asked.Add(1); return c.Context.Value(key) }
 
 // The witness asserts that no context is asked under the mutex.
 func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {

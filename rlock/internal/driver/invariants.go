@@ -12,9 +12,173 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
+// The rules of the driver, which tests with the build tag "invariants" assert each time before the mutex is given back: so a
+// wake-up that is lost fails at once in place of hanging. Package core does nothing by itself: a
+// due command has an agent, which polls it, and a later one has a timer.
+//
+//  1. A tenure with a command that is due is with the keeper, which was nudged, or a call is about to poll it,
+//     or stands between its poll and its answer. A call that sleeps is no agent.
+//  2. Only exit gives the mutex back where something may have changed, and no effect is left then.
+//  3. A call that has the lock does not return before the earlier losses are reported.
+//  4. The slot among the commands in flight comes before the poll, and each command has one answer, also if its
+//     carrier panics, and when the client closes.
+//  5. The clocks are read after the mutex is taken.
+//  6. Each time has a timer: that of a tenure is the keeper's or its call's, that of a call is its goroutine's.
+//  7. Mutexes are taken in the order: those of package group, one of a shard, then those of the keeper, the losses, the
+//     notices and the hub. No code of a user runs under that of a shard, and a context of a user is such code.
+//
+// Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls, rule 3 when a call
+// returns, and rules 4 and 7 when it comes to that.
+
+// asserted is what a shard notes for the rules.
+type asserted struct {
+	left   core.Now // when the mutex was given back before
+	spared int      // exits until rules 1 and 6 are asserted again
+}
+
+// asserted returns what the shard has noted, which its mutex protects.
+func (s *shard) asserted() *asserted {
+	w := s.client.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.shards[s]
+	if a == nil {
+		a = new(asserted)
+		w.shards[s] = a
+	}
+	return a
+}
+
+// leaves notes that the mutex is given back.
+func (s *shard) leaves() {
+	if s.client.witness == nil {
+		return
+	}
+	s.asserted().left = s.client.clock.now()
+	s.client.witness.leaves()
+}
+
+// checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each exit. Of more they are
+// asserted at each n-th, so that an exit does not cost more the more calls wait: a rule that is broken stays broken.
+const checkedAtOnce = 64
+
+// checkRules panics if a rule is broken, and returns of how many tenures and calls it was asserted. What it cannot see in
+// a shard the witness asserts.
+func checkRules(s *shard) (seen int) {
+	checkMutex(s)
+	for l := range s.all {
+		seen += l.checkTenures() + l.checkCalls()
+	}
+	return seen
+}
+
+// checkMutex asserts rules 2 and 5.
+func checkMutex(s *shard) {
+	if left := s.asserted().left; s.at.Time < left.Time || s.at.Safe < left.Safe {
+		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
+	}
+	if left := len(s.core.Effects); left > 0 {
+		panic(fmt.Sprintf("rule 2: %d effects are left", left))
+	}
+}
+
+// checkTenures asserts rules 1 and 6 for tenures.
+func (l *lock) checkTenures() (seen int) {
+	for t := range l.Tenures {
+		seen++
+		k := l.checkKnown(t)
+		if t.InFlight() != core.None && !l.shard.client.witness.flies(t) {
+			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.state(t)))
+		}
+		l.checkAgent(t, k)
+	}
+	return seen
+}
+
+// checkKnown asserts that the driver knows a tenure as package core does, and returns what it knows.
+func (l *lock) checkKnown(t *core.Tenure) *work {
+	k, _ := t.Tag.(*work)
+	if k == nil && t.Agent() != nil { // its call has sent nothing for it
+		k = &work{life: life{lock: l, tenure: t}}
+	}
+	if k == nil || k.tenure != t && t.Agent() == nil {
+		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
+	}
+	return k
+}
+
+// checkAgent asserts that the agent of a tenure wakes in time.
+func (l *lock) checkAgent(t *core.Tenure, k *work) {
+	op, at := l.Peek(t, l.shard.at)
+	switch caller := t.Agent(); {
+	case t.InFlight() != core.None && op == core.None:
+	case caller != nil:
+		if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
+			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
+		}
+	default:
+		if at = l.wakes(k, at); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
+		}
+	}
+}
+
+// checkCalls asserts rule 6 for calls.
+func (l *lock) checkCalls() (seen int) {
+	for one := range l.Waiters {
+		seen++
+		w := one.Tag.(*waiter)
+		if at := l.Wakes(one, l.shard.at); w.stage.isAsleep() && w.Alarm() > max(at, l.shard.at.Time) {
+			panic(fmt.Sprintf("rule 6: a call sleeps until %v and is due at %v", w.Alarm(), at))
+		}
+	}
+	return seen
+}
+
+// state describes a tenure.
+func (l *lock) state(t *core.Tenure) string {
+	op, at := l.Peek(t, l.shard.at)
+	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
+}
+
+// checkReported asserts rule 3 for a call that is about to return with the lock.
+func (s *shard) checkReported(n *Name, o core.OwnerID, earlier *earlierLosses) {
+	if s.client.witness == nil {
+		return
+	}
+	s.glance(func() {
+		l := s.find(n.KindID, n.Key, o)
+		for _, e := range s.unreported[l] {
+			if e.number <= earlier.last {
+				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss that came before is not reported", n.Key))
+			}
+		}
+	})
+}
+
+// check asserts the rules. A broken one gives the mutex back, so that the test fails and does not hang.
+func (s *shard) check() {
+	if s.client.witness == nil {
+		return
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			s.unlock()
+		}
+	}()
+	if a := s.asserted(); a.spared > 1 {
+		a.spared--
+		checkMutex(s)
+	} else {
+		a.spared = checkRules(s) / checkedAtOnce
+	}
+	kept = true
+}
+
 // A witness notes what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has the mutex of
 // a shard (rule 7). It panics if a rule is broken. It is there with the build tag "invariants" only, which tests have
-// (witness_off.go takes its place without), and only if CheckRules says so: all methods of a nil witness do nothing.
+// (invariants_off.go takes its place without), and only if CheckRules says so: all methods of a nil witness do nothing.
 type witness struct {
 	mu      sync.Mutex             // is taken last; protects following
 	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried

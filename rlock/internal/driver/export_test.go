@@ -1,3 +1,0 @@
-package driver
-
-func init() { CheckRules(true) }
