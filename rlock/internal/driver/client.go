@@ -131,7 +131,9 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		hub.Client, hub.Sharded = r.Client, r.Sharded
 	}
 	c.Hub = pubsub.New(hub)
-	c.witness = newWitness(c)
+	if invariants {
+		c.witness = newWitness(c)
+	}
 	return c
 }
 

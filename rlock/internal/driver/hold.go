@@ -70,7 +70,10 @@ func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	if req.Whole != nil {
 		life = nil // it ends with the whole
 	}
-	h.Begin(l.driver.witness.watched(parent), life)
+	if invariants {
+		parent = l.driver.witness.watched(parent)
+	}
+	h.Begin(parent, life)
 	return h
 }
 
@@ -460,7 +463,9 @@ func (l *Lock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Han
 }
 
 func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pass *Pass) error {
-	ctx = c.witness.watched(ctx)
+	if invariants {
+		ctx = c.witness.watched(ctx)
+	}
 	if err := c.check(ctx, n, req); err != nil {
 		return c.gaveUp(ctx, n, req, err, 0, false)
 	}

@@ -204,8 +204,10 @@ type post struct {
 
 // confirmed is called under the mutex of the hub. It waits for nothing.
 func (c *Client) confirmed(n *Name) {
-	c.witness.enters("the hub")
-	defer c.witness.leaves()
+	if invariants {
+		c.witness.enters("the hub")
+		defer c.witness.leaves()
+	}
 	c.post.deliver(c, n)
 }
 

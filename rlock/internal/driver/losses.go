@@ -167,7 +167,9 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 // tell tells the holders, the Observer and the log. It is called once, without the mutex.
 func (e *ending) tell() {
 	c, n := e.lock.shard.client, e.lock.name
-	c.witness.outside("the report of a loss")
+	if invariants {
+		c.witness.outside("the report of a loss")
+	}
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
 			h.lose(h.lost) // the very error that Release returns: a function under Do may return it, too

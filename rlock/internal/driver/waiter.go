@@ -464,7 +464,9 @@ func (c *audience) ticketOf(call *core.Call) (before int, ok bool) {
 // tellPlace tells the caller where it stands, in its goroutine. If its function panics, or ends the goroutine, the call gives back
 // what it was granted, and leaves.
 func (l *lock) tellPlace(ctx context.Context, w *waiter) {
-	l.shard.client.witness.outside("a function of WithProgress")
+	if invariants {
+		l.shard.client.witness.outside("a function of WithProgress")
+	}
 	returned := false
 	defer func() {
 		if !returned {
