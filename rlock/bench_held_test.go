@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -82,9 +83,9 @@ func BenchmarkTracking(b *testing.B) {
 	for _, held := range []int{1, 1000, 10_000} {
 		b.Run(fmt.Sprint("renewals of ", held), func(b *testing.B) {
 			tracking(b, held, func(c *rlock.Client) int {
-				before := c.Stats().Renewals
+				before := inspect.Of(c).Stats().Renewals
 				time.Sleep(2 * time.Second)
-				return int(c.Stats().Renewals - before)
+				return int(inspect.Of(c).Stats().Renewals - before)
 			})
 		})
 	}

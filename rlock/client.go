@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
@@ -124,10 +123,6 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 	}
 }
 
-// ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
-// lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.shared.ID.Prefix }
-
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
 // left. Locks that were passed on stay, and so does a shared rueidis client.
@@ -147,20 +142,10 @@ func (c *Client) inRedis(name string) string {
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (c *Client) named(key string) string { return strings.TrimPrefix(key, c.prefix) }
 
-// literal escapes the characters with a meaning in the patterns of Redis.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-
 func init() {
-	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
-	testhook.Uses = func(client any) (uses []testhook.Use) {
-		for _, u := range diag.Uses(client.(*Client).driver, true) {
-			uses = append(uses, testhook.Use(u))
-		}
-		return uses
-	}
-	client.Of = func(face any) (*client.Client, string) {
+	driver.Of = func(face any) (*driver.Client, *client.Client, string) {
 		c := face.(*Client)
-		return c.shared, c.prefix
+		return c.driver, c.shared, c.prefix
 	}
 	terms.Standing = AcquireOption(func(o *acquireOptions) { o.standing = true })
 	terms.WithAnswer = func(a *terms.Answer) any { return AcquireOption(func(o *acquireOptions) { o.answer = a }) }

@@ -75,7 +75,7 @@ type Config struct {
 	RedissonPolls RedissonPolls
 
 	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>",
-	// by which [Client.Inspect] finds the process of a holder or a waiter. A Redis.ClientName, or
+	// by which package inspect finds the process of a holder or a waiter. A Redis.ClientName, or
 	// that of a shared Client, is kept.
 	NoClientName bool
 
@@ -109,7 +109,7 @@ type Config struct {
 	// site of a holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
-	// RecordSites records where in the code each lock is taken, for [Client.Held] and the log. Each call
+	// RecordSites records where in the code each lock is taken, for the log and for package inspect. Each call
 	// for a lock then takes some microseconds more.
 	RecordSites bool
 

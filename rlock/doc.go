@@ -71,6 +71,6 @@
 // holder dies, the first in the queue has the lock when the lease has ended. A message that is
 // lost delays a waiter by 2 s at most.
 //
-// [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
-// lists the locks that the client holds. Package rlockotel makes metrics and traces of them.
+// [Config.Observer] has hooks for these events. Package inspect shows the state of locks and counts
+// the events of a client, and package rlockotel makes metrics and traces of them.
 package rlock

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -86,7 +87,7 @@ func New(locks *rlock.Client, o Options) *Group {
 	if o.Most <= 0 {
 		o.Most = 1 << 20
 	}
-	shared, prefix := client.Of(locks)
+	_, shared, prefix := driver.Of(locks)
 	g := &Group{locks: locks, shared: shared, prefix: prefix, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.stores, g.end = context.WithCancel(context.Background())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -31,7 +32,7 @@ type Client struct {
 // and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
 // [rlock.ErrClosed], and permits are no longer renewed.
 func New(c *rlock.Client) *Client {
-	shared, prefix := client.Of(c)
+	_, shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
 }
 

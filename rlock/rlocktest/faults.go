@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
 // thief is the UUID of the owners that Steal writes: of a client of rlock that does not exist,
@@ -84,7 +84,8 @@ func (s *Server) tell(name string) {
 	clients := slices.Clone(s.clients)
 	s.mu.Unlock()
 	for _, m := range clients {
-		testhook.Look(m.Client, name)
+		locks, _, _ := driver.Of(m.Client)
+		locks.AskAbout(name)
 	}
 }
 

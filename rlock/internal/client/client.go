@@ -51,10 +51,6 @@ type Client struct {
 	drained chan struct{}
 }
 
-// Of returns the shared part of a client of package rlock, and the prefix of its names. Package rlock sets it, for
-// the packages beside it that have keys of their own.
-var Of func(face any) (c *Client, prefix string)
-
 // A Config says how a client behaves. It is complete: package rlock fills in the defaults,
 // and says there what each field means.
 type Config struct {

@@ -36,6 +36,10 @@ type Client struct {
 	shards [shardCount]shard // by the hash of the key
 }
 
+// Of returns the parts of face, a *rlock.Client, and the prefix of its names. Package rlock sets it, for the packages
+// beside it: those that have keys of their own, and those that show the state of a client.
+var Of func(face any) (c *Client, shared *client.Client, prefix string)
+
 var _ client.Locks = (*Client)(nil)
 
 // New returns what keeps the locks of a client. It ends with that.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/once"
 )
@@ -101,7 +102,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
 	g := &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
-	g.shared, g.prefix = client.Of(locks)
+	_, g.shared, g.prefix = driver.Of(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }

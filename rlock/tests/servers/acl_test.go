@@ -199,7 +199,7 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		client, err := rlock.New(s.Limited(rules...))
 		require.NoError(t, err)
 		defer client.Close()
-		i, err = client.Inspect(s.Ctx, testbed.Key)
+		i, err = inspect.Of(client).Lock(s.Ctx, testbed.Key)
 		names, failed := testbed.Names(s.Ctx, client, testbed.Key+"*")
 		return i, names, errors.Join(err, failed)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -66,7 +67,7 @@ func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	server := redistest.Embedded(t)
 	s := testbed.At(t, server)
 	one, two := s.NewClient(), s.NewClient()
-	assert.NotEqual(t, one.ID(), two.ID())
+	assert.NotEqual(t, inspect.Of(one).ID(), inspect.Of(two).ID())
 	for _, client := range []*rlock.Client{one, two} {
 		require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
 		s.AwaitHash(client, testbed.GoroutineID(), "1") // compares the ID
@@ -94,7 +95,7 @@ func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
 	t.Run("by default", func(t *testing.T) {
 		s, me := all.In(t), testbed.ThisProcess(t)
 		client := s.NewClient()
-		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), client.ID())}, s.ClientNames())
+		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), inspect.Of(client).ID())}, s.ClientNames())
 	})
 	t.Run("the Config leaves it out", func(t *testing.T) {
 		s := all.In(t)
@@ -127,7 +128,7 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 		client := s.NewClient()
 		lock := client.NewLock(testbed.Key)
 		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing)) // the server learns the scripts
-		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+client.ID())
+		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(client).ID())
 		for what, ctx := range map[string]context.Context{"with a context that may end": s.Ctx, "with one that never ends": context.Background()} {
 			calls := s.CountCalls(t, func() {
 				require.NoError(t, lock.Do(ctx, testbed.Nothing))
