@@ -78,7 +78,7 @@ type Waiter struct {
 }
 
 // A Process is one that has a client of rlock, as the client name of its connection says:
-// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.NoClientName
+// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.Advanced.NoClientName
 // omits the name.
 type Process struct {
 	Program string // the base name of its file

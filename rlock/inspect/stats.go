@@ -55,7 +55,7 @@ type Stats struct {
 	RenewalsFailed int64
 
 	// Tracked is how many keys of held locks Redis watches for the client now: see
-	// rlock.Config.TrackedKeys. TrackingRefused is over how many connections it refused to.
+	// rlock.Advanced.TrackedKeys. TrackingRefused is over how many connections it refused to.
 	Tracked         int64
 	TrackingRefused int64
 

@@ -127,8 +127,8 @@ func NewTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			ReadBufferEachConn:  16 << 10,
 			WriteBufferEachConn: 16 << 10,
 		},
-		TrackedKeys: -1,
-		Logger:      slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Advanced: rlock.Advanced{TrackedKeys: -1},
+		Logger:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, change := range changes {
 		change(&config)

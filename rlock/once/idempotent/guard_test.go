@@ -65,7 +65,7 @@ func apart(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler 
 	t.Cleanup(net.Close)
 	of := option
 	of.DialCtxFn = net.Dial
-	client, err := rlock.New(rlock.Config{Redis: of, TrackedKeys: -1, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rlock.New(rlock.Config{Redis: of, Advanced: rlock.Advanced{TrackedKeys: -1}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return over(t, client, o, handler), net

@@ -200,7 +200,7 @@ func TestTheKeyOfALongHoldIsTracked(t *testing.T) {
 }
 
 // byDefault undoes that the clients of a world do not track.
-func byDefault(c *rlock.Config) { c.TrackedKeys = 0 }
+func byDefault(c *rlock.Config) { c.Advanced.TrackedKeys = 0 }
 
 // A server that refuses tracking is asked once for each connection, and locks work without. The
 // embedded server does not know it.

@@ -76,7 +76,7 @@ func TestACluster(t *testing.T) {
 		assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.Ctx), rlock.ErrInvalidName)
 	})
 	sub("with plain pub/sub no subscribers are counted", func(t *testing.T, s *testbed.Site) {
-		c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
+		c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.Advanced.PubSub = rlock.PubSubPlain })
 		c.GoesOn(100)
 		c.End()
 	})

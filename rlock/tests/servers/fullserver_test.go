@@ -212,7 +212,7 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 				}
 				t.Run(operation, func(t *testing.T) {
 					s := &fullServer{Site: testbed.At(t, server), lock: lock, reads: name == "read", mode: testbed.ModeOf(name)}
-					config := func(c *rlock.Config) { c.Lease, c.HandoffLimit = fullLease, -1 }
+					config := func(c *rlock.Config) { c.Lease, c.Advanced.HandoffLimit = fullLease, -1 }
 					s.here, s.there = s.NewClient(config), s.NewClient(config)
 					s.release(s.acquire(s.here, rlock.NewOwner()))
 					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(s.here).ID())

@@ -3,11 +3,11 @@
 package cli_test
 
 import (
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"os"
 	"os/exec"
 	"strings"
