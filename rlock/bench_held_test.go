@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func BenchmarkHeld100k(b *testing.B) {
 }
 
 // BenchmarkTracking measures what it costs that Redis tells of changed keys: blocks without
-// Config.TrackedKeys and with its default take turns, and each figure is given for both, by the
+// Config.Advanced.TrackedKeys and with its default take turns, and each figure is given for both, by the
 // medians of the blocks. Renewals are those of 1, 1 000 and 10 000 held locks, of which a
 // thousand are tracked:
 //
@@ -82,9 +83,9 @@ func BenchmarkTracking(b *testing.B) {
 	for _, held := range []int{1, 1000, 10_000} {
 		b.Run(fmt.Sprint("renewals of ", held), func(b *testing.B) {
 			tracking(b, held, func(c *rlock.Client) int {
-				before := c.Stats().Renewals
+				before := inspect.Of(c).Stats().Renewals
 				time.Sleep(2 * time.Second)
-				return int(c.Stats().Renewals - before)
+				return int(inspect.Of(c).Stats().Renewals - before)
 			})
 		})
 	}
@@ -98,7 +99,7 @@ func tracking(b *testing.B, held int, block func(c *rlock.Client) (operations in
 	var client, redis, memory [2][]float64 // without, and with
 	for b.Loop() {
 		for i, keys := range []int{-1, 0} {
-			config := rlock.Config{Redis: option, TrackedKeys: keys, Lease: 300 * time.Millisecond}
+			config := rlock.Config{Redis: option, Advanced: rlock.Advanced{TrackedKeys: keys}, Lease: 300 * time.Millisecond}
 			if held > 1000 {
 				config.Lease = time.Duration(held) * 300 * time.Microsecond
 			}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
@@ -121,10 +120,6 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 	}
 }
 
-// ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
-// lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.driver.ID.Prefix }
-
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
 // left. Locks that were passed on stay, and so does a shared rueidis client.
@@ -144,17 +139,7 @@ func (c *Client) inRedis(name string) string {
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (c *Client) named(key string) string { return strings.TrimPrefix(key, c.prefix) }
 
-// literal escapes the characters with a meaning in the patterns of Redis.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-
 func init() {
-	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
-	testhook.Uses = func(client any) (uses []testhook.Use) {
-		for _, u := range diag.Uses(client.(*Client).driver, true) {
-			uses = append(uses, testhook.Use(u))
-		}
-		return uses
-	}
 	driver.Of = func(face any) (*driver.Client, string) {
 		c := face.(*Client)
 		return c.driver, c.prefix

@@ -16,120 +16,115 @@ import (
 )
 
 // Config says how a client connects and behaves. Only the address is required: the zero
-// value of each other field means its default. A negative Lease, LongestLease or HandoffTime is
-// refused with [ErrInvalidConfig].
+// value of each other field means its default.
 type Config struct {
-	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values that suit locks: one
-	// pipelined connection for commands, outside of a Cluster a second one for a lone caller, no cache, small buffers, and
-	// timeouts by which a dead peer is noticed in four seconds. ConnLifetime is refused: commands fail at its end.
+	// Redis says how to connect; only InitAddress has no default. Zero fields get values that suit locks: one pipelined
+	// connection, outside of a Cluster a second one for a lone caller, no cache, small buffers, and timeouts that notice a
+	// dead peer in four seconds. ConnLifetime is refused: commands fail at its end.
 	Redis rueidis.ClientOption
 
-	// Client is a rueidis client to share instead. Its settings stay as they are, and
-	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
+	// Client is a rueidis client to share instead. Its settings stay, and [Client.Close] leaves it open: close it
+	// afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
-	// Lazy makes New return at once, and connect in the background: until then calls wait or fail as in
-	// an outage, or with the error of New if that would be permanent, and the Logger says once why.
+	// Lazy makes New return at once and connect in the background. Until then calls wait or fail as in an outage, or
+	// with the error of New if that would be permanent, and the Logger says once why.
 	Lazy bool
 
-	// Prefix is put before each lock's name to make its key in Redis, as "billing:", or "{billing}:"
-	// for locks in one slot of a Cluster: what Redisson's NameMapper does. Methods of the client,
-	// its locks and its Observer take and return names without it; errors, the log and the names of
-	// a multi-lock have it. Defaults to "": the name is the key.
+	// Prefix is put before each lock's name to make its key, as Redisson's NameMapper does: "billing:", or "{billing}:"
+	// for locks in one slot of a Cluster. The client, its locks and its Observer take and return names without it;
+	// errors, the log and the names of multi-locks have it. Defaults to "".
 	Prefix string
 
-	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
-	// before a holder loses it. The watchdog renews at a third of it. At least 100 ms. Defaults to
-	// 30 s, as Redisson's lockWatchdogTimeout.
+	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last before a holder loses it.
+	// The watchdog renews at a third of it. At least 100 ms. Defaults to 30 s, as Redisson's lockWatchdogTimeout.
 	Lease time.Duration
 
-	// LongestLease is the longest lease that any client has on a lock of this server: its Lease,
-	// or that of a call. A red lock takes a lost part again only on a server that has been up for
-	// as long: see [NewRedLock]. Defaults to Lease, or to 30 s if that is shorter. If it is set, it
-	// must not be less than Lease.
+	// LongestLease is the longest lease that any client or call has on a lock of this server. A red lock takes a lost
+	// part again only on a server that has been up for as long: see [NewRedLock]. It must not be less than Lease.
+	// Defaults to Lease, at least 30 s.
 	LongestLease time.Duration
 
-	// HandoffLimit is how many more times a lock is handed off inside this process once another
-	// client is known to wait for it. Then this client's next waiter joins the end of the queue.
-	// Negative: none while others wait. A fair lock is never handed off, nor is one after
-	// [Client.Resume] while another client waits. Defaults to 16.
-	HandoffLimit int
-
-	// HandoffTime limits these hand-offs as well, whichever ends first. A section that has begun
-	// is not cut short. Defaults to 10 ms.
-	HandoffTime time.Duration
-
-	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with WAIT, for a second at most
-	// or a quarter of the lease. A grant that fewer have is released again and is [ErrNotReplicated]. Hand-offs and
-	// renewals do not wait. An acquire takes a round trip to the replicas more, and a connection of its own meanwhile: at
-	// most 32 to a node. Defaults to 0.
+	// SyncReplicas is how many replicas must confirm a grant (WAIT) within a second or a quarter of the lease, the
+	// shorter. A grant that fewer have is released again: [ErrNotReplicated]. Hand-offs and renewals do not wait. An
+	// acquire takes one more round trip and a connection of its own meanwhile, at most 32 to a node. Defaults to 0.
 	SyncReplicas int
 
-	// PubSub is the family of commands that notifies waiters of grants. All clients of a lock must
-	// use the same one. Defaults to PubSubAuto, as Redisson from 3.28 on.
-	PubSub PubSub
-
-	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks,
-	// loops of tryLock, or waits at a replica. A lock that this client wants all the time is then
-	// left to them for 140 ms about every 2.4 s. Defaults to RedissonPollsAuto.
-	RedissonPolls RedissonPolls
-
-	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>",
-	// by which [Client.Inspect] finds the process of a holder or a waiter. A Redis.ClientName, or
-	// that of a shared Client, is kept.
-	NoClientName bool
-
-	// NoClientChannel omits the channel on which others notify this client about its locks, as when one
-	// is unlocked by force; the client then notifies no others either. Such a loss is noticed by the
-	// next renewal.
-	NoClientChannel bool
-
-	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
-	// alone for 50 ms: it reports at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
-	// The next renewal notices the loss of other keys, and of all where Redis refuses to watch,
-	// as before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
-	TrackedKeys int
-
-	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended, else at Warn), for faults
-	// of connections and subscriptions, for a goroutine that waits for its own lock, and for long holds and waits. None has a password. It is called in a
-	// goroutine of its own; while 1000 messages wait for it, further ones are dropped and counted. If its handler panics,
+	// Logger gets a message for each lost lock (at level Debug if its fixed lease ended, else at Warn), for faults of
+	// connections, for a goroutine that waits for its own lock, and for long holds and waits. None has a password. It is
+	// called in a goroutine of its own; while 1000 messages wait, more are dropped and counted. If its handler panics,
 	// the first panic is written to the standard error. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordSites is set, its site in the code. Negative: never. Defaults to 10 minutes.
+	// LongHold is after how long a hold is logged, once, with its owner and site (RecordSites). Negative: never.
+	// Defaults to 10 minutes.
 	LongHold time.Duration
 
-	// ReleaseDropped releases a [Hold] of one key that the garbage collector has found dropped by the
-	// program, about a minute later, also while its Context is in use: a program that needs the lock keeps the Hold.
-	// Without it such a hold is logged only.
-	ReleaseDropped bool
-
-	// LongWait is the same for a call that waits, with its site in the code and the holder in Redis. The
-	// site of a holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
+	// LongWait is after how long a waiting call is logged, once, with its site and the holder in Redis; the site of a
+	// holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
-	// RecordSites records where in the code each lock is taken, for [Client.Held] and the log. Each call
-	// for a lock then takes some microseconds more.
+	// ReleaseDropped releases a [Hold] of one key that the program has dropped, about a minute after the garbage
+	// collector has found it, also while its Context is in use: a program that needs the lock keeps the Hold. Otherwise
+	// such a hold is logged only.
+	ReleaseDropped bool
+
+	// RecordSites records where in the code each lock is taken, for the log and package inspect. Each call for a lock
+	// takes some microseconds more.
 	RecordSites bool
 
-	// Observer gets the events of each lock: for metrics, traces and tests. Defaults
-	// to nil, which costs nothing.
+	// Observer gets the events of each lock: for metrics, traces and tests. Defaults to nil, which costs nothing.
 	Observer *Observer
+
+	// Advanced tunes mechanisms.
+	Advanced Advanced
 }
 
-// RedissonPolls says when clients of Redisson that only poll have windows.
+// Advanced is the part of a [Config] that few programs need.
+type Advanced struct {
+	// HandoffLimit is how many more times a lock is handed off inside this process once another client is known to wait.
+	// Then this client's next waiter joins the end of the queue. Negative: none while others wait. A fair lock is never
+	// handed off, nor is one after [Client.Resume] while another client waits. Defaults to 16.
+	HandoffLimit int
+
+	// HandoffTime is for how long it is handed off then, if that ends first. A section that has begun is not cut short.
+	// Must not be negative. Defaults to 10 ms.
+	HandoffTime time.Duration
+
+	// PubSub is the family of commands that notifies waiters. All clients of a lock must use the same one. Defaults to
+	// PubSubAuto, as Redisson from 3.28 on.
+	PubSub PubSub
+
+	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks, loops of tryLock, waits
+	// at a replica. A lock that this client always wants is then left to them for 140 ms about every 2.4 s.
+	// Defaults to RedissonPollsAuto.
+	RedissonPolls RedissonPolls
+
+	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>", by which package inspect
+	// finds processes. A Redis.ClientName, or that of a shared Client, is kept.
+	NoClientName bool
+
+	// NoClientChannel omits the channel on which clients notify each other about their locks, as when one is unlocked by
+	// force. The next renewal notices such a loss.
+	NoClientChannel bool
+
+	// TrackedKeys is how many keys of held locks Redis watches at most (CLIENT TRACKING), once one owner has held them
+	// alone for 50 ms: it reports at once if one is deleted, overwritten or evicted. The next renewal notices the loss of
+	// other keys, and of all where Redis refuses to watch, as before Redis 7, in RESP2, and with a shared Client.
+	// Negative: none. Defaults to 1000.
+	TrackedKeys int
+}
+
+// RedissonPolls says when a lock is left to clients of Redisson that only poll.
 type RedissonPolls int
 
 const (
-	// RedissonPollsAuto is where the server knows a script by which Redisson takes its locks:
-	// a client of which locks are contended for asks once a minute, and every two seconds
-	// while the answer is no (SCRIPT EXISTS).
+	// RedissonPollsAuto: where the server knows a script by which Redisson takes its locks (SCRIPT EXISTS). A client with
+	// contended locks asks once a minute, and every two seconds while the answer is no.
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
-	// RedissonPollsNever leaves no such windows: pollers may starve beside busy clients.
+	// RedissonPollsNever: pollers may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways is for versions of Redisson whose scripts are not known, and other
-	// programs that follow its protocol.
+	// RedissonPollsAlways is for versions of Redisson with other scripts, and other programs that follow its protocol.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 
@@ -137,15 +132,14 @@ const (
 type PubSub int
 
 const (
-	// PubSubAuto is sharded in a Cluster that knows sharded pub/sub (Redis 7,
-	// Valkey), and plain everywhere else. Redisson's shardedSubscriptionMode AUTO.
+	// PubSubAuto is sharded in a Cluster that knows it (Redis 7, Valkey), and plain elsewhere. Redisson's
+	// shardedSubscriptionMode AUTO.
 	PubSubAuto PubSub = PubSub(wire.PubSubAuto)
-	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New
-	// fails with ErrUnsupported where the server does not know them.
+	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New fails with ErrUnsupported where the
+	// server does not know them.
 	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
-	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and
-	// what Redisson used before 3.22. From 3.22.0 to 3.27.2 it used either of the
-	// two, by which node of the Cluster it asked: see docs/redisson-versions.md.
+	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and Redisson before 3.22. Redisson 3.22.0 to
+	// 3.27.2 used either, by the node that it asked: docs/redisson-versions.md.
 	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
 )
 
@@ -167,9 +161,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	c.LongestLease = cmp.Or(c.LongestLease, max(c.Lease, defaultLease))
-	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
-	c.HandoffTime = cmp.Or(c.HandoffTime, defaultHandoffTime)
-	c.TrackedKeys = max(cmp.Or(c.TrackedKeys, defaultTrackedKeys), 0)
+	c.Advanced.HandoffLimit = max(cmp.Or(c.Advanced.HandoffLimit, defaultHandoffLimit), 0)
+	c.Advanced.HandoffTime = cmp.Or(c.Advanced.HandoffTime, defaultHandoffTime)
+	c.Advanced.TrackedKeys = max(cmp.Or(c.Advanced.TrackedKeys, defaultTrackedKeys), 0)
 	c.LongHold = max(cmp.Or(c.LongHold, defaultLongHold), 0)
 	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -208,14 +202,14 @@ func (c Config) checkValues() error {
 	switch {
 	case c.Redis.ConnLifetime > 0:
 		return invalid("Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", c.Redis.ConnLifetime)
-	case c.RedissonPolls < RedissonPollsAuto || c.RedissonPolls > RedissonPollsAlways:
-		return invalid("RedissonPolls is %d: use one of its constants", c.RedissonPolls)
-	case c.PubSub < PubSubAuto || c.PubSub > PubSubPlain:
-		return invalid("PubSub is %d: use one of its constants", c.PubSub)
+	case c.Advanced.RedissonPolls < RedissonPollsAuto || c.Advanced.RedissonPolls > RedissonPollsAlways:
+		return invalid("Advanced.RedissonPolls is %d: use one of its constants", c.Advanced.RedissonPolls)
+	case c.Advanced.PubSub < PubSubAuto || c.Advanced.PubSub > PubSubPlain:
+		return invalid("Advanced.PubSub is %d: use one of its constants", c.Advanced.PubSub)
 	case c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas:
 		return invalid("SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", c.SyncReplicas, wire.MaxSyncReplicas)
-	case c.Lease < 0 || c.LongestLease < 0 || c.HandoffTime < 0:
-		return invalid("Lease is %v, LongestLease %v, HandoffTime %v: none may be negative", c.Lease, c.LongestLease, c.HandoffTime)
+	case c.Lease < 0 || c.LongestLease < 0 || c.Advanced.HandoffTime < 0:
+		return invalid("Lease is %v, LongestLease %v, Advanced.HandoffTime %v: none may be negative", c.Lease, c.LongestLease, c.Advanced.HandoffTime)
 	case c.Lease < shortestConfigLease:
 		return invalid("Lease is %v, which is too short to renew: at least %v", c.Lease, shortestConfigLease)
 	case c.LongestLease > 0 && c.LongestLease < c.Lease:
@@ -227,17 +221,17 @@ func (c Config) checkValues() error {
 // wire returns the settings of the connection to Redis.
 func (c Config) wire() wire.Options {
 	return wire.Options{
-		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
-		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.RedissonPolls), NoClientName: c.NoClientName, Tracking: c.TrackedKeys > 0,
+		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.Advanced.PubSub),
+		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.Advanced.RedissonPolls), NoClientName: c.Advanced.NoClientName, Tracking: c.Advanced.TrackedKeys > 0,
 	}
 }
 
 // driver returns the settings of the locks.
 func (c Config) driver(o *terms.Observer) driver.Config {
 	return driver.Config{
-		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
-		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel, RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
+		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.Advanced.HandoffLimit, HandoffTime: c.Advanced.HandoffTime,
+		TrackedKeys: c.Advanced.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
+		NoClientChannel: c.Advanced.NoClientChannel, RedissonPolls: wire.RedissonPolls(c.Advanced.RedissonPolls),
 	}
 }
 

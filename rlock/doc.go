@@ -60,17 +60,17 @@
 //
 // Clients that cannot have a lock stand in one queue in Redis. A release grants the lock to the
 // first client and notifies it alone. Inside a process the lock passes first-in first-out; once
-// another client waits, it does so [Config.HandoffLimit] more times or for [Config.HandoffTime].
+// another client waits, it does so [Advanced.HandoffLimit] more times or for [Advanced.HandoffTime].
 //
 // # Faults
 //
 // While Redis cannot be reached a waiting call goes on waiting, a single attempt returns the
 // error, and renewals are retried until validUntil; then the lock is lost. An Unlock returns
 // ErrUnconfirmed, and the release goes on in the background. A key that is deleted is noticed at
-// once, or by the next renewal, a third of the lease later: see [Config.TrackedKeys]. If the
+// once, or by the next renewal, a third of the lease later: see [Advanced.TrackedKeys]. If the
 // holder dies, the first in the queue has the lock when the lease has ended. A message that is
 // lost delays a waiter by 2 s at most.
 //
-// [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
-// lists the locks that the client holds. Package rlockotel makes metrics and traces of them.
+// [Config.Observer] has hooks for these events. Package inspect shows the state of locks and counts
+// the events of a client, and package rlockotel makes metrics and traces of them.
 package rlock

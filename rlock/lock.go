@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -39,10 +38,10 @@ type form interface {
 }
 
 // NoExpiry is the [Lock.TTL] of a key that does not expire, which no client sets.
-const NoExpiry = inspect.NoExpiry
+const NoExpiry time.Duration = -1
 
-// A Kind is the sort of a lock. [Client.Inspect] knows less than these.
-type Kind = inspect.Kind
+// A Kind is the sort of a lock.
+type Kind = terms.Kind
 
 // The kinds of locks.
 const (

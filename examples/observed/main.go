@@ -35,6 +35,7 @@ import (
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
@@ -100,7 +101,7 @@ func run(addr string) error {
 	fmt.Println("=> four machines work")
 	held := time.AfterFunc(time.Second, func() {
 		for i, m := range machines {
-			for _, h := range m.client.Held() {
+			for _, h := range inspect.Of(m.client).Held() {
 				fmt.Printf("=> machine %d holds %s (%s) since %v\n", i, h.Name, h.Kind, time.Since(h.Since).Round(time.Millisecond))
 			}
 		}

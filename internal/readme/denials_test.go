@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // denials are words by which a document has denied, or might deny, what a function does. That it exists the compiler checks.
@@ -21,7 +22,7 @@ var denials = map[string]struct {
 	"Hold.Pass":         {`hold (cannot|can not) be (passed|moved|handed)|(cannot|not) (be )?(passed|move|moved) to another process`, (*rlock.Hold).Pass},
 	"Hold.Write":        {`cannot (check|guard) a write`, (*rlock.Hold).Write},
 	"Hold.Context":      {`(is|are) not told (of a loss|that the lock is lost)`, (*rlock.Hold).Context},
-	"Client.Inspect":    {`cannot (see|tell) who (holds|has) (the|a) lock`, (*rlock.Client).Inspect},
+	"Inspector.Lock":    {`cannot (see|tell) who (holds|has) (the|a) lock`, inspect.Inspector.Lock},
 	"WithOwner":         {`owner (cannot|can not) be shared`, rlock.WithOwner},
 	"Candidate.Observe": {`(cannot|not) hear of (a|each) new leader`, (*elect.Candidate).Observe},
 }

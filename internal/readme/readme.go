@@ -44,6 +44,7 @@ var imports = map[string]string{
 	"atomic":      "sync/atomic",
 	"context":     "context",
 	"elect":       "github.com/go-rlock/rlock/rlock/elect",
+	"inspect":     "github.com/go-rlock/rlock/rlock/inspect",
 	"once":        "github.com/go-rlock/rlock/rlock/once",
 	"idempotent":  "github.com/go-rlock/rlock/rlock/once/idempotent",
 	"errors":      "errors",

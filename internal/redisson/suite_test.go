@@ -237,7 +237,7 @@ func withJava(t *testing.T, version redisson.Version) {
 func (s *scene) startGo() *rlock.Client {
 	s.t.Helper()
 	c := s.setting
-	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, PubSub: c.pubSub, Prefix: c.prefix, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, Advanced: rlock.Advanced{PubSub: c.pubSub}, Prefix: c.prefix, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
 	return client

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -124,7 +125,7 @@ func (c *Candidate) Term() *rlock.Hold {
 // is free, and "" in the moment between the grant and the leader's first write, if the leader
 // has the empty text, and if this user of Redis may not read the key of the text.
 func (c *Candidate) Leader(ctx context.Context) (string, error) {
-	i, err := c.client.Inspect(ctx, c.lock.Name())
+	i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 	if err == nil && i.HolderCount == 0 {
 		err = ErrNoLeader
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // observeEvery is how often [Candidate.Observe] asks. A change is thus reported within some two seconds.
@@ -22,7 +23,7 @@ func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) er
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
 	for last := ""; ; {
-		i, err := c.client.Inspect(ctx, c.lock.Name())
+		i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -24,7 +24,7 @@
 // in again with the credentials of the last half minute.
 //
 // DB, TLSConfig, Protocol, ClientName and DisableIdentity (DisableIndentity). With a ClientName,
-// [rlock.Client.Inspect] does not know the processes of this client.
+// package inspect does not know the processes of this client.
 //
 // Dialer. As in go-redis it does the TLS handshake itself, and TLSConfig is not used.
 //

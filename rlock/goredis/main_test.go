@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -39,7 +40,7 @@ func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClie
 	next := make(chan error, 1)
 	go func() { next <- there.NewLock("passed").Do(ctx, func(context.Context) error { return nil }) }()
 	require.Eventually(t, func() bool {
-		info, err := here.Inspect(ctx, "passed")
+		info, err := inspect.Of(here).Lock(ctx, "passed")
 		return err == nil && len(info.Queue) == 1
 	}, hang, time.Millisecond, "the other client waits")
 	require.NoError(t, hold.Release(ctx))

@@ -1,10 +1,11 @@
-// Package inspect has the types of the state of locks, for operators: a client of package rlock
-// returns them.
+// Package inspect shows the state of locks, for operators: that of any lock in Redis, and that of
+// one client.
 //
-//	client.Inspect(ctx, name)      Lock: the state of one lock in Redis
-//	client.Locks(ctx, pattern)     the names of the locks that are held
-//	client.Held()                  []Held: the locks that this client holds
-//	client.Stats()                 Stats: figures about the client
+//	inspect.Of(client).Lock(ctx, name)       Lock: the state of one lock in Redis
+//	inspect.Of(client).Locks(ctx, pattern)   the names of the locks that are held
+//	inspect.Of(client).Held()                []Held: the locks that this client holds
+//	inspect.Of(client).Stats()               Stats: figures about the client
+//	inspect.Of(client).ID()                  the beginning of its owners in Redis
 //
-// The command rlock prints the same: "rlock ls" and "rlock show".
+// It takes and releases nothing. The command rlock prints the same: "rlock ls" and "rlock show".
 package inspect

@@ -1,23 +1,22 @@
 package inspect
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Limit is how many holders, and how many waiters, a [Lock] shows at most.
 const Limit = 1000
-
-// NoExpiry is the lease of a key that does not expire, which no client sets.
-const NoExpiry time.Duration = -1
 
 // NoteKey is the key beside a lock, as rlock.Lock.Key names it, that has the note about its holder.
 const NoteKey = "note"
 
 // A Lock is the state of a lock in Redis at one moment.
 type Lock struct {
-	Name string // as given to Inspect
-	Kind Kind
+	Name string // as given to Inspector.Lock
+	Kind rlock.Kind
 
 	// Holders are empty if the lock is free. There are several only of a read lock and of
 	// a semaphore.
@@ -26,7 +25,7 @@ type Lock struct {
 	HolderCount int
 
 	// Lease is the time left of the lease unless it is renewed: 0 if the lock is free, or
-	// NoExpiry. Of readers, and of a semaphore, it is the longest lease.
+	// rlock.NoExpiry. Of readers, and of a semaphore, it is the longest lease.
 	Lease time.Duration
 
 	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so
@@ -79,7 +78,7 @@ type Waiter struct {
 }
 
 // A Process is one that has a client of rlock, as the client name of its connection says:
-// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.NoClientName
+// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.Advanced.NoClientName
 // omits the name.
 type Process struct {
 	Program string // the base name of its file
@@ -89,15 +88,12 @@ type Process struct {
 }
 
 // String returns "orders@host[4711]".
-func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
+func (p Process) String() string { return wire.Process(p).String() }
 
-// A Kind is the sort of a lock. The kinds that a client's own locks have are constants of package
-// rlock. Redis shows less.
-type Kind string
-
-// The kinds that a [Lock] may have, besides rlock.KindSemaphore.
+// The kinds that a [Lock] may have, besides [rlock.KindSemaphore]: Redis shows less than the constants of package
+// rlock say.
 const (
-	KindUnknown   Kind = ""           // no holders and no waiters
-	KindLock      Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
-	KindReadWrite Kind = "read-write" // a ReadWriteLock
+	KindUnknown   rlock.Kind = ""           // no holders and no waiters
+	KindLock      rlock.Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
+	KindReadWrite rlock.Kind = "read-write" // a ReadWriteLock
 )

@@ -1,6 +1,10 @@
 package inspect
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
 
 // Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
 // Waiting only grow, from 0 when the client was made: the difference of two counts the
@@ -51,10 +55,44 @@ type Stats struct {
 	RenewalsFailed int64
 
 	// Tracked is how many keys of held locks Redis watches for the client now: see
-	// rlock.Config.TrackedKeys. TrackingRefused is over how many connections it refused to.
+	// rlock.Advanced.TrackedKeys. TrackingRefused is over how many connections it refused to.
 	Tracked         int64
 	TrackingRefused int64
 
 	// Commands is how many commands were sent to Redis for locks; many renewals share one.
 	Commands int64
+}
+
+// Stats returns figures about the client. It takes some microseconds, however many locks
+// there are, and allocates nothing. Each figure is true at a moment during the call. It may
+// be called after Close too.
+func (i Inspector) Stats() Stats {
+	n := i.driver.Counts()
+	s := Stats{
+		Held:              n.Held,
+		Waiting:           n.Waiting,
+		AcquiredByNesting: n.Acquired[terms.ByNesting],
+		AcquiredByJoining: n.Acquired[terms.ByJoining],
+		AcquiredByHandoff: n.Acquired[terms.ByHandoff],
+		AcquiredByRedis:   n.Acquired[terms.ByRedis],
+		AcquiredByPass:    n.Acquired[terms.ByPass],
+		AcquiredByQueue:   n.Acquired[terms.ByQueue],
+		Denied:            n.Denied,
+		Canceled:          n.Canceled,
+		Failed:            n.Failed,
+		WaitTime:          n.Waited,
+		LostUnrenewed:     n.Lost[terms.LostUnrenewed],
+		LostLeaseEnded:    n.Lost[terms.LostLeaseEnded],
+		LostHeldTooLong:   n.Lost[terms.LostHeldTooLong],
+		LostKeyGone:       n.Lost[terms.LostKeyGone],
+		LostForced:        n.Lost[terms.LostForced],
+		Renewals:          n.Renewals,
+		RenewalsFailed:    n.RenewalsFailed,
+		Tracked:           i.driver.Tracked(),
+		TrackingRefused:   i.driver.Redis.TrackingRefused(),
+		Commands:          i.driver.Redis.Commands(),
+	}
+	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByPass
+	s.Lost = s.LostUnrenewed + s.LostHeldTooLong + s.LostKeyGone + s.LostForced
+	return s
 }

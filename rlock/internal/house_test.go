@@ -23,7 +23,6 @@ var below = map[string][]string{
 	"losses":  {"terms"},
 	"terms":   {},
 	"task":    {},
-	"survey":  {"wire"},           // it reads locks, and takes none: what takes them does not import it
 	"testbed": {"driver", "wire"}, // for tests: none of these imports it
 	"wire":    {},
 }

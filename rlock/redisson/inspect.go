@@ -20,9 +20,9 @@ import (
 
 // The kinds of synchronizers, as a [State] has them.
 const (
-	KindSemaphore       inspect.Kind = "RSemaphore"
-	KindPermitSemaphore inspect.Kind = "RPermitExpirableSemaphore"
-	KindCountDownLatch  inspect.Kind = "RCountDownLatch"
+	KindSemaphore       rlock.Kind = "RSemaphore"
+	KindPermitSemaphore rlock.Kind = "RPermitExpirableSemaphore"
+	KindCountDownLatch  rlock.Kind = "RCountDownLatch"
 )
 
 // A State is what Redis has of one synchronizer at a moment.
@@ -30,10 +30,10 @@ type State struct {
 	Name string
 	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are alike: the kind is told by
 	// the permits that are taken, or by the clients that listen.
-	Kind    inspect.Kind
+	Kind    rlock.Kind
 	Present bool          // whether there is a number
 	Number  int64         // of free permits, which may be less than 0, or the count
-	Lease   time.Duration // after which the number goes: inspect.NoExpiry for one that stays
+	Lease   time.Duration // after which the number goes: rlock.NoExpiry for one that stays
 	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown. TakenCount is how many
 	// there are. Those whose leases have ended are among them until the next call of any client.
 	Taken      []Taken
@@ -44,12 +44,12 @@ type State struct {
 // Taken is a permit.
 type Taken struct {
 	ID      string
-	Lease   time.Duration    // 0 if it has ended; inspect.NoExpiry for one without an end
+	Lease   time.Duration    // 0 if it has ended; rlock.NoExpiry for one without an end
 	Process *inspect.Process // that took it; nil if that is not known, as of one of Java
 }
 
 // Inspect reads the state of the synchronizer of that name, for operators. It fails with [rlock.ErrWrongType] if the key is
-// something else, and else as [rlock.Client.Inspect] does.
+// something else, and else as [inspect.Inspector.Lock] does.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	s := c.PermitSemaphore(name)
 	state := State{Name: name, Listening: -1}
@@ -111,7 +111,7 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 		return err
 	}
 	left, err := replies[1].AsInt64()
-	if s.Lease = inspect.NoExpiry; left >= 0 {
+	if s.Lease = rlock.NoExpiry; left >= 0 {
 		s.Lease = wire.Milliseconds(left)
 	}
 	taken, err2 := replies[2].AsInt64()
@@ -126,7 +126,7 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 	s.TakenCount = int(taken)
 	now := time.UnixMicro(clock[0]*1e6 + clock[1])
 	for _, m := range members {
-		lease := inspect.NoExpiry
+		lease := rlock.NoExpiry
 		if m.Score < never {
 			lease = max(time.UnixMilli(int64(m.Score)).Sub(now), 0)
 		}
@@ -144,7 +144,7 @@ const never = 922337203685477
 // listeners counts those of a semaphore, and those of a latch.
 func (s *State) listeners(replies ...rueidis.RedisResult) {
 	s.Listening = 0
-	for i, kind := range []inspect.Kind{KindSemaphore, KindCountDownLatch} {
+	for i, kind := range []rlock.Kind{KindSemaphore, KindCountDownLatch} {
 		counts, err := replies[i].AsIntMap()
 		if err != nil {
 			s.Listening = -1
@@ -162,7 +162,7 @@ func (s *State) listeners(replies ...rueidis.RedisResult) {
 func (s *State) locate(p *wire.Processes) {
 	for i, t := range s.Taken {
 		if len(t.ID) == 32 {
-			s.Taken[i].Process = p.Of(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-")
+			s.Taken[i].Process = (*inspect.Process)(p.Of(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-"))
 		}
 	}
 }

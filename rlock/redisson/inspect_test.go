@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
@@ -32,7 +31,7 @@ func TestSynchronizersAreInspected(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, number.Kind, "it may be a latch")
 		assert.EqualValues(t, 5, number.Number)
-		assert.Equal(t, inspect.NoExpiry, number.Lease)
+		assert.Equal(t, rlock.NoExpiry, number.Lease)
 		one, err := p.Acquire(ctx, time.Hour)
 		require.NoError(t, err)
 		two, err := p.Acquire(ctx, 0)
@@ -49,7 +48,7 @@ func TestSynchronizersAreInspected(t *testing.T) {
 		assert.Equal(t, one.ID(), permits.Taken[0].ID)
 		assert.InDelta(t, time.Hour, permits.Taken[0].Lease, float64(time.Minute))
 		assert.Equal(t, two.ID(), permits.Taken[1].ID)
-		assert.Equal(t, inspect.NoExpiry, permits.Taken[1].Lease)
+		assert.Equal(t, rlock.NoExpiry, permits.Taken[1].Lease)
 		if s.Kind != redistest.KindEmbedded {
 			require.NotNil(t, permits.Taken[0].Process)
 			assert.NotZero(t, permits.Taken[0].Process.PID)

@@ -14,7 +14,7 @@ import (
 // knows no holder: permits of a process that has died stay taken, and nothing stops a release without an acquire. Its methods
 // may be called concurrently.
 //
-// Keys and messages are those of Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Config].PubSub must be the family of the
+// Keys and messages are those of Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub must be the family of the
 // Java side: Redisson 4 has sharded channels there, 3 has not.
 type Semaphore struct{ object }
 

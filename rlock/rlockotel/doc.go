@@ -57,7 +57,7 @@
 // # Cost
 //
 // The hooks take a microsecond or so for each Lock and Unlock, and allocate nothing once a
-// combination of attributes was seen. The figures that come from [rlock.Client.Stats] cost
+// combination of attributes was seen. The figures that come from [inspect.Inspector.Stats] cost
 // nothing until they are collected. A provider that does nothing, as the global one before it
 // is set, costs less.
 package rlockotel

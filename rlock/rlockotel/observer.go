@@ -106,7 +106,7 @@ func (o *observer) closed(c *rlock.Client) {
 	defer o.mu.Unlock()
 	if o.clients[c] {
 		delete(o.clients, c)
-		past := c.Stats()
+		past := inspect.Of(c).Stats()
 		past.Held, past.Waiting = 0, 0
 		o.past = plus(o.past, past)
 	}
@@ -118,7 +118,7 @@ func (o *observer) stats() inspect.Stats {
 	defer o.mu.Unlock()
 	all := o.past
 	for c := range o.clients {
-		all = plus(all, c.Stats())
+		all = plus(all, inspect.Of(c).Stats())
 	}
 	return all
 }

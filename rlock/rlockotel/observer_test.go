@@ -50,7 +50,7 @@ func inLab(t *testing.T, options []rlockotel.Option, run func(t *testing.T, l *l
 
 func (l *lab) client(t *testing.T) *rlock.Client {
 	t.Helper()
-	c, err := rlock.New(rlock.Config{Redis: l.server.Options(), Observer: l.observer, Lease: 3 * time.Second, TrackedKeys: -1})
+	c, err := rlock.New(rlock.Config{Redis: l.server.Options(), Observer: l.observer, Lease: 3 * time.Second, Advanced: rlock.Advanced{TrackedKeys: -1}})
 	require.NoError(t, err)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -38,14 +39,14 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	return s.await(patience, func() string {
 		m := s.redis.Miniredis()
 		for _, owner := range owners(m, name) {
-			if strings.HasPrefix(owner, client.ID()) && !hasPassed(owner) {
+			if strings.HasPrefix(owner, inspect.Of(client).ID()) && !hasPassed(owner) {
 				return ""
 			}
 		}
 		if !m.Exists(name) {
-			return fmt.Sprintf("the lock %q is not held by %s: it is free; %s", name, s.nameOf(client.ID()), s.held())
+			return fmt.Sprintf("the lock %q is not held by %s: it is free; %s", name, s.nameOf(inspect.Of(client).ID()), s.held())
 		}
-		return fmt.Sprintf("the lock %q is not held by %s: %s", name, s.nameOf(client.ID()), s.describe(m, name))
+		return fmt.Sprintf("the lock %q is not held by %s: %s", name, s.nameOf(inspect.Of(client).ID()), s.describe(m, name))
 	})
 }
 
@@ -186,7 +187,7 @@ func (s *Server) nameOf(owner string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.clients {
-		if strings.HasPrefix(owner, m.ID()) {
+		if strings.HasPrefix(owner, inspect.Of(m.Client).ID()) {
 			return fmt.Sprintf("client %d", m.number)
 		}
 	}

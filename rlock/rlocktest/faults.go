@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
 // thief is the UUID of the owners that Steal writes: of a client of rlock that does not exist,
@@ -18,7 +18,7 @@ const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 // failover does. Its holder notices at once: the context of its Hold ends with cause
 // [rlock.ErrLost], and Unlock and Release return ErrLost. The first client that waits for
 // the lock is granted it. In production the holder notices one round trip later if Redis reports the
-// change of the key ([rlock.Config].TrackedKeys), else when it renews next, after up to a third of
+// change of the key ([rlock.Advanced].TrackedKeys), else when it renews next, after up to a third of
 // Config.Lease, and the waiter within two seconds. The holder is notified, and not asked: it may
 // overlap the next one for an instant.
 //
@@ -84,7 +84,8 @@ func (s *Server) tell(name string) {
 	clients := slices.Clone(s.clients)
 	s.mu.Unlock()
 	for _, m := range clients {
-		testhook.Look(m.Client, name)
+		locks, _ := driver.Of(m.Client)
+		locks.AskAbout(name)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/testhook"
+	"github.com/go-rlock/rlock/rlock/internal/diag"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
 // hangTime is more virtual time than most tests need. A test that hangs is over by then, since time flies while a
@@ -34,7 +35,8 @@ func (s *Server) uses() string {
 	var text strings.Builder
 	for _, waits := range []bool{false, true} {
 		for _, m := range members {
-			for _, u := range testhook.Uses(m.Client) {
+			locks, _ := driver.Of(m.Client)
+			for _, u := range diag.Uses(locks, true) {
 				if u.Waits != waits {
 					continue
 				}

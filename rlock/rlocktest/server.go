@@ -89,9 +89,9 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	m.number = s.made
 	s.mu.Unlock()
 	config := rlock.Config{
-		Redis:       s.Options(),
-		Logger:      slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
-		TrackedKeys: -1, // the server would refuse, once for each client
+		Redis:    s.Options(),
+		Logger:   slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
+		Advanced: rlock.Advanced{TrackedKeys: -1}, // the server would refuse, once for each client
 
 		RecordSites: true,
 	}

@@ -17,7 +17,7 @@ var product = []string{
 	"lease", "pubsub", "waitqueue",
 	"rlock", "rlock/elect", "rlock/inspect", "rlock/once", "rlock/redisson",
 	"rlock/internal/diag", "rlock/internal/driver", "rlock/internal/group", "rlock/internal/losses",
-	"rlock/internal/survey", "rlock/internal/task", "rlock/internal/terms", "rlock/internal/wire",
+	"rlock/internal/task", "rlock/internal/terms", "rlock/internal/wire",
 }
 
 // No switch of the product takes a value that it does not name for another one.

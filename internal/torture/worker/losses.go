@@ -18,7 +18,7 @@ const (
 	// ByDefault is the default of rlock: the client's own channel, a mirror of all locks over
 	// each connection that comes back, and notices of Redis.
 	ByDefault Losses = "default"
-	// Untracked is the same without the notices: see Config.TrackedKeys.
+	// Untracked is the same without the notices: see Advanced.TrackedKeys.
 	Untracked Losses = "untracked"
 	// Renewals has nothing but the renewals: the client has no channel of its own, and shares
 	// a rueidis client, whose connections it does not see.
@@ -49,7 +49,7 @@ func ParseLosses(name string) (Losses, error) {
 func (w *worker) connectTo(server stage.Address) (*rlock.Client, error) {
 	config := Config(server, w.Lease)
 	if w.Losses == Untracked {
-		config.TrackedKeys = -1
+		config.Advanced.TrackedKeys = -1
 	}
 	if w.Losses != Renewals {
 		return rlock.New(config)
@@ -58,7 +58,7 @@ func (w *worker) connectTo(server stage.Address) (*rlock.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Redis, config.Client, config.NoClientChannel = rueidis.ClientOption{}, shared, true
+	config.Redis, config.Client, config.Advanced.NoClientChannel = rueidis.ClientOption{}, shared, true
 	client, err := rlock.New(config)
 	if err != nil {
 		shared.Close()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -20,19 +19,17 @@ type Source interface {
 
 // A Use is what one owner does with one lock: it holds the lock, or waits for it.
 type Use struct {
-	inspect.Held        // without ValidUntil, Depth and Permits for a wait
-	Goroutine    uint64 // that has called, 0 if it is not known
-	Waits        bool   // for the lock
-}
-
-// Held returns what the client holds: see [Uses].
-func (d *Diag) Held() []inspect.Held {
-	uses := Uses(d.Source, false)
-	held := make([]inspect.Held, len(uses))
-	for i := range uses {
-		held[i] = uses[i].Held
-	}
-	return held
+	Name       string // its key in Redis
+	Kind       terms.Kind
+	Owner      uint64    // the number of the owner
+	Since      time.Time // when the owner acquired the lock, or began to wait
+	ValidUntil time.Time // zero for a wait, as Depth and Permits
+	Depth      int       // how often the owner has to unlock it
+	Permits    int       // how many permits of a semaphore the owner has taken
+	PartOf     string    // the name of the lock over several that it is used for, "" if there is none
+	Site       terms.Site
+	Goroutine  uint64 // that has called, 0 if it is not known
+	Waits      bool   // for the lock
 }
 
 // Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
@@ -100,7 +97,7 @@ func (b *builder) add(v *terms.View) {
 	}
 	for i := range v.Waits {
 		w := &v.Waits[i]
-		u := Use{inspect.Held{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Since: w.Since, Site: terms.Known(w.Site)}, w.Goroutine, true}
+		u := Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Since: w.Since, Site: terms.Known(w.Site), Goroutine: w.Goroutine, Waits: true}
 		partOf(&u, w.Whole)
 		b.uses = append(b.uses, u)
 	}
@@ -122,7 +119,7 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	} else {
 		b.indexes[o] = len(b.holds)
 	}
-	b.holds = append(b.holds, hold{use: Use{Held: inspect.Held{Name: v.Name, Kind: v.ReadKind, Owner: o.ID, Permits: v.Permits}}})
+	b.holds = append(b.holds, hold{use: Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID, Permits: v.Permits}})
 	return &b.holds[len(b.holds)-1]
 }
 

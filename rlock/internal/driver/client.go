@@ -75,8 +75,8 @@ type Client struct {
 	drained chan struct{}
 }
 
-// Of returns the part of a client of package rlock that is here, and the prefix of its names. Package rlock sets it, for
-// the packages beside it that have keys of their own.
+// Of returns the part of face, a *rlock.Client, that is here, and the prefix of its names. Package rlock sets it, for the
+// packages beside it: those that have keys of their own, and those that show the state of a client.
 var Of func(face any) (c *Client, prefix string)
 
 // A Config says how a client behaves. It is complete: package rlock fills in the defaults,

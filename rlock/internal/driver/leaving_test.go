@@ -38,7 +38,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	},
 }
 
-// A wayToEnd is what happens to the first command of a call.
+// A wayToEnd is the fate of the first command of a call.
 type wayToEnd struct {
 	name   string
 	fate   fate

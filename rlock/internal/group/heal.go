@@ -68,7 +68,7 @@ func newHealer(h *Home) *healer {
 	return l
 }
 
-// without has the healer take the parts again, if the hold is valid.
+// without makes the healer take the parts again, if the hold is valid.
 func (h *Hold) without(parts ...Locker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -3,12 +3,10 @@ package terms
 import (
 	"math"
 	"time"
-
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Kind is the sort of a lock, as users see it.
-type Kind = inspect.Kind
+type Kind string
 
 // The kinds of locks.
 const (

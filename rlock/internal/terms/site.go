@@ -1,14 +1,25 @@
 package terms
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
-
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Site is where in the code a lock was taken. The zero Site is not known.
-type Site = inspect.Site
+type Site struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
+}
+
+// String returns "file:line function", and "" for the zero Site.
+func (p Site) String() string {
+	if p == (Site{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
+}
 
 const (
 	// publicCode and internalCode are how the names of rlock's functions begin.

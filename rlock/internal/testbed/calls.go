@@ -80,11 +80,9 @@ func Frees(t *testing.T, ctx context.Context, lock Locker) bool {
 }
 
 // Inspected is the state of the lock named Key, as the client reads it.
-func Inspected(t *testing.T, ctx context.Context, client interface {
-	Inspect(ctx context.Context, name string) (inspect.Lock, error)
-}) inspect.Lock {
+func Inspected(t *testing.T, ctx context.Context, client *rlock.Client) inspect.Lock {
 	t.Helper()
-	i, err := client.Inspect(ctx, Key)
+	i, err := inspect.Of(client).Lock(ctx, Key)
 	require.NoError(t, err)
 	return i
 }
@@ -132,13 +130,15 @@ var Questions = map[string]Question{
 	"IsLocked":    func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.IsLocked(ctx)) },
 	"TTL":         func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.TTL(ctx)) },
 	"ForceUnlock": func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.ForceUnlock(ctx)) },
-	"Inspect":     func(ctx context.Context, c *rlock.Client, _ Locker) error { return ErrorOf(c.Inspect(ctx, Key)) },
-	"Locks":       func(ctx context.Context, c *rlock.Client, _ Locker) error { return ErrorOf(Names(ctx, c, "")) },
+	"Inspect": func(ctx context.Context, c *rlock.Client, _ Locker) error {
+		return ErrorOf(inspect.Of(c).Lock(ctx, Key))
+	},
+	"Locks": func(ctx context.Context, c *rlock.Client, _ Locker) error { return ErrorOf(Names(ctx, c, "")) },
 }
 
 // Names returns the names of the held locks that match the pattern, and the last error.
 func Names(ctx context.Context, c *rlock.Client, pattern string) (names []string, err error) {
-	for name, failed := range c.Locks(ctx, pattern) {
+	for name, failed := range inspect.Of(c).Locks(ctx, pattern) {
 		if failed != nil {
 			err = failed
 			continue

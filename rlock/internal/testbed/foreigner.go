@@ -128,5 +128,5 @@ func (f *Foreigner) Take() time.Duration {
 const Section = 2 * time.Millisecond
 
 func Handoff(limit int, duration time.Duration) func(*rlock.Config) {
-	return func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = limit, duration }
+	return func(c *rlock.Config) { c.Advanced.HandoffLimit, c.Advanced.HandoffTime = limit, duration }
 }

@@ -61,9 +61,9 @@ func (s *Site) AwaitHash(client *rlock.Client, owner string, count string) (fiel
 		var shown string
 		for field, shown = range hash {
 		}
-		return shown == count && strings.HasPrefix(field, client.ID()) && strings.HasSuffix(field, ":"+owner)
+		return shown == count && strings.HasPrefix(field, inspect.Of(client).ID()) && strings.HasSuffix(field, ":"+owner)
 	}, func() string {
-		return fmt.Sprintf("the hash is %v, and does not show owner %s of client %s with count %s", hash, owner, client.ID(), count)
+		return fmt.Sprintf("the hash is %v, and does not show owner %s of client %s with count %s", hash, owner, inspect.Of(client).ID(), count)
 	})
 	require.Regexp(s.T, fieldForm, field)
 	return field
@@ -245,7 +245,7 @@ func (s *Site) HandOver(here, there *rlock.Client) {
 	require.NoError(s.T, err)
 	waiter := Start(func() error { return there.NewLock(Key).Do(s.Ctx, Nothing) })
 	s.AwaitWaiters(1, Key)
-	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+Key+"}:"+there.ID())
+	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+Key+"}:"+inspect.Of(there).ID())
 	require.NoError(s.T, hold.Release(s.Ctx))
 	require.NoError(s.T, s.Await(waiter))
 }

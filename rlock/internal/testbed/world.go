@@ -15,6 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -50,6 +51,15 @@ type Client struct {
 	Net *network.Network
 	log *Journal
 }
+
+// ID returns the prefix of the UUIDs of the locks that the client holds.
+func (p *Client) ID() string { return inspect.Of(p.Client).ID() }
+
+// Held returns the locks that the client holds.
+func (p *Client) Held() []inspect.Held { return inspect.Of(p.Client).Held() }
+
+// Stats returns figures about the client.
+func (p *Client) Stats() inspect.Stats { return inspect.Of(p.Client).Stats() }
 
 // AFailedHandshake is the goroutine that rueidis 1.0.79 sometimes leaves behind when the
 // server resets the connection during its handshake.
@@ -117,8 +127,8 @@ func NewTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			ReadBufferEachConn:  16 << 10,
 			WriteBufferEachConn: 16 << 10,
 		},
-		TrackedKeys: -1,
-		Logger:      slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Advanced: rlock.Advanced{TrackedKeys: -1},
+		Logger:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, change := range changes {
 		change(&config)

@@ -2,23 +2,33 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // listTime is how old the list of the connections of a node may be.
 const listTime = time.Second
 
+// A Process is one that has a client of rlock, as the client name of its connection says.
+type Process struct {
+	Program string // the base name of its file
+	Host    string // its own name for its machine, or container
+	PID     int    // as the process itself sees it
+	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+}
+
+// String returns "orders@host[4711]".
+func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
+
 // Processes are those that are connected with one node, by the ids of their clients.
 type Processes struct {
 	readAt time.Time
-	byID   map[string]inspect.Process
+	byID   map[string]Process
 	Err    error // why byID is empty
 }
 
@@ -59,7 +69,7 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 
 // KnownProcess returns the process that has the client of an owner, if one of the last inspections has found it. It asks
 // nothing, waits for nothing, and may be called with a mutex held.
-func (r *Redis) KnownProcess(owner string) *inspect.Process {
+func (r *Redis) KnownProcess(owner string) *Process {
 	slot, ok := r.clientLists.lock.TryEnter()
 	if !ok {
 		return nil
@@ -81,7 +91,7 @@ func (r *Redis) readClientList(k *Keys) *Processes {
 		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
-	read := &Processes{readAt: time.Now(), byID: make(map[string]inspect.Process), Err: err}
+	read := &Processes{readAt: time.Now(), byID: make(map[string]Process), Err: err}
 	for line := range strings.Lines(list) {
 		if p, id, ok := parseConnection(line); ok {
 			read.byID[id] = p
@@ -91,7 +101,7 @@ func (r *Redis) readClientList(k *Keys) *Processes {
 }
 
 // parseConnection reads a line of CLIENT LIST: words of the form key=value.
-func parseConnection(line string) (p inspect.Process, id string, ok bool) {
+func parseConnection(line string) (p Process, id string, ok bool) {
 	addr := ""
 	for _, word := range strings.Fields(line) {
 		switch key, value, _ := strings.Cut(word, "="); key {
@@ -106,7 +116,7 @@ func parseConnection(line string) (p inspect.Process, id string, ok bool) {
 }
 
 // Of returns the process that has the client of an owner, nil if it is not known.
-func (p *Processes) Of(owner string) *inspect.Process {
+func (p *Processes) Of(owner string) *Process {
 	if len(owner) < ClientLen {
 		return nil
 	}
@@ -156,7 +166,7 @@ func namePart(text string) string {
 
 // parseClientName returns the process and the client's id of such a name. ok is false
 // for any other name.
-func parseClientName(name string) (p inspect.Process, id string, ok bool) {
+func parseClientName(name string) (p Process, id string, ok bool) {
 	rest, ok := strings.CutPrefix(name, namePrefix)
 	parts := strings.Split(rest, ":")
 	if !ok || len(parts) != 4 {
@@ -166,5 +176,5 @@ func parseClientName(name string) (p inspect.Process, id string, ok bool) {
 	if err != nil || len(parts[3]) != ClientLen {
 		return p, "", false
 	}
-	return inspect.Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true
+	return Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true
 }

@@ -38,7 +38,7 @@ func (r *Redis) choosePubSub() error {
 		case r.Sharded && !refused:
 			return fmt.Errorf("PubSubSharded: %w: it needs Redis 7 or Valkey", err)
 		case !r.Sharded && (f != Never || refused):
-			return fmt.Errorf("cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.PubSub", err)
+			return fmt.Errorf("cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.Advanced.PubSub", err)
 		}
 	}
 	switch {

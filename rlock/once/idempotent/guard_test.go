@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
@@ -64,7 +65,7 @@ func apart(t *testing.T, redis *rlocktest.Server, o idempotent.Options, handler 
 	t.Cleanup(net.Close)
 	of := option
 	of.DialCtxFn = net.Dial
-	client, err := rlock.New(rlock.Config{Redis: of, TrackedKeys: -1, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rlock.New(rlock.Config{Redis: of, Advanced: rlock.Advanced{TrackedKeys: -1}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return over(t, client, o, handler), net
@@ -458,10 +459,10 @@ func TestAnOperatorWaitsForTheHandler(t *testing.T) {
 		first := make(chan int, 1)
 		go func() { first <- a.post(key, "7").Code }()
 		synctest.Wait()
-		for _, use := range b.client.Held() {
+		for _, use := range inspect.Of(b.client).Held() {
 			name = use.Name
 		}
-		for _, use := range a.client.Held() {
+		for _, use := range inspect.Of(a.client).Held() {
 			name = use.Name
 		}
 		require.NotEmpty(t, name)

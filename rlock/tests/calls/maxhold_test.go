@@ -45,7 +45,7 @@ func TestAHungHolderLosesTheLockAfterItsMaximum(t *testing.T) {
 // A dead man's switch: the hold lasts for as long as somebody says so, at no command.
 func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(func(c *rlock.Config) { c.Lease, c.RedissonPolls = time.Hour, rlock.RedissonPollsNever })
+		p := w.NewClient(func(c *rlock.Config) { c.Lease, c.Advanced.RedissonPolls = time.Hour, rlock.RedissonPollsNever })
 		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithMaxHold(10*time.Second))
 		sent := p.Stats().Commands
 		for range 5 {
@@ -61,7 +61,7 @@ func TestExtendMovesAMaximumWithoutACommand(t *testing.T) {
 
 func TestExtendAsksRedisForALeaseOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsNever })
+		p := w.NewClient(func(c *rlock.Config) { c.Advanced.RedissonPolls = rlock.RedissonPollsNever })
 		h := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key), rlock.WithLease(10*time.Second))
 		require.NoError(t, h.Extend(w.Ctx, 10*time.Second)) // Redis knows the script from now on
 		for _, d := range []time.Duration{time.Minute, 5 * time.Second} {

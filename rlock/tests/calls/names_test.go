@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,7 +129,7 @@ func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
 					hold := testbed.Take(t, w.Ctx, lock)
 					assert.True(t, w.Exists(prefix+"orders:42"), "%q", w.Keys())
 					assert.Equal(t, "orders:42", with.Held()[0].Name)
-					i, err := with.Inspect(w.Ctx, "orders:42")
+					i, err := inspect.Of(with.Client).Lock(w.Ctx, "orders:42")
 					require.NoError(t, err)
 					assert.Equal(t, "orders:42", i.Name)
 					assert.Len(t, i.Holders, 1)

@@ -83,7 +83,7 @@ func TestNeitherAGoroutineNorAHoldIsAnOwnerForAContext(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
 		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		of := p.Held()[0].Owner
+		of := uint64(p.Held()[0].Owner)
 		for _, owner := range []uint64{42, terms.GoroutineID(), of} {
 			assert.Panics(t, func() { rlock.WithOwner(w.Ctx, rlock.Owner(owner)) }, owner)
 		}

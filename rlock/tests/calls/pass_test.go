@@ -56,7 +56,7 @@ func TestALockIsPassedOnAndResumed(t *testing.T) {
 		assert.Zero(t, here.Stats().Held)
 		require.Len(t, told, 1)
 		assert.True(t, told[0].Passed)
-		shown := testbed.Inspected(t, w.Ctx, there)
+		shown := testbed.Inspected(t, w.Ctx, there.Client)
 		require.Len(t, shown.Holders, 1)
 		assert.True(t, shown.Holders[0].Passed)
 		assert.Equal(t, 5*time.Second, shown.Holders[0].Lease)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -81,9 +82,9 @@ func TestARefusalNamesTheProcessOfAnotherClientThatIsKnown(t *testing.T) {
 		_, err := newPlain(here).Acquire(s.Ctx, rlock.WithWait(0))
 		return err
 	}
-	require.ErrorContains(t, refused(), "held by "+there.ID())
+	require.ErrorContains(t, refused(), "held by "+inspect.Of(there).ID())
 	state := testbed.Inspected(t, s.Ctx, here)
-	require.ErrorContains(t, refused(), "held by "+state.Holders[0].Process.String()+", owner "+there.ID())
+	require.ErrorContains(t, refused(), "held by "+state.Holders[0].Process.String()+", owner "+inspect.Of(there).ID())
 	require.NoError(t, hold.Release(s.Ctx))
 }
 

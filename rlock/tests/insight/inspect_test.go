@@ -58,7 +58,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()
 		lock := p.NewLock(testbed.Key)
-		i := testbed.Inspected(t, w.Ctx, p)
+		i := testbed.Inspected(t, w.Ctx, p.Client)
 		assert.Equal(t, inspect.Lock{Name: testbed.Key}, i)
 		for _, sent := range p.Net.Sent("CLIENT") {
 			assert.NotEqual(t, "LIST", sent.Args[1], "a free lock has no clients to look for")
@@ -68,7 +68,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 		require.NoError(t, lock.LockFor(me, time.Minute))
 		require.NoError(t, lock.LockFor(me, time.Minute))
 		time.Sleep(20 * time.Second) // the second level has been mirrored
-		i = testbed.Inspected(t, w.Ctx, p)
+		i = testbed.Inspected(t, w.Ctx, p.Client)
 		assert.Equal(t, "lock for "+w.Remaining(testbed.Key).String()+", held by 1: 0*2; 0 wait:", said(i, p))
 		assert.True(t, strings.HasSuffix(i.Holders[0].Owner, ":"+fmt.Sprint(owner)), i.Holders[0].Owner)
 		assert.Zero(t, i.Token)
@@ -107,11 +107,11 @@ func TestInspectShowsHoldersAndTheQueueInTheOrderOfItsTickets(t *testing.T) {
 		for _, p := range clients[2:] {
 			calls = append(calls, testbed.Waits(t, func() error { return c.wanted(p.Client).Do(w.Ctx, testbed.Nothing) }))
 		}
-		i := testbed.Inspected(t, w.Ctx, clients[1])
+		i := testbed.Inspected(t, w.Ctx, clients[1].Client)
 		assert.Equal(t, c.shown, said(i, clients...))
 		testbed.Release(t, w.Ctx, holds...)
 		testbed.Succeed(t, calls...)
-		i = testbed.Inspected(t, w.Ctx, clients[1])
+		i = testbed.Inspected(t, w.Ctx, clients[1].Client)
 		assert.Zero(t, i.HolderCount)
 	})
 }
@@ -124,12 +124,12 @@ func TestInspectShowsTheTokenAndTheNoteOfTheHolder(t *testing.T) {
 		note := lock.Key(inspect.NoteKey)
 		_, err := hold.Write(w.Ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
 		require.NoError(t, err)
-		i := testbed.Inspected(t, w.Ctx, p)
+		i := testbed.Inspected(t, w.Ctx, p.Client)
 		assert.Equal(t, "10.0.0.7:8080", i.Note)
 		assert.GreaterOrEqual(t, i.Token, testbed.TokenOf(t, hold))
 
 		require.NoError(t, hold.Release(w.Ctx))
-		i = testbed.Inspected(t, w.Ctx, p)
+		i = testbed.Inspected(t, w.Ctx, p.Client)
 		assert.Empty(t, i.Note, "of a lock without a holder")
 	})
 }
@@ -138,7 +138,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		w.HSet(testbed.Key, javaThread, "3")
 		defer w.Del(testbed.Key)
-		i := testbed.Inspected(t, w.Ctx, w.NewClient())
+		i := testbed.Inspected(t, w.Ctx, w.NewClient().Client)
 		assert.Equal(t, []inspect.Holder{{Owner: javaThread, Lease: -1, Count: 3, Foreign: true}}, i.Holders)
 		assert.EqualValues(t, -1, i.Lease, "its key does not expire")
 	})
@@ -156,7 +156,7 @@ func TestInspectReportsAKeyThatIsNoLock(t *testing.T) {
 			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 				make(w)
 				defer w.FlushAll()
-				_, err := w.NewClient().Inspect(w.Ctx, testbed.Key)
+				_, err := inspect.Of(w.NewClient().Client).Lock(w.Ctx, testbed.Key)
 				require.ErrorIs(t, err, rlock.ErrWrongType)
 				assert.Contains(t, err.Error(), testbed.Key)
 				if strings.Contains(what, "queue") {
@@ -175,7 +175,7 @@ func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
 			require.NoError(t, testbed.ErrorOf(w.ZAdd(queue, float64(n+1), fmt.Sprintf("x00000000-0000-8000-8000-%012d:1", n))))
 		}
 		require.NoError(t, testbed.ErrorOf(w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000"))) // a mark is not a waiter
-		i := testbed.Inspected(t, w.Ctx, w.NewClient())
+		i := testbed.Inspected(t, w.Ctx, w.NewClient().Client)
 		assert.Equal(t, 10_000, i.Waiting)
 		require.Len(t, i.Queue, inspect.Limit)
 		assert.Equal(t, "00000000-0000-8000-8000-000000000999:1", i.Queue[999].Owner)
@@ -187,11 +187,11 @@ func TestInspectEndsWithItsContextAndWithItsClient(t *testing.T) {
 		p := w.NewClient()
 		ended, cancel := context.WithCancel(w.Ctx)
 		cancel()
-		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(ended, testbed.Key)), context.Canceled)
-		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(w.Ctx, "")), rlock.ErrInvalidName)
+		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(ended, testbed.Key)), context.Canceled)
+		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(w.Ctx, "")), rlock.ErrInvalidName)
 		require.NoError(t, p.Close())
-		require.ErrorIs(t, testbed.ErrorOf(p.Inspect(w.Ctx, testbed.Key)), rlock.ErrClosed)
-		for _, err := range p.Locks(w.Ctx, "") {
+		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(w.Ctx, testbed.Key)), rlock.ErrClosed)
+		for _, err := range inspect.Of(p.Client).Locks(w.Ctx, "") {
 			require.ErrorIs(t, err, rlock.ErrClosed)
 		}
 	})
@@ -215,7 +215,7 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		names, err := testbed.Names(w.Ctx, p.Client, "orders:*")
 		require.NoError(t, err)
 		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4", "orders:7", "orders:9"}, names)
-		for name, err := range p.Locks(w.Ctx, "") {
+		for name, err := range inspect.Of(p.Client).Locks(w.Ctx, "") {
 			require.NoError(t, err)
 			require.NotEmpty(t, name)
 			break // no further page is requested
@@ -288,12 +288,12 @@ func TestInspectLeavesOutReadersThatHaveDied(t *testing.T) {
 		dead, living, looks := w.NewClient(), w.NewClient(), w.NewClient()
 		testbed.Take(t, w.Ctx, dead.NewReadWriteLock(testbed.Key).Read())
 		hold := testbed.Take(t, w.Ctx, living.NewReadWriteLock(testbed.Key).Read())
-		state := testbed.Inspected(t, w.Ctx, looks)
+		state := testbed.Inspected(t, w.Ctx, looks.Client)
 		assert.Equal(t, 2, state.HolderCount)
 
 		dead.Net.Refuse()
 		time.Sleep(time.Minute)
-		state = testbed.Inspected(t, w.Ctx, looks)
+		state = testbed.Inspected(t, w.Ctx, looks.Client)
 		assert.Equal(t, 1, state.HolderCount)
 		require.Len(t, state.Holders, 1)
 		assert.True(t, strings.HasPrefix(state.Holders[0].Owner, living.ID()))

@@ -246,7 +246,7 @@ func TestInspectShowsHowManyPermitsEachOwnerHas(t *testing.T) {
 		}
 		hold := testbed.Take(t, w.Ctx, lock, atOnce(2)...)
 		pass := testbed.PassedOn(t, w.Ctx, hold, time.Hour)
-		shown := testbed.Inspected(t, w.Ctx, c)
+		shown := testbed.Inspected(t, w.Ctx, c.Client)
 		assert.Equal(t, rlock.KindSemaphore, shown.Kind)
 		assert.Equal(t, 3, shown.HolderCount)
 		var ks []int

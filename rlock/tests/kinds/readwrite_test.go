@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -132,7 +133,7 @@ func awaitRW(s *testbed.Site, client *rlock.Client, mode string, want map[string
 			uuid, id, _ := strings.Cut(field, ":")
 			lives, err := s.Do("PTTL", "{"+testbed.Key+"}:"+field+":rwlock_timeout:1").AsInt64()
 			reads := !strings.HasSuffix(field, ":write")
-			if want[id] != count || !strings.HasPrefix(uuid, client.ID()) || err != nil || reads != (lives > 0) {
+			if want[id] != count || !strings.HasPrefix(uuid, inspect.Of(client).ID()) || err != nil || reads != (lives > 0) {
 				return false
 			}
 		}

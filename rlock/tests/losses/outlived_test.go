@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,7 @@ func eachHolding(t *testing.T, run func(t *testing.T, w *testbed.VirtualKind, lo
 				require.NoError(t, holding(w.Ctx, lock, use), name)
 			})
 			w.Drain()
-			assert.Empty(t, p.Clients[0].Held(), name)
+			assert.Empty(t, inspect.Of(p.Clients[0]).Held(), name)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func awaitTracked(s *testbed.Site, n int) {
 // awaitTracking returns when the client has so many keys tracked.
 func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
 	s.T.Helper()
-	require.Eventually(s.T, func() bool { return client.Stats().Tracked == n }, testbed.Hang, time.Millisecond)
+	require.Eventually(s.T, func() bool { return inspect.Of(client).Stats().Tracked == n }, testbed.Hang, time.Millisecond)
 }
 
 // The promise of docs/guarantees.md, by default: no renewal comes during the test.
@@ -54,7 +55,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 			holds = append(holds, hold)
 		}
 		awaitTracked(s, len(holds))
-		assert.EqualValues(t, len(holds), client.Stats().Tracked)
+		assert.EqualValues(t, len(holds), inspect.Of(client).Stats().Tracked)
 		s.Number("DEL", testbed.Key+"0")
 		testbed.RequireLoss(s.T, s.Ctx, holds[0])
 		require.NoError(t, s.Do("SET", testbed.Key+"1", "something else").Error())
@@ -70,7 +71,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 			testbed.RequireLoss(s.T, s.Ctx, hold)
 		}
 		awaitTracking(s, client, 0)
-		assert.Zero(t, client.Stats().TrackingRefused)
+		assert.Zero(t, inspect.Of(client).Stats().TrackingRefused)
 	})
 }
 
@@ -199,7 +200,7 @@ func TestTheKeyOfALongHoldIsTracked(t *testing.T) {
 }
 
 // byDefault undoes that the clients of a world do not track.
-func byDefault(c *rlock.Config) { c.TrackedKeys = 0 }
+func byDefault(c *rlock.Config) { c.Advanced.TrackedKeys = 0 }
 
 // A server that refuses tracking is asked once for each connection, and locks work without. The
 // embedded server does not know it.
@@ -256,13 +257,13 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 			hold := testbed.Take(t, s.Ctx, lock)
 			elapse(s, client, 2*trackAfter)
 			if c.refuses {
-				require.Eventually(t, func() bool { return client.Stats().TrackingRefused == 1 }, testbed.Hang, time.Millisecond)
+				require.Eventually(t, func() bool { return inspect.Of(client).Stats().TrackingRefused == 1 }, testbed.Hang, time.Millisecond)
 			}
 			require.NoError(t, context.Cause(hold.Context()))
 			s.Number("DEL", testbed.Key)
 			testbed.RequireLoss(s.T, s.Ctx, hold)
-			assert.Zero(t, client.Stats().Tracked)
-			assert.Equal(t, c.refuses, client.Stats().TrackingRefused > 0)
+			assert.Zero(t, inspect.Of(client).Stats().Tracked)
+			assert.Equal(t, c.refuses, inspect.Of(client).Stats().TrackingRefused > 0)
 		})
 	}
 }

@@ -145,7 +145,7 @@ func TestTheHoldersLeaseCountsAndNotTheWaiters(t *testing.T) {
 func TestADeadWaiterCostsOneClaim(t *testing.T) {
 	redistest.Slow(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder := w.NewClient(func(c *rlock.Config) { c.HandoffLimit = -1 })
+		holder := w.NewClient(func(c *rlock.Config) { c.Advanced.HandoffLimit = -1 })
 		me, next, last := w.Caller(), w.Caller(), w.Caller()
 		lock := holder.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))

@@ -30,7 +30,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 				end := time.Now().Add(5 * time.Second)
 				var crowds []func() int
 				for range c.clients {
-					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(w, end))
+					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.Advanced.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(w, end))
 				}
 				time.Sleep(10 * time.Millisecond)
 				if c.met {

@@ -52,7 +52,7 @@ func uuidOf(field string) string {
 func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		foreign := s.Listen(s.Family(), testbed.Channel)
-		lock := s.NewLock(func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = 1000, time.Hour })
+		lock := s.NewLock(func(c *rlock.Config) { c.Advanced.HandoffLimit, c.Advanced.HandoffTime = 1000, time.Hour })
 		for range 3 {
 			require.NoError(t, lock.Lock(s.Ctx))
 		}

@@ -130,11 +130,11 @@ func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) 
 			}
 			if kind == redistest.KindCluster {
 				config := without("+pubsub|shardnumsub")
-				config.PubSub = rlock.PubSubPlain
+				config.Advanced.PubSub = rlock.PubSubPlain
 				if s.HasShardedPubSub() {
-					config.PubSub = rlock.PubSubSharded
+					config.Advanced.PubSub = rlock.PubSubSharded
 				}
-				assert.Empty(t, s.Rehearse(testbed.Key, config), "with Config.PubSub set the client need not ask")
+				assert.Empty(t, s.Rehearse(testbed.Key, config), "with Config.Advanced.PubSub set the client need not ask")
 			}
 			rows.Wait()
 			if kind == redistest.KindSentinel {
@@ -199,7 +199,7 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		client, err := rlock.New(s.Limited(rules...))
 		require.NoError(t, err)
 		defer client.Close()
-		i, err = client.Inspect(s.Ctx, testbed.Key)
+		i, err = inspect.Of(client).Lock(s.Ctx, testbed.Key)
 		names, failed := testbed.Names(s.Ctx, client, testbed.Key+"*")
 		return i, names, errors.Join(err, failed)
 	}

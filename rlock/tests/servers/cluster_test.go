@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func TestACluster(t *testing.T) {
 		assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.Ctx), rlock.ErrInvalidName)
 	})
 	sub("with plain pub/sub no subscribers are counted", func(t *testing.T, s *testbed.Site) {
-		c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
+		c := s.NewCrowd(3, 3, func(c *rlock.Config) { c.Advanced.PubSub = rlock.PubSubPlain })
 		c.GoesOn(100)
 		c.End()
 	})
@@ -204,7 +205,7 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 		testbed.Start(func() error { return one[1].NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) }),
 	}
 	s.AwaitWaiters(1, testbed.Key)
-	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+testbed.Key+"}:"+one[1].ID())
+	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+testbed.Key+"}:"+inspect.Of(one[1]).ID())
 	require.NoError(t, held.Release(s.Ctx))
 	require.NoError(t, s.Await(waiters[0]))
 	assert.True(t, beside.Valid())

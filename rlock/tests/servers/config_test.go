@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -27,15 +28,15 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 	for what, config := range map[string]rlock.Config{
 		"no address":              {},
 		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
-		"no such pub/sub":         {Redis: server.Options(), PubSub: 9},
-		"negative pub/sub":        {Redis: server.Options(), PubSub: -1},
+		"no such pub/sub":         {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: 9}},
+		"negative pub/sub":        {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: -1}},
 		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
 		"connections that expire": {Redis: expiring},
 		"a lease too long":        {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
 		"a negative lease":        {Redis: server.Options(), Lease: -time.Second},
 		"a negative longest one":  {Redis: server.Options(), LongestLease: -time.Second},
-		"a negative hand-off":     {Redis: server.Options(), HandoffTime: -time.Second},
+		"a negative hand-off":     {Redis: server.Options(), Advanced: rlock.Advanced{HandoffTime: -time.Second}},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
 		"rueidis.ParseURL":        {Redis: rueidis.ClientOption{InitAddress: []string{"redis://127.0.0.1:6379"}}},
 		"host:port":               {Redis: rueidis.ClientOption{InitAddress: []string{"redis.example"}}},
@@ -66,7 +67,7 @@ func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	server := redistest.Embedded(t)
 	s := testbed.At(t, server)
 	one, two := s.NewClient(), s.NewClient()
-	assert.NotEqual(t, one.ID(), two.ID())
+	assert.NotEqual(t, inspect.Of(one).ID(), inspect.Of(two).ID())
 	for _, client := range []*rlock.Client{one, two} {
 		require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
 		s.AwaitHash(client, testbed.GoroutineID(), "1") // compares the ID
@@ -94,11 +95,11 @@ func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
 	t.Run("by default", func(t *testing.T) {
 		s, me := all.In(t), testbed.ThisProcess(t)
 		client := s.NewClient()
-		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), client.ID())}, s.ClientNames())
+		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), inspect.Of(client).ID())}, s.ClientNames())
 	})
 	t.Run("the Config leaves it out", func(t *testing.T) {
 		s := all.In(t)
-		s.NewClient(func(c *rlock.Config) { c.NoClientName = true })
+		s.NewClient(func(c *rlock.Config) { c.Advanced.NoClientName = true })
 		assert.Empty(t, s.ClientNames())
 	})
 	t.Run("the Config has another", func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 		client := s.NewClient()
 		lock := client.NewLock(testbed.Key)
 		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing)) // the server learns the scripts
-		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+client.ID())
+		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(client).ID())
 		for what, ctx := range map[string]context.Context{"with a context that may end": s.Ctx, "with one that never ends": context.Background()} {
 			calls := s.CountCalls(t, func() {
 				require.NoError(t, lock.Do(ctx, testbed.Nothing))
@@ -156,7 +157,7 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 					t.Skip("the server has no sharded pub/sub")
 				}
 				s := testbed.At(t, server)
-				choose := func(c *rlock.Config) { c.PubSub = choice.pubSub }
+				choose := func(c *rlock.Config) { c.Advanced.PubSub = choice.pubSub }
 				s.Wakes(s.NewClient(choose), s.NewClient(choose), choice.family)
 
 				lock := s.NewLock(choose)
@@ -194,6 +195,6 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 
 func TestShardedPubSubIsRefusedWhereTheServerHasNone(t *testing.T) {
 	server := redistest.Embedded(t)
-	_, err := rlock.New(rlock.Config{Redis: server.Options(), PubSub: rlock.PubSubSharded})
+	_, err := rlock.New(rlock.Config{Redis: server.Options(), Advanced: rlock.Advanced{PubSub: rlock.PubSubSharded}})
 	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }

@@ -232,7 +232,7 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 					return "_\r\n" // acquired
 				}}
 				config := f.config()
-				config.PubSub = rlock.PubSubSharded
+				config.Advanced.PubSub = rlock.PubSubSharded
 				client, err := rlock.New(config)
 				if answers.sharded != nil {
 					require.ErrorIs(t, err, answers.sharded)

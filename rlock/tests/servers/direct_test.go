@@ -14,6 +14,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -179,7 +180,7 @@ func servesDirectly(s *testbed.Site, changes ...func(*rlock.Config)) {
 					fields[name] = value
 				}
 				id, _ := strconv.Atoi(fields["id"])
-				if strings.HasSuffix(fields["name"], client.ID()) && fields["cmd"] == "evalsha" && id > number {
+				if strings.HasSuffix(fields["name"], inspect.Of(client).ID()) && fields["cmd"] == "evalsha" && id > number {
 					number, address = id, fields["addr"]
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,7 +100,7 @@ func (s *fullServer) awaitTicket(c *rlock.Client) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool {
 		members, err := s.Do("ZRANGEBYSCORE", testbed.Queue+s.mode, "1", "+inf").AsStrSlice()
-		return err == nil && strings.Contains(strings.Join(members, " "), c.ID())
+		return err == nil && strings.Contains(strings.Join(members, " "), inspect.Of(c).ID())
 	}, testbed.Hang, time.Millisecond)
 }
 
@@ -211,10 +212,10 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 				}
 				t.Run(operation, func(t *testing.T) {
 					s := &fullServer{Site: testbed.At(t, server), lock: lock, reads: name == "read", mode: testbed.ModeOf(name)}
-					config := func(c *rlock.Config) { c.Lease, c.HandoffLimit = fullLease, -1 }
+					config := func(c *rlock.Config) { c.Lease, c.Advanced.HandoffLimit = fullLease, -1 }
 					s.here, s.there = s.NewClient(config), s.NewClient(config)
 					s.release(s.acquire(s.here, rlock.NewOwner()))
-					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+s.here.ID())
+					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(s.here).ID())
 					act := op.prepare(s)
 					s.Configure("maxmemory", "1")
 					require.ErrorContains(t, testbed.ErrorOf(s.here.NewLock("new").TryLock(s.Ctx)), "OOM")

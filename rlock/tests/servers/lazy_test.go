@@ -102,7 +102,7 @@ func TestALazyClientTellsTheErrorsOfNew(t *testing.T) {
 		is     error
 	}{
 		"a password is missing": {func(*rlock.Config) {}, "-NOAUTH HELLO must be called with the client already authenticated\r\n", rlock.ErrNoPermission},
-		"sharded pub/sub":       {func(c *rlock.Config) { c.PubSub = rlock.PubSubSharded }, "-ERR unknown command 'PUBSUB'\r\n", rlock.ErrUnsupported},
+		"sharded pub/sub":       {func(c *rlock.Config) { c.Advanced.PubSub = rlock.PubSubSharded }, "-ERR unknown command 'PUBSUB'\r\n", rlock.ErrUnsupported},
 	} {
 		t.Run(what, func(t *testing.T) {
 			aside(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -274,7 +275,7 @@ func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
 			for _, client := range clients { // a connection for CLIENT LIST, and for WAIT, is given back all the time
 				all.Go(func() {
 					for ctx.Err() == nil {
-						_, _ = client.Inspect(ctx, testbed.Key)
+						_, _ = inspect.Of(client).Lock(ctx, testbed.Key)
 						time.Sleep(10 * time.Millisecond)
 						_ = client.NewLock(testbed.Key).Do(ctx, testbed.Nothing, rlock.WithWait(10*time.Millisecond))
 					}

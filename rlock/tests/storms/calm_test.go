@@ -129,10 +129,10 @@ func (c *calmSpell) configured() func(*rlock.Config) {
 	lease := oneOf(r, 0, 0, 3*time.Second)
 	c.settings += fmt.Sprintf(" [HandoffLimit %d HandoffTime %v Lease %v]", limit, turn, lease)
 	return func(config *rlock.Config) {
-		config.HandoffLimit, config.HandoffTime = limit, turn
+		config.Advanced.HandoffLimit, config.Advanced.HandoffTime = limit, turn
 		config.Lease, config.Logger = lease, testbed.Quiet
 		if c.polls {
-			config.RedissonPolls = rlock.RedissonPollsAlways
+			config.Advanced.RedissonPolls = rlock.RedissonPollsAlways
 		}
 	}
 }

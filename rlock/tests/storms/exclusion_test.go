@@ -110,7 +110,7 @@ func TestAClientHasThousandsOfNames(t *testing.T) {
 			redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, server *redistest.Server) {
 				s := testbed.At(t, server)
 				w := &wide{t: t, inside: make([]atomic.Int32, wideNames)}
-				w.client = s.NewClient(func(c *rlock.Config) { c.TrackedKeys, c.Lease = tracked, 3*time.Second })
+				w.client = s.NewClient(func(c *rlock.Config) { c.Advanced.TrackedKeys, c.Lease = tracked, 3*time.Second })
 				w.run(s)
 				require.NoError(t, w.client.Close())
 				left, err := s.Outside.Do(context.Background(), s.Outside.B().Dbsize().Build()).AsInt64()

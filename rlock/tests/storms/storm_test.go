@@ -105,7 +105,7 @@ func newStorm(w *testbed.World, kind contest, random *rand.Rand) *storm {
 	configured := func(connections int) func(*rlock.Config) {
 		limit := []int{-1, 0, 1}[random.IntN(3)]
 		return func(c *rlock.Config) {
-			c.Lease, c.HandoffLimit = stormLease, limit
+			c.Lease, c.Advanced.HandoffLimit = stormLease, limit
 			c.Redis.PipelineMultiplex = connections
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A player is a command that runs during the test.
@@ -103,7 +104,7 @@ func (p *player) wait() int {
 func (s *site) awaitWaiter(name string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		i, err := s.client.Inspect(s.ctx, name)
+		i, err := inspect.Of(s.client).Lock(s.ctx, name)
 		return err == nil && i.Waiting > 0
 	}, hang, time.Millisecond)
 }
@@ -153,7 +154,7 @@ func TestASignalWhileExecWaitsEndsTheWaitAndRunsNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, rest)
 	assert.Equal(t, 128+2, p.wait())
-	i, err := s.client.Inspect(s.ctx, name)
+	i, err := inspect.Of(s.client).Lock(s.ctx, name)
 	require.NoError(t, err)
 	assert.Zero(t, i.Waiting, "its ticket has left the queue")
 	require.NoError(t, hold.Release(s.ctx))
@@ -306,7 +307,7 @@ func TestTheLockIsHeldOnBehalfOfTheCommandAndNamesIt(t *testing.T) {
 	s := newSite(t)
 	p := s.start("exec", "named", "--", "sh", "-c", "echo ready; read line")
 	p.expect("ready")
-	i, err := s.client.Inspect(s.ctx, "named")
+	i, err := inspect.Of(s.client).Lock(s.ctx, "named")
 	require.NoError(t, err)
 	require.Len(t, i.Holders, 1)
 	require.NotNil(t, i.Holders[0].Process)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 const (
@@ -23,7 +24,7 @@ func (a *app) names(cmd *cobra.Command, args []string, begun string) (names []st
 	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
 	defer cancel()
 	_ = a.with(cmd, func(client *rlock.Client) error {
-		for name, err := range client.Locks(ctx, literal(begun)+"*") {
+		for name, err := range inspect.Of(client).Locks(ctx, literal(begun)+"*") {
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A holder holds the lock of a case while its command runs.
@@ -83,7 +84,7 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 			assert.NotContains(t, stderr, "secret")
 			assert.NotContains(t, stderr, "Config", "a shell has flags")
 			if c.held == nil {
-				i, err := s.client.Inspect(s.ctx, name)
+				i, err := inspect.Of(s.client).Lock(s.ctx, name)
 				require.NoError(t, err)
 				assert.Zero(t, i.HolderCount, "the lock is released")
 			}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"os"
 	"os/exec"
 	"strings"
@@ -83,7 +84,7 @@ func (s *site) totals() (held, waiting int) {
 func (s *site) awaitQueue(name string, length int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		i, err := s.client.Inspect(s.ctx, name)
+		i, err := inspect.Of(s.client).Lock(s.ctx, name)
 		return err == nil && i.Waiting == length
 	}, hang, time.Millisecond)
 }

@@ -122,7 +122,7 @@ func (w *worker) count(change func(*account)) {
 }
 
 func (w *worker) tell(event, lock string) {
-	stats := w.client.Stats()
+	stats := inspect.Of(w.client).Stats()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.account.Stats = stats

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // hold takes a lock until the test ends.
@@ -73,7 +74,7 @@ func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
 	assert.Equal(t, "orders:1", read[0].Name)
 	assert.NotZero(t, read[0].Token)
 	assert.Equal(t, "orders:2", read[1].Name)
-	assert.True(t, strings.HasPrefix(read[1].Holders[0].Owner, s.client.ID()))
+	assert.True(t, strings.HasPrefix(read[1].Holders[0].Owner, inspect.Of(s.client).ID()))
 
 	_, stdout, _ = s.run("", "ls", "--json", "--waiting")
 	assert.Empty(t, locks(t, stdout))
@@ -226,8 +227,8 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s.hold(lock)
-			mine := s.client.Held()
-			owner := ":" + strconv.FormatUint(mine[len(mine)-1].Owner, 10)
+			mine := inspect.Of(s.client).Held()
+			owner := ":" + strconv.FormatUint(uint64(mine[len(mine)-1].Owner), 10)
 			code, _, stderr := s.run("", "unlock", lock.Name())
 			assert.Equal(t, 2, code)
 			assert.Contains(t, stderr, "--force")
@@ -245,7 +246,7 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 			code, stdout, _ = s.run("", "unlock", "--force", lock.Name())
 			assert.Zero(t, code)
 			assert.Contains(t, stdout, "is released")
-			held, err := s.client.Inspect(s.ctx, lock.Name()) // IsLocked believes the holder until it has seen its loss
+			held, err := inspect.Of(s.client).Lock(s.ctx, lock.Name()) // IsLocked believes the holder until it has seen its loss
 			require.NoError(t, err)
 			assert.Empty(t, held.Holders)
 			code, _, stderr = s.run("", "unlock", "--force", lock.Name())

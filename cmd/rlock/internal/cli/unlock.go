@@ -83,7 +83,7 @@ func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // unlockOne releases the lock of one name.
 func (a *app) unlockOne(cmd *cobra.Command, client *rlock.Client, name string, force bool) error {
-	i, err := client.Inspect(cmd.Context(), name)
+	i, err := inspect.Of(client).Lock(cmd.Context(), name)
 	if err != nil {
 		return err
 	}

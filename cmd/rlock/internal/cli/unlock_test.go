@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // holder returns a process that holds a lock until a line comes.
@@ -39,7 +40,7 @@ func TestUnlockReleasesTheLocksOfAPattern(t *testing.T) {
 	code, _, stderr = s.run("", "unlock", "--force", "o*")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "no such lock is held")
-	left, err := s.client.Inspect(s.ctx, "bills:1")
+	left, err := inspect.Of(s.client).Lock(s.ctx, "bills:1")
 	require.NoError(t, err)
 	assert.Len(t, left.Holders, 1)
 }
@@ -54,7 +55,7 @@ func TestUnlockReleasesTheLocksOfAProcess(t *testing.T) {
 	s.hold(reads)
 	s.hold(s.client.NewLock("other"))
 	clientOf := func(name string, not string) string { // of a holder
-		i, err := s.client.Inspect(s.ctx, name)
+		i, err := inspect.Of(s.client).Lock(s.ctx, name)
 		require.NoError(t, err)
 		for _, h := range i.Holders {
 			if client := h.Owner[:19]; client != not {

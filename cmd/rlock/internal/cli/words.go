@@ -20,7 +20,7 @@ var forShells = strings.NewReplacer(
 	", and Config.Redis", ", and --addr",
 	" with Config.Redis.SelectDB", " (--db)",
 	" within Config.Redis.Dialer.Timeout", " in time",
-	", or set Config.PubSub", "",
+	", or set Config.Advanced.PubSub", "",
 	"Redis.InitAddress: ", "--addr: ", "Redis.InitAddress", "--addr", "rueidis.ParseURL for a URL", "--url",
 	"You can't write against a read only replica.", "the server is a replica: use the address of the primary, or --sentinel;",
 )

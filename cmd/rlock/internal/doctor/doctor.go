@@ -256,11 +256,11 @@ func holders(ctx context.Context, client *rlock.Client, all []*node) []Finding {
 			channels += len(list)
 		}
 	}
-	for name, err := range client.Locks(ctx, "") {
+	for name, err := range inspect.Of(client).Locks(ctx, "") {
 		if looked++; err != nil || looked > mostLooked {
 			break
 		}
-		i, err := client.Inspect(ctx, name)
+		i, err := inspect.Of(client).Lock(ctx, name)
 		if err != nil {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// tracking reports whether Redis tells a client of a lock's key that is gone: see rlock.Config.TrackedKeys. Without it
+// tracking reports whether Redis tells a client of a lock's key that is gone: see rlock.Advanced.TrackedKeys. Without it
 // nothing is lost but time, so that a refusal is green.
 func tracking(ctx context.Context, n *node) verdict {
 	if why := n.untracked(ctx); why != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // The exit codes of Run beside those of the command, which are those of a shell: 126 for a
@@ -155,7 +156,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 
 // logHolder logs the holder of the lock.
 func (r *run) logHolder(ctx context.Context, client *rlock.Client) {
-	if i, err := client.Inspect(ctx, r.Name); err == nil {
+	if i, err := inspect.Of(client).Lock(ctx, r.Name); err == nil {
 		r.Log("%s", view.Summary(i))
 	}
 }

@@ -40,7 +40,7 @@ func Held(ctx context.Context, client *rlock.Client, pattern string) ([]inspect.
 // each once. It ends after so many of them, with more set; 0 is all. Beside an error there
 // may be names: those on the other nodes of a Cluster.
 func Names(ctx context.Context, client *rlock.Client, pattern string, most int) (names []string, more bool, err error) {
-	for name, failed := range client.Locks(ctx, pattern) {
+	for name, failed := range inspect.Of(client).Locks(ctx, pattern) {
 		if failed != nil {
 			err = failed
 			break
@@ -63,7 +63,7 @@ func Inspect(ctx context.Context, client *rlock.Client, names []string) (inspect
 	for range min(together, len(names)) {
 		workers.Go(func() {
 			for at := range next {
-				inspections[at], errs[at] = client.Inspect(ctx, names[at])
+				inspections[at], errs[at] = inspect.Of(client).Lock(ctx, names[at])
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func Synchronizers(ctx context.Context, client *rlock.Client, pattern string) (f
 // Lock inspects the lock of that name. If the name is a number, or no lock of that name is held or waited for, it may be one of
 // Redisson's synchronizers: then that is returned instead.
 func Lock(ctx context.Context, client *rlock.Client, name string) (inspect.Lock, *redisson.State, error) {
-	lock, err := client.Inspect(ctx, name)
+	lock, err := inspect.Of(client).Lock(ctx, name)
 	if err == nil && lock.HolderCount+lock.Waiting > 0 || err != nil && !errors.Is(err, rlock.ErrWrongType) {
 		return lock, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/top"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
@@ -220,7 +221,7 @@ func TestEnterLooksIntoALockAndEscapeGoesBack(t *testing.T) {
 		for range 10 {
 			d.press("right")
 		}
-		assert.Contains(t, d.screen(), fmt.Sprint(":", client.Held()[1].Owner), "the owner is in the last column")
+		assert.Contains(t, d.screen(), fmt.Sprint(":", inspect.Of(client).Held()[1].Owner), "the owner is in the last column")
 		for range 10 {
 			d.press("left")
 		}

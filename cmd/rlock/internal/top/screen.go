@@ -40,7 +40,7 @@ NEW/S    new holders per second, over the last ten inspections. It is a lower bo
          hand-off inside a process.
 
 Losses are not shown: in Redis the end of a lease looks like a release. The clients
-count them: Config.Observer, Client.Stats.
+count them: Config.Observer, package inspect.
 
 ↑ ↓ j k pgup pgdown g G   select a lock
 enter                     show its holders and its queue, as rlock show

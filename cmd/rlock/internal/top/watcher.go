@@ -93,7 +93,7 @@ func NewWatcher(client *rlock.Client, limit int) *Watcher {
 
 // Inspect inspects one lock.
 func (w *Watcher) Inspect(ctx context.Context, name string) (inspect.Lock, error) {
-	return w.client.Inspect(ctx, name)
+	return inspect.Of(w.client).Lock(ctx, name)
 }
 
 // Look looks at the locks whose names match a pattern of Redis' KEYS.

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
@@ -111,7 +111,7 @@ func WriteSynchronizer(out io.Writer, s redisson.State) error {
 	}
 	fmt.Fprintf(w, "Kind:\t%s\n", kind)
 	fmt.Fprintf(w, "%s\t%s%s\n", what, number(s), rest)
-	if s.Present && s.Lease != inspect.NoExpiry {
+	if s.Present && s.Lease != rlock.NoExpiry {
 		fmt.Fprintf(w, "Expires:\t%s from now\n", Rounded(s.Lease))
 	}
 	fmt.Fprintf(w, "Listening:\t%s\n", listening(s))

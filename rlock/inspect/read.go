@@ -1,4 +1,4 @@
-package survey
+package inspect
 
 import (
 	"cmp"
@@ -11,36 +11,36 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own; plain,
+// forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own; plain,
 // fenced and fair locks share one.
-const Forms = 3
+const forms = 3
 
 // semaphoreForm is the form of a semaphore.
 const semaphoreForm = 2
 
 // formKinds are what the forms are called.
-var formKinds = [Forms]inspect.Kind{inspect.KindLock, inspect.KindReadWrite, "semaphore"}
+var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 
 // An inspection is the state of a lock, as it is read.
-type inspection struct{ inspect.Lock }
+type inspection struct{ Lock }
 
-// Inspect reads the state of the lock whose keys these are, by form: of a plain lock first, with the key of
+// read reads the state of the lock whose keys these are, by form: of a plain lock first, with the key of
 // its tokens. It changes nothing.
-func Inspect(ctx context.Context, r *wire.Redis, keys [Forms]*wire.Keys) (inspect.Lock, error) {
-	i := inspection{inspect.Lock{Foreign: -1}}
+func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
+	i := inspection{Lock{Foreign: -1}}
 	if err := r.Await(ctx, keys[0]); err != nil {
-		return inspect.Lock{}, wire.Explain(err)
+		return Lock{}, wire.Explain(err)
 	}
 	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
 	if err == nil {
 		err = i.read(replies, keys)
 	}
 	if err != nil {
-		return inspect.Lock{}, err
+		return Lock{}, err
 	}
 	i.leaveOutTheDead(ctx, r, keys[1])
 	// In a Cluster with plain pub/sub no node knows all subscribers.
@@ -56,7 +56,7 @@ func Inspect(ctx context.Context, r *wire.Redis, keys [Forms]*wire.Keys) (inspec
 // leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long as other readers keep
 // it, until the next step. If Redis does not say, they stay.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
-	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !h.Shared }) {
+	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease
 	}
 	questions := make([]rueidis.Completed, len(i.Holders))
@@ -100,12 +100,12 @@ const (
 )
 
 // questions are the commands of an inspection.
-func questions(r *wire.Redis, keys [Forms]*wire.Keys) []rueidis.Completed {
+func questions(r *wire.Redis, keys [forms]*wire.Keys) []rueidis.Completed {
 	plain, rw := keys[0], keys[1]
 	ask := func(key string, words ...string) rueidis.Completed {
 		return r.Arbitrary(key, words...)
 	}
-	limit := strconv.Itoa(inspect.Limit)
+	limit := strconv.Itoa(Limit)
 	count := "NUMSUB"
 	if r.Sharded {
 		count = "SHARDNUMSUB"
@@ -116,7 +116,7 @@ func questions(r *wire.Redis, keys [Forms]*wire.Keys) []rueidis.Completed {
 		asksSize:    ask(plain.Key, "HLEN"),
 		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
 		asksToken:   ask(plain.Extra(), "GET"),
-		asksNote:    ask(wire.Beside(plain.Key, inspect.NoteKey), "GET"),
+		asksNote:    ask(wire.Beside(plain.Key, NoteKey), "GET"),
 		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()).Build(),
 		asksCount:   ask(plain.Key, "ZCOUNT", "0", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
@@ -129,7 +129,7 @@ func questions(r *wire.Redis, keys [Forms]*wire.Keys) []rueidis.Completed {
 }
 
 // read reads the replies, but for the foreign clients.
-func (i *inspection) read(replies []rueidis.RedisResult, keys [Forms]*wire.Keys) error {
+func (i *inspection) read(replies []rueidis.RedisResult, keys [forms]*wire.Keys) error {
 	if err := i.readLease(replies[asksLease]); err != nil {
 		return wire.Explain(err)
 	}
@@ -185,7 +185,7 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 	left, err := reply.AsInt64()
 	switch {
 	case left == -1:
-		i.Lease = inspect.NoExpiry
+		i.Lease = rlock.NoExpiry
 	case left >= 0:
 		i.Lease = wire.Milliseconds(left)
 	}
@@ -195,14 +195,14 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 // readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
 // Of count owners those beyond the limit are not known to hold theirs still.
 func (i *inspection) readPermits(permits []wire.Permit, count int) error {
-	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-inspect.Limit, 0)
+	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-Limit, 0)
 	i.Lease = 0
 	for _, p := range permits {
 		if !wire.IsOwner(p.Owner) {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", wire.ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Permits: p.Count, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Permits: p.Count, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
 	}
 	return nil
 }
@@ -221,11 +221,11 @@ func (i *inspection) readHash(replies []rueidis.RedisResult) error {
 	i.HolderCount = int(size)
 	seen := make(map[string]bool) // HSCAN may return a field twice
 	if mode != "" {
-		i.Kind = inspect.KindReadWrite
+		i.Kind = KindReadWrite
 		i.HolderCount = max(i.HolderCount-1, 0)
 		seen["mode"] = true
 	} else if size > 0 {
-		i.Kind = inspect.KindLock
+		i.Kind = KindLock
 	}
 	for fields := page.Elements; len(fields) >= 2; fields = fields[2:] {
 		field, value := fields[0], fields[1]
@@ -246,26 +246,26 @@ func (i *inspection) addHolder(field, value string) error {
 	if err != nil || !wire.IsOwner(field) {
 		return fmt.Errorf("%w: it is a hash with the field %q", wire.ErrWrongType, field)
 	}
-	if len(i.Holders) < inspect.Limit {
+	if len(i.Holders) < Limit {
 		owner, writes := strings.CutSuffix(field, ":write")
-		reads := i.Kind == inspect.KindReadWrite && !writes
-		i.Holders = append(i.Holders, inspect.Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: wire.HasPassed(owner), Foreign: !wire.IsOurs(field)})
+		reads := i.Kind == KindReadWrite && !writes
+		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: wire.HasPassed(owner), Foreign: !wire.IsOurs(field)})
 	}
 	return nil
 }
 
-func (i *inspection) readQueue(of inspect.Kind, replies []rueidis.RedisResult) error {
+func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisResult) error {
 	waiting, err := replies[0].AsInt64()
 	members, err2 := replies[1].AsStrSlice()
 	if err := cmp.Or(err, err2); err != nil {
 		return err
 	}
 	i.Waiting += int(waiting)
-	if waiting > 0 && i.Kind == inspect.KindUnknown {
+	if waiting > 0 && i.Kind == KindUnknown {
 		i.Kind = of
 	}
 	for _, member := range members {
-		if w, ok := parseMember(member); ok && len(i.Queue) < inspect.Limit {
+		if w, ok := parseMember(member); ok && len(i.Queue) < Limit {
 			if of != formKinds[semaphoreForm] {
 				w.Permits = 0
 			}
@@ -276,25 +276,25 @@ func (i *inspection) readQueue(of inspect.Kind, replies []rueidis.RedisResult) e
 }
 
 // parseMember reads a member of the queue: see queue.lua.
-func parseMember(member string) (w inspect.Waiter, ok bool) {
+func parseMember(member string) (w Waiter, ok bool) {
 	if member == "?" {
-		return inspect.Waiter{Foreign: true}, true
+		return Waiter{Foreign: true}, true
 	}
 	if len(member) < 2 || !strings.ContainsRune("xsaXSA", rune(member[0])) {
 		return w, false
 	}
 	mode := member[0]
 	owner, more := wire.CutMore(member[1:])
-	return inspect.Waiter{Owner: owner, Permits: 1 + int(more), Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+	return Waiter{Owner: owner, Permits: 1 + int(more), Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
 }
 
 // locate fills in the processes of the holders and waiters.
 func (i *inspection) locate(p *wire.Processes) {
 	i.Unresolved = wire.Explain(p.Err)
 	for j := range i.Holders {
-		i.Holders[j].Process = p.Of(i.Holders[j].Owner)
+		i.Holders[j].Process = (*Process)(p.Of(i.Holders[j].Owner))
 	}
 	for j := range i.Queue {
-		i.Queue[j].Process = p.Of(i.Queue[j].Owner)
+		i.Queue[j].Process = (*Process)(p.Of(i.Queue[j].Owner))
 	}
 }

@@ -1,4 +1,4 @@
-package survey
+package inspect
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// scanCount is how many keys a server looks at for one page of Locks.
+// scanCount is how many keys a server looks at for one page of Inspector.Locks.
 const scanCount = 512
 
-// Locks iterates over the names of the locks that are held and match the pattern.
+// heldKeys iterates over the keys of the locks that are held and match the pattern.
 // An error is the last that it yields, after the names on the other nodes.
-func Locks(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
+func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := r.Await(ctx, nil); err != nil {
 			yield("", wire.Explain(err))

@@ -1,0 +1,139 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/diag"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// An Inspector shows the state of locks as one client sees it. It takes and releases nothing. Its
+// methods may be called concurrently.
+type Inspector struct {
+	driver *driver.Client
+	prefix string // of the names in Redis
+}
+
+// Of returns the inspector of a client. It sends no command, and needs no Close.
+func Of(client *rlock.Client) Inspector {
+	d, prefix := driver.Of(client)
+	return Inspector{d, prefix}
+}
+
+// ID returns the prefix of the UUIDs of all locks that the client holds: [Holder].Owner begins with
+// it. It leads from a lock's hash in Redis to the process.
+func (i Inspector) ID() string { return i.driver.ID.Prefix }
+
+// Lock returns the state in Redis of the lock of that name, of any kind. It only reads, in
+// one round trip, and one more for the processes of holders and waiters, which may be a second
+// old. It is no transaction: a lock that is handed over meanwhile may be shown with its last
+// holder and the queue of the next moment.
+//
+// It fails with [rlock.ErrWrongType] if the name's key, or that of its queue, is something other
+// than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
+// to find out processes, foreign clients or tokens is no error.
+func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
+	key := name
+	if name != "" { // an empty name stays one that no lock can have
+		key = i.prefix + name
+	}
+	var keys [forms]*wire.Keys
+	for at, id := range [forms]driver.KindID{driver.FencedKind, driver.ReadWriteKind, driver.SemaphoreKind} {
+		n := i.driver.NewName(id, key)
+		if n.Err != nil && at == 0 {
+			return Lock{}, n.Err
+		}
+		keys[at] = &n.Keys
+	}
+	found, err := read(ctx, i.driver.Redis, keys)
+	if err != nil {
+		return Lock{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
+	}
+	found.Name = name
+	return found, nil
+}
+
+// literal escapes the characters with a meaning in the patterns of Redis.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// Locks iterates over the names of the locks that are held, of any kind and by any client,
+// Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
+// reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
+// time is among the names, unless its slot migrates meanwhile; a name may come twice. An error is
+// the last that it yields, beside an empty name: [rlock.ErrUnsupported] is that of a server older
+// than Redis 6.2.
+func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	if pattern == "" {
+		pattern = "*"
+	}
+	inRedis := literal.Replace(i.prefix) + pattern
+	return func(yield func(string, error) bool) {
+		for key, err := range heldKeys(ctx, i.driver.Redis, inRedis) {
+			if err != nil {
+				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
+			}
+			if !yield(i.named(key), err) {
+				return
+			}
+		}
+	}
+}
+
+// named returns the name of the lock with that key, and the key if it has another prefix.
+func (i Inspector) named(key string) string { return strings.TrimPrefix(key, i.prefix) }
+
+// Held returns the locks that the client holds, those that it has held the longest first,
+// and by name where the times are equal: one for each owner of each lock. Of a lock over
+// several these are the locks that it is made of. It is for people and tests: it asks
+// Redis nothing, but looks at every lock.
+func (i Inspector) Held() []Held {
+	uses := diag.Uses(i.driver, false)
+	held := make([]Held, len(uses))
+	for at := range uses {
+		u := &uses[at]
+		held[at] = Held{
+			Name: i.named(u.Name), Kind: u.Kind, Owner: rlock.Owner(u.Owner), Since: u.Since, ValidUntil: u.ValidUntil,
+			Depth: u.Depth, Permits: u.Permits, PartOf: u.PartOf, Site: Site(u.Site),
+		}
+	}
+	return held
+}
+
+// A Held is a lock that a client holds.
+type Held struct {
+	Name  string
+	Kind  rlock.Kind
+	Owner rlock.Owner
+	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later
+	// than it was if the machine has slept since.
+	Since time.Time
+	// ValidUntil is until when it is certainly held, as Redis has confirmed it by now: see
+	// Hold.ValidUntil.
+	ValidUntil time.Time
+	// Depth is how often the owner has to unlock it.
+	Depth int
+	// Permits is how many permits of a semaphore the owner has taken, and 0 for other locks.
+	Permits int
+	// PartOf is the name of the lock over several that it is held for, "" for none. While
+	// that is still being acquired it is not known.
+	PartOf string
+	// Site is where in the code it was acquired, if Config.RecordSites is set.
+	Site Site
+}
+
+// A Site is where in the code a lock was taken. The zero Site is not known.
+type Site struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
+}
+
+// String returns "file:line function", and "" for the zero Site.
+func (p Site) String() string { return terms.Site(p).String() }
