@@ -23,10 +23,10 @@ func (l *Lock) guarded(c *Call, now Now) Command {
 
 // UnlockWith is Unlock with a guarded write, which the call of the release carries: see Call.Carries. The first Leave of that
 // call has the write, and no other command: one that is repeated does not find the tenure. The tenure begins no other hold, so
-// that there is a release. It reports false, and changes nothing, unless the level is the only one.
+// that there is a release. It reports false, and changes nothing, unless the level is the only one of a lock that does not stay.
 func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
 	i := -1
-	if l.current(now) != nil && len(l.levels.all) == 1 {
+	if l.current(now) != nil && len(l.levels.all) == 1 && l.stays <= now.Time {
 		i = l.levelOf(o, m, handle)
 	}
 	if i < 0 {

@@ -215,9 +215,11 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 }
 
 // writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock
-// stays.
+// stays. The context of the caller ends neither.
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
-	reply, err := h.Write(ctx, source, keys, args)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lock.driver.wire.traits().patience)
+	defer cancel()
+	reply, err := h.Write(within, source, keys, args)
 	return reply, cmp.Or(err, h.Release(ctx))
 }
 

@@ -301,3 +301,32 @@ func TestAReleaseWithAWriteKeepsTheMinimum(t *testing.T) {
 		assert.True(t, w.Exists("data"))
 	})
 }
+
+// The lock stays for the minimum of a level that was released before, and the write of the last one is executed even so.
+func TestAReleaseWithAWriteWhoseLockStaysForAnInnerLevelWrites(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewLock(testbed.Key)
+		outer := testbed.Take(t, w.Ctx, lock)
+		inner := testbed.Take(t, outer.Context(), lock, rlock.WithMinHold(time.Minute))
+		require.NoError(t, inner.Release(w.Ctx))
+		_, err := outer.ReleaseWith(w.Ctx, "return redis.call('set', KEYS[1], 'x')", []string{"data"}, nil)
+		require.NoError(t, err)
+		assert.True(t, w.Exists("data"))
+		assert.False(t, testbed.Tries(t, w.Caller(), lock))
+	})
+}
+
+// The context of a ReleaseWith ends nothing, also where it takes two steps.
+func TestAReleaseWithAWriteInTwoStepsOutlivesItsContext(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		lock := w.NewClient().NewLock(testbed.Key)
+		outer := testbed.Take(t, w.Ctx, lock)
+		inner := testbed.Take(t, outer.Context(), lock)
+		ended, cancel := context.WithCancel(w.Ctx)
+		cancel()
+		_, err := inner.ReleaseWith(ended, "return redis.call('set', KEYS[1], 'x')", []string{"data"}, nil)
+		require.NoError(t, err)
+		assert.True(t, w.Exists("data"))
+		require.NoError(t, outer.Release(w.Ctx))
+	})
+}
