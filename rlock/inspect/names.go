@@ -19,7 +19,7 @@ const scanCount = 512
 func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := r.Await(ctx, nil); err != nil {
-			yield("", wire.Explain(err))
+			yield("", wire.ExplainTo(ctx, err))
 			return
 		}
 		var failed error

@@ -33,7 +33,7 @@ type inspection struct{ Lock }
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
 	if err := r.Await(ctx, keys[0]); err != nil {
-		return Lock{}, wire.Explain(err)
+		return Lock{}, wire.ExplainTo(ctx, err)
 	}
 	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
 	if err == nil {

@@ -58,7 +58,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	}
 	r, keys := c.shared.Redis, &wire.Keys{Key: s.key}
 	if err := r.Await(ctx, nil); err != nil {
-		return state, s.named(wire.Explain(err))
+		return state, s.named(wire.ExplainTo(ctx, err))
 	}
 	if r.InCluster() {
 		keys.Slot = wire.HashSlot(s.key)
@@ -83,7 +83,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 		err = state.read(replies)
 	}
 	if err != nil {
-		return state, s.named(wire.Explain(err))
+		return state, s.named(wire.ExplainTo(ctx, err))
 	}
 	if r.Counts() {
 		state.listeners(replies[5], replies[6])
@@ -173,7 +173,7 @@ func (s *State) locate(p *wire.Processes) {
 func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
 	r := c.shared.Redis
 	if err := r.Await(ctx, nil); err != nil {
-		return nil, wire.Explain(err)
+		return nil, wire.ExplainTo(ctx, err)
 	}
 	pattern = literal.Replace(c.prefix) + cmp.Or(pattern, "*")
 	for _, node := range r.EachNode() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/redisson"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
@@ -117,5 +118,27 @@ func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {
 		require.ErrorIs(t, err, rlock.ErrNoPermission)
 		server.Heal()
 		require.NoError(t, c.Semaphore("s").Acquire(t.Context(), 1))
+	})
+}
+
+// A question whose context ends returns its error.
+func TestWithTheKitAQuestionReturnsTheErrorOfItsContext(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		for _, lazy := range []bool{false, true} {
+			client := server.Client(func(c *rlock.Config) { c.Lazy = lazy })
+			if lazy {
+				server.Cut()
+				client = server.Client(func(c *rlock.Config) { c.Lazy = true })
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := redisson.New(client).Inspect(ended, "s")
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = redisson.New(client).Names(ended, "")
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = inspect.Of(client).Lock(ended, "s")
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		server.Heal()
 	})
 }
