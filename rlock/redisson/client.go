@@ -29,7 +29,7 @@ type Client struct {
 
 // New returns a client over the connections of c: make one for each c, since of two the later one alone hears the messages,
 // and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
-// [rlock.ErrClosed], and permits are no longer renewed.
+// [rlock.ErrClosed], and the contexts of permits end.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}

@@ -9,16 +9,30 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A keeping renews the permits of a client that the watchdog keeps, and ends those whose leases end. Its zero value keeps
-// none, and has no goroutine.
+// A keeping renews the permits of a client that the watchdog keeps, and ends those whose leases end, and all when the client
+// is closed. Its zero value keeps none, and has no goroutine.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
+
+	mu     sync.Mutex // protects following
+	held   map[*Permit]struct{}
+	closed bool
 }
 
 // keep begins to keep the permit.
 func (k *keeping) keep(p *Permit) {
 	k.once.Do(func() { k.start(p.of.client) })
+	k.mu.Lock()
+	closed := k.closed
+	if !closed {
+		k.held[p] = struct{}{}
+	}
+	k.mu.Unlock()
+	if closed {
+		p.end(p.of.named(wire.ErrClosed))
+		return
+	}
 	p.mu.Lock()
 	at := p.renewal(p.until)
 	p.mu.Unlock()
@@ -39,17 +53,37 @@ func (k *keeping) retry(p *Permit) {
 func (k *keeping) stop(p *Permit) {
 	k.once.Do(func() { k.start(p.of.client) })
 	k.keeper.Stop(p)
+	k.forget(p)
+}
+
+func (k *keeping) forget(p *Permit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.held, p)
+}
+
+// close ends all permits: nothing renews them any more, nor knows when their leases end.
+func (k *keeping) close() {
+	k.keeper.Close()
+	k.mu.Lock()
+	held := k.held
+	k.held, k.closed = nil, true
+	k.mu.Unlock()
+	for p := range held {
+		p.end(p.of.named(wire.ErrClosed))
+	}
 }
 
 // start starts the keeper, until the client is closed.
 func (k *keeping) start(c *Client) {
 	length := c.shared.Config.Lease
+	k.held = make(map[*Permit]struct{})
 	k.keeper = lease.NewKeeper(lease.Config{Tick: c.shared.Tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
 	if !c.shared.Redis.Start(func() {
 		<-c.shared.Redis.Done()
-		k.keeper.Close()
+		k.close()
 	}) {
-		k.keeper.Close()
+		k.close()
 	}
 }
 

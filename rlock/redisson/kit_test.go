@@ -142,3 +142,22 @@ func TestWithTheKitAQuestionReturnsTheErrorOfItsContext(t *testing.T) {
 		server.Heal()
 	})
 }
+
+// Nothing keeps the permits of a client that is closed, and their holders know.
+func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		client := server.Client()
+		s := redisson.New(client).PermitSemaphore("p")
+		require.NoError(t, s.SetPermits(t.Context(), 2))
+		kept, err := s.Acquire(t.Context(), 0)
+		require.NoError(t, err)
+		fixed, err := s.Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		synctest.Wait()
+		for _, p := range []*redisson.Permit{kept, fixed} {
+			require.ErrorIs(t, p.Err(), rlock.ErrClosed)
+			require.ErrorIs(t, p.Release(t.Context()), rlock.ErrClosed)
+		}
+	})
+}

@@ -39,7 +39,7 @@ func (s *PermitSemaphore) newPermit(length time.Duration) (*Permit, error) {
 func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.raw)) }
 
 // Context returns a context that ends when the permit does: with [rlock.ErrLost] as its cause before its lease can end in
-// Redis, or when Redis has said that it is gone.
+// Redis, or when Redis has said that it is gone, and with [rlock.ErrClosed] when the client is closed.
 func (p *Permit) Context() context.Context { return p.ctx }
 
 // Err returns nil while the permit is held, then why it is not.
@@ -94,6 +94,7 @@ func (p *Permit) end(cause error) {
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
+	p.of.client.keeping.forget(p)
 	p.cancel(cause)
 }
 
