@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,12 +117,21 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// publish is the command by which a script notifies waiters.
-func (c *Client) publish() string {
-	if c.shared.Redis.Sharded {
-		return "spublish"
+// byPublish stands among the arguments of a script for the command by which it notifies waiters: a lazy client knows that
+// once it is connected.
+const byPublish = "\x00publish"
+
+// publishing returns the arguments with the command in place of byPublish.
+func publishing(r *wire.Redis, args []string) []string {
+	i := slices.Index(args, byPublish)
+	if i < 0 {
+		return args
 	}
-	return "publish"
+	args = slices.Clone(args)
+	if args[i] = "publish"; r.Sharded {
+		args[i] = "spublish"
+	}
+	return args
 }
 
 // call executes a script with the keys of the object before those given, and tells how sure its result is.
@@ -133,7 +143,7 @@ func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args .
 func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
 	r := o.client.shared.Redis
 	switch {
-	case o.err != nil && (r.InCluster() || o.name == ""):
+	case o.name == "":
 		return m, refused, o.err
 	case o.client.shared.Closed.Load():
 		return m, refused, o.named(rlock.ErrClosed)
@@ -144,6 +154,10 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	if err := r.Ready(ctx, nil); err != nil {
 		return o.failed(err)
 	}
+	if o.err != nil && r.InCluster() {
+		return m, refused, o.err
+	}
+	call.Args = publishing(r, call.Args)
 	order := wire.Order{Call: call, First: first, At: time.Now()}
 	if r.InCluster() {
 		order.Slot = wire.HashSlot(o.key)

@@ -161,3 +161,13 @@ func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// A lazy client knows by which command its scripts notify waiters once it is connected, and not before.
+func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		client := server.Client(func(c *rlock.Config) { c.Lazy = true })
+		set, err := redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)
+		require.NoError(t, err)
+		assert.True(t, set)
+	})
+}

@@ -22,14 +22,14 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int64) (bool, error)
 	if n < 1 {
 		return false, l.named(fmt.Errorf("%w: a count of %d: use at least 1", rlock.ErrInvalidConfig, n))
 	}
-	set, err := l.number(ctx, latchSet, []string{l.channel}, strconv.FormatInt(n, 10), l.client.publish())
+	set, err := l.number(ctx, latchSet, []string{l.channel}, strconv.FormatInt(n, 10), byPublish)
 	return set == 1, err
 }
 
 // CountDown takes one off the count. The one that makes it zero opens the latch. Without a count it does nothing. After
 // [rlock.ErrUnconfirmed] it may have counted: the call is not sent again, since each would count.
 func (l *CountDownLatch) CountDown(ctx context.Context) error {
-	_, err := l.number(ctx, latchDown, []string{l.channel}, l.client.publish())
+	_, err := l.number(ctx, latchDown, []string{l.channel}, byPublish)
 	return err
 }
 
@@ -55,6 +55,6 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 // Delete opens the latch, and reports whether it had a count. Waiters in Go return; those in Java sleep until the next count
 // is zero, since Redisson's message for this is the one for a new count.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	was, err := l.number(ctx, latchDelete, []string{l.channel}, l.client.publish())
+	was, err := l.number(ctx, latchDelete, []string{l.channel}, byPublish)
 	return was == 1, err
 }

@@ -94,7 +94,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 
 // update gives permits a lease, and returns which of them are held.
 func (s *PermitSemaphore) update(ctx context.Context, lease time.Duration, ids ...string) (held []bool, f fate, err error) {
-	reply, f, err := s.call(ctx, permitsUpdate, s.keys(), append([]string{s.client.publish(), milliseconds(lease)}, ids...)...)
+	reply, f, err := s.call(ctx, permitsUpdate, s.keys(), append([]string{byPublish, milliseconds(lease)}, ids...)...)
 	if err != nil {
 		return nil, f, err
 	}
@@ -118,7 +118,7 @@ func (s *PermitSemaphore) AcquiredPermits(ctx context.Context) (int, error) {
 }
 
 func (s *PermitSemaphore) counts(ctx context.Context) (free, taken int, err error) {
-	reply, _, err := s.call(ctx, permitsRead, s.keys(), s.client.publish())
+	reply, _, err := s.call(ctx, permitsRead, s.keys(), byPublish)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -161,7 +161,7 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 
 // askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may still be executed.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
-	keys, args := append([]string{s.key}, s.keys()...), append([]string{s.client.publish()}, args...)
+	keys, args := append([]string{s.key}, s.keys()...), append([]string{byPublish}, args...)
 	reply, f, err := s.send(ctx, wire.Call{Script: script, Keys: keys, Args: args}, first)
 	if err != nil {
 		return 0, f, err

@@ -67,7 +67,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // AddPermits changes the number of permits by n, which may be negative: then the number of free ones may be, too. Unlike
 // Redisson's it leaves an expiry of the key.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.number(ctx, semaphoreAdd, []string{s.channel}, strconv.Itoa(n), s.client.publish())
+	_, err := s.number(ctx, semaphoreAdd, []string{s.channel}, strconv.Itoa(n), byPublish)
 	return err
 }
 
@@ -84,7 +84,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	if err := s.check(n); err != nil {
 		return false, err
 	}
-	set, err := s.number(ctx, semaphoreSet, []string{s.channel}, strconv.Itoa(n), s.client.publish())
+	set, err := s.number(ctx, semaphoreSet, []string{s.channel}, strconv.Itoa(n), byPublish)
 	return set == 1, err
 }
 
