@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // The read-write lock between Java and Go.
@@ -133,6 +134,49 @@ func downgrading(s *scene, first, second couple) {
 	require.NoError(s.t, first.read.Unlock(lock))
 	s.gets(second.write, lock, true)
 	require.NoError(s.t, second.write.Unlock(lock))
+}
+
+// Readers of Java, of the writer's process and of another one in Go wait for a writer in Go, in whatever order they came: they
+// read together, as Redisson's do.
+func TestReadersBehindAWriterInGoReadTogether(t *testing.T) {
+	withOldAndNew(t, setting{kind: redisson.Read, lease: keptLease}, func(s *scene) {
+		elsewhere := *s
+		elsewhere.client = s.startGo()
+		readers := map[string]func() side{
+			"java":      func() side { return s.java.Thread("reader").With(redisson.Read) },
+			"here":      func() side { return s.goBoth().read },
+			"elsewhere": func() side { return elsewhere.goBoth().read },
+		}
+		for _, order := range [][]string{{"java", "elsewhere"}, {"elsewhere", "java"}, {"java", "here", "elsewhere"}, {"elsewhere", "here", "java"}, {"here", "java", "elsewhere"}} {
+			lock, writer := s.fresh(), s.goBoth().write
+			require.NoError(s.t, writer.Lock(lock, 0))
+			var waiting []*call
+			all := make([]side, len(order))
+			for i, name := range order {
+				reader := readers[name]()
+				all[i] = reader
+				waiting = append(waiting, s.start(func() error { return reader.Lock(lock, 0) }))
+				switch name {
+				case "java":
+					s.awaitAsleep(reader, lock)
+				case "here":
+					require.Eventually(s.t, func() bool { return inspect.Of(s.client).Stats().Waiting > 0 }, hang, time.Millisecond)
+				default:
+					require.Eventually(s.t, func() bool { return s.number("ZCARD", "rlock_queue:{"+lock+"}rw") > 0 }, hang, time.Millisecond)
+				}
+			}
+			left := time.Now()
+			require.NoError(s.t, writer.Unlock(lock))
+			for i, w := range waiting { // none has unlocked
+				assert.Less(s.t, w.succeeds().Sub(left), fallback, "%s of %v", order[i], order)
+			}
+			gives(s.t, false)(s.do("HEXISTS", "rlock_foreign:{"+lock+"}rw", "w").AsBool()) // none was held back
+			for _, reader := range all {
+				require.NoError(s.t, reader.Unlock(lock))
+			}
+			assert.Zero(s.t, s.number("EXISTS", lock))
+		}
+	})
 }
 
 // Writers of both sides count, and readers check that no writer does meanwhile.

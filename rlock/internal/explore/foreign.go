@@ -48,6 +48,7 @@ type thread struct {
 	tried  int8 // ticks since it polled
 	ticks  int8 // in which one of ours had the lock while it waits
 	seen   bool // one had in this tick
+	kept   int8 // ticks in which a Reader waits while others read
 
 	until core.Time // of a Subscriber and a Queuer that waits: when the lease ends that it has read, and it tries again by itself
 }
@@ -198,6 +199,12 @@ func (w *world) foreignTick() (waits, holds bool) {
 		f := &w.threads[i]
 		f.rested = false
 		waits, holds = waits || f.state == foreignWaiting && f.kind != Sleeper, holds || f.state == foreignHolding
+		if f.kept++; f.state != foreignWaiting || f.kind != Reader || w.server.Mode != server.Read {
+			f.kept = 0
+		}
+		if f.kept > 2 {
+			w.fail("foreign client %d: a reader has waited for %d ticks while others read", i, f.kept)
+		}
 		if f.state != foreignWaiting || f.kind == Sleeper {
 			continue
 		}
@@ -231,7 +238,7 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 	}
 	for i := range w.threads {
 		f := &w.threads[i]
-		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), flags(f.rested, f.seen), w.left(f.until))
+		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), byte(f.kept), flags(f.rested, f.seen), w.left(f.until))
 	}
 	for _, id := range w.server.Foreign.Fair {
 		b = append(b, byte(id.Client-server.FirstForeign)) // 255: an entry of ours

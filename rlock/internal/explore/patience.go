@@ -1,6 +1,8 @@
 package explore
 
 import (
+	"slices"
+
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
@@ -30,7 +32,7 @@ func (w *world) checkUse() {
 	waits, held = waits || foreignWaits, held || foreignHolds
 	free := w.server.Held()+w.wanted(false) <= w.permits()
 	if w.RW && w.server.Mode == server.Read {
-		free = len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
+		free = w.readerIsNext()
 	}
 	if w.idle++; !free || !waits || soon {
 		w.idle = 0
@@ -44,6 +46,16 @@ func (w *world) checkUse() {
 	if w.unused > 10+w.Idle {
 		w.fail("no owner holds the lock for %d ticks while a caller waits", w.unused)
 	}
+}
+
+// readerIsNext reports whether a reader of ours is the first in the queue, or stands right behind a window while a foreign client
+// reads: it need not wait for the others that read.
+func (w *world) readerIsNext() bool {
+	q, s := w.server.Queue, &w.server
+	if len(q) > 1 && q[0] == server.Window && slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return server.IsForeign(h.ID) }) {
+		q = q[1:]
+	}
+	return len(q) > 0 && q[0].Mode == core.Shared
 }
 
 // waits reports whether a client of ours waits that can be served, whether a fault ends soon, and whether the lock is held, or

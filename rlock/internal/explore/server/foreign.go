@@ -196,7 +196,9 @@ func (r *run) begin(polls bool) {
 	m.Began, m.Over, m.Used, m.Holding = r.now, r.now.after(length), 0, 0
 	r.note()
 	r.callFair()
-	r.tell()
+	if !r.stay.told {
+		r.tell()
+	}
 	r.stay.on, r.stay.told = true, true
 }
 
@@ -290,10 +292,42 @@ func (r *run) callFair() {
 	}
 }
 
+// readerBehind reports whether a window is the first, and a reader of ours right behind it.
+func (s *Server) readerBehind() bool {
+	return len(s.Queue) > 1 && s.windowFirst() && s.Queue[1].Mode == core.Shared
+}
+
+// readTogether tells foreign clients that a writer of ours has let readers in, by their window if that stands before a reader
+// of ours, and lets readers right behind the window read beside a foreign one.
+func (r *run) readTogether(leave, asker core.Ticket, term core.Span) (token uint64, granted bool) {
+	f, m := &r.stay, &r.Foreign.Memory
+	if len(r.Holders) == 0 || !r.Kind.open(r, core.Shared, 0) {
+		return 0, false
+	}
+	if f.here {
+		lets := r.wrote || leave == noTicket && asker == noTicket
+		if lets && !f.on && r.readerBehind() && (f.waits > 0 || m.Polls) {
+			r.wrote = true
+			r.begin(m.Polls)
+		}
+		for r.readerBehind() && r.foreignHolds() {
+			if last, asks := r.grant(r.Queue[1], asker, term); asks {
+				token, granted = last, true
+			}
+		}
+	}
+	if r.wrote && !f.told && (f.waits > 0 || r.Uncounted) {
+		f.told = true
+		r.tell()
+	}
+	return token, granted
+}
+
 // holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then grants them the lock.
 func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted, held bool, left core.Span) {
 	m, t := &r.Foreign.Memory, r.Windows
-	if !r.stay.here || len(r.Queue) == 0 || r.Queue[0].Mode == core.Shared || !r.Kind.open(r, core.Shared, 0) || !r.foreignHolds() {
+	out, waits := r.behind()
+	if !r.stay.here || !waits || out.Mode == core.Shared || !r.Kind.open(r, core.Shared, 0) || !r.foreignHolds() {
 		return 0, false, false, 0
 	}
 	if r.now.since(m.Holding) >= t.Starved+t.Respite {

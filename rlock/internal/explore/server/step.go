@@ -55,6 +55,9 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	if freed && len(r.Queue) > 0 && r.Queue[0] == front {
 		r.Kind.ungranted(r, leave)
 	}
+	if last, asks := r.readTogether(leave, asker, term); asks {
+		token, granted = last, true
+	}
 	last, asks, held, heldFor := r.holdBack(asker, term)
 	if asks {
 		token, granted = last, true
@@ -65,6 +68,10 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	first, waits := r.behind()
 	if !waits && !r.stay.on {
 		r.dropTurn()
+	}
+	if freed && r.stay.on && !r.stay.told && len(r.Holders) == 0 { // readers of ours have read in a window
+		r.stay.told = true
+		r.tell()
 	}
 	if guarded && alone && !full { // the ticket counts as the first, also if it has the lock already
 		first, waits = join, true

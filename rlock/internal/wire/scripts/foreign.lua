@@ -4,7 +4,8 @@
 --
 -- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
 --          written. A window is "?" in the queue. It is on from when "?" stands first and the lock
---          is free: then no client of ours is granted the lock.
+--          is free, or a writer of ours has let readers in (grant.lua): then no client of ours is
+--          granted the lock, but for readers beside foreign readers.
 --   b, e     when the window that is on began, and when it ends
 --   u        when it was first seen to be used
 --   p        this "?" is for foreign clients that cannot be counted, since they only poll

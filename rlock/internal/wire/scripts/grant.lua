@@ -76,6 +76,30 @@ while first and not on and open(modeOf(first), first) do
 	first, second, stale = second, nil, true
 end
 
+-- Readers do not wait for readers. A writer of ours that has left, or goes on as a reader, which is when a step has no members,
+-- has let readers in: foreign ones are told. If "?" stands before a reader of ours, its window begins, and holds that one up for
+-- no longer. Once a foreign client reads, those right behind "?" read beside it.
+local reads = open('s') and not free()
+if here and reads then
+	first, second = front()
+	local lets = message == '01' or not asker and not leaver
+	if lets and not on and first == '?' and second and modeOf(second) == 's' and (waits > 0 or state.p) then
+		message = '01'
+		begin()
+	end
+	while first == '?' and second and modeOf(second) == 's' and isForeign(holder()) do
+		local refused = grant(second)
+		if refused then
+			return refuse(second, refused) -- end 11
+		end
+		first, second = front()
+	end
+end
+if reads and message == '01' and not told and (waits > 0 or family == 'c') then
+	told = true
+	redis.pcall(publish, channel, message)
+end
+
 -- Clients may disagree on the number of permits: a release wakes some with larger numbers, see semaphore.lua. Of a long queue some
 -- of the front are enough, since the others stand behind them.
 if varies and freed and first and first == ahead then
@@ -93,7 +117,11 @@ end
 -- of ours do not starve with it: they are held back for two seconds, and then they may begin to
 -- read for one.
 local heldBack -- for so long yet, nil if they are not
-if here and first and modeOf(first) ~= 's' and open('s') and isForeign(holder()) then
+local out = first -- the first that a foreign reader keeps out
+if first == '?' then
+	out = second
+end
+if here and out and modeOf(out) ~= 's' and open('s') and isForeign(holder()) then
 	if now - (state.w or 0) >= starved + respite then
 		state.w = now
 		note('w', now)
@@ -133,6 +161,11 @@ if first == '?' then
 	if not behind and not on then
 		redis.call('zrem', queue, '?')
 	end
+end
+-- Readers of ours have read in a window, and the last of them leaves: those for whom it is are told that the lock is free now.
+if freed and on and not told and free() then
+	told = true
+	redis.pcall(publish, channel, message)
 end
 -- The first ticket looks when foreign clients release the lock, or their window is over. It is told
 -- when that begins, or when the ones before it have left; the asker learns it from the reply.
