@@ -28,7 +28,7 @@ func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (ru
 }
 
 // ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder
-// finds what was written. The lock is released also if the script fails. After [ErrFenced] nothing
+// finds the writes. The lock is released also if the script fails. After [ErrFenced] nothing
 // was written; after [ErrUnconfirmed] the script may have been executed, and is not sent again. ctx
 // ends nothing. A hold that is nested in another is released by two steps.
 func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
