@@ -13,14 +13,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes locks and holds them. To each node it has one connection for commands and one
-// for subscriptions, and outside of a Cluster one more for callers that come one after the other.
-// It has one watchdog for all its locks and a constant number of goroutines. A process usually
-// has one Client. Its methods may be called concurrently.
+// A Client makes locks and holds them. To each node it has one connection for commands and one for
+// subscriptions, and outside of a Cluster one more for lone callers. It has one watchdog for all
+// its locks and a constant number of goroutines. A process usually has one Client. Its methods may
+// be called concurrently.
 //
-// A client must not run twice: if a machine or a container is restored several times from one
-// snapshot, two of its clients may hold one lock. Close the client before such a snapshot is
-// taken.
+// A client must not run twice: close it before a snapshot of a machine or container is taken that
+// may be restored several times, or two of its clients may hold one lock.
 type Client struct {
 	prefix string         // of the names in Redis
 	driver *driver.Client // keeps the locks
@@ -28,11 +27,10 @@ type Client struct {
 	diag   *diag.Diag
 }
 
-// New connects to Redis and returns a client. It fails with [ErrInvalidConfig], with
-// [ErrUnsupported] for a server without a feature of the config, [ErrNoPermission] if the
-// user may not log in or lacks a right that New needs, and with the connection's error if Redis
-// cannot be reached. It waits up to Config.Redis.Dialer.Timeout, 2 s by default, for a server
-// that is loading its data, busy with a script, or full.
+// New connects to Redis and returns a client. It fails with [ErrInvalidConfig], [ErrUnsupported]
+// for a server without a feature of the config, [ErrNoPermission] if the user may not log in or
+// lacks a right that New needs, or the connection's error. For a server that is loading its data,
+// busy with a script, or full it waits up to Config.Redis.Dialer.Timeout, 2 s by default.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -75,9 +73,9 @@ func (c *Client) open(config driver.Config, redis *wire.Redis, id *wire.ID) {
 	c.driver.Connect()
 }
 
-// NewContext is [New], but goes on trying while Redis cannot be reached, or does not serve clients yet: until ctx
-// ends. Then it returns ctx's error with the last one of Redis, and a connection that is made later is closed.
-// The client itself does not end with ctx.
+// NewContext is [New], but goes on trying until ctx ends while Redis cannot be reached or does not
+// serve clients yet. Then it returns ctx's error with the last one of Redis. The client does not
+// end with ctx.
 func NewContext(ctx context.Context, config Config) (*Client, error) {
 	var last error // of the attempts so far
 	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
@@ -122,10 +120,10 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
-// left. Locks that were passed on stay, and so does a shared rueidis client.
-// It waits for Redis to confirm the releases, at most three seconds, or longer if
-// [Config].Redis.ConnWriteTimeout is, and then returns [ErrUnconfirmed]: locks not released end
-// with their leases. A silent server, the Logger and the Observer may take a second or two more.
+// left. Locks that were passed on stay, and so does a shared rueidis client. Close waits at most
+// three seconds, or Config.Redis.ConnWriteTimeout if that is longer, for Redis to confirm the
+// releases. Then it returns [ErrUnconfirmed], and the other locks end with their leases. A silent
+// server, the Logger and the Observer may take a second or two more.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.

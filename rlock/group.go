@@ -158,19 +158,16 @@ func (l over) Hold(ctx, parent context.Context, req driver.Request) (driver.Hand
 func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 
 // NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
-// clients. It has no key of its own in Redis.
+// clients. It has no key of its own in Redis. It is Redisson's RedissonMultiLock.
 //
-// The parts are taken in an order that is the same for all callers, so that two callers cannot
-// deadlock unless they hold other locks already: those of one client that are free in one round
-// trip, up to the first that is not, for which the call waits. If the wait ends or a part fails,
-// the parts that were taken are released. If one part is lost, all are: the others are
-// released at once, and Unlock returns [ErrLost]. Unlock joins the errors of the parts. A fixed
-// lease begins when all parts are taken.
+// The parts are taken in one order for all callers, so that two callers cannot deadlock unless they
+// hold other locks already. Parts of one client that are free are taken in one round trip, up to
+// the first that is not. If the wait ends or a part fails, all are released. If one part is lost,
+// the others are released at once, and Unlock returns [ErrLost]. Unlock joins the errors of the
+// parts. A fixed lease begins when all parts are taken.
 //
-// The same lock counts once, however often it is given. Without locks, or with one that is nil or
-// a zero value, the methods return [ErrInvalidConfig]. A multi-lock has no fencing token; a
-// fenced lock among the parts has its own. docs/kinds.md has more.
-// It is Redisson's RedissonMultiLock.
+// A lock that is given twice counts once. Without locks, or with one that is nil or a zero value,
+// the methods return [ErrInvalidConfig]. Only fenced parts have tokens. docs/kinds.md has more.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker
 	for i, l := range locks {
@@ -186,25 +183,22 @@ func NewMultiLock(locks ...*Lock) *Lock {
 	return &Lock{made: over{group.NewMulti(parts)}}
 }
 
-// NewRedLock returns the lock of that name over the servers of the clients, which must be
-// independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the lock
-// of its name in most of them, so that it survives the loss of the others.
+// NewRedLock returns the lock of that name over independent servers: not nodes of one Cluster or
+// Sentinel. Its holder has the lock in most of them, so that it survives the loss of the others. It
+// is Redisson's RedissonRedLock, which does not judge validity, and polls. docs/kinds.md has more.
 //
-// Use an odd number of three or more servers, the same in the same order in all processes. A nil
-// client stands for a server that cannot be reached while the process starts. Without a majority
-// that is not nil, or with two clients of one address, the methods return [ErrInvalidConfig].
+// Use an odd number of three or more servers, in the same order in all processes. A nil client
+// stands for a server that cannot be reached while the process starts. Without a majority that is
+// not nil, or with two clients of one address, the methods return [ErrInvalidConfig].
 //
-// All servers are asked at once. The hold is valid until the majority is not: each grant is
-// judged by its own client from before it was sent. Then the hold's context ends with [ErrLost],
-// and the other parts are released. While a majority is valid, the watchdog takes a lost part
-// again, on a server that has been the same process for the largest [Config].LongestLease of the
-// clients: restart the next server 40 s after the last one is back, with the default leases.
-// Where INFO is refused, or in a Cluster, nothing is taken again.
+// Each grant is judged by its own client. Once no majority is valid, the hold's context ends with
+// [ErrLost]. Before, the watchdog takes a lost part again on a server that has been up for the
+// largest Config.LongestLease of the clients, unless INFO is refused, or in a Cluster: with the
+// default leases restart the next server 40 s after the last one is back. Restart one without its
+// data only after the longest lease, and at least two seconds: otherwise two clients may hold the
+// lock.
 //
-// Restart a server without its data only after the longest lease, and at least two seconds:
-// otherwise two clients may hold the lock. Unlock with the Lock value you locked with. A red lock
-// has no fencing token. docs/kinds.md has more.
-// It is Redisson's RedissonRedLock, which does not judge validity, and polls.
+// Unlock with the Lock value you locked with. A red lock has no fencing token.
 func NewRedLock(clients []*Client, name string) *Lock {
 	var parts []group.Locker
 	for i, c := range clients {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Hold is a handle to a lock that is held: to one level of it, if holds nest. Its methods may be
-// called by any goroutine, and concurrently; those of one that neither [Lock.Acquire] nor
-// [Client.Resume] has made panic.
+// A Hold is a handle to one level of a lock that is held. Its methods may be called by any
+// goroutine, and concurrently. The methods of a Hold that neither [Lock.Acquire] nor
+// [Client.Resume] has returned panic.
 type Hold struct {
 	*holding
 	cleanup runtime.Cleanup // notes that the program has dropped the handle
@@ -34,8 +34,12 @@ func (h *holding) handle() *Hold {
 	return handle
 }
 
-// An AcquireOption changes one acquire. A lock over several has WithLease and WithWait alone, else it returns
-// [errors.ErrUnsupported].
+// An AcquireOption changes one acquire. These exclude each other, or a kind of lock; the error is
+// in brackets:
+//
+//	WithMaxHold     WithLease, a longer WithMinHold [ErrInvalidLease]
+//	WithPermits     all kinds but a semaphore, if more than one [errors.ErrUnsupported]
+//	a lock over several   all options but WithLease and WithWait [errors.ErrUnsupported]
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
@@ -52,39 +56,41 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
 
-// WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it for no longer
-// than that, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with cause
-// [ErrHeldTooLong], and after that the lock is released. Of the levels of one owner the first to end ends all.
-// It does not go together with WithLease, nor with a longer WithMinHold ([ErrInvalidLease]).
+// WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it no
+// longer, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with
+// cause [ErrHeldTooLong], and after that the lock is released. The first level of an owner to end
+// ends all.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = d }
 }
 
-// WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a job that takes no
-// time does not run again where a clock is late. If Redis does not confirm the release, the
-// lock does not stay ([ErrUnconfirmed]), nor does one that is lost, passed on or released by Close.
+// WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a
+// short job does not run again where a clock is late. The lock does not stay if Redis does not
+// confirm the release ([ErrUnconfirmed]), nor if it is lost, passed on or released by Close.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = max(d, 0) }
 }
 
-// WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the lock until then, or comes
-// first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any fault at once. The
-// default is to wait until the context ends. The wait bounds the time between attempts: an attempt that is under way
-// ends with its answer, from a server that is silent after some 4 s. To leave earlier, let the context end.
+// WithWait limits how long Acquire or Do waits. If other owners hold the lock until then, or come
+// first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any
+// fault at once. The default is to wait until the context ends. An attempt that is under way ends
+// with its answer, or after some 4 s if the server is silent. To leave earlier, let the context
+// end.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
-// WithPermits takes k permits of a semaphore at once: the call gets all of them or none, and the last level of its owner
-// gives all back. A nested call takes none: it is [ErrUpgrade] if the owner has fewer than k. A k below 1, or above the
-// number of the semaphore, is [ErrPermits]; a lock of another kind refuses more than one ([errors.ErrUnsupported]).
+// WithPermits takes k permits of a semaphore at once: all of them or none. The last level of its
+// owner gives all back. A nested call takes none, and returns [ErrUpgrade] if the owner has fewer
+// than k. A k below 1, or above the semaphore's number, is [ErrPermits].
 func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
-// WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait already; with 0 or less
-// it never waits. Redis counts places in the queue: each caller with this option has one, and each of a fair lock or a
-// semaphore. The others of a process share one, and count one by one in their own process only.
+// WithMaxWaiters returns [ErrTooManyWaiters] at once if the call has to wait and n callers wait
+// already; with 0 or less it never waits. Redis counts places in the queue. A caller with this
+// option has a place of its own, as has each of a fair lock or a semaphore. The others of a process
+// share one place, and count one by one in their own process only.
 func WithMaxWaiters(n int) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.maxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
@@ -93,9 +99,10 @@ func WithMaxWaiters(n int) AcquireOption {
 	}
 }
 
-// WithProgress calls f in the caller's goroutine, which then goes on, when it learns its place, from 1, among those that wait,
-// counted as by WithMaxWaiters: each two seconds at least, with no more commands. If f panics nothing is held. A call that
-// is granted the lock while f runs loses it after a second, and waits again when f has returned.
+// WithProgress calls f in the caller's goroutine with its place, from 1, among the waiters, counted
+// as by WithMaxWaiters: each two seconds at least, without more commands. If f panics nothing is
+// held. A call that is granted the lock while f runs loses it after a second, and waits again when
+// f has returned.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.progress = f }
 }
@@ -147,26 +154,24 @@ func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
 }
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then
-// [ErrNotHeld], [ErrLost] with the reason, or [ErrClosed]. It ends before Redis can grant the
-// lock to another client, unless the lock is freed by force or Redis loses it. From Acquire it
-// carries the values of Acquire's context, but not its end: the time to wait for a lock is not
-// the time to hold it. The same lock, locked with it or with a context made from it, nests in
-// this hold, from any goroutine, while the hold is held: see [Lock.Do].
+// [ErrNotHeld], [ErrLost] with the reason, or [ErrClosed]. It ends before Redis can grant the lock
+// to another client, unless the lock is freed by force or Redis loses it. From Acquire it has the
+// values of Acquire's context, but not its end. The same lock, locked with a context made from it,
+// nests in this hold while it is held, from any goroutine: see [Lock.Do].
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
-// Valid reports whether the lock is held at this moment, by the clock, without
-// asking Redis. Call it before a step that must not be done twice: if the machine is
-// overloaded or was stopped, the context may end a little later than Valid turns false.
+// Valid reports whether the lock is held at this moment, by the clock, without asking Redis. Call
+// it before a step that must not be done twice: on a machine that is overloaded or was stopped, the
+// context may end a little later.
 func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 
-// ValidUntil returns the time until which Redis has confirmed the hold so far. Each renewal
-// by the watchdog moves it. It is the zero time if the lock is not held.
+// ValidUntil returns until when Redis has confirmed the hold so far, the zero time if the lock is
+// not held. Each renewal moves it.
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
-// Token returns the fencing token of the hold, which is at least 1, to be given to
-// the resource with each write; see [Client.NewFencedLock]. It stays the same
-// after the hold is released or lost, so that the resource can refuse it. Only a fenced
-// lock has tokens: for a hold of any other Token returns [ErrNoToken], and no other error.
+// Token returns the fencing token of the hold, at least 1, to be given to the resource with each
+// write; see [Client.NewFencedLock]. It stays the same after the hold ends, so that the resource
+// can refuse it. For a lock that is not fenced the error is [ErrNoToken]; there is no other.
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
@@ -175,18 +180,18 @@ func (h *Hold) Token() (uint64, error) {
 	return token, nil
 }
 
-// Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
-// lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
-// if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
+// Release releases the hold. As [Lock.Unlock] it returns [ErrLost] or [ErrUnconfirmed], and
+// completes even if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error {
 	err := h.held.Release(ctx)
 	h.cleanup.Stop()
 	return err
 }
 
-// Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later than it was: a
-// maximum without a command, a lease with one, for whose answer Extend waits until ctx ends; then the lease is extended
-// or not. [ErrInvalidLease] says that the hold has no end, or that d is too short.
+// Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later
+// than it was. A maximum needs no command. A lease needs one, for whose answer Extend waits until
+// ctx ends; then the lease may be extended or not. [ErrInvalidLease] says that the hold has no end,
+// or that d is too short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.

@@ -11,14 +11,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Lock is a reentrant lock that clients on many machines contend for, known by its name. It
-// holds no state of any call: it may be shared and thrown away, and its methods may be called
-// concurrently. Two Locks of one kind, name and client are the same lock. The methods of a nil
-// Lock panic, and those of a zero Lock return [ErrInvalidConfig].
+// A Lock is a reentrant lock that clients on many machines contend for, known by its name. It holds
+// no state of any call: it may be shared and thrown away, and its methods may be called
+// concurrently. Two Locks of one kind, name and client are the same lock. The methods of a nil Lock
+// panic, those of a zero Lock return [ErrInvalidConfig].
 //
-// An owner (see the package comment) must unlock as often as it has locked. Levels may ask for
-// different leases. The lock is kept for the longest that any level still open asks for; the
-// watchdog counts as without end.
+// An owner (see the package comment) must unlock as often as it has locked. The lock is kept for
+// the longest lease that any open level asks for; the watchdog counts as endless.
 type Lock struct {
 	made   form
 	client *Client // nil for a lock over several
@@ -56,13 +55,13 @@ const (
 )
 
 // NewLock returns the lock of that name, which one owner at a time holds. Like any constructor of a
-// lock it sends no command, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
-// return [ErrInvalidName].
+// lock it sends no command, and nothing needs to be closed. If the name is invalid, the lock's
+// methods return [ErrInvalidName].
 //
-// The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name
-// is the same lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42", or
-// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with other data
-// is refused ([ErrWrongType]) and left as it is. It is Redisson's getLock(name).
+// The name, behind Config.Prefix, is the lock's key in Redis, where a lock of Redisson with the
+// same name is the same lock (getLock). Give locks names that no data has: "lock:orders:42" for the
+// order in "orders:42", or "lock:{orders:42}" where a Cluster must keep both in one slot, as for
+// [Hold.Write]. A key with other data is refused ([ErrWrongType]) and left as it is.
 func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name)))
 }
@@ -89,8 +88,8 @@ func (l *Lock) form() form {
 	return l.made
 }
 
-// Name returns the name that the lock was made with; of a multi-lock those of its parts
-// with commas between them, each name once.
+// Name returns the name that the lock was made with. That of a multi-lock is made of its parts'
+// names with commas between them, each name once.
 func (l *Lock) Name() string {
 	title := l.form().Title()
 	if l.client == nil {
@@ -99,47 +98,39 @@ func (l *Lock) Name() string {
 	return l.client.named(title)
 }
 
-// Lock waits until the caller holds the lock, or ctx ends. The watchdog renews
-// the lock until Unlock. Within a process waiters are served first come, first
-// served; processes that keep waiting take turns (see the package comment).
+// Lock waits until the caller holds the lock, or ctx ends. The watchdog renews the lock until
+// Unlock. Within a process waiters are served first come, first served; processes take turns.
 //
-// An error means that the caller holds nothing more than before. If ctx ended,
-// the error wraps ctx's error and the last error of Redis, if there was one:
-// transient errors are retried. Errors that waiting cannot cure are
-// returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
-// [ErrInvalidName], [ErrInvalidConfig], [ErrClosed], and [ErrUpgrade] for the write lock of
-// an owner that reads. If the caller's hold was lost before its time and is not unlocked
-// yet, Lock fails with [ErrLost]; the message says for how long.
-// It is Redisson's lock() and lockInterruptibly().
+// An error means that the caller holds nothing more than before. If ctx ended, it wraps ctx's error
+// and the last error of Redis: transient errors are retried. Others are returned at once:
+// [ErrWrongType], [ErrNoPermission], [ErrUnsupported], [ErrInvalidName], [ErrInvalidConfig],
+// [ErrClosed], and [ErrUpgrade] for the write lock of an owner that reads. If the caller's hold was
+// lost and is not unlocked yet, the error is [ErrLost], which says for how long. It is Redisson's
+// lock() and lockInterruptibly().
 func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, terms.Forever) }
 
-// LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock,
-// whichever comes first. If the lease ends before Unlock, the hold is lost, and Unlock returns
-// [ErrLost]. LockFor returns [ErrInvalidLease] for a lease that is too short to keep; a lease of
-// 0 makes it Lock.
-//
-// After the end of the lease the caller need not unlock, and may lock the lock again. A client
-// remembers up to 10 000 owners whose fixed leases have ended; an Unlock by one that it has
-// forgotten returns an error that is both [ErrNotHeld] and ErrLost.
-// It is Redisson's lock(lease, unit).
+// LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock if
+// that is sooner. After the end of the lease Unlock returns [ErrLost], but need not be called, and
+// the caller may lock again. LockFor returns [ErrInvalidLease] for a lease that is too short to
+// keep; 0 makes it Lock. A client remembers 10 000 owners whose fixed leases have ended; for one
+// that it has forgotten Unlock returns both [ErrNotHeld] and ErrLost. It is Redisson's lock(lease,
+// unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, terms.Forever)
 }
 
-// TryLock takes the lock if the caller holds it already, or if it is free and no other call waits
-// for it, and reports whether it did. It makes one attempt, without a command if another
-// goroutine of this process holds the lock or waits for it. If that has no answer yet, TryLock waits
-// for it, and returns its error. The watchdog renews the lock.
-// False without an error means that the lock is held, or that others wait for it, and not that
-// Redis has not answered. It is Redisson's tryLock().
+// TryLock makes one attempt, and reports whether the caller has the lock: it held it already, or it
+// was free and no other call waits for it. No command is sent if another goroutine of this process
+// holds the lock or waits for it; if that has no answer yet, TryLock waits for it and returns its
+// error. False without an error means that the lock is held or that others wait. The watchdog
+// renews the lock. It is Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
-// TryLockFor waits for the lock at most for the time given by wait, and reports whether the
-// caller holds it: false without an error means that another owner held it, or others came first,
-// for all of that time. If Redis could not be reached for as long, TryLockFor returns the error.
-// A wait of 0 or less is one attempt. An attempt that has begun is waited for, some seconds at
-// most, or until ctx ends. The lease is as for LockFor; 0 means the watchdog.
-// It is Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
+// TryLockFor waits for the lock as long as wait says, and reports whether the caller holds it:
+// false without an error means that others held it or came first. If Redis could not be reached for
+// that time, the error is returned. A wait of 0 or less is one attempt. An attempt that has begun
+// is waited for, some seconds at most, or until ctx ends. The lease is as for LockFor; 0 means the
+// watchdog. It is Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
 	return outcome(l.take(ctx, lease, max(wait, 0)))
 }
@@ -163,16 +154,15 @@ func outcome(err error) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock undoes one Lock of the caller. It returns at once if the caller still holds other
-// levels, or if the lock is handed off to another goroutine of the process. Otherwise the lock is
-// released in Redis, which grants it to the first client in its queue.
+// Unlock undoes one Lock of the caller. It returns at once if the caller holds other levels, or if
+// the lock is handed off to another goroutine of the process. Otherwise Redis releases the lock and
+// grants it to the first client in its queue.
 //
-// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if the caller held it
-// and lost it, and [ErrUnconfirmed] if Redis did not confirm the release within four seconds, or
-// two more than [Config].Redis.ConnWriteTimeout. After Unlock, also if it fails, the caller holds
-// one level less; after the last, no command renews the lock. Unlock uses ctx only for the owner
-// in it, and completes even if ctx has ended.
-// It is Redisson's unlock().
+// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it has lost it, and
+// [ErrUnconfirmed] if Redis did not confirm the release within four seconds, or within
+// Config.Redis.ConnWriteTimeout and two more. Also after an error the caller holds one level less;
+// after the last, no command renews the lock. Unlock uses ctx only for the owner in it, and
+// completes even if ctx has ended. It is Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
 	f, s := l.form(), scopeOf(ctx)
 	err := f.Unlock(ctx, s.about(l).caller(theGoroutine))
@@ -187,60 +177,55 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return err
 }
 
-// ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did. It
-// is meant for an operator who frees the lock of a dead process. A holder in this client is notified
-// at once, one in another client of this package by a message, two round trips later, and
-// otherwise Redis reports the change or the next renewal finds it; until then the holder continues. After an error the lock may
-// or may not have been freed, or may be freed later; a later holder keeps it. Of a lock over
-// several it frees all parts.
-// It is Redisson's forceUnlock().
+// ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did: for
+// an operator who frees the lock of a dead process. A lock over several frees all parts. A holder
+// in this client is notified at once, one in another client of this package two round trips later;
+// any other learns of it from Redis' report of the change or its next renewal, and continues until
+// then. After an error the lock may have been freed, or may be freed later; a later holder keeps
+// it. It is Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
-// IsLocked asks Redis whether the lock has a holder. A read lock is locked if there is a
-// reader, also a writer that has taken the read lock as well; a write lock if there is a
-// writer. A lock over several is locked if so many parts are that no other owner can acquire
-// enough. The answer may be out of date: a holder of this client counts until Redis denies it.
-// It is Redisson's isLocked().
+// IsLocked asks Redis whether the lock has a holder. A read lock counts its readers, also a writer
+// that reads as well; a write lock its writer. A lock over several is locked if no other owner can
+// acquire enough parts. The answer may be out of date: a holder of this client counts until Redis
+// denies it. It is Redisson's isLocked().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
-// TTL asks Redis for the time until the lock, or so many of its parts, are free unless they are
-// renewed: 0 if it is free, or NoExpiry.
-// It is Redisson's remainTimeToLive().
+// TTL asks Redis for the time until the lock, or enough of its parts, is free unless it is renewed:
+// 0 if it is free, or NoExpiry. It is Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
 
-// IsHeld reports whether the caller holds the lock, judged without asking Redis,
-// by the clock. True means that no other client can have been granted the lock yet. The
-// lease that is left limits how long that stays true; see [Hold.ValidUntil].
-// It is Redisson's isHeldByCurrentThread().
+// IsHeld reports whether the caller holds the lock, judged by the clock without asking Redis. True
+// means that no other client can have been granted the lock yet, and for as long as
+// [Hold.ValidUntil] says. It is Redisson's isHeldByCurrentThread().
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
-// HoldCount returns how often the caller has to unlock the lock, 0 if it does
-// not hold it, judged as by IsHeld. Of a lock over several, levels that the caller has
-// taken of the parts by themselves count as well, and the least that is certain is returned.
-// It is Redisson's getHoldCount().
+// HoldCount returns how often the caller has to unlock the lock, judged as by IsHeld; 0 if it does
+// not hold it. For a lock over several it is the least of its parts' counts, which include levels
+// taken by themselves. It is Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
 	return f.Depth(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
-// Token returns the fencing token of the caller's hold, judged without asking Redis: [ErrNotHeld]
-// if the caller holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet,
-// [ErrNoToken] if the lock is not from [Client.NewFencedLock]. With a handle, use [Hold.Token].
-// It is Redisson's lockAndGetToken().
+// Token returns the fencing token of the caller's hold without asking Redis: [ErrNotHeld] if it
+// holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet, [ErrNoToken] if the
+// lock is not from [Client.NewFencedLock]. It is Redisson's lockAndGetToken(). A handle has
+// [Hold.Token].
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
 	return f.Token(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
-// Acquire waits until it has the lock, as Lock does, and returns a handle
-// to it. If ctx carries an owner ([WithOwner]), or comes from a [Hold] of this lock that is
-// still held, the new hold nests in the holds of that owner. Otherwise the handle has an owner of its own
-// and not the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
-// in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
-// goroutine that acquired the handle is logged after one or two seconds.
+// Acquire waits until it has the lock, as Lock does, and returns a handle to it. The hold nests in
+// the holds of the owner in ctx ([WithOwner]), or in a [Hold] of this lock that ctx comes from and
+// that is still held. Otherwise the handle has an owner of its own: while it is held, a Lock, Do or
+// Acquire of the same lock waits, also in the same goroutine, unless its context is made from
+// [Hold.Context]. A wait of the goroutine that acquired the handle is logged after one or two
+// seconds.
 //
-// On an error the Hold is nil and nothing is held. The errors are those of Lock and of the options.
-// If Redis fails for the whole wait, that error is returned.
+// After an error the Hold is nil and nothing is held. The errors are those of Lock and of the
+// options. If Redis fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	// The time to wait for a lock is not the time to hold it.
 	h, err := acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
@@ -250,20 +235,17 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	return h.handle(), nil
 }
 
-// Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
-// its goroutine. The context given to fn is made from ctx, and ends also when
-// the lock is lost, with cause [ErrLost]; fn must then stop, since another may
-// hold the lock. Do waits as Acquire does.
+// Do calls fn with the lock held, and unlocks it when fn returns, panics or ends its goroutine. It
+// waits as Acquire does. fn's context is made from ctx, and ends also when the lock is lost, with
+// cause [ErrLost]; fn must then stop, since another may hold the lock.
 //
-// Do nests: within fn the caller's goroutine may lock the lock again, and so may every
-// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context
-// counts for it no more than ctx does, also in work that goes on with [context.WithoutCancel]:
-// docs/guarantees.md.
+// Do nests: the caller's goroutine within fn, and every goroutine with fn's context, may lock the
+// lock again. Once the lock is unlocked or lost, that context counts for it no more than ctx does,
+// also after [context.WithoutCancel]: docs/guarantees.md.
 //
-// Do returns what fn returns, joined with the error of the unlock if there is
-// one: a nil error means that fn ran with the lock held from beginning to end.
-// If the lock is not acquired, fn is not called, and the error is that of Acquire. With an
-// error that is [ErrUnconfirmed] and not ErrLost, fn ran with the lock held, too.
+// Do returns fn's error, joined with that of the unlock: nil means that fn ran with the lock held
+// from beginning to end, and an [ErrUnconfirmed] that is not ErrLost means the same. If the lock is
+// not acquired, fn is not called, and the error is that of Acquire.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	h, err := acquire(ctx, ctx, l, theGoroutine, options)
 	if err != nil {

@@ -5,51 +5,38 @@ import (
 	"time"
 )
 
-// An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
-// hook may be nil, later versions may add hooks, and one Observer may serve several clients.
+// An Observer has hooks for the events of a client's locks: set it in [Config].Observer. Each hook
+// may be nil, later versions may add hooks, and one Observer may serve several clients.
 //
 // A call that takes a lock may be Waiting, and ends with Acquired or GaveUp; each Acquired is
 // followed by Released or Lost. If several levels of one owner are lost together, Lost is called
-// for the first alone. A multi-lock or a red lock is observed as one lock, by the Observer of the
-// client of its first part.
+// for the first alone. A multi-lock or a red lock is observed as one lock, by the Observer of its
+// first part's client.
 //
-// A hook with a context runs in the caller's goroutine, and delays that caller only. It may call
-// the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the client, one
-// after the other; while 4000 events wait, more are dropped and counted for Missed.
-// [Client.Close] waits for these hooks, for a second at most. The first panic of each hook is
-// logged.
+// A hook with a context runs in the caller's goroutine. It may call the client, but not
+// runtime.Goexit. Lost and Renewed run in a goroutine of the client, one after the other; while
+// 4000 events wait, more are dropped and counted for Missed. [Client.Close] waits for these hooks,
+// for a second at most. The first panic of each hook is logged.
 type Observer struct {
-	// Opened is called by New, when the client is ready and before it is returned.
-	Opened func(*Client)
+	Opened func(*Client) // New calls it when the client is ready
+	Closed func(*Client) // the first Close of the client has released all
 
-	// Waiting is called once a call has to wait: the lock has a holder, other calls come first,
-	// or Redis does not answer. For a lock over several it is called at the start of the call.
+	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or Redis does not
+	// answer. For a lock over several it is called at the start of the call.
 	Waiting func(context.Context, WaitingInfo)
-
 	// Acquired is called when a call has the lock, before it returns.
 	Acquired func(context.Context, AcquiredInfo)
-
-	// GaveUp is called when a call fails, before it returns the error, and when it returns
-	// false without an error.
+	// GaveUp is called before a call returns an error, or false without an error.
 	GaveUp func(context.Context, GaveUpInfo)
-
-	// Released is called when Unlock, Release or Do has given up a level of the lock,
-	// before it returns. Close calls it for the levels that it releases, with an error that is
-	// [ErrClosed].
+	// Released is called when Unlock, Release or Do has given up a level of the lock, before it returns, and by Close for
+	// the levels that it releases, with an error that is [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
-
-	// Lost is called when a lock was lost. Its context has the values of the handle's. If an
-	// Unlock finds that its lock is gone, it calls Lost in its goroutine and with its context.
+	// Lost is called when a lock was lost. Its context has the values of the handle's. If an Unlock finds that its lock
+	// is gone, it calls Lost in its goroutine and with its context.
 	Lost func(context.Context, LostInfo)
 
-	// Renewed is called after each batch of renewals.
-	Renewed func(RenewedInfo)
-
-	// Missed gets how many calls of Lost and Renewed were dropped since its last call.
-	Missed func(n int)
-
-	// Closed is called once the first Close of the client has released all.
-	Closed func(*Client)
+	Renewed func(RenewedInfo) // after each batch of renewals
+	Missed  func(n int)       // how many calls of Lost and Renewed were dropped since its last call
 }
 
 // A LockInfo identifies the lock and the owner of an event.
@@ -61,9 +48,7 @@ type LockInfo struct {
 }
 
 // A WaitingInfo is the argument of [Observer].Waiting.
-type WaitingInfo struct {
-	LockInfo
-}
+type WaitingInfo struct{ LockInfo }
 
 // An AcquiredInfo is the argument of [Observer].Acquired.
 type AcquiredInfo struct {
@@ -84,13 +69,10 @@ type GaveUpInfo struct {
 // A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	// AcquiredBy is ByNesting for all levels of an owner but the last to be released.
-	AcquiredBy AcquiredBy
+	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the last to be released
 	Held       time.Duration // from Acquired to the call that gives the level up
-	// Err is nil if the release is confirmed, or needs no confirmation. [ErrUnconfirmed] says
-	// that Redis did not answer, [ErrClosed] that Close has released the lock.
-	Err    error
-	Passed bool // by [Hold.Pass]: the lock is passed on
+	Err        error         // [ErrUnconfirmed], [ErrClosed], or nil if it is confirmed or needs no confirmation
+	Passed     bool          // by [Hold.Pass]: the lock is passed on
 }
 
 // A LostInfo is the argument of [Observer].Lost.
@@ -109,8 +91,8 @@ type RenewedInfo struct {
 	Failed int           // of these, the answer was no or was missing
 	Took   time.Duration // from before the batch was sent to the last answer
 	Kept   int           // of Locks, the watchdog has kept them for a while
-	// Margin is the shortest validity left among Kept when the answers were in: usually two
-	// thirds of Lease. Near zero is an early warning of losses. It is Lease if Kept is 0.
+	// Margin is the shortest validity left among Kept when the answers were in, and Lease if Kept is 0: usually two
+	// thirds of Lease. Near zero is an early warning of losses.
 	Margin time.Duration
 	Lease  time.Duration // of the client's Config
 	Err    error         // of one of those that failed

@@ -13,20 +13,19 @@ import (
 )
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By default it is the
-// calling goroutine, with the number that the runtime gave it; [NewOwner] makes one that travels
-// with a context. In Redis the number is behind the colon of the hash's field, where Redisson has
-// the thread id. It is below 1<<53, so that any JSON parser keeps it. 0 is no owner.
+// calling goroutine, with the runtime's number; [NewOwner] makes one that travels with a context.
+// In Redis the number is where Redisson has the thread id. It is below 1<<53, so that any JSON
+// parser keeps it. 0 is no owner.
 type Owner uint64
 
-// NewOwner returns an owner that no other call returns in this process, and that is no goroutine.
+// NewOwner returns an owner that is no goroutine, and that no other call in this process returns.
 // It may be called concurrently.
 func NewOwner() Owner { return Owner(terms.NewOwner().ID) }
 
-// WithOwner returns a context that carries the owner o: calls with it, or with a context made
-// from it, lock and unlock as o, in any goroutine. Goroutines that use the context at once are
-// one owner: the lock does not exclude one from the other, and each must unlock as often as it locked. 0
-// removes the owner from the context, and the holds that ctx comes from. WithOwner panics if o is
-// the number of a goroutine, which may end, or of a [Hold], whose owner ends with it: use [NewOwner].
+// WithOwner returns a context that carries the owner o: calls with a context made from it lock and
+// unlock as o, in any goroutine. Goroutines that use it at once are one owner: the lock does not
+// exclude one from the other, and each must unlock as often as it locked. 0 removes the owner, and
+// the holds that ctx comes from. WithOwner panics if o is not from NewOwner.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	owner := terms.Owner{ID: uint64(o)}
 	if owner.Goroutine() != 0 || owner.OfHandle() {
@@ -35,8 +34,7 @@ func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, scopeKey{}, &scope{owner: owner})
 }
 
-// OwnerFrom returns the owner that ctx was given by [WithOwner], and whether it was given
-// one.
+// OwnerFrom returns the owner that [WithOwner] has given ctx, and whether it has one.
 func OwnerFrom(ctx context.Context) (Owner, bool) {
 	s := scopeOf(ctx)
 	for s != nil && s.of != nil {
@@ -193,11 +191,10 @@ func (c *heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// With returns a context that is made from ctx, and ends also when the hold does, with the
-// cause of its end: before the release is sent. Work for a request, done with the request's
-// context, so stops when the client disconnects and when the lock is lost. Locks taken with it
-// nest as with [Hold.Context], while the hold is held. It needs no cancel function: its resources are released when
-// either ends.
+// With returns a context that is made from ctx, and ends also when the hold does, with the cause of
+// its end, before the release is sent: work for a request stops when the client disconnects and
+// when the lock is lost. Locks taken with it nest as with [Hold.Context]. It needs no cancel
+// function.
 func (h *Hold) With(ctx context.Context) context.Context {
 	c := &heldContext{scope: h.scoped.scope}
 	c.scope.outer = scopeOf(ctx)

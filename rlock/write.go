@@ -12,24 +12,25 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Exec executes a Lua script in Redis if this hold has the lock: the script and the look at the lock are one atomic step
-// and one round trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS and ARGV of
-// the script. The keys must not be those of a lock, and in a Cluster they must be in its slot: see [Lock.Key].
+// Exec executes a Lua script in Redis if this hold has the lock, in one atomic step and one round
+// trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS
+// and ARGV. The keys must not be those of a lock, and in a Cluster must be in its slot: see
+// [Lock.Key]. A read hold may write. A lock over several refuses ([errors.ErrUnsupported]).
 //
-// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold learns of its
-// loss. If no answer comes before ctx ends, or the connection breaks, the error is [ErrUnconfirmed]: the script may
-// have been executed, or may be until Redis no longer has the lock for this hold. An error of the script is
-// returned as it is, and the hold goes on. Exec has the script executed once at most: an error of the script by
-// which a server says that it has not executed one, as NOSCRIPT, is reported as another one.
-// A read hold may write: it is guarded by being a reader. A lock over several refuses ([errors.ErrUnsupported]).
+// If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold
+// learns of its loss. If no answer comes before ctx ends, or the connection breaks, it is
+// [ErrUnconfirmed]: the script may have been executed, or may be until Redis no longer has the lock
+// for this hold. An error of the script is returned as it is, and the hold goes on. The script is
+// executed once at most: an error that says that a script was not executed, as NOSCRIPT, is
+// reported as another one.
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.Write(ctx, script, keys, args)
 }
 
-// ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder finds what the script has
-// written. The lock is released also if the script fails. After [ErrFenced] nothing was written; after [ErrUnconfirmed] the
-// script may have been executed, and is not sent again. ctx ends nothing. A hold that is nested in another is released by
-// two steps.
+// ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder
+// finds the writes. The lock is released also if the script fails. After [ErrFenced] nothing
+// was written; after [ErrUnconfirmed] the script may have been executed, and is not sent again. ctx
+// ends nothing. A hold that is nested in another is released by two steps.
 func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.ReleaseWith(ctx, script, keys, args)
 }
@@ -37,13 +38,11 @@ func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []stri
 // mostWords is how many words of a command Lua passes on.
 const mostWords = 7000
 
-// Write executes commands in Redis as [Hold.Exec] does a script, one after the other: each is its words, as in
-// []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the first error it stops: the
-// error says which command failed, those before it were executed, and the replies are theirs.
-//
-// Without commands, or with one that has none of the keys among its words, it returns [ErrInvalidConfig], and
-// nothing is written; only PUBLISH, PING, ECHO and TIME need no key. In a Cluster the keys must be in the slot of
-// the lock, as "orders:42" is in that of "lock:{orders:42}".
+// Write executes commands in Redis as [Hold.Exec] does a script, in their order: each is its words,
+// as []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the
+// first error it stops: the error says which command failed, those before it were executed, and the
+// replies are theirs. Without commands, or with one that has none of the keys among its words, it
+// returns [ErrInvalidConfig] and writes nothing; only PUBLISH, PING, ECHO and TIME need no key.
 func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
 	if err := checkCommands(keys, commands); err != nil {
 		return nil, err
@@ -93,6 +92,7 @@ func checkCommands(keys []string, commands [][]string) error {
 	return nil
 }
 
-// Key returns the name of a new key beside the lock, which no other lock has. In a Cluster it is in the lock's slot: so
-// [Hold.Write] may write it. For a key that exists the lock takes its name from that: see there.
+// Key returns the name of a new key beside the lock, which no other lock has. In a Cluster it is in
+// the lock's slot, so that [Hold.Write] may write it. For a key that exists, name the lock after
+// the key: see [Client.NewLock].
 func (l *Lock) Key(name string) string { return wire.Beside(l.form().Title(), name) }
