@@ -87,7 +87,7 @@ func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.more = k - 1 }
 }
 
-// WithMaxWaiters returns [ErrTooManyWaiters] at once if the call has to wait and n callers wait
+// WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait
 // already; with 0 or less it never waits. Redis counts places in the queue. A caller with this
 // option has a place of its own, as has each of a fair lock or a semaphore. The others of a process
 // share one place, and count one by one in their own process only.

@@ -47,7 +47,6 @@ func TestAnErrorAboutArgumentsNamesTheCommandAndSaysWhatToDo(t *testing.T) {
 		"top a b":                     "rlock top: one PATTERN is expected, not 2: quote it",
 		"top --plain --json":          "rlock top: --plain and --json exclude each other",
 		"top --interval 1ms":          "rlock top: --interval 1ms: at least 50ms",
-		"deadlocks a b":               "rlock deadlocks: one PATTERN is expected, not 2: quote it",
 		"doctor a":                    `rlock doctor: no argument is expected, not "a"`,
 		"nosuch":                      `rlock: unknown command "nosuch" for "rlock"`,
 
