@@ -1,6 +1,11 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
+import (
+	"math"
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/enum"
+)
 
 // An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has named.
 type OwnerID uint64
@@ -184,4 +189,179 @@ type Message struct {
 	Token  uint64 // of Granted: the last of the tokens reserved
 	Tokens uint64 // and how many they are; 0 for none
 	Ours   bool   // of ForeignNews: a client of ours has published it
+}
+
+// A Span is a length of time, in the unit of the caller's clocks: nanoseconds in a client, ticks in the explorer.
+type Span int64
+
+// A Time is a point on the monotonic clock. Looks, waits and retries are timed by it.
+type Time int64
+
+// A SafeTime is a point on the clock that never runs behind Redis: it advances by the larger of what the monotonic and
+// the wall clock advance. How long a lease is believed is counted by it, and nothing else. It is a type of its own so
+// that a lease is never compared with the other clock, which stands still while a machine is suspended.
+type SafeTime int64
+
+// A Now is one moment on both clocks.
+type Now struct {
+	Time Time
+	Safe SafeTime
+}
+
+// Never is later than any time that there is, and Forever is longer than any wait.
+const (
+	Never     Time     = math.MaxInt64
+	NeverSafe SafeTime = math.MaxInt64
+	Forever   Span     = math.MaxInt64
+)
+
+// After returns the time a span after t, Never for Forever.
+func (t Time) After(d Span) Time {
+	if d == Forever || t == Never {
+		return Never
+	}
+	return t + Time(d)
+}
+
+// Since returns the span from u to t.
+func (t Time) Since(u Time) Span { return Span(t - u) }
+
+// After returns the time a span after t, NeverSafe for Forever.
+func (t SafeTime) After(d Span) SafeTime {
+	if d == Forever || t == NeverSafe {
+		return NeverSafe
+	}
+	return t + SafeTime(d)
+}
+
+// Since returns the span from u to t.
+func (t SafeTime) Since(u SafeTime) Span { return Span(t - u) }
+
+// At returns when the monotonic clock will show at least that much if both clocks run alike, which is when to look
+// whether t has come.
+func (n Now) At(t SafeTime) Time {
+	if t == NeverSafe {
+		return Never
+	}
+	return n.Time + Time(t-n.Safe)
+}
+
+// An EffectKind says what a driver has to do.
+type EffectKind uint8
+
+const (
+	Wake         EffectKind = iota // the Call has an outcome
+	Poll                           // the Tenure is due At: Call's goroutine asks Next then, or without one the keeper asks. Without a Tenure: the Call is due At
+	Ended                          // the Tenure is over
+	Lose                           // the holders of Lost, for Cause
+	Subscribe                      // to the client's channel of the lock: Lock.Listening has the result
+	Unsubscribe                    // from it
+	ListenAbroad                   // subscribe to what foreign clients are told: Lock.ListeningAbroad
+	IgnoreAbroad                   // end that
+)
+
+func (e EffectKind) String() string {
+	return enum.Name(e, "EffectKind", "Wake", "Poll", "Ended", "Lose", "Subscribe", "Unsubscribe", "ListenAbroad", "IgnoreAbroad")
+}
+
+// An Effect is something for a driver to do, in the order in which they come.
+type Effect struct {
+	Kind   EffectKind
+	Cause  Cause
+	Lock   *Lock
+	Call   *Call
+	Tenure *Tenure
+	At     Time
+	Lost   []Level
+}
+
+// A Cause is why a hold has ended, or what became of a release.
+type Cause uint8
+
+const (
+	ByUnlock    Cause = iota // it was released
+	LeaseEnded               // the lease that its holder has asked for
+	TooLong                  // it has lasted for as long as its holder may hold the lock
+	Unrenewed                // Redis has not confirmed it in time
+	KeyGone                  // Redis does not show it any more
+	ByForce                  // this client has released it by force
+	ByClose                  // the client closes
+	Unconfirmed              // the release has no answer
+)
+
+func (c Cause) String() string {
+	return enum.Name(c, "Cause", "ByUnlock", "LeaseEnded", "TooLong", "Unrenewed", "KeyGone", "ByForce", "ByClose", "Unconfirmed")
+}
+
+// TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
+// carrying the effects out may bring about more. The time of each tenure that an event has touched is found here, once.
+func (c *Client) TakeEffects(now Now) []Effect {
+	e := c.Effects
+	c.Effects, c.taken = c.taken[:0], e
+	n := 0
+	for i := range e {
+		if e[i].Kind == Poll && e[i].Tenure != nil && !e[i].Lock.schedule(&e[i], now) {
+			continue
+		}
+		if n < i {
+			e[n] = e[i]
+		}
+		n++
+	}
+	clear(e[n:])
+	return e[:n]
+}
+
+// schedule fills in when the tenure is due, and whose goroutine asks then. It reports whether that one has to be told: a call
+// asks by itself if it is awake, or comes sooner.
+func (l *Lock) schedule(e *Effect, now Now) bool {
+	t := e.Tenure
+	if t.lock != l || !t.touched {
+		return false // it was forgotten since, or another effect has told its time
+	}
+	t.touched = false
+	if t.isOver(now) {
+		l.forget(t, now)
+		l.settle(now)
+		return false
+	}
+	c := t.call
+	if t.alarm = 0; c != nil && !c.asleep {
+		return false
+	}
+	_, t.alarm = t.next(now)
+	e.Call, e.At = c, t.alarm
+	return c == nil || e.At < c.alarm
+}
+
+func (l *Lock) tell(e Effect) {
+	e.Lock = l
+	l.client.Effects = append(l.client.Effects, e)
+}
+
+// touch notes that the tenure may be due at another time than its agent knows, or that its agent is another: that of the
+// call for which it stands, or the keeper.
+func (l *Lock) touch(t *Tenure) {
+	if !t.touched {
+		t.touched = true
+		l.tell(Effect{Kind: Poll, Tenure: t})
+	}
+}
+
+// changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of the owner is the same as
+// before: so it is told only of a time that is sooner than the one it knows.
+func (l *Lock) changed(now Now) {
+	t := l.owner
+	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.isMirrored(t, now) {
+		return
+	}
+	if _, at := t.next(now); at < t.alarm {
+		l.touch(t)
+	}
+}
+
+func (l *Lock) loses(lost []Level, cause Cause) {
+	if len(lost) > 0 {
+		l.tell(Effect{Kind: Lose, Tenure: l.owner, Lost: slices.Clone(lost), Cause: cause})
+	}
 }

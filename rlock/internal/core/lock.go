@@ -1,6 +1,8 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
+import (
+	"github.com/go-rlock/rlock/internal/enum"
+)
 
 // A Lock is one lock as one client knows it: its owners here, its waiters here, and the tenures.
 // Its methods are the events of the lock, and the caller serializes those of one [Client]. After
@@ -186,4 +188,237 @@ func (l *Lock) Close(now Now) {
 		l.lose(ByClose, now)
 	}
 	l.settle(now)
+}
+
+// A Config has what callers choose, what the protocol fixes, and the times of a client. The explorer has its own, in
+// ticks.
+type Config struct {
+	Lease     Span // of a hold that is renewed until its Unlock
+	Claim     Span // that a ticket is granted unless its client asks for more
+	QueueTime Span // for how long Redis keeps a queue without a step
+	Margin    Span // a lease is believed for so much less, and for a hundredth less
+
+	LookTime        Span // how often a ticket is looked for
+	Slack           Span // a ticket is looked for so long after a lease should have ended
+	Retry, MaxRetry Span // the first and the longest pause after a command without an answer
+	FirstPoll       Span // how soon a ticket that polls is looked for, doubling...
+	LastPoll        Span // ...to this
+	Silence         Span // for how long the answer to an abandoned command is waited for beyond a call's time
+	Patience        Span // for how long a waiter waits for its subscription before it polls
+	LeastWait       Span // a shorter wait is not worth a ticket
+	ReadersTime     Span // for how long a reader is held back beside readers before it takes a ticket
+	ShortSection    Span // a hold that began with a claim is not renewed sooner
+
+	HandoffLimit int  // how often the lock is handed off inside the process while others wait...
+	HandoffTime  Span // ...and for how long
+
+	Foreign ForeignConfig
+
+	Replicas bool // only the answers to an Acquire and to a Look say that replicas have the grant
+
+	// Jitter returns a pause between retries and polls that is no longer than the one given, at random, so that clients
+	// that have failed together do not come back together. nil: the pause itself.
+	Jitter func(Span) Span
+}
+
+// doublings is how often a pause doubles at most.
+const doublings = 10
+
+// pause returns the pause after n tries that have brought nothing: first, doubling up to most, with jitter.
+func (c *Config) pause(first, most Span, n int) Span {
+	return c.jitter(min(first<<min(n, doublings), most))
+}
+
+func (c *Config) jitter(d Span) Span {
+	if c.Jitter == nil {
+		return d
+	}
+	return c.Jitter(d)
+}
+
+// A Client is what the locks of a client under one mutex share.
+type Client struct {
+	Config
+	ID      uint32
+	Tenure  func() uint64 // returns the number of a new tenure; nil: they are counted
+	Effects []Effect      // that the driver has not taken yet, by TakeEffects
+
+	closed   bool
+	last     uint64   // number of a tenure
+	spare    *Tenure  // one that is over, to be used again
+	partings partings // those that Redis may show yet: see parted.go
+	taken    []Effect // that the driver has taken last: the memory is used again
+}
+
+// Closed reports whether the client has closed.
+func (c *Client) Closed() bool { return c.closed }
+
+func (c *Client) number() uint64 {
+	if c.Tenure != nil {
+		return c.Tenure()
+	}
+	c.last++
+	return c.last
+}
+
+// A Kind is what tells one kind of lock from another.
+//
+// A read-write lock is of no kind of its own: its readers have the mode Shared. A semaphore has a Lock for each owner.
+type Kind struct {
+	Strict  bool  // the locks are granted in the order of all waiters of all clients: each has a ticket, and no hand-off passes one
+	Fenced  bool  // each hold has a fencing token
+	Permits int32 // how many permits of a semaphore may be held at once; 0 for other locks
+}
+
+// What a driver reads, and what it does besides the events of calls and answers.
+
+// Client returns the client of the lock.
+func (l *Lock) Client() *Client { return l.client }
+
+// Owner returns the tenure by which the lock is held here, nil for none.
+func (l *Lock) Owner() *Tenure { return l.owner }
+
+// Levels returns the open levels, which the caller must not change.
+func (l *Lock) Levels() []Level { return l.levels.all }
+
+// Waiters calls yield with each waiter in order. That one may leave meanwhile.
+func (l *Lock) Waiters(yield func(*Call) bool) {
+	for w := range l.line.All {
+		if !yield(w.Value) {
+			return
+		}
+	}
+}
+
+// Len returns how many calls wait.
+func (l *Lock) Len() int { return l.line.Len() }
+
+// Tenures calls yield with each tenure that is not over.
+func (l *Lock) Tenures(yield func(*Tenure) bool) {
+	for t := l.tenures.first; t != nil; {
+		next := t.behind
+		if !yield(t) {
+			return
+		}
+		t = next
+	}
+}
+
+// Find returns the tenure of an ID that is not over, nil if there is none.
+func (l *Lock) Find(id ID) *Tenure { return l.tenures.find(id) }
+
+// Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
+func (l *Lock) Holds(o OwnerID, now Now) bool {
+	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
+}
+
+// KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
+func (l *Lock) KeepsOut(now Now) bool {
+	w, t := l.line.first(), l.owner
+	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
+}
+
+// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
+func (l *Lock) TrustedUntil() SafeTime { return l.validUntil() }
+
+// ValidUntil returns until when the owner's hold may be believed.
+func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
+
+// Want, Place and InFlight return the state of a tenure.
+func (t *Tenure) Want() Want   { return t.want }
+func (t *Tenure) Place() Place { return t.place }
+func (t *Tenure) InFlight() Op { return t.flight.op }
+
+// More returns how many permits of a semaphore the tenure takes beside the first.
+func (t *Tenure) More() int32 { return t.more }
+
+// IsTicket reports whether the tenure does not have the lock, and is to get it.
+func (t *Tenure) IsTicket() bool { return t.isTicket() }
+
+// Look ends all holds whose time is over.
+func (l *Lock) Look(now Now) { l.settle(now) }
+
+// Ends returns when a holder loses the lock unless it is renewed. The lock has an Owner.
+func (l *Lock) Ends() SafeTime { return l.nextEnd() }
+
+// IsHeld reports whether an owner holds the lock here, IsWritten whether one does that is no reader, and IsKept whether it is
+// renewed until an Unlock.
+func (l *Lock) IsHeld() bool    { return l.isHeld() }
+func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
+func (l *Lock) IsKept() bool    { return l.isHeld() && l.levels.asked == NeverSafe }
+
+// IsShown reports whether Redis has confirmed that it shows the levels as they are.
+func (l *Lock) IsShown(now Now) bool {
+	t := l.owner
+	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
+}
+
+// Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket.
+func (l *Lock) Wakes(c *Call, now Now) Time { return l.wakes(c, now) }
+
+// Busy reports whether a command is in flight or due whose answer decides whose the lock is.
+func (l *Lock) Busy() bool { return l.busy() }
+
+// Ends returns when a tenure that is Gone is over whatever Redis says.
+func (t *Tenure) Ends() Time { return t.ends() }
+
+// Claimed reports whether Redis was asked for no more than a claim.
+func (t *Tenure) Claimed() bool { return t.claim }
+
+// A guarded write is a command of a user that Redis executes only while it has the lock for the tenure. It sets no lease
+// and moves no place, so that any number may be in flight beside the one command of the table.
+//
+// One that is executed late, or once more after its answer, must not run in a later hold. So the tenure of a hold that has
+// sent one begins no other: it is neither handed off nor kept, no reader joins it, and after a downgrade none is let in.
+// Redis is asked for the next one.
+
+// mayWrite reports whether the level of the call holds the lock. It ends the holds whose time is over.
+func (l *Lock) mayWrite(c *Call, now Now) bool {
+	held := l.current(now) != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
+	l.settle(now)
+	return held
+}
+
+// guarded returns the guarded write of the call's level. If it follows no other command about the tenure it may use a
+// connection of its own.
+func (l *Lock) guarded(c *Call, now Now) Command {
+	l.writes(l.levelOf(c.Owner, c.Mode, c.Handle))
+	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
+}
+
+// UnlockWith is Unlock with a guarded write, which the call of the release carries: see Call.Carries. The first Leave of that
+// call has the write, and no other command: one that is repeated does not find the tenure. The tenure begins no other hold, so
+// that there is a release. It reports false, and changes nothing, unless the level is the only one of a lock that does not stay.
+func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
+	i := -1
+	if l.current(now) != nil && len(l.levels.all) == 1 && l.stays <= now.Time {
+		i = l.levelOf(o, m, handle)
+	}
+	if i < 0 {
+		l.settle(now)
+		return was, nil, false
+	}
+	l.writes(i)
+	return l.Unlock(o, m, handle, now)
+}
+
+// wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
+// A tenure whose write was refused leaves Redis: a part of it may be there, as of a reader whose lease is gone.
+func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
+	t := l.tenures.find(id)
+	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
+		l.lose(KeyGone, now)
+	}
+}
+
+// forced notes the answer to the Leave of a holder that is released by force.
+func (l *Lock) forced(id ID, a Reply, now Now) {
+	switch t := l.owner; {
+	case t == nil || t.ID != id:
+	case a.Fault != Answered:
+		l.Confirm(now) // which finds out
+	case a.Left:
+		t.forcedOut()
+		l.lose(ByForce, now)
+	}
 }

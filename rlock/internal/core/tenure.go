@@ -1,5 +1,11 @@
 package core
 
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/enum"
+)
+
 // A Tenure is the time during which this client owns the lock's key in Redis. Before, it is a ticket in the queue, if it
 // has to wait. It is known by its ID, which no other tenure has.
 //
@@ -146,4 +152,194 @@ func (s *tenures) find(id ID) *Tenure {
 		}
 	}
 	return nil
+}
+
+// tokens are the fencing tokens that a tenure has reserved, so that hand-offs inside the process ask for none. Their zero
+// value is a lock without tokens.
+type tokens struct {
+	reserved uint32 // how many a grant reserves
+	left     uint32 // how many of them are for later holds
+	current  uint64 // of the hold that goes on, 0 before the grant
+}
+
+// A tenure reserves moreTokens times as many tokens as the one before it has used. The count is per Lock, and so resets to one
+// when the lock becomes idle; under load it grows 16-fold per tenure.
+const (
+	moreTokens = 16
+	maxTokens  = 1 << 16
+)
+
+// take begins with the first of n tokens, which end with last.
+func (t *tokens) take(last, n uint64) {
+	if t.reserved > 0 && last > 0 && n > 0 && n <= maxTokens {
+		*t = tokens{reserved: uint32(n), left: uint32(n - 1), current: last - n + 1}
+	}
+}
+
+// heard notes the tokens that a message has named.
+func (t *tokens) heard(m Message) {
+	if m.Tokens <= m.Token {
+		t.take(m.Token, m.Tokens)
+	}
+}
+
+// missing reports whether the tenure has no tokens though its holds need some.
+func (t *tokens) missing() bool { return t.reserved > 0 && t.current == 0 }
+
+// spent reports whether there is no token for another hold.
+func (t *tokens) spent() bool { return t.reserved > 0 && t.left == 0 }
+
+// passOn goes on to the token of the next hold.
+func (t *tokens) passOn() {
+	if t.left > 0 {
+		t.current, t.left = t.current+1, t.left-1
+	}
+}
+
+// next returns how many tokens the tenure after this one should reserve.
+func (t *tokens) next() uint32 {
+	if t.current == 0 { // also of a lock without tokens
+		return 1
+	}
+	return min(moreTokens*(t.reserved-t.left), maxTokens)
+}
+
+// How this client parts with a lock: Redis shows it until a lease ends, and no owner here holds it. It is left for the rest of a
+// time (StayUntil), or to a client that presents the name of its tenure (Pass, and Resume there).
+//
+// A lock that is passed on goes to a client that presents the name of its tenure. Redis shows it as held by owner 0, for a
+// fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. Nor does a
+// guarded write of the tenure find it. A Resume puts a new tenure in its place.
+
+// A PartResult is the outcome of Pass.
+type PartResult uint8
+
+const (
+	HasParted   PartResult = iota // no owner here holds the lock any more, and Redis shows it until its lease ends
+	NotAlone                      // there are other levels
+	NothingHeld                   // there is no such level
+)
+
+func (r PartResult) String() string {
+	return enum.Name(r, "PartResult", "HasParted", "NotAlone", "NothingHeld")
+}
+
+// passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
+const passedOn OwnerID = 0
+
+// Pass ends the hold of the only level, and passes the lock on for so long. A call sends the command: see Release. Unless
+// Redis has passed the lock on it is released.
+func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
+	t := l.current(now)
+	i := l.levelOf(o, m, handle)
+	switch {
+	case t == nil || i < 0:
+		return was, nil, NothingHeld
+	case len(l.levels.all) > 1:
+		return was, nil, NotAlone
+	}
+	return l.part(i, within, now), t, HasParted
+}
+
+// part ends the hold of the only level, and leaves the tenure in Redis.
+func (l *Lock) part(i int, within Span, now Now) (was Level) {
+	was = l.close(i)
+	l.leaveToLease(within)
+	l.settle(now)
+	return was
+}
+
+// leaveToLease parts with the owner, which has no level, for that lease.
+func (l *Lock) leaveToLease(within Span) {
+	t := l.owner
+	l.owner = nil
+	t.parts(within)
+	l.touch(t)
+}
+
+// StayUntil makes the lock stay until then, or later, when its last level is closed: for a hold that lasts for a time at least.
+// A lost lock does not stay.
+func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
+
+// stay leaves the lock to a lease for the rest of that time, as one that is passed on to no client.
+func (l *Lock) stay(now Now) *Tenure {
+	t := l.owner
+	l.leaveToLease(l.stays.Since(now.Time))
+	l.stays = 0
+	return t
+}
+
+// passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
+func (t *Tenure) passing() (lease Span) {
+	lease, t.within = t.within, 0
+	t.shown, t.old = oneLevel(passedOn, t.mode), false
+	return lease
+}
+
+// Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
+// lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
+func (l *Lock) Resume(w *Call, now Now) Outcome {
+	w.began, w.Waits = now.Time, true
+	l.begins(w, Locks, nil)
+	if l.client.closed {
+		w.Outcome = Closed
+		return w.Outcome
+	}
+	t := l.asks(w, Resume)
+	t.share.spent(l.client)
+	if w.Inherits > 0 { // it has no tokens for other holds
+		t.tokens = tokens{reserved: 1, current: w.Inherits}
+	}
+	l.settle(now)
+	return w.Outcome
+}
+
+// A tenure that this client has parted with is forgotten as soon as it needs no command any more, though Redis shows it until
+// its lease ends: most locks that were passed on are resumed and released long before. Then only its number is known, so that
+// a message which is late, doubled or forged does not give the lock back that another client may have by now.
+
+// partings are the tenures of a client that were parted with and forgotten, in the order of their numbers.
+type partings []parting
+
+// A parting is a tenure that Redis may show until then.
+type parting struct {
+	n     uint64 // of its ID
+	until Time
+}
+
+// fewPartings is for how many there is room at first.
+const fewPartings = 8
+
+// partsFrom notes that the tenure is about to be forgotten. Those whose leases have ended are dropped when there is no room,
+// and so is the memory of many: a parting costs the same however many there are.
+func (c *Client) partsFrom(t *Tenure, now Now) {
+	until := t.endsItself()
+	if until <= now.Time {
+		return
+	}
+	s := c.partings
+	if len(s) == cap(s) {
+		s = slices.DeleteFunc(s, func(p parting) bool { return p.until <= now.Time })
+		s = append(make(partings, 0, max(2*len(s), fewPartings)), s...)
+	}
+	i, _ := s.search(t.ID.N)
+	c.partings = slices.Insert(s, i, parting{t.ID.N, until})
+}
+
+// hasPartedFrom reports whether the tenure was parted with and forgotten, and its lease has not ended.
+func (c *Client) hasPartedFrom(id ID, now Now) bool {
+	i, found := c.partings.search(id.N)
+	return found && now.Time < c.partings[i].until
+}
+
+func (s partings) search(n uint64) (int, bool) {
+	return slices.BinarySearchFunc(s, n, func(p parting, n uint64) int {
+		switch {
+		case p.n < n:
+			return -1
+		case p.n > n:
+			return 1
+		}
+		return 0
+	})
 }

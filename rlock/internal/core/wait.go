@@ -361,3 +361,180 @@ func (l *Lock) hurries(t *Tenure) {
 	t.fails, t.again = 0, 0
 	l.touch(t)
 }
+
+// A call with a bound waits only if few others do: the callers of all clients, as far as Redis knows them. Such a call has a ticket
+// of its own, as each of a strict lock has. The others of a client share one, so that their client adds them to the tickets that
+// Redis counts, in the step in which the ticket joins. A call asks once: it keeps the place that it has been given.
+
+// isBounded reports whether the call waits only if few others do, and has not been given a place.
+func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }
+
+// isFullHere reports whether the call, which is no waiter yet, has to wait, and so many wait in this client that Redis need not be
+// asked. If none waits here and the lock is not held here, it may still be free.
+func (l *Lock) isFullHere(w *Call) bool {
+	n := l.line.Len()
+	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.isHeld())
+}
+
+// bound gives the Join of the waiter its bound, if it has one.
+func (l *Lock) bound(cmd *Command, w *Call) {
+	if w.isBounded() {
+		cmd.Bounded, cmd.Most = true, l.room(w)
+	}
+}
+
+// room returns how many tickets may stand in the queue with that of the waiter.
+func (l *Lock) room(w *Call) int { return max(int(w.Most)-l.unticketed(w), 0) }
+
+// unticketed returns how many callers wait here before the one, and have no ticket.
+func (l *Lock) unticketed(w *Call) (n int) {
+	for before := range l.line.All {
+		if before.Value == w {
+			break
+		}
+		if before.Value.Tenure == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// refuseFull ends the wait of a call whose ticket has found so many others in the queue. Callers here that counted may have left
+// since.
+func (l *Lock) refuseFull(w *Call, tickets int, now Now) {
+	w.Others = max(int32(tickets+l.unticketed(w)), w.Most)
+	l.give(w.Tenure, now)
+	l.leave(w, Full, now)
+}
+
+// The readers of one client share a tenure: in Redis they are one reader, so that to join, to nest and to leave sends
+// nothing, but for the last to leave. They hold back for a writer that waits here, since the line is first in, first out,
+// and for others elsewhere as a hand-off does: a stream of readers must end.
+
+// mayJoin reports whether the call is a reader's that may hold the lock beside the owners, which have to be readers.
+func (l *Lock) mayJoin(w *Call, now Now) bool {
+	t := l.owner
+	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
+		return false
+	}
+	if l.mayPass(now) {
+		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here, so that none asks for others
+			t.asksSoon()
+		}
+		return true
+	}
+	if t.share.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
+		t.asksSoon() // those that waited may have left
+		l.touch(t)
+	}
+	return false
+}
+
+// asksSoon makes the next mirror ask whether others wait.
+func (t *Tenure) asksSoon() { t.unshown() }
+
+// admitReaders lets in the readers at the front of the line beside those that read: all of them at the beginning of a
+// turn, for which they have waited, else as many as may join.
+func (l *Lock) admitReaders(all bool, now Now) {
+	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first() {
+		l.admit(w, ByJoining, now)
+		l.admitOwner(w.Owner, now)
+		l.changed(now)
+	}
+}
+
+// isHeldBack reports whether the waiter is the reader that is next to join the readers here, and has held back for others
+// elsewhere for long enough to take a ticket.
+func (l *Lock) isHeldBack(w *Call, now Now) bool {
+	from, ok := l.heldBackFrom(w)
+	return ok && now.Time >= from
+}
+
+// heldBackFrom returns from when the waiter takes a ticket though readers here have the lock.
+func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
+	t := l.owner
+	switch {
+	case t == nil || w.Mode != Shared || l.line.first() != w || !l.isRead():
+		return 0, false
+	case !t.isOpen():
+		return w.began, true
+	}
+	return w.began.After(l.client.ReadersTime), t.share.contested
+}
+
+// giveWay puts the writers at the front of the line behind the readers: as long as foreign readers keep the writers out,
+// readers have a turn now and then.
+func (l *Lock) giveWay(now Now) {
+	reads := false
+	for w := range l.line.All {
+		reads = reads || w.Value.Mode == Shared
+	}
+	if !reads {
+		return
+	}
+	for w := l.line.first(); w.Mode == Alone; w = l.line.first() {
+		l.line.leave(w)
+		l.line.join(w)
+	}
+	l.seek(now)
+}
+
+// A share is the part of a tenure in which other clients wait: the lock is handed off here for as long as others can be
+// asked to wait, and then it is released. A tenure that took a lock which was passed on has no hand-offs while they wait:
+// those of the tenure before do not count for it, and clients that pass the lock on in each section would never release it.
+type share struct {
+	since     Time
+	passes    int32
+	contested bool
+	handed    bool // the lock was handed off since the last mirror that asked for others
+}
+
+// heardOf begins or ends a share: so many others wait.
+func (t *share) heardOf(others int, now Now) {
+	switch {
+	case others == 0:
+		*t = share{handed: t.handed} // which the next mirror clears
+	case !t.contested:
+		t.contested, t.since = true, now.Time
+	}
+}
+
+// spent begins a share without hand-offs. It counts unless no other client waits.
+func (t *share) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
+
+// handsOff gives the lock to the next waiter here after its last level was closed, and reports whether it has. Only the first
+// waiter is looked at, however long the line is.
+func (l *Lock) handsOff(now Now) bool {
+	t, w := l.owner, l.line.first()
+	if w == nil || t.mode != w.Mode && t.mode != Alone || !l.mayPass(now) {
+		return false
+	}
+	t.share.handed = true
+	l.served(w, now)
+	l.begin(t, w, ByHandoff, now)
+	return true
+}
+
+// mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, no
+// former hold has sent a guarded write, and other clients have not waited long enough.
+func (l *Lock) mayPass(now Now) bool {
+	t, c := l.owner, l.client
+	switch {
+	case l.Kind.Strict, c.closed, !t.worth(now), t.tokens.spent(), !t.isOpen():
+		return false
+	case !t.share.contested:
+		return true
+	}
+	l.subscribe(now) // the next ticket can join with the release then
+	if int(t.share.passes) >= c.HandoffLimit || now.Time.Since(t.share.since) >= c.HandoffTime {
+		return false
+	}
+	t.share.passes++
+	return true
+}
+
+// asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
+// be built at a moment when no caller waits here, between two hand-offs.
+func (l *Lock) asksOthers(t *Tenure) bool {
+	return l.line.Len() > 0 || t.share.handed || l.isRead()
+}

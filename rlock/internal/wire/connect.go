@@ -3,9 +3,15 @@ package wire
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -233,4 +239,436 @@ func (r *Redis) ServerProcess() (string, error) {
 	defer cancel()
 	id, err := runID(ctx, r.Client)
 	return id, Explain(err)
+}
+
+// connections knows whether the client is connected. A command that finds no connection
+// waits until there is one, whatever its context says: in rueidis all callers
+// wait for the one that connects. A caller that may leave sends such a command from another
+// goroutine, which costs as much as all the rest that a Lock does here; with a
+// connection there is no need.
+type connections struct {
+	// counted is set if those that are closed are: not those of a shared client.
+	counted bool
+	// prompt is set if rueidis, with its pings, gives up a connection that is silent
+	// in the time that an Unlock has.
+	prompt bool
+	// closed counts the connections that rueidis has closed, which it does before
+	// it opens another.
+	closed atomic.Uint64
+	// changed is nil until the client is made: see OnChange.
+	changed atomic.Pointer[func(keys []string)]
+	// dialled counts the connections that were opened, or tried.
+	dialled atomic.Uint64
+	// name is what the connections are called, "" for nothing.
+	name string
+	// answered is closed + 1 as of when a command was sent that was answered.
+	answered atomic.Uint64
+}
+
+// watch has o's connections watched.
+func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
+	if o.DisableTCPNoDelay {
+		return o // rueidis must see the bare connection
+	}
+	c.counted = true
+	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
+	c.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
+	connect := dialOf(o)
+	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		c.dialled.Add(1)
+		conn, err := connect(ctx, address, dialer, config)
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: conn, conns: c}, nil
+	}
+	return o
+}
+
+type dialFunc = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+
+// dialOf returns how o's connections are opened.
+func dialOf(o rueidis.ClientOption) dialFunc {
+	if o.DialCtxFn != nil {
+		return o.DialCtxFn
+	}
+	return func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		switch {
+		case o.DialFn != nil:
+			return o.DialFn(address, dialer, config)
+		case config != nil:
+			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+		default:
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
+}
+
+// A wire is a connection that reports when it is closed, and that cannot be read
+// before something was written to it. A server that refuses a connection says so
+// unasked ("ERR max number of clients reached"). rueidis takes that for the answer
+// to its first command; but if the caller's context ends before there is one, it
+// panics in a goroutine of its own, which ends the process. Another reply that does so is
+// an error in answer to UNSUBSCRIBE, which is never sent: see package pubsub and together.
+type wire struct {
+	net.Conn
+	conns *connections
+	asked atomic.Bool
+	// greeting is the bytes read so far, until greeted: until it is clear that it is more
+	// than one reply that says why the server hangs up. They belong to the reader.
+	greeting []byte
+	greeted  bool
+}
+
+func (w *wire) Close() error {
+	w.conns.closed.Add(1)
+	defer w.conns.change(nil)
+	return w.Conn.Close()
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	w.asked.Store(true)
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	if !w.asked.Load() {
+		return 0, errUnasked
+	}
+	n, err := w.Conn.Read(b)
+	if !w.greeted {
+		err = w.greet(b[:n], err)
+	}
+	return n, err
+}
+
+// longestGreeting is more than any server says when it hangs up.
+const longestGreeting = 4 << 10
+
+// greet looks at the first bytes read, and returns why the connection ended in place of err
+// if the server has said why. rueidis begins with several commands and, when not all of
+// them are answered, keeps the error and not the answer.
+func (w *wire) greet(read []byte, err error) error {
+	w.greeting = append(w.greeting, read...)
+	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
+	text, refused := strings.CutPrefix(line, "-")
+	if !refused || rest != "" || len(line) > longestGreeting {
+		w.greeted, w.greeting = len(w.greeting) > 0, nil
+		return err
+	}
+	if err == nil || !whole {
+		return err
+	}
+	return &rejection{reply: strings.TrimPrefix(text, "ERR "), cause: err}
+}
+
+// errUnasked is what a wire says in place of what the server says unasked.
+var errUnasked = errors.New("the server was asked nothing yet")
+
+// Generation is called before a command is sent, and Heard with what it returned when
+// the command was answered.
+func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
+
+// heard notes that a command was answered that was sent at that generation. It stores only a change, which is rare: all callers
+// read it all the time.
+func (r *Redis) heard(generation uint64) {
+	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
+		c.change(nil)
+	}
+}
+
+func (c *connections) change(keys []string) {
+	if changed := c.changed.Load(); changed != nil {
+		(*changed)(keys)
+	}
+}
+
+// Ends reports whether a command that is sent now ends by itself, answered or not,
+// in the time that an Unlock has.
+func (r *Redis) Ends() bool { return r.Connected() && r.conns.prompt }
+
+// Connected reports whether no connection was closed since an answered command was sent. It is
+// false in a Cluster, where a redirected command may meet a node for the first time.
+func (r *Redis) Connected() bool {
+	c := r.conns
+	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
+}
+
+// OnChange calls changed with tracked keys that another client has changed. It calls it
+// without keys if any key may have changed: when a connection has ended, and after the first
+// answer over the next one. The reader of a connection calls it, so it must not wait.
+func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }
+
+// An opening is the way of a client to its first connection, if it was made by [OpenLater]. Until it is open the fields of a
+// Redis that the server decides are not set, and only the opening's goroutine may touch them: the client of rueidis, its
+// mode, the family of pub/sub. So commands are sent after [Redis.Ready], and InCluster and Connected are false before.
+type opening struct {
+	open    atomic.Bool            // set once, after those fields
+	failed  atomic.Pointer[absent] // why the last attempt has failed
+	tried   chan struct{}          // closed after the first attempt
+	settled chan struct{}          // closed once the client is open
+	ended   chan struct{}          // closed when no attempt follows
+}
+
+// An absent is why there is no connection to the server, or why the one that there is cannot be used. Nothing was sent for a
+// lock.
+type absent struct {
+	fault Fault
+	err   error
+}
+
+func (a *absent) Error() string { return a.err.Error() }
+func (a *absent) Unwrap() error { return a.err }
+
+// MayOpen reports whether the error is one of [Open] that waiting may cure.
+func MayOpen(err error) bool {
+	a := (*absent)(nil)
+	return errors.As(err, &a) && a.fault != Never
+}
+
+// refusal is the error of a server that New cannot use: waiting does not cure a missing feature, a wrong config or
+// a missing right.
+func refusal(err error) *absent {
+	f := NotNow
+	if errors.Is(err, ErrInvalidConfig) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoPermission) {
+		f = Never
+	}
+	return &absent{f, err}
+}
+
+// The first and the longest pause between two attempts to open a client.
+const firstOpenPause, lastOpenPause = FirstRetry, time.Second
+
+// OpenLater returns a Redis that is not connected, and does not try to be before [Redis.Connect].
+func OpenLater(o Options) *Redis {
+	r := newRedis(o)
+	r.opening = &opening{tried: make(chan struct{}), settled: make(chan struct{}), ended: make(chan struct{})}
+	r.Nodes = newNodes(r)
+	return r
+}
+
+// Connect opens a Redis that [OpenLater] has returned, for the client with that id, in a goroutine that Close waits for. It
+// calls told after each attempt, with its error: nil after the last, before any command is sent. For any other Redis it does
+// nothing.
+func (r *Redis) Connect(id string, told func(error)) {
+	o := r.opening
+	if o == nil {
+		return
+	}
+	if !r.background.start(func() { r.connect(id, told) }) {
+		close(o.ended)
+	}
+}
+
+func (r *Redis) connect(id string, told func(error)) {
+	o := r.opening
+	defer close(o.ended)
+	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
+		err := r.open(id, r.stoppable())
+		if err == nil {
+			told(nil)
+			o.open.Store(true)
+			close(o.settled)
+			r.Nodes.Refresh(time.Now(), false)
+		} else {
+			o.failed.Store(err)
+		}
+		select {
+		case <-o.tried:
+		default:
+			close(o.tried)
+		}
+		if err == nil {
+			return
+		}
+		told(err)
+		select {
+		case <-time.After(Jitter(pause)):
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// stoppable returns the options, with dials that end with the client.
+func (r *Redis) stoppable() Options {
+	o := r.options
+	dial := dialOf(o.Redis)
+	o.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(r.ctx, cancel)()
+		return dial(ctx, address, dialer, config)
+	}
+	return o
+}
+
+// isOpen reports whether the client has been connected.
+func (r *Redis) isOpen() bool { return r.opening == nil || r.opening.open.Load() }
+
+// IsLate reports whether the client was made by [OpenLater]: of any other Ready returns nil.
+func (r *Redis) IsLate() bool { return r.opening != nil }
+
+// Ready returns why no command about the keys can be sent, nil if it can. It waits for the first attempt to connect, or until
+// ctx ends. Keys that were made while the mode of the server was not known may be none that a Cluster can have.
+func (r *Redis) Ready(ctx context.Context, k *Keys) error {
+	switch o := r.opening; {
+	case o == nil:
+		return nil
+	case o.open.Load():
+		if k != nil && k.torn && r.cluster {
+			return &absent{Never, k.tornError()}
+		}
+		return nil
+	default:
+		select {
+		case <-o.tried:
+		case <-ctx.Done():
+		}
+	}
+	switch failed := r.opening.failed.Load(); {
+	case r.isOpen():
+		return r.Ready(ctx, k)
+	case failed == nil:
+		return &absent{NotNow, ErrNoAnswer}
+	default:
+		return failed
+	}
+}
+
+// Await is Ready for those who only look: it waits until the client is connected, for as long as an answer may take, unless
+// the server cannot be used.
+func (r *Redis) Await(ctx context.Context, k *Keys) error {
+	if r.opening == nil {
+		return nil
+	}
+	within, cancel := r.Within(ctx)
+	defer cancel()
+	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
+		err := r.Ready(within, k)
+		switch {
+		case err == nil || !MayOpen(err):
+			return err
+		case r.Stopped():
+			return ErrClosed
+		case ctx.Err() != nil:
+			return TimeUp(ctx, err)
+		case within.Err() != nil:
+			return err
+		}
+		select {
+		case <-r.opening.settled:
+		case <-time.After(retry): // the server may have refused
+		case <-within.Done():
+		case <-r.Done():
+		}
+	}
+}
+
+// HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, as the Cluster specification says. The builder
+// of rueidis, which routes by the same number, is not there before a connection.
+func HashSlot(key string) (slot uint16) {
+	tag := tagOf(key)
+	for i := range len(tag) {
+		slot ^= uint16(tag[i]) << 8
+		for range 8 {
+			high := slot & 0x8000
+			if slot <<= 1; high != 0 {
+				slot ^= 0x1021
+			}
+		}
+	}
+	return slot % slots
+}
+
+// leastPatience is the patience of a client with the timeouts that suit locks.
+const leastPatience = 3 * time.Second
+
+// patienceOf returns how long a command may take before its outcome counts as unknown.
+// It is a little more than what a peer is given before the connection is cut, so that
+// the reason is known more often. A longer ConnWriteTimeout makes it longer.
+func patienceOf(o rueidis.ClientOption) time.Duration {
+	return max(leastPatience, o.ConnWriteTimeout+time.Second)
+}
+
+// freshness is how long a deadline hands out the same context.
+const freshness = time.Second
+
+// A deadline hands out contexts that end by themselves after its patience or up to
+// freshness later, and not before: an Unlock must not end with the caller's context.
+// Many commands share one, since a timer for each would cost more than all the
+// rest that the client does for an Unlock.
+type deadline struct {
+	patience time.Duration
+
+	mu     sync.Mutex // protects following
+	ctx    context.Context
+	cancel context.CancelFunc
+	fresh  time.Time // until when ctx may be handed out
+	closed bool      // only contexts that have ended are handed out
+}
+
+func (d *deadline) context(now time.Time) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == nil || !d.closed && now.After(d.fresh) {
+		// The former one is left to its timer: commands may be under way with it.
+		d.fresh = now.Add(freshness)
+		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(d.patience))
+		if d.closed {
+			d.cancel()
+		}
+	}
+	return d.ctx
+}
+
+// stop ends the context handed out last, with what still uses it, and every one that
+// is handed out from now on.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.cancel != nil {
+		d.cancel()
+	}
+}
+
+// After a fault that waiting may cure, a command is sent again after FirstRetry, doubling to
+// LastRetry.
+const FirstRetry, LastRetry = 10 * time.Millisecond, 500 * time.Millisecond
+
+// Jitter returns between half of d and d, so that waiters that failed together
+// do not come back together.
+func Jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return d
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// Milliseconds is as long as a Duration can be at most: others' leases may be
+// longer.
+func Milliseconds(ms int64) time.Duration {
+	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// TimeUp says why a wait is over, and what Redis said last if that was an error.
+func TimeUp(ctx context.Context, last error) error {
+	if last == nil {
+		return Over(ctx)
+	}
+	return fmt.Errorf("%w; Redis said last: %w", Over(ctx), last)
+}
+
+// Over returns why ctx is over, nil if it is not: its error, and its cause if that says
+// more, as for the context of a hold that was lost.
+func Over(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil // without a look for its cause, which takes a mutex
+	}
+	if cause := context.Cause(ctx); cause != err {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }

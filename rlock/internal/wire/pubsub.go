@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/enum"
 )
@@ -78,3 +82,154 @@ func (r *Redis) Counts() bool { return r.family[0] != 'c' }
 
 // Family is how the scripts publish and count subscribers.
 func (r *Redis) Family() string { return r.family }
+
+// tracking asks Redis for notices of keys that other clients change: CLIENT TRACKING with
+// OPTIN, so that only chosen keys cost anything, and NOLOOP, so that changes over this
+// connection send no notice. Redis stops tracking a key after one notice, and after a
+// change over this connection.
+//
+// A pipeline that tracks begins with CLIENT TRACKING ON, which changes nothing where it is on:
+// so no connection has to be known. The server forgets all with the connection. The first
+// pipeline over a connection also asks whether notices can come over it. Nothing is asked before
+// a key is to be tracked.
+type tracking struct {
+	// on is set if keys are tracked: not with a shared client, whose messages go elsewhere, not
+	// over several connections to a node, of which all but one would be others, and not in RESP2,
+	// which has no messages between the answers.
+	on bool
+	// allowed and refused are the generations of the connections over which tracking was allowed, and
+	// refused, last: see Generation.
+	allowed, refused atomic.Uint64
+	refusals         atomic.Int64
+}
+
+// tracks reports whether keys may be tracked.
+func (o *Options) tracks() bool {
+	return o.Tracking && o.Client == nil && o.Redis.PipelineMultiplex < 0 && !o.Redis.AlwaysRESP2
+}
+
+// listen makes o's connections report changed keys.
+func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
+	others := o.OnInvalidations
+	o.OnInvalidations = func(messages []rueidis.RedisMessage) {
+		if others != nil {
+			others(messages)
+		}
+		var keys []string
+		for _, message := range messages {
+			if key, err := message.ToString(); err == nil {
+				keys = append(keys, key)
+			}
+		}
+		c.change(keys)
+	}
+	return o
+}
+
+// Tracks reports whether Redis is asked to report changed keys: not after it has refused,
+// until a connection has ended.
+func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
+
+// TrackingRefused returns over how many connections tracking was refused.
+func (r *Redis) TrackingRefused() int64 { return r.tracking.refusals.Load() }
+
+// refuse notes that no keys are tracked over the connection of that generation.
+func (t *tracking) refuse(generation uint64) {
+	if t.refused.Swap(generation) != generation {
+		t.refusals.Add(1)
+	}
+}
+
+// startTracking begins a pipeline with the calls, and reports whether they track keys.
+func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
+	first := slices.IndexFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
+	if !r.tracking.on || first < 0 || !r.Tracks() {
+		return false
+	}
+	t, b, generation, near := &r.tracking, r.Client.B(), r.Generation(), calls[first].Track[0] // in a Cluster its node is meant
+	if t.allowed.Load() != generation {
+		p.add(b.Hello().Build().SetSlot(near), func(reply rueidis.RedisResult) {
+			hello, err := reply.AsMap()
+			switch {
+			case err != nil:
+				t.heed(generation, err)
+			case reports(hello):
+				t.allowed.Store(generation)
+			default:
+				t.refuse(generation)
+			}
+		})
+	}
+	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(near), func(reply rueidis.RedisResult) { t.heed(generation, reply.Error()) })
+	return true
+}
+
+// heed notes the refusal of a command. One that the server cannot execute now is none.
+func (t *tracking) heed(generation uint64, err error) {
+	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
+		t.refuse(generation)
+	}
+}
+
+// reports reports whether a server that says this of a connection reports changed keys over it. That needs RESP3. Before
+// Redis 7 NOLOOP does not work: a script's change counts as another client's, and every renewal would send a notice.
+func reports(hello map[string]rueidis.RedisMessage) bool {
+	proto, version := hello["proto"], hello["version"]
+	number, _ := proto.AsInt64()
+	text, err := version.ToString()
+	return number >= 3 && (err != nil || leading(text) >= 7)
+}
+
+// track has the keys tracked of a call that has just been added: reading them, with CACHING set, is what does it. A key
+// that is no longer there after its call is as good as one that Redis reports.
+func (r *Redis) track(p *pipeline, keys []string, called *bool) {
+	b, generation := r.Client.B(), r.Generation()
+	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
+		if err := Explain(reply.Error()); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
+			r.tracking.refuse(generation)
+		}
+	})
+	p.add(b.Exists().Key(keys...).Build(), func(reply rueidis.RedisResult) {
+		if there, err := reply.AsInt64(); *called && err == nil && there < int64(len(keys)) {
+			r.conns.change(keys)
+		}
+	})
+}
+
+// A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner
+// contains no space, the text may be any bytes. Other users may publish there, so a message
+// proves nothing: it is a reason to ask Redis.
+type ClientMessage struct {
+	Verb  Verb
+	Owner string // "<uuid>:<id>": a tenure of the client that is notified
+	Text  string // the lock's name
+}
+
+// A Verb is the purpose of a message on a client's own channel.
+type Verb string
+
+const (
+	// Forced says that another client released the tenure by force.
+	Forced Verb = "f"
+	// Shown says that the tenure has a lock that another client waits for. The text is the sort of
+	// the lock and its name: see scripts/queue.lua.
+	Shown Verb = "h"
+)
+
+// String writes the message as it is published.
+func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Text }
+
+// isKnown reports whether there is such a message. A verb that is not known is of a later version.
+func (v Verb) isKnown() bool {
+	return v == Forced || v == Shown
+}
+
+// ParseClientMessage reads a message on the client's own channel. It reports false for one that is of a later version.
+func ParseClientMessage(message string) (m ClientMessage, ok bool) {
+	verb, rest, _ := strings.Cut(message, " ")
+	owner, text, ok := strings.Cut(rest, " ")
+	if !ok || !Verb(verb).isKnown() || len(owner) < TenureLen || text == "" {
+		return ClientMessage{}, false
+	}
+	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true
+}

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -359,4 +360,58 @@ func parseAnswer(text string) (n Notice, ok bool) {
 		return n, false
 	}
 	return Notice{Answered: true, Ticket: words[0], Lock: words[2][:size], Answer: words[2][size:]}, true
+}
+
+// A Resumption says who takes a lock that was passed on: see scripts/resume.lua.
+type Resumption struct {
+	Lease    string // in milliseconds
+	From, To string // the fields of the owner that the lock was passed on with, and of the one that resumes
+	// FromLease and ToLease are the keys of the two readers' leases; "" for a lock that is not read.
+	FromLease, ToLease string
+	Polls              bool // there may be foreign clients that only poll
+}
+
+// Resume returns the call for a lock that is a hash of owners.
+func (r *Redis) Resume(k *Keys, s Resumption) Call {
+	n := k.names()
+	c := Call{Script: Resume}
+	all := append(c.words.all[:0], k.Key, n[queueName], n[foreignName], n[channelName])
+	mode := "x"
+	if s.ToLease != "" {
+		all, mode = append(all, s.FromLease, s.ToLease), "s"
+	} else if c.fair = r.fairRights(n[fairQueueName]); c.fair != nil { // at fairKeysAt
+		all = append(all, n[fairQueueName], n[fairTimesName])
+	}
+	c.words.keys = len(all)
+	all = append(all, r.how(s.Polls), s.Lease, s.From, s.To, mode)
+	c.words.n = len(all)
+	return c
+}
+
+// how says how a script is to count: with or without foreign clients that only poll.
+func (r *Redis) how(polls bool) string {
+	if polls {
+		return r.family + "+"
+	}
+	return r.family
+}
+
+// conditions makes the scripts of conditions, each before an acquire or a step.
+var conditions composed
+
+// The parts of such a script around its source: see scripts/condition.lua.
+var (
+	conditionBegins = releaseBegins + oneLine(read("condition"))
+	conditionEnds   = "end)() " + oneLine(read("condition_end"))
+)
+
+// Unless returns the call of a condition and of the command c behind it, an acquire or a step, which is executed unless the
+// source returns a string.
+func Unless(source string, keys, args []string, c *Call) Call {
+	commandKeys, commandArgs := c.split()
+	return Call{
+		Script: conditions.script(parts{source, c.Script}, conditionBegins, conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
+		Keys:   slices.Concat(keys, commandKeys),
+		Args:   slices.Concat(args, commandArgs, []string{strconv.Itoa(len(commandKeys)), strconv.Itoa(len(commandArgs))}),
+	}
 }
