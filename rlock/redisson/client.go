@@ -95,11 +95,17 @@ var (
 	semaphoreAdd     = script("semaphore_add")
 	semaphoreDrain   = script("semaphore_drain")
 	semaphoreSet     = script("semaphore_set")
+	semaphoreAddIf   = script("semaphore_exists", "semaphore_add")
+	semaphoreDelete  = script("semaphore_delete")
+	semaphoreExpire  = script("semaphore_expire")
 	permitsAcquire   = script("permits", "permits_acquire")
 	permitsRelease   = script("permits", "permits_release")
 	permitsUpdate    = script("permits", "permits_update")
 	permitsRead      = script("permits", "permits_read")
 	permitsSet       = script("permits", "permits_set")
+	permitsLease     = script("permits", "permits_lease")
+	permitsDelete    = script("permits_delete")
+	permitsExpire    = script("permits_expire")
 	latchSet         = script("latch_set")
 	latchDown        = script("latch_down")
 	latchDelete      = script("latch_delete")
@@ -205,6 +211,41 @@ func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 	}
 }
 
+// repeat makes a call that takes effect once, however often it is sent, until it is executed or refused, ctx ends, or the time
+// is up. It returns the fate of the call, and whether a command had no answer, which may be executed late.
+func (o *object) repeat(ctx context.Context, within time.Duration, call func(ctx context.Context, first bool) (int64, fate, error)) (n int64, f fate, unsure bool, err error) {
+	r := o.client.shared.Redis
+	over := time.NewTimer(within)
+	defer over.Stop()
+	var lost error // the last one of a command without an answer
+	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
+		n, f, err = call(ctx, lost == nil)
+		switch {
+		case f == executed:
+			return n, f, lost != nil, err
+		case f == unknown:
+			lost = err
+		case f == refused && lost == nil:
+			return 0, f, false, err
+		}
+		rest := time.NewTimer(wire.Jitter(pause))
+		select {
+		case <-rest.C:
+			if f != refused {
+				continue
+			}
+		case <-over.C:
+		case <-ctx.Done():
+		case <-r.Done():
+		}
+		rest.Stop()
+		if lost != nil {
+			return 0, unknown, true, lost
+		}
+		return 0, f, false, err
+	}
+}
+
 func (o *object) named(err error) error { return fmt.Errorf("rlock: redisson %q: %w", o.key, err) }
 
 // number executes a script that replies with an integer.
@@ -228,6 +269,9 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	case o.client.shared.Closed.Load():
 		return 0, refused, o.named(rlock.ErrClosed)
 	}
+	caller := ctx
+	ctx, cancel := r.Within(ctx) // else rueidis asks a server that is silent until ctx ends
+	defer cancel()
 	if err = r.Ready(ctx, nil); err == nil {
 		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
 	}
@@ -239,5 +283,5 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	} else {
 		f = notNow
 	}
-	return 0, f, o.named(wire.ExplainTo(ctx, err))
+	return 0, f, o.named(wire.ExplainTo(caller, err))
 }

@@ -6,78 +6,109 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A keeping renews the permits of a client that the watchdog keeps, and ends those whose leases end, and all when the client
-// is closed. Its zero value keeps none, and has no goroutine.
+// A keeping has the permits that a client holds: it renews those that the watchdog keeps, ends those whose leases end, and all
+// when the client closes. Its zero value has none, and no goroutine.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
 
-	mu     sync.Mutex // protects following
-	held   map[*Permit]struct{}
+	mu     sync.Mutex // protects following; no other mutex is taken under it
+	held   map[permitID]*Permit
 	closed bool
 }
 
-// keep begins to keep the permit.
-func (k *keeping) keep(p *Permit) {
+// A permitID names a permit among those of all semaphores.
+type permitID struct{ key, raw string }
+
+func (p *Permit) id() permitID { return permitID{p.of.key, p.raw} }
+
+// begin begins to keep the permit, and reports whether it does: not once the client is closed.
+func (k *keeping) begin(p *Permit) bool {
 	k.once.Do(func() { k.start(p.of.client) })
 	k.mu.Lock()
-	closed := k.closed
-	if !closed {
-		k.held[p] = struct{}{}
+	if k.closed {
+		k.mu.Unlock()
+		return false
 	}
+	k.held[p.id()] = p
 	k.mu.Unlock()
-	if closed {
-		p.end(p.of.named(wire.ErrClosed))
-		return
-	}
+	k.schedule(p)
+	return true
+}
+
+// schedule has the permit renewed, or ended, when its time comes.
+func (k *keeping) schedule(p *Permit) {
 	p.mu.Lock()
-	at := p.renewal(p.until)
+	at, over, ends := p.renewal(), p.over, p.ends()
 	p.mu.Unlock()
-	k.keeper.Schedule(p, at)
+	switch {
+	case over:
+	case ends:
+		k.keeper.Schedule(p, at)
+	default:
+		k.keeper.Stop(p)
+	}
+	if over || p.isOver() { // it ended meanwhile
+		k.keeper.Stop(p)
+	}
 }
 
 // retry has the permit renewed again after a failure, soon, or ended when its validity is over.
 func (k *keeping) retry(p *Permit) {
-	at := time.Now().Add(p.length() / 10)
 	p.mu.Lock()
+	at := time.Now().Add(p.term.lease / 10)
 	if p.until.Before(at) {
 		at = p.until
 	}
+	over := p.over || p.term.kind != kept
 	p.mu.Unlock()
+	if over {
+		k.schedule(p)
+		return
+	}
 	k.keeper.Schedule(p, at)
+	if p.isOver() {
+		k.keeper.Stop(p)
+	}
+}
+
+// find returns a permit of this client, nil if it has none with that id.
+func (k *keeping) find(key, raw string) *Permit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.held[permitID{key, raw}]
+}
+
+// of returns the permits of a semaphore.
+func (k *keeping) of(key string) (all []*Permit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, p := range k.held {
+		if id.key == key {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 func (k *keeping) stop(p *Permit) {
-	k.once.Do(func() { k.start(p.of.client) })
-	k.keeper.Stop(p)
-	k.forget(p)
-}
-
-func (k *keeping) forget(p *Permit) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.held, p)
-}
-
-// close ends all permits: nothing renews them any more, nor knows when their leases end.
-func (k *keeping) close() {
-	k.keeper.Close()
-	k.mu.Lock()
-	held := k.held
-	k.held, k.closed = nil, true
+	_, began := k.held[p.id()]
+	delete(k.held, p.id())
 	k.mu.Unlock()
-	for p := range held {
-		p.end(p.of.named(wire.ErrClosed))
+	if began {
+		k.keeper.Stop(p)
 	}
 }
 
 // start starts the keeper, until the client is closed.
 func (k *keeping) start(c *Client) {
 	length := c.shared.Config.Lease
-	k.held = make(map[*Permit]struct{})
+	k.held = make(map[permitID]*Permit)
 	k.keeper = lease.NewKeeper(lease.Config{Tick: c.shared.Tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
 	if !c.shared.Redis.Start(func() {
 		<-c.shared.Redis.Done()
@@ -85,6 +116,21 @@ func (k *keeping) start(c *Client) {
 	}) {
 		k.close()
 	}
+}
+
+// close ends all permits: from now on none is renewed.
+func (k *keeping) close() {
+	k.mu.Lock()
+	k.closed = true
+	all := make([]*Permit, 0, len(k.held))
+	for _, p := range k.held {
+		all = append(all, p)
+	}
+	k.mu.Unlock()
+	for _, p := range all {
+		p.end(p.says(rlock.ErrClosed, "the permit is no longer renewed"))
+	}
+	k.keeper.Close()
 }
 
 // Entry implements [lease.Renewable], as Group and Due.
@@ -99,33 +145,54 @@ func (p *Permit) Group() uint32 {
 	return r.Nodes.Of(wire.HashSlot(p.of.key))
 }
 
+// renewal is when the permit is renewed, or the end of its validity if it is not. The mutex is locked.
+func (p *Permit) renewal() time.Time {
+	if p.term.kind != kept {
+		return p.until
+	}
+	length := p.term.lease
+	if p.most > 0 {
+		length = min(length, p.most)
+	}
+	return p.until.Add(-2 * length / 3)
+}
+
 // Due ends a permit whose validity is over, and else asks for its renewal.
 func (p *Permit) Due(now time.Time) (send bool) {
 	p.mu.Lock()
-	over, until := p.over, p.until
+	over, ends, until, renewal, renews := p.over, p.ends(), p.until, p.renewal(), p.term.kind == kept
 	p.mu.Unlock()
+	k := &p.of.client.keeping
 	switch {
-	case over:
+	case over, !ends:
 		return false
 	case !now.Before(until):
-		p.end(p.lost("its lease has ended"))
+		p.end(p.ended())
 		return false
-	case now.Before(p.renewal(until)):
-		p.of.client.keeping.keeper.Schedule(p, p.renewal(until))
+	case now.Before(renewal):
+		k.schedule(p)
 		return false
 	}
-	p.of.client.keeping.keeper.Schedule(p, until)
-	return p.lease == 0
+	k.keeper.Schedule(p, until)
+	if p.isOver() {
+		k.keeper.Stop(p)
+		return false
+	}
+	return renews
 }
 
 // renew implements [lease.Sender]: one command for the permits of a semaphore.
 func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	due := make(map[string][]*Permit) // by key
+	type one struct {
+		*Permit
+		after uint64 // so many changes
+	}
+	due := make(map[string][]one) // by key
 	for _, item := range batch {
 		p := item.(*Permit)
 		p.mu.Lock()
-		if !p.over {
-			due[p.of.key] = append(due[p.of.key], p)
+		if !p.over && p.term.kind == kept {
+			due[p.of.key] = append(due[p.of.key], one{p, p.changes})
 		}
 		p.mu.Unlock()
 	}
@@ -135,15 +202,14 @@ func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (re
 			ids[i] = p.raw
 		}
 		sent := time.Now()
-		held, f, err := permits[0].of.update(context.Background(), permits[0].length(), ids...)
+		held, f, err := permits[0].of.update(context.Background(), true, longer+milliseconds(c.shared.Config.Lease), ids...)
 		reached = reached || f != unknown && f != notNow
 		for i, p := range permits {
 			switch {
 			case err != nil || len(held) != len(permits):
-				c.keeping.retry(p)
+				c.keeping.retry(p.Permit)
 			case held[i]:
-				p.confirm(sent)
-				c.keeping.keep(p)
+				p.renewed(sent, p.after)
 			default:
 				p.end(p.lost("it is gone from Redis"))
 			}

@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
@@ -190,7 +192,20 @@ func (m *model) outside(p *program) draw {
 
 func drawSemaphore(ctx context.Context, m *model, p *program, s *redisson.Semaphore) draw {
 	n := m.some()
-	switch m.random.IntN(9) {
+	switch m.random.IntN(12) {
+	case 9:
+		return draw{fmt.Sprint("ReleaseIfExists ", n), func(m *model) string {
+			was := m.present && n > 0
+			if was {
+				m.add(int64(n))
+				m.tell()
+			}
+			return fmt.Sprint(was)
+		}, func() (any, error) { return s.ReleaseIfExists(ctx, n) }}
+	case 10:
+		return m.deletes(ctx, s.Delete)
+	case 11:
+		return m.expire(ctx, s.Expire)
 	case 0, 1, 2:
 		return draw{fmt.Sprint("TryAcquire ", n), func(m *model) string {
 			got := n == 0 || m.present && m.n >= int64(n)
@@ -240,7 +255,38 @@ func drawPermits(ctx context.Context, m *model, p *program, s *redisson.PermitSe
 	if m.random.IntN(3) == 0 {
 		until, lease = never, 0
 	}
-	switch m.random.IntN(12) {
+	switch m.random.IntN(16) {
+	case 12:
+		return m.deletes(ctx, s.Delete)
+	case 13:
+		return m.expire(ctx, s.Expire)
+	case 14:
+		return draw{"Lease " + id, func(m *model) string {
+			m.sweep()
+			end, held := m.taken[id]
+			return fmt.Sprint(held, end == never)
+		}, func() (any, error) {
+			lease, err := s.Lease(ctx, id)
+			if errors.Is(err, rlock.ErrNotHeld) {
+				return "false false", nil
+			}
+			return fmt.Sprint(true, lease == rlock.NoExpiry), err
+		}}
+	case 15:
+		other := m.id()
+		return draw{fmt.Sprint("ReleaseAll ", id, " ", other), func(m *model) string {
+			held := 0
+			for i, end := range []ending{m.taken[id], m.taken[other]} {
+				if end != ended && (i == 0 || id != other) {
+					held++
+				}
+			}
+			if back := m.remove(func(one string, _ ending) bool { return one == id || one == other }); back > 0 {
+				m.add(back)
+				m.tell()
+			}
+			return fmt.Sprint(held)
+		}, func() (any, error) { return s.ReleaseAll(ctx, id, other) }}
 	case 0, 1, 2, 3:
 		return m.acquirePermit(ctx, s)
 	case 4, 5:
@@ -291,38 +337,63 @@ func drawPermits(ctx context.Context, m *model, p *program, s *redisson.PermitSe
 	case 10:
 		return draw{"counts", func(m *model) string {
 			m.sweep()
-			return fmt.Sprint([]int64{m.n, int64(len(m.taken))})
+			return fmt.Sprint([]int64{m.n, int64(len(m.taken)), m.n + int64(len(m.taken))})
 		}, func() (any, error) {
+			all, err := s.Permits(ctx)
+			if err != nil {
+				return nil, err
+			}
 			free, err := s.AvailablePermits(ctx)
 			if err != nil {
 				return nil, err
 			}
 			taken, err := s.AcquiredPermits(ctx)
-			return []int{free, taken}, err
+			return []int{free, taken, all}, err
 		}}
 	default:
 		return m.outside(p)
 	}
 }
 
-// acquirePermit may take a permit. The watchdog does not keep it: that would sweep at times of its own.
+// acquirePermit may take permits. The watchdog does not keep them: that would sweep at times of its own.
 func (m *model) acquirePermit(ctx context.Context, s *redisson.PermitSemaphore) draw {
-	var got *redisson.Permit
-	return draw{"TryAcquire", func(m *model) string {
+	var got []*redisson.Permit
+	n := 1 + m.random.IntN(4)/2
+	return draw{fmt.Sprint("TryAcquireN ", n), func(m *model) string {
 		m.sweep()
-		if !m.present || m.n < 1 {
-			return "false"
+		if !m.present || m.n < int64(n) {
+			return "0"
 		}
-		m.n--
-		if got != nil {
-			m.taken[got.ID()] = later
+		m.n -= int64(n)
+		for _, one := range got {
+			m.taken[one.ID()] = later
 		}
 		m.together = m.together || m.expires
-		return "true"
+		return strconv.Itoa(n)
 	}, func() (_ any, err error) {
-		got, err = s.TryAcquire(ctx, 0, time.Hour)
-		return got != nil, err
+		got, err = s.TryAcquireN(ctx, n, 0, time.Hour)
+		return len(got), err
 	}}
+}
+
+// deletes draws the deletion of the keys.
+func (m *model) deletes(ctx context.Context, call func(context.Context) (bool, error)) draw {
+	return draw{"Delete", func(m *model) string {
+		had := m.present || len(m.taken) > 0
+		m.drop()
+		m.taken, m.together = make(map[string]ending), false
+		return fmt.Sprint(had)
+	}, func() (any, error) { return call(ctx) }}
+}
+
+// expire draws an end of the keys, or that it is taken away.
+func (m *model) expire(ctx context.Context, call func(context.Context, time.Duration) (bool, error)) draw {
+	after := time.Duration(m.random.IntN(2)) * time.Hour
+	return draw{fmt.Sprint("Expire ", after), func(m *model) string {
+		had := m.present || len(m.taken) > 0
+		m.expires, m.together = m.present && after > 0, len(m.taken) > 0 && after > 0
+		return fmt.Sprint(had)
+	}, func() (any, error) { return call(ctx, after) }}
 }
 
 func drawLatch(ctx context.Context, m *model, p *program, l *redisson.CountDownLatch) draw {

@@ -4,89 +4,167 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Permit is one that this process holds. Its methods may be called concurrently.
+//
+// Another process that has its id may change it. If it releases the permit, or gives it a shorter lease that ends, this one
+// learns so by its next renewal, a third of [rlock.Config].Lease after the former one; of a permit with a lease of its own
+// by its Release.
 type Permit struct {
 	of    *PermitSemaphore
 	raw   string
-	lease time.Duration // 0: kept by the watchdog
 	entry lease.Entry
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex // protects following
-	until time.Time  // the end of its validity, as far as Redis has confirmed it
-	over  bool       // released or lost
+	changing chan struct{} // has a mark while the lease is changed: by one call at a time
+
+	mu      sync.Mutex // protects following
+	term    term
+	until   time.Time     // the end of its validity, as far as Redis has confirmed it; without meaning if it is endless
+	most    time.Duration // of any lease to come, since a change without an answer may be executed late; 0: as long as it is asked for
+	changes uint64        // how often the term was changed: a renewal that was sent before one does not count
+	over    bool          // released or lost
 }
 
-func (s *PermitSemaphore) newPermit(length time.Duration) (*Permit, error) {
-	if err := s.checkLease(length); err != nil {
-		return nil, err
-	}
-	p := &Permit{of: s, raw: s.client.newID(), lease: length}
+// A term is how a permit ends.
+type term struct {
+	kind  termKind
+	lease time.Duration // 0 if it is endless
+}
+
+type termKind uint8
+
+const (
+	fixed   termKind = iota // with its lease
+	kept                    // by its release: the watchdog renews its lease
+	endless                 // by its release: it has no lease
+)
+
+func (s *PermitSemaphore) newPermit(t term) *Permit {
+	p := &Permit{of: s, raw: s.client.newID(), term: t, changing: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
-	return p, nil
+	return p
+}
+
+// term returns that of a permit whose lease is so long, 0 for one that the watchdog keeps.
+func (s *PermitSemaphore) term(length time.Duration) (term, error) {
+	if length == 0 {
+		return term{kept, s.client.shared.Config.Lease}, nil
+	}
+	return term{fixed, length}, s.checkLease(length)
 }
 
 // ID returns the id of the permit, as Redisson writes it: for a release by another client, say.
 func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.raw)) }
 
-// Context returns a context that ends when the permit does: with [rlock.ErrLost] as its cause before its lease can end in
-// Redis, or when Redis has said that it is gone, and with [rlock.ErrClosed] when the client is closed.
+// Context returns a context that ends when the permit does. Its cause is [rlock.ErrNotHeld] after a release by this client,
+// [rlock.ErrLost] before its lease can end in Redis or when Redis has said that it is gone, and [rlock.ErrClosed] when
+// [rlock.Client.Close] is called: then nothing renews the permit, which stays in Redis until its lease ends.
 func (p *Permit) Context() context.Context { return p.ctx }
 
 // Err returns nil while the permit is held, then why it is not.
-func (p *Permit) Err() error { return context.Cause(p.ctx) }
-
-// Release gives the permit back. It returns [rlock.ErrLost] if it had ended before, and [rlock.ErrUnconfirmed] without an
-// answer: then it ends with its lease. It may be called again.
-func (p *Permit) Release(ctx context.Context) error {
+func (p *Permit) Err() error {
 	p.mu.Lock()
-	p.over = true
+	ended := !p.over && p.ends() && !time.Now().Before(p.until) // and the watchdog has not come yet
 	p.mu.Unlock()
-	p.of.client.keeping.stop(p)
-	n, _, err := p.of.ask(ctx, permitsRelease, p.raw)
-	switch cause := p.Err(); {
-	case err != nil:
-	case n == 0 && cause != nil:
-		err = cause
-	case n == 0:
-		err = p.lost("it is gone from Redis")
+	if ended {
+		p.end(p.ended())
 	}
-	p.end(p.of.named(fmt.Errorf("permit %s: %w: it was released", p.ID(), rlock.ErrNotHeld)))
-	return err
+	return context.Cause(p.ctx)
 }
 
-func (p *Permit) lost(why string) error {
-	return p.of.named(fmt.Errorf("permit %s: %w: %s", p.ID(), rlock.ErrLost, why))
-}
-
-// length is that of the lease in Redis.
-func (p *Permit) length() time.Duration {
-	if p.lease > 0 {
-		return p.lease
+// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of the one that it has; then the
+// watchdog does not renew it, but it does if d is 0. It returns [rlock.ErrLost] or [rlock.ErrNotHeld] if the permit has ended.
+// After [rlock.ErrUnconfirmed] the lease may be either, and the permit counts as held for the shorter one.
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	t, err := p.of.term(d)
+	if err != nil {
+		return err
 	}
-	return p.of.client.shared.Config.Lease
+	if _, err := p.change(ctx, t); err != nil {
+		return err
+	}
+	return p.Err()
 }
 
-// begin notes that the permit is taken, by a command that was sent then.
-func (p *Permit) begin(sent time.Time) {
-	p.confirm(sent)
-	p.of.client.keeping.keep(p)
+// Release gives the permit back. It returns [rlock.ErrLost] if the permit had ended before, [rlock.ErrNotHeld] if it was
+// released, and [rlock.ErrUnconfirmed] if Redis has not answered for some seconds: then the release is repeated in the
+// background, until the lease of the permit ends. It completes even if ctx has ended, and may be called again.
+func (p *Permit) Release(ctx context.Context) error {
+	cause := p.Err()
+	n, err := p.of.release(context.WithoutCancel(ctx), p.raw)
+	switch {
+	case err != nil || n > 0:
+		return err
+	case cause != nil:
+		return cause
+	}
+	return p.lost("it is gone from Redis")
 }
 
-// confirm notes that Redis has the permit for a lease from a command that was sent then.
-func (p *Permit) confirm(sent time.Time) {
+// ended is the error of a permit whose lease has ended.
+func (p *Permit) ended() error { return p.lost("its lease has ended") }
+
+func (p *Permit) lost(why string) error { return p.says(rlock.ErrLost, why) }
+
+func (p *Permit) says(what error, why string) error {
+	return p.of.named(fmt.Errorf("permit %s: %w: %s", p.ID(), what, why))
+}
+
+// ends reports whether the permit ends by itself. The mutex is locked.
+func (p *Permit) ends() bool { return p.term.kind != endless }
+
+// lasts returns for how long Redis may have the permit from now on if nothing is sent.
+func (p *Permit) lasts() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.until = sent.Add(p.length() - lease.Drift(p.length(), p.of.client.shared.Tick))
+	if !p.ends() {
+		return math.MaxInt64
+	}
+	return p.term.lease
+}
+
+// isOver reports whether the permit was released or lost.
+func (p *Permit) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// validity returns until when a lease is believed that a command asks for which was sent then. The mutex is locked.
+func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
+	if p.most > 0 {
+		length = min(length, p.most)
+	}
+	return sent.Add(length - lease.Drift(length, p.of.client.shared.Tick))
+}
+
+// begin notes that the permit is taken, by a command that was sent then. It reports whether the client is open.
+func (p *Permit) begin(sent time.Time) bool {
+	p.mu.Lock()
+	p.until = p.validity(p.term.lease, sent)
+	p.mu.Unlock()
+	return p.of.client.keeping.begin(p)
+}
+
+// renewed notes that Redis has the permit for a lease from a command that was sent then, after so many changes.
+func (p *Permit) renewed(sent time.Time, changes uint64) {
+	p.mu.Lock()
+	if p.changes == changes {
+		p.until = p.validity(p.term.lease, sent)
+	}
+	p.mu.Unlock()
+	p.of.client.keeping.schedule(p)
 }
 
 // end ends the permit here.
@@ -94,14 +172,52 @@ func (p *Permit) end(cause error) {
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
-	p.of.client.keeping.forget(p)
+	p.of.client.keeping.stop(p)
 	p.cancel(cause)
 }
 
-// renewal is when the permit is renewed, or the end of its validity if it is not.
-func (p *Permit) renewal(until time.Time) time.Time {
-	if p.lease > 0 {
-		return until
+// change gives the permit another term from now on, and reports whether it is held. Until Redis has answered the permit is
+// believed for the shorter lease, and not renewed. The command is repeated, which does no harm.
+func (p *Permit) change(ctx context.Context, to term) (bool, error) {
+	select {
+	case p.changing <- struct{}{}:
+		defer func() { <-p.changing }()
+	case <-ctx.Done():
+		return false, p.of.named(wire.Over(ctx))
 	}
-	return until.Add(-2 * p.length() / 3)
+	p.mu.Lock()
+	if p.over {
+		p.mu.Unlock()
+		return false, nil
+	}
+	was, until := p.term, p.until
+	p.term = term{fixed, was.lease}
+	if shorter := p.validity(to.lease, time.Now()); to.kind != endless && (was.kind == endless || shorter.Before(until)) {
+		p.until = shorter
+	} else if was.kind == endless {
+		p.term = was
+	}
+	p.changes++
+	p.mu.Unlock()
+	p.of.client.keeping.schedule(p)
+
+	held, sent, unsure, err := p.of.updateOne(ctx, p.raw, to.lease)
+	if err == nil && !held {
+		p.end(p.lost("it is gone from Redis"))
+		return false, nil
+	}
+	p.mu.Lock()
+	if unsure && to.lease > 0 && (p.most == 0 || to.lease < p.most) {
+		p.most = to.lease
+	}
+	switch {
+	case err == nil:
+		p.term, p.until = to, p.validity(to.lease, sent)
+	case !unsure: // it was not executed
+		p.term, p.until = was, until
+	}
+	p.changes++
+	p.mu.Unlock()
+	p.of.client.keeping.schedule(p)
+	return held, err
 }

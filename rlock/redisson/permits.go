@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -29,57 +32,137 @@ type PermitSemaphore struct {
 // which they came. A lost answer is asked for again, with the same id: that takes no second permit. Then, if ctx ends,
 // the error is [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
 func (s *PermitSemaphore) Acquire(ctx context.Context, lease time.Duration) (*Permit, error) {
-	return s.acquire(ctx, -1, lease)
+	return first(s.acquire(ctx, 1, -1, lease))
 }
 
 // TryAcquire is Acquire for at most the wait, 0 for one attempt. It returns nil if no permit was free.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, wait, lease time.Duration) (*Permit, error) {
-	return s.acquire(ctx, max(wait, 0), lease)
+	return first(s.acquire(ctx, 1, max(wait, 0), lease))
 }
 
-func (s *PermitSemaphore) acquire(ctx context.Context, wait, lease time.Duration) (*Permit, error) {
-	p, err := s.newPermit(lease)
-	if err != nil {
+// AcquireN is Acquire for n permits, all or none, each with an id and a lease of its own. n = 0 takes none, and n < 0 is
+// [rlock.ErrInvalidConfig].
+func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, lease time.Duration) ([]*Permit, error) {
+	return s.acquire(ctx, n, -1, lease)
+}
+
+// TryAcquireN is AcquireN for at most the wait, 0 for one attempt. It returns none if not so many permits were free.
+func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
+	return s.acquire(ctx, n, max(wait, 0), lease)
+}
+
+func first(permits []*Permit, err error) (*Permit, error) {
+	if len(permits) == 0 {
 		return nil, err
 	}
+	return permits[0], err
+}
+
+func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
+	t, err := s.term(lease)
+	if err == nil {
+		err = s.checkNumber(n)
+	}
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	permits, args := make([]*Permit, n), []string{milliseconds(t.lease)}
+	for i := range permits {
+		permits[i] = s.newPermit(t)
+		args = append(args, permits[i].raw)
+	}
 	var lost error // the last attempt's, if it had no answer
-	got, err := s.wait(ctx, wait, true, func(ctx context.Context) (bool, time.Duration, fate, error) {
+	got, err := s.wait(ctx, wait, true, func(ctx context.Context, _ bool) (bool, time.Duration, fate, error) {
 		sent := time.Now()
-		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, milliseconds(p.length()), p.raw)
+		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, args...)
 		if lost = nil; f == unknown {
 			lost, f = err, notNow // with that id it takes no second permit
 		}
 		if f != executed || err != nil {
 			return false, 0, f, err
 		}
-		if n < 0 {
-			p.begin(sent)
-			return true, 0, f, nil
+		if n >= 0 {
+			return false, time.Duration(n) * time.Millisecond, f, nil
 		}
-		return false, time.Duration(n) * time.Millisecond, f, nil
+		for _, p := range permits {
+			if !p.begin(sent) {
+				return false, 0, refused, s.named(rlock.ErrClosed) // what is taken ends with its lease
+			}
+		}
+		return true, 0, f, nil
 	})
 	switch {
 	case got:
-		return p, nil
+		return permits, nil
 	case lost != nil:
 		err = lost
 	}
-	p.end(err)
+	for _, p := range permits {
+		p.end(err)
+	}
 	return nil, err
 }
 
 // Release gives the permit of that id back, which any client may have taken, and reports whether it was held: not if it had
-// ended, or was released. After [rlock.ErrUnconfirmed] it may be released; to release it again does no harm.
+// ended, or was released. The [Permit] of this Client with that id ends at once. A lost answer is asked for again; if the
+// permit is gone then, it counts as held before. Without an answer for some seconds the error is [rlock.ErrUnconfirmed]; to
+// release the permit again does no harm.
 func (s *PermitSemaphore) Release(ctx context.Context, id string) (bool, error) {
-	raw, err := s.parse(id)
-	if err != nil {
-		return false, err
-	}
-	n, _, err := s.ask(ctx, permitsRelease, raw)
+	n, err := s.ReleaseAll(ctx, id)
 	return n > 0, err
 }
 
+// ReleaseAll is Release for several permits, in one step. It returns how many were held; those that were not do not keep the
+// others from being released, as they do in Redisson.
+func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, error) {
+	raws := make([]string, len(ids))
+	for i, id := range ids {
+		raw, err := s.parse(id)
+		if err != nil {
+			return 0, err
+		}
+		raws[i] = raw
+	}
+	slices.Sort(raws)
+	if raws = slices.Compact(raws); len(raws) == 0 {
+		return 0, nil
+	}
+	return s.release(ctx, raws...)
+}
+
+// release gives different permits back, those of this client first here. The release of one of ours is repeated in the
+// background if Redis does not answer.
+func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, err error) {
+	var longest time.Duration // of the leases of ours
+	for _, raw := range raws {
+		if p := s.client.keeping.find(s.key, raw); p != nil {
+			longest = max(longest, p.lasts())
+			p.end(p.says(rlock.ErrNotHeld, "it was released"))
+		}
+	}
+	r := s.client.shared.Redis
+	held, f, lost, err := s.repeat(ctx, r.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
+		return s.askFirst(ctx, first, permitsRelease, raws...)
+	})
+	switch {
+	case f == executed && err == nil && lost:
+		return len(raws), nil
+	case longest == 0, f != notNow && f != unknown:
+		return int(held), err
+	}
+	if r.Start(func() {
+		_, _, _, _ = s.repeat(context.Background(), longest, func(ctx context.Context, _ bool) (int64, fate, error) {
+			return s.askFirst(ctx, false, permitsRelease, raws...)
+		})
+	}) && !errors.Is(err, rlock.ErrUnconfirmed) {
+		err = fmt.Errorf("%w: %w", rlock.ErrUnconfirmed, err)
+	}
+	return 0, err
+}
+
 // UpdateLease gives the permit of that id a lease that begins now, 0 for one without an end, and reports whether it is held.
+// The [Permit] of this Client with that id has that lease from then on, and the watchdog does not renew it. A lost answer is
+// asked for again. After [rlock.ErrUnconfirmed] the lease may be either, and that Permit counts as held for the shorter one.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time.Duration) (bool, error) {
 	raw, err := s.parse(id)
 	if err == nil {
@@ -88,13 +171,37 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 	if err != nil {
 		return false, err
 	}
-	held, _, err := s.update(ctx, lease, raw)
-	return len(held) > 0 && held[0], err
+	if p := s.client.keeping.find(s.key, raw); p != nil {
+		to := term{fixed, lease}
+		if lease == 0 {
+			to.kind = endless
+		}
+		return p.change(ctx, to)
+	}
+	held, _, _, err := s.updateOne(ctx, raw, lease)
+	return held, err
 }
 
+// updateOne gives a permit a lease, and reports whether it is held, when the command was sent that is answered, and whether
+// another one may be executed late.
+func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.Duration) (held bool, sent time.Time, unsure bool, err error) {
+	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
+		sent = time.Now()
+		all, f, err := s.update(ctx, first, milliseconds(lease), raw)
+		if len(all) == 1 && all[0] {
+			return 1, f, err
+		}
+		return 0, f, err
+	})
+	return n == 1, sent, unsure, err
+}
+
+// longer before a lease has a script only lengthen that of a permit.
+const longer = "+"
+
 // update gives permits a lease, and returns which of them are held.
-func (s *PermitSemaphore) update(ctx context.Context, lease time.Duration, ids ...string) (held []bool, f fate, err error) {
-	reply, f, err := s.call(ctx, permitsUpdate, s.keys(), append([]string{byPublish, milliseconds(lease)}, ids...)...)
+func (s *PermitSemaphore) update(ctx context.Context, first bool, lease string, ids ...string) (held []bool, f fate, err error) {
+	reply, f, err := s.sendKeys(ctx, first, permitsUpdate, append([]string{lease}, ids...)...)
 	if err != nil {
 		return nil, f, err
 	}
@@ -115,6 +222,51 @@ func (s *PermitSemaphore) AvailablePermits(ctx context.Context) (int, error) {
 func (s *PermitSemaphore) AcquiredPermits(ctx context.Context) (int, error) {
 	_, taken, err := s.counts(ctx)
 	return taken, err
+}
+
+// Permits returns how many permits there are, free or taken. A semaphore whose number is gone has those that are taken.
+func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
+	free, taken, err := s.counts(ctx)
+	return free + taken, err
+}
+
+// Lease returns the rest of the lease of the permit with that id, [rlock.NoExpiry] for one without an end. It returns
+// [rlock.ErrNotHeld] if the permit is not held.
+func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, error) {
+	raw, err := s.parse(id)
+	if err != nil {
+		return 0, err
+	}
+	left, _, err := s.ask(ctx, permitsLease, raw)
+	switch {
+	case err != nil:
+		return 0, err
+	case left == 0:
+		return 0, s.named(fmt.Errorf("permit %s: %w", id, rlock.ErrNotHeld))
+	case left < 0:
+		return rlock.NoExpiry, nil
+	}
+	return wire.Milliseconds(left), nil
+}
+
+// Delete deletes the semaphore with all its permits, free or taken, and reports whether there was one. The Permits of this
+// Client end at once; those of others are lost, and their processes learn it as from a release. No waiter wakes.
+func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
+	for _, p := range s.client.keeping.of(s.key) {
+		p.end(p.lost("its semaphore was deleted"))
+	}
+	n, _, err := s.ask(ctx, permitsDelete)
+	return n == 1, err
+}
+
+// Expire has Redis delete the semaphore with all its permits, free or taken, after so long, 0 for not. It reports whether
+// there is one. Redis tells no client when it does: a [Permit] learns it by its next renewal, or by its Release.
+func (s *PermitSemaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
+	if err := s.checkLease(after); err != nil {
+		return false, err
+	}
+	n, _, err := s.ask(ctx, permitsExpire, milliseconds(after))
+	return n == 1, err
 }
 
 func (s *PermitSemaphore) counts(ctx context.Context) (free, taken int, err error) {
@@ -140,8 +292,8 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 // SetPermits sets how many permits there are, with those that are taken. If more are taken, none is free until enough are
 // released. It may be sent again.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	if n < 0 || n > math.MaxInt32 {
-		return s.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, math.MaxInt32))
+	if err := s.checkNumber(n); err != nil {
+		return err
 	}
 	_, _, err := s.ask(ctx, permitsSet, strconv.Itoa(n))
 	return err
@@ -161,8 +313,7 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 
 // askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may still be executed.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
-	keys, args := append([]string{s.key}, s.keys()...), append([]string{byPublish}, args...)
-	reply, f, err := s.send(ctx, wire.Call{Script: script, Keys: keys, Args: args}, first)
+	reply, f, err := s.sendKeys(ctx, first, script, args...)
 	if err != nil {
 		return 0, f, err
 	}
@@ -172,9 +323,15 @@ func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire
 	return n, f, nil
 }
 
-func (s *PermitSemaphore) checkLease(lease time.Duration) error {
+// sendKeys sends a script of permits.
+func (s *PermitSemaphore) sendKeys(ctx context.Context, first bool, script *wire.Script, args ...string) (rueidis.RedisMessage, fate, error) {
+	keys, args := append([]string{s.key}, s.keys()...), append([]string{byPublish}, args...)
+	return s.send(ctx, wire.Call{Script: script, Keys: keys, Args: args}, first)
+}
+
+func (o *object) checkLease(lease time.Duration) error {
 	if lease != 0 && lease < time.Millisecond {
-		return s.named(fmt.Errorf("%w of %v: use at least 1 ms, or 0", rlock.ErrInvalidLease, lease))
+		return o.named(fmt.Errorf("%w of %v: use at least 1 ms, or 0", rlock.ErrInvalidLease, lease))
 	}
 	return nil
 }

@@ -158,10 +158,10 @@ func TestPermitsAreRedissons(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, again)
 		require.NoError(t, kept.Err())
-		was, err := s.Release(ctx, kept.ID()) // by another client, say
+		was, err := s.Release(ctx, kept.ID())
 		require.NoError(t, err)
 		assert.True(t, was)
-		require.ErrorIs(t, kept.Release(ctx), rlock.ErrLost)
+		require.ErrorIs(t, kept.Release(ctx), rlock.ErrNotHeld)
 		assert.Equal(t, "2", p.do("GET", "p"))
 		assert.Equal(t, "0", p.do("EXISTS", set))
 

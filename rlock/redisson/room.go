@@ -83,16 +83,16 @@ func (r *room) isFirst(s *seat) bool {
 	return r.line.Head() == s
 }
 
-// An attempt is one look of a waiter. It returns after how long another one may succeed without a message, 0 if that is not
-// known.
-type attempt func(ctx context.Context) (done bool, again time.Duration, f fate, err error)
+// An attempt is one look of a waiter, or of a call that does not wait yet. It returns after how long another one may succeed
+// without a message, 0 if that is not known.
+type attempt func(ctx context.Context, waits bool) (done bool, again time.Duration, f fate, err error)
 
 // wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is the first of this process.
 // A negative wait has no end.
 func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
 	c := o.client
 	if !ordered || !c.isOccupied(o.channel) {
-		if done, _, f, err := try(ctx); done || f.isFinal() || wait == 0 {
+		if done, _, f, err := try(ctx, false); done || f.isFinal() || wait == 0 {
 			return done, err
 		}
 	} else if wait == 0 {
@@ -143,7 +143,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 		}
 		next := lookTime
 		if !w.ordered || w.room.isFirst(w.seat) {
-			done, again, f, err := w.try(ctx)
+			done, again, f, err := w.try(ctx, true)
 			if done || f.isFinal() || ended {
 				return done, err
 			}

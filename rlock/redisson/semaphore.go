@@ -20,7 +20,7 @@ type Semaphore struct{ object }
 
 // Acquire takes n permits, all or none, and waits for them until ctx ends. Callers of this process are served in the order in
 // which they came; over processes there is no order. It returns [rlock.ErrUnconfirmed] if the answer was lost: the permits may
-// be taken. n = 0 takes none, and n < 0 is [rlock.ErrInvalidConfig].
+// be taken. A call that waits looks before it takes, so that a server which is silent for a while costs it no permit. n = 0 takes none, and n < 0 is [rlock.ErrInvalidConfig].
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	_, err := s.acquire(ctx, n, -1)
 	return err
@@ -33,11 +33,18 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, wait time.Duration) (
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (bool, error) {
-	if err := s.check(n); err != nil || n == 0 {
+	if err := s.checkNumber(n); err != nil || n == 0 {
 		return err == nil, err
 	}
 	number := strconv.Itoa(n)
-	return s.wait(ctx, wait, true, func(ctx context.Context) (bool, time.Duration, fate, error) {
+	return s.wait(ctx, wait, true, func(ctx context.Context, waits bool) (bool, time.Duration, fate, error) {
+		// A command that takes permits cannot be sent again. So one that waits, for hours perhaps, in which the server may
+		// stop, sends it only if there is something to take.
+		if waits {
+			if free, f, err := s.read(ctx); err != nil || free < int64(n) {
+				return false, 0, f, err
+			}
+		}
 		reply, f, err := s.call(ctx, semaphoreAcquire, nil, number)
 		if err != nil {
 			return false, 0, f, err
@@ -47,21 +54,23 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	})
 }
 
-// check refuses a number of permits that the counter cannot have.
-func (s *Semaphore) check(n int) error {
-	if n < 0 || n > math.MaxInt32 {
-		return s.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, math.MaxInt32))
-	}
-	return nil
-}
-
 // Release adds n permits, and wakes waiters of all clients. It creates a semaphore that is not there. After
 // [rlock.ErrUnconfirmed] they may be added: the call is not sent again, since each would count.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
-	if err := s.check(n); err != nil || n == 0 {
+	if err := s.checkNumber(n); err != nil || n == 0 {
 		return err
 	}
 	return s.AddPermits(ctx, n)
+}
+
+// ReleaseIfExists is Release, but for a semaphore that is not there, and reports whether it was there. n = 0 reports false, as
+// Redisson's.
+func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	if err := s.checkNumber(n); err != nil || n == 0 {
+		return false, err
+	}
+	reply, _, err := s.call(ctx, semaphoreAddIf, []string{s.channel}, strconv.Itoa(n), byPublish)
+	return err == nil && !reply.IsNil(), err
 }
 
 // AddPermits changes the number of permits by n, which may be negative: then the number of free ones may be, too. Unlike
@@ -81,7 +90,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 // TrySetPermits sets the number of free permits if there is none, and reports whether it did. After
 // [rlock.ErrUnconfirmed] it may have.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	if err := s.check(n); err != nil {
+	if err := s.checkNumber(n); err != nil {
 		return false, err
 	}
 	set, err := s.number(ctx, semaphoreSet, []string{s.channel}, strconv.Itoa(n), byPublish)
@@ -92,4 +101,29 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	n, _, err := s.read(ctx)
 	return int(n), err
+}
+
+// Delete deletes the semaphore, and reports whether it was there. No waiter wakes. Permits that are released later count for
+// the semaphore that their release creates.
+func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
+	n, err := s.number(ctx, semaphoreDelete, nil)
+	return n == 1, err
+}
+
+// Expire has Redis delete the semaphore after so long, 0 for not. It reports whether it is there. A negative time, or one of
+// less than a millisecond, is [rlock.ErrInvalidLease].
+func (s *Semaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
+	if err := s.checkLease(after); err != nil {
+		return false, err
+	}
+	n, err := s.number(ctx, semaphoreExpire, nil, milliseconds(after))
+	return n == 1, err
+}
+
+// checkNumber refuses a number of permits that the counter cannot have.
+func (o *object) checkNumber(n int) error {
+	if n < 0 || n > math.MaxInt32 {
+		return o.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, math.MaxInt32))
+	}
+	return nil
 }

@@ -5,7 +5,7 @@
 -- ARGV[3]  the id of each permit, and so on
 --
 -- -1       taken; so it is if the first id is taken already: sent again it takes no more, and the lease
---          begins anew, from which the client counts
+--          begins anew, from which the client counts, unless theirs is longer
 -- n        not so many are free; the next one ends in n milliseconds; 0: that is not known
 local ids = #ARGV - 2
 local taken = redis.call('zscore', KEYS[2], ARGV[3])
@@ -19,7 +19,10 @@ if taken or free and tonumber(free) >= ids then
 		redis.call('decrby', KEYS[1], ids)
 	end
 	for i = 3, #ARGV do
-		redis.call('zadd', KEYS[2], ending(ARGV[2]), ARGV[i])
+		local shown = taken and redis.call('zscore', KEYS[2], ARGV[i])
+		if not shown or tonumber(shown) < tonumber(ending(ARGV[2])) then
+			redis.call('zadd', KEYS[2], ending(ARGV[2]), ARGV[i])
+		end
 	end
 	local expires = redis.call('pttl', KEYS[1])
 	if expires > 0 then -- both keys go together

@@ -1,17 +1,19 @@
 -- Gives permits that are taken a lease that begins now.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
--- ARGV[2]  lease in milliseconds; "0" for none
+-- ARGV[2]  lease in milliseconds, after a "+" if it only lengthens theirs; "0" for none
 -- ARGV[3]  the id of each permit, and so on
 --
 -- For each 1, or 0 for one that is gone, in an array.
 sweep()
+local lengthens = string.byte(ARGV[2]) == 43
+local ends = ending(lengthens and string.sub(ARGV[2], 2) or ARGV[2])
 local replies = {}
 for i = 3, #ARGV do
-	replies[i - 2] = 0
-	if redis.call('zscore', KEYS[2], ARGV[i]) then
-		redis.call('zadd', KEYS[2], ending(ARGV[2]), ARGV[i])
-		replies[i - 2] = 1
+	local shown = redis.call('zscore', KEYS[2], ARGV[i])
+	replies[i - 2] = shown and 1 or 0
+	if shown and (not lengthens or tonumber(shown) < tonumber(ends)) then
+		redis.call('zadd', KEYS[2], ends, ARGV[i])
 	end
 end
 return replies

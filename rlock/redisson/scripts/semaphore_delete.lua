@@ -1,0 +1,10 @@
+-- Deletes a semaphore. Nothing is published, as by Redisson.
+--
+-- KEYS[1]  the number of free permits
+--
+-- 1        deleted
+-- 0        it was not there
+if not redis.call('get', KEYS[1]) then -- an error for a key of another type
+	return 0
+end
+return redis.call('del', KEYS[1])
