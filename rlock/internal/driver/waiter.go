@@ -288,8 +288,8 @@ func (w *waiter) locate() {
 
 // tellOwnWait logs at once that w waits for a lock that its own goroutine holds as its owner: an
 // Acquire after a Lock. No other goroutine can end that hold, so the wait lasts until the call
-// ends. A handle may be released by another goroutine: a wait for one is logged once it lasts, by
-// the search for deadlocks, of which w then is no reason. The mutex is held.
+// ends. A handle may be released by another goroutine: a wait for one is not logged.
+// The mutex is held.
 func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
 	if goroutine == 0 || goroutine == w.req.Owner.ID || w.logged {
