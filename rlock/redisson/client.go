@@ -24,6 +24,7 @@ type Client struct {
 
 	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
 	rooms map[string]*room // by channel
+	turns map[string]*turn // by channel
 
 	keeping keeping
 }
@@ -33,7 +34,7 @@ type Client struct {
 // [rlock.ErrClosed], and the contexts of permits end.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
-	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
+	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), turns: make(map[string]*turn)}
 }
 
 // Semaphore returns the semaphore of that name. It asks Redis nothing.

@@ -42,7 +42,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 // Await returns when the latch is open, with the error of ctx if that ends before. Unlike Redisson's it returns also when the
 // latch was deleted or has expired, two seconds later at most.
 func (l *CountDownLatch) Await(ctx context.Context) error {
-	_, err := l.wait(ctx, -1, false, func(ctx context.Context, _ bool) (bool, time.Duration, fate, error) {
+	_, err := l.wait(ctx, -1, false, func(ctx context.Context, _ look) (bool, time.Duration, fate, error) {
 		n, f, err := l.read(ctx)
 		if ctx.Err() != nil {
 			f = refused

@@ -1,6 +1,7 @@
 package redisson
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -72,7 +73,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 		args = append(args, permits[i].raw)
 	}
 	var lost error // the last attempt's, if it had no answer
-	got, err := s.wait(ctx, wait, true, func(ctx context.Context, _ bool) (bool, time.Duration, fate, error) {
+	got, err := s.wait(ctx, wait, true, func(ctx context.Context, _ look) (bool, time.Duration, fate, error) {
 		sent := time.Now()
 		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, args...)
 		if lost = nil; f == unknown {
@@ -141,9 +142,20 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 		}
 	}
 	r := s.client.shared.Redis
-	held, f, lost, err := s.repeat(ctx, r.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
-		return s.askFirst(ctx, first, permitsRelease, raws...)
-	})
+	release := func(ctx context.Context, first bool) (int64, fate, error) {
+		s.releases()
+		reply, f, err := s.sendKeys(ctx, first, permitsRelease, raws...)
+		if err != nil {
+			return 0, f, err
+		}
+		numbers, err := reply.AsIntSlice()
+		if err != nil || len(numbers) != 2 {
+			return 0, refused, s.named(cmp.Or(err, errors.New("an answer of another form")))
+		}
+		s.leavesTurn(numbers[1])
+		return numbers[0], f, nil
+	}
+	held, f, lost, err := s.repeat(ctx, r.Patience(), release)
 	switch {
 	case f == executed && err == nil && lost:
 		return len(raws), nil
@@ -152,7 +164,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 	}
 	if r.Start(func() {
 		_, _, _, _ = s.repeat(context.Background(), longest, func(ctx context.Context, _ bool) (int64, fate, error) {
-			return s.askFirst(ctx, false, permitsRelease, raws...)
+			return release(ctx, false)
 		})
 	}) && !errors.Is(err, rlock.ErrUnconfirmed) {
 		err = fmt.Errorf("%w: %w", rlock.ErrUnconfirmed, err)

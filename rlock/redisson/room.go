@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type room struct {
 
 	mu   sync.Mutex // protects following
 	line waitqueue.Queue[chan struct{}]
+	free int64     // of the last message: how many permits were free
+	at   time.Time // when it came
 }
 
 // A seat is a caller's place in the line. Its channel has a token when the caller is to look.
@@ -34,7 +37,13 @@ func (c *Client) enter(channel string) (*room, *seat) {
 	if r == nil {
 		r = new(room)
 		c.rooms[channel] = r
-		r.sub = c.shared.Hub.ListenConfirmed(channel, func(string) { r.wake() }, r.wake)
+		r.sub = c.shared.Hub.ListenConfirmed(channel, func(message string) {
+			c.hears(channel)
+			r.hears(message)
+		}, func() {
+			c.confirmed(channel)
+			r.wake()
+		})
 	}
 	r.users++
 	s := &seat{Value: make(chan struct{}, 1)}
@@ -65,6 +74,29 @@ func (c *Client) isOccupied(channel string) bool {
 	return c.rooms[channel] != nil
 }
 
+// hears has all look at a message.
+func (r *room) hears(message string) {
+	r.mu.Lock()
+	r.free, _ = strconv.ParseInt(message, 10, 64)
+	r.at = time.Now()
+	r.mu.Unlock()
+	r.wake()
+}
+
+// told returns how many permits were free a moment ago, 0 if that is not known.
+func (r *room) told() (free int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) < fresh {
+		free = r.free
+	}
+	r.free = 0
+	return free
+}
+
+// fresh is for how long the number in a message counts as one that was just read.
+const fresh = 10 * time.Millisecond
+
 // wake has all look: those of a semaphore that are not the first go on waiting by themselves.
 func (r *room) wake() {
 	r.mu.Lock()
@@ -85,14 +117,20 @@ func (r *room) isFirst(s *seat) bool {
 
 // An attempt is one look of a waiter, or of a call that does not wait yet. It returns after how long another one may succeed
 // without a message, 0 if that is not known.
-type attempt func(ctx context.Context, waits bool) (done bool, again time.Duration, f fate, err error)
+type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
+
+// A look is what is known at an attempt.
+type look struct {
+	waits bool  // the call waits
+	free  int64 // so many permits were free a moment ago; 0: that is not known
+}
 
 // wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is the first of this process.
 // A negative wait has no end.
 func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
 	c := o.client
-	if !ordered || !c.isOccupied(o.channel) {
-		if done, _, f, err := try(ctx, false); done || f.isFinal() || wait == 0 {
+	if !ordered || !c.isOccupied(o.channel) && (wait == 0 || o.waitsFor() == 0) {
+		if done, _, f, err := try(ctx, look{}); done || f.isFinal() || wait == 0 {
 			return done, err
 		}
 	} else if wait == 0 {
@@ -142,8 +180,13 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 			return false, w.named(wire.Over(ctx))
 		}
 		next := lookTime
-		if !w.ordered || w.room.isFirst(w.seat) {
-			done, again, f, err := w.try(ctx, true)
+		if left := w.waitsFor(); w.ordered && left > 0 && !ended {
+			next = left
+		} else if !w.ordered || w.room.isFirst(w.seat) {
+			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.told()})
+			if w.ordered && f == executed && err == nil {
+				w.judges(done)
+			}
 			if done || f.isFinal() || ended {
 				return done, err
 			}

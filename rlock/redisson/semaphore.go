@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Semaphore is Redisson's RSemaphore: a number of free permits in Redis, which any client may take from and add to. It
@@ -37,10 +38,10 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 		return err == nil, err
 	}
 	number := strconv.Itoa(n)
-	return s.wait(ctx, wait, true, func(ctx context.Context, waits bool) (bool, time.Duration, fate, error) {
+	return s.wait(ctx, wait, true, func(ctx context.Context, l look) (bool, time.Duration, fate, error) {
 		// A command that takes permits cannot be sent again. So one that waits, for hours perhaps, in which the server may
 		// stop, sends it only if there is something to take.
-		if waits {
+		if l.waits && l.free < int64(n) {
 			if free, f, err := s.read(ctx); err != nil || free < int64(n) {
 				return false, 0, f, err
 			}
@@ -69,15 +70,31 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	if err := s.checkNumber(n); err != nil || n == 0 {
 		return false, err
 	}
-	reply, _, err := s.call(ctx, semaphoreAddIf, []string{s.channel}, strconv.Itoa(n), byPublish)
-	return err == nil && !reply.IsNil(), err
+	return s.add(ctx, semaphoreAddIf, n)
 }
 
 // AddPermits changes the number of permits by n, which may be negative: then the number of free ones may be, too. Unlike
 // Redisson's it leaves an expiry of the key.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.number(ctx, semaphoreAdd, []string{s.channel}, strconv.Itoa(n), byPublish)
+	_, err := s.add(ctx, semaphoreAdd, n)
 	return err
+}
+
+// add executes a script that adds permits, and reports whether it has.
+func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, error) {
+	if n > 0 {
+		s.releases()
+	}
+	reply, _, err := s.call(ctx, script, []string{s.channel}, strconv.Itoa(n), byPublish)
+	if err != nil || reply.IsNil() {
+		return false, err
+	}
+	receivers, err := reply.AsInt64()
+	if err != nil {
+		return false, s.named(err)
+	}
+	s.leavesTurn(receivers)
+	return true, nil
 }
 
 // DrainPermits takes all free permits, and returns how many. Unlike Redisson's it leaves a negative number as it is, and an

@@ -12,6 +12,7 @@ local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local never = '922337203685477'
 
+local receivers = 0 -- of the last message
 local function tell()
 	local free = redis.call('get', KEYS[1])
 	if free and tonumber(free) > 0 then
@@ -19,6 +20,7 @@ local function tell()
 		if type(told) == 'table' and told.err then
 			return redis.error_reply(told.err .. ' (released)')
 		end
+		receivers = told
 	end
 end
 

@@ -6,13 +6,13 @@
 -- ARGV[1]  how many to add
 -- ARGV[2]  the command by which it is published
 --
--- The number of free permits. An error that ends with "(released)": they are added, but the message
--- was refused.
-local free = redis.call('incrby', KEYS[1], ARGV[1])
+-- How many subscribers have got the message, of Java and Go. An error that ends with "(released)": they are
+-- added, but the message was refused.
+local free, told = redis.call('incrby', KEYS[1], ARGV[1]), 0
 if free > 0 then
-	local told = redis.pcall(ARGV[2], KEYS[2], free)
+	told = redis.pcall(ARGV[2], KEYS[2], free)
 	if type(told) == 'table' then
 		return redis.error_reply(told.err .. ' (released)')
 	end
 end
-return free
+return told
