@@ -4,7 +4,7 @@
 --
 -- 1        deleted
 -- 0        it was not there
-local free, taken = redis.call('get', KEYS[1]), redis.call('zcard', KEYS[2]) -- errors for keys of another type
+local free, taken = redis.call('get', KEYS[1]), redis.call('zcount', KEYS[2], '-inf', '+inf') -- errors for keys of another type
 if not free and taken == 0 then
 	return 0
 end

@@ -5,7 +5,7 @@
 --
 -- 1        it is there
 -- 0        it is not
-local free, taken = redis.call('get', KEYS[1]), redis.call('zcard', KEYS[2]) -- errors for keys of another type
+local free, taken = redis.call('get', KEYS[1]), redis.call('zcount', KEYS[2], '-inf', '+inf') -- errors for keys of another type
 if not free and taken == 0 then
 	return 0
 end
