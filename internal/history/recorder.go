@@ -57,8 +57,14 @@ func (r *Recorder) Close() error {
 // Begin notes that op is about to be called. Call End when it has returned; without an end
 // the outcome is unknown.
 func (r *Recorder) Begin(op Op) *Call {
+	return r.Began(op, Now())
+}
+
+// Began is Begin for a call that began at a time before: of some calls it is known only when they
+// have returned whether they have taken or given a level.
+func (r *Recorder) Began(op Op, at Time) *Call {
 	c := &Call{recorder: r, number: r.numbers.Add(1)}
-	r.write(Event{At: Now(), Kind: Called, Number: c.number, Op: &op})
+	r.write(Event{At: at, Kind: Called, Number: c.number, Op: &op})
 	return c
 }
 

@@ -10,6 +10,7 @@
 //	servers    connections, rights, refusals, outages, failovers
 //	recipes    locks composed of others, as in docs/recipes.md
 //	redisson   the form of what Redisson reads and writes
-//	storms     exclusion and liveness under load and random faults
+//	storms     exclusion and progress under load
+//	together   random programs over everything that is exported, under random faults: see internal/together
 //	insight    observers, logs, counters, Inspect, cycles of waits
 package tests_test

@@ -125,18 +125,3 @@ func TestManyLocksWithAWaiterEachAreAllHandedOff(t *testing.T) {
 		}
 	})
 }
-
-// The callers of a calm spell use the locks in every way.
-func TestMixedLoadLeavesNothingBehind(t *testing.T) {
-	redistest.Slow(t)
-	kind := contests[slices.IndexFunc(contests, func(c contest) bool { return c.name == "plain, fenced and fair" })]
-	var clients []*testbed.Client
-	repeated(t, func(w *testbed.World, round int) {
-		if clients == nil {
-			clients = []*testbed.Client{unrecorded(w), unrecorded(w), unrecorded(w)}
-		}
-		c := newCalmSpell(w, kind, uint64(round))
-		c.clients, c.length = clients, testbed.Thorough(15*time.Minute, 2*time.Second)
-		c.run()
-	})
-}

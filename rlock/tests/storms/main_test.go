@@ -1,4 +1,4 @@
-// Package storms_test is about exclusion and liveness under load, and under random faults of all sorts at once.
+// Package storms_test is about exclusion and progress under load: thousands of waiters and of names. Package together has faults.
 package storms_test
 
 import (

@@ -1,0 +1,3 @@
+module github.com/go-rlock/rlock/.ci/mutants
+
+go 1.26.0

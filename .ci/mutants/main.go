@@ -1,0 +1,210 @@
+// Mutants breaks the code at random places, one place at a time, and says which of the mutants a test finds.
+//
+//	go run -C .ci/mutants . -n 60 -seed 1                                       of driver, wire and group, by the gate's programs
+//	go run -C .ci/mutants . -n 20 -in rlock/once,rlock/redisson -programs 60    of other packages, by fewer programs
+//	go run -C .ci/mutants . -n 60 -seed 1 -test '-short ./rlock/tests/...'      by other tests
+//
+// A mutant is a condition that is negated, a comparison that is another one, or a call or an assignment that is left out. It is
+// compiled as an overlay, so that no file changes. One that does not compile does not count. A mutant that no test finds is
+// listed at the end: the code may be in vain there, or the mutant changes nothing, or a test is missing.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+var (
+	count    = flag.Int("n", 60, "how many mutants to make")
+	seed     = flag.Uint64("seed", 1, "of the places")
+	in       = flag.String("in", "rlock/internal/driver,rlock/internal/wire,rlock/internal/group", "the packages to break")
+	programs = flag.Int("programs", 100, "how many programs run")
+	test     = flag.String("test", "", "the arguments of go test, in place of the programs")
+	only     = flag.String("only", "", "the only mutant: file:line: and the beginning of what it does")
+	limit    = flag.Duration("limit", 4*time.Minute, "after which a test counts as failed")
+)
+
+// A mutant is an edit of a file.
+type mutant struct {
+	file     string
+	line     int
+	from, to int // in the text
+	text     string
+	what     string
+}
+
+func (m mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.what) }
+
+func main() {
+	flag.Parse()
+	if err := run("../.."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(root string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	var all []mutant
+	for dir := range strings.SplitSeq(*in, ",") {
+		found, err := mutantsOf(root, dir)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	random := rand.New(rand.NewPCG(*seed, 0))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	fmt.Printf("%d places\n", len(all))
+	killed, tried := 0, 0
+	var lived []mutant
+	for _, m := range all {
+		if tried == *count {
+			break
+		}
+		if *only != "" && !strings.HasPrefix(m.String(), *only) {
+			continue
+		}
+		began := time.Now()
+		result, err := try(root, m)
+		if err != nil {
+			return err
+		}
+		if result == "does not compile" {
+			continue
+		}
+		tried++
+		if result == "lived" {
+			lived = append(lived, m)
+		} else {
+			killed++
+		}
+		fmt.Printf("%-8s %5.1f s  %s\n", result, time.Since(began).Seconds(), m)
+	}
+	fmt.Printf("%d of %d found; not found:\n", killed, tried)
+	for _, m := range lived {
+		fmt.Println("  ", m)
+	}
+	return nil
+}
+
+// try runs the test over a mutant.
+func try(root string, m mutant) (result string, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(root, m.file)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	broken, overlay := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(broken, []byte(string(source[:m.from])+m.text+string(source[m.to:])), 0o600); err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{path: broken}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
+	defer cancel()
+	arguments := strings.Fields(*test)
+	if len(arguments) == 0 {
+		arguments = []string{"-run", "TestPrograms", "./rlock/tests/together", "-programs", fmt.Sprint(*programs)}
+	}
+	command := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", "-vet=off", "-overlay", overlay}, arguments...)...)
+	command.Dir = root
+	output, failed := command.CombinedOutput()
+	switch {
+	case failed == nil:
+		return "lived", nil
+	case strings.Contains(string(output), "[build failed]"):
+		return "does not compile", nil
+	case ctx.Err() != nil:
+		return "hung", nil
+	}
+	return "killed", nil
+}
+
+// mutantsOf returns all mutants of a package.
+func mutantsOf(root, dir string) (all []mutant, err error) {
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "rules.go") || strings.HasSuffix(path, "witness.go") {
+			continue // assertions are tests
+		}
+		set := token.NewFileSet()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return nil, err
+		}
+		add := func(from, to token.Pos, by, what string) {
+			a, b := set.Position(from), set.Position(to)
+			all = append(all, mutant{name, a.Line, a.Offset, b.Offset, by, what})
+		}
+		source := func(n ast.Node) string {
+			return string(text[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.IfStmt:
+				add(n.Cond.Pos(), n.Cond.End(), "!("+source(n.Cond)+")", "if not "+source(n.Cond))
+			case *ast.BinaryExpr:
+				if by := others[n.Op]; by != "" {
+					add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), by, source(n)+" with "+by)
+				}
+			case *ast.ExprStmt:
+				if _, is := n.X.(*ast.CallExpr); is {
+					add(n.Pos(), n.End(), "", "without "+first(source(n)))
+				}
+			case *ast.AssignStmt:
+				if n.Tok == token.ASSIGN && len(n.Lhs) == 1 {
+					add(n.Pos(), n.End(), "", "without "+first(source(n)))
+				}
+			}
+			return true
+		})
+	}
+	return all, nil
+}
+
+// others are the comparisons in place of each.
+var others = map[token.Token]string{
+	token.EQL: "!=", token.NEQ: "==", token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.LAND: "||", token.LOR: "&&",
+}
+
+// first returns the first line of a text.
+func first(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

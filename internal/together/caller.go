@@ -1,0 +1,324 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A caller is the goroutine of a lane.
+type caller struct {
+	run    *Run
+	lane   int
+	slot   *slot
+	m      *member     // of the operation
+	in     *grant      // that it holds, the innermost
+	owner  rlock.Owner // that its contexts may carry
+	random *rand.Rand  // for what no program need know
+
+	outlived      context.Context // of its last hold, which is over; nil for none
+	outlivedOwner string          // that context's
+}
+
+func (c *caller) work(ops []*Op) {
+	for _, o := range ops {
+		time.Sleep(o.After)
+		c.m = c.slot.current()
+		lanes.find(o.Verb).run(c, o)
+	}
+}
+
+// lock returns the lock of an operation.
+func (c *caller) lock(l Lock) *rlock.Lock {
+	return c.m.lock(l)
+}
+
+func (m *member) lock(l Lock) *rlock.Lock {
+	face, client := m.run.face, m.main()
+	switch l.Kind {
+	case "plain":
+		face.call("rlock.Client.NewLock")
+		return client.NewLock(l.Name)
+	case "fenced":
+		face.call("rlock.Client.NewFencedLock")
+		return client.NewFencedLock(l.Name)
+	case "fair":
+		face.call("rlock.Client.NewFairLock")
+		return client.NewFairLock(l.Name)
+	case "write":
+		face.call("rlock.Client.NewReadWriteLock")
+		face.call("rlock.ReadWriteLock.Write")
+		return client.NewReadWriteLock(l.Name).Write()
+	case "read":
+		face.call("rlock.ReadWriteLock.Read")
+		return client.NewReadWriteLock(l.Name).Read()
+	case "semaphore":
+		face.call("rlock.Client.NewSemaphore")
+		return client.NewSemaphore(l.Name, Permits)
+	case "red":
+		face.call("rlock.NewRedLock")
+		return rlock.NewRedLock(m.clients, l.Name)
+	case "multi":
+		var parts []*rlock.Lock
+		for _, name := range l.names() {
+			kind := "plain"
+			if name == "rw" {
+				kind = "write"
+			}
+			parts = append(parts, m.lock(Lock{kind, name}))
+		}
+		face.call("rlock.NewMultiLock")
+		return rlock.NewMultiLock(parts...)
+	}
+	panic("together: no kind " + l.Kind)
+}
+
+// A call is one call that takes a lock.
+type call struct {
+	c     *caller
+	m     *member
+	o     *Op
+	verb  string // the method, as in Face
+	lock  Lock
+	outer *grant // of the same owner, in which it nests; nil for none
+	owner string // in the history
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ends    time.Duration // when ctx does
+	began   time.Duration
+	records []*history.Call
+	wait    time.Duration // that it asked for; negative for none
+	pauses  time.Duration // of its progress function
+	late    bool          // a fault lasted while it began or returned
+	seen    sight
+}
+
+type callKey struct{}
+
+// noWait is the wait of a call without a limit of its own.
+const noWait time.Duration = -1
+
+// begin notes that a call for a lock begins. The lease is that of a method with one.
+func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer *grant, lease time.Duration) *call {
+	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait}
+	id := c.run.number()
+	k.owner = fmt.Sprintf("%s/%d#%d", c.m.name, c.lane, id)
+	base := c.run.ctx
+	switch {
+	case outer != nil:
+		base, k.owner = outer.ctx, outer.owner
+	case o.Ctx.Name == "owner":
+		base, k.owner = rlock.WithOwner(base, c.owner), fmt.Sprintf("%s/%d@%d", c.m.name, c.lane, c.owner)
+		c.run.face.call("rlock.WithOwner")
+	case o.Ctx.Name == "outlived" && c.outlived != nil:
+		base = context.WithoutCancel(c.outlived)
+		if c.outlivedOwner != "" {
+			k.owner = fmt.Sprintf("%s/%d%s", c.m.name, c.lane, c.outlivedOwner)
+		}
+	}
+	k.began = c.run.now()
+	k.ends = k.began + o.Ctx.D
+	base = context.WithValue(base, callKey{}, k)
+	switch o.Ctx.Name {
+	case "cancelled":
+		k.ctx, k.cancel = context.WithCancel(base)
+		stop, timer := k.cancel, time.AfterFunc(o.Ctx.D, k.cancel)
+		k.cancel = func() { timer.Stop(); stop() }
+	case "ended":
+		k.ctx, k.cancel = context.WithCancel(base)
+		k.cancel()
+	default:
+		k.ctx, k.cancel = context.WithTimeout(base, o.Ctx.D)
+	}
+	op := history.Op{Worker: c.lane, Method: method, Owner: k.owner, Shared: l.Kind == "read" || l.Kind == "semaphore"}
+	op.Lease, op.Kept = c.run.program.World.Lease, true
+	if d := find(o.With, "WithLease").D; d > 0 {
+		lease = d
+	}
+	if lease > 0 {
+		op.Lease, op.Kept = lease, o.moves(l)
+	}
+	if d := find(o.With, "WithMaxHold").D; d > 0 {
+		op.Lease, op.Kept = d, o.moves(l)
+	}
+	if w := find(o.With, "WithWait"); w.Name != "" {
+		k.wait = w.D
+	}
+	for _, op.Name = range k.recorded() {
+		if op.Parts = len(l.names()); op.Parts == 1 {
+			op.Parts = 0
+		}
+		k.records = append(k.records, c.m.recorder.Begin(op))
+	}
+	if l.group() {
+		c.run.mu.Lock()
+		c.m.observed.overSeveral = true
+		c.run.mu.Unlock()
+	}
+	for _, w := range o.With {
+		c.run.face.call("rlock." + w.Name)
+	}
+	c.run.face.pairs(o.With)
+	return k
+}
+
+// recorded returns the names of the locks in the history that the call is about. Each level of a red lock has parts of its own,
+// and may be lost alone: those that nest are judged by what their callers are told, and not as levels of one lock.
+func (k *call) recorded() []string {
+	if k.lock.Kind == "red" && k.outer != nil {
+		return nil
+	}
+	return k.lock.names()
+}
+
+// moves reports whether a step of the operation, or of one nested in it, moves the end of its hold. So does each level of a
+// red lock, which is not in the history.
+func (o *Op) moves(l Lock) bool {
+	for _, s := range o.Body {
+		if s.Verb == "Extend" || l.Kind == "red" && (s.Verb == "elsewhere" || strings.HasPrefix(s.Verb, "nest")) || s.moves(l) {
+			return true
+		}
+	}
+	return false
+}
+
+// options returns the options of the call.
+func (k *call) options() (all []rlock.AcquireOption) {
+	for _, w := range k.o.With {
+		for _, o := range options {
+			if o.name == w.Name {
+				all = append(all, o.make(k, w))
+			}
+		}
+	}
+	return all
+}
+
+// errProgress is the panic of a progress function.
+var errProgress = errors.New("a progress function panics")
+
+// progress returns a progress function that returns, blocks for a while, panics or exits.
+func (k *call) progress(how string) func(place, waiting int) {
+	return func(place, waiting int) {
+		if place < 1 || waiting < place {
+			k.c.run.problem("%s: place %d of %d", k, place, waiting)
+		}
+		k.c.run.face.call("progress that " + how)
+		switch how {
+		case "blocks":
+			k.pauses += 300 * ms
+			time.Sleep(300 * ms)
+		case "panics":
+			panic(errProgress)
+		case "exits":
+			runtime.Goexit()
+		}
+	}
+}
+
+func (k *call) String() string {
+	return fmt.Sprintf("%s of %s by %s (operation %s)", k.verb, k.lock.Name, k.owner, k.o)
+}
+
+// apart runs f in a goroutine of its own, whose panic by a progress function, or whose exit, it survives. It reports
+// whether f returned.
+func apart(f func()) (returned bool) {
+	done := make(chan any, 1)
+	go func() {
+		defer func() {
+			p := recover()
+			if p == errProgress || p == errWork {
+				p = nil
+			}
+			done <- p
+		}()
+		f()
+		returned = true
+	}()
+	if p := <-done; p != nil {
+		panic(p)
+	}
+	return returned
+}
+
+// errWork is the panic of a function of Do.
+var errWork = errors.New("the work panics")
+
+// fail notes that the call has returned without a lock.
+func (k *call) fail(err error) {
+	outcome := history.Failed
+	switch {
+	case err == nil, errors.Is(err, rlock.ErrNotAcquired):
+		outcome = history.Refused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		outcome = history.Cancelled
+	}
+	for _, r := range k.records {
+		r.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
+	}
+	k.judgeError(err)
+	k.judgeWait(err)
+	k.cancel()
+	k.waited(outcome != history.Refused || k.wait != 0)
+}
+
+// got notes that the call has returned with the lock.
+func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant {
+	r := k.c.run
+	g := &grant{call: k, hold: hold, lock: l, ctx: ctx, owner: k.owner, since: r.now(), outer: k.outer}
+	g.weight()
+	k.judgeGrant(g)
+	result := history.Result{Outcome: history.Acquired, Watched: hold != nil}
+	if hold != nil {
+		result.Until = history.At(hold.ValidUntil())
+	}
+	result.Count = g.count()
+	if k.lock.Kind == "fenced" && k.verb != "rlock.Client.Resume" {
+		result.Token = g.token()
+	}
+	for _, record := range k.records {
+		record.End(result)
+	}
+	k.judgeWait(nil)
+	k.waited(true)
+	r.keep(k.lock, g.span)
+	r.mu.Lock()
+	r.grants = append(r.grants, g)
+	r.mu.Unlock()
+	if hold != nil {
+		go g.watch()
+	}
+	g.look()
+	return g
+}
+
+// token returns the fencing token, 0 if the hold is over or has none.
+func (g *grant) token() uint64 {
+	var token uint64
+	var err error
+	if g.hold != nil {
+		g.call.c.run.face.call("rlock.Hold.Token")
+		token, err = g.hold.Token()
+		if err != nil && !errors.Is(err, rlock.ErrNoToken) {
+			g.call.c.run.problem("%s: the token of a hold: %v", g.call, err)
+		}
+	} else {
+		g.call.c.run.face.call("rlock.Lock.Token")
+		token, err = g.lock.Token(g.ctx)
+	}
+	if err == nil && token == 0 {
+		g.call.c.run.problem("%s: the token is 0", g.call)
+	}
+	if err == nil && g.call.lock.Kind != "fenced" {
+		g.call.c.run.problem("%s: a token of a lock that has none", g.call)
+	}
+	return token
+}

@@ -1,0 +1,34 @@
+// Package together is one random program over the whole face of rlock, once, idempotent, redisson and elect, and one judge
+// of it.
+//
+//	p := together.Generate(seed)            // a Program: data, which can be printed
+//	r := together.Run(p, ground)            // its clients, lanes and faults, on a Ground: some servers
+//	problems := together.Judge(p, r)        // what callers saw, and what Redis has in the end
+//	p = together.Shrink(p, fails)           // fewer operations that still fail
+//
+// # A program
+//
+// A program has a [World] (servers, clients and their settings), [Lane]s, which are goroutines of the clients, and faults.
+// A lane is a list of operations, one after the other. An [Op] says by numbers all that it does: its lock, its options,
+// the context of the call, the steps while the lock is held, and how the hold ends. So an operation does the same if
+// others are left out, and a program is named by its seed and the operations that it lacks.
+//
+// Each sort of operation is a row of a table: how it is drawn, and how it is run. To test another method, add a row; to
+// delete one, delete its row. [Face] counts the calls; the tests compare them with the exported names of the source.
+//
+// # The judge
+//
+// Callers note each call twice, before it and after, in a history, which package checker judges: exclusion, order, counts,
+// tokens, losses. The rest is judged here, by what callers saw:
+//
+//	calls       each error is one that the function documents, in that situation; waits are bounded
+//	holds       MinHold is not shorter, MaxHold and leases are not longer, contexts end with the hold
+//	permits     no more are held than there are
+//	writes      the guarded writes of a hold stand in one run
+//	observer    each call has one beginning and one end; each hold one end
+//	stats       agree with the observer, and are zero at the end
+//	once        no value that was stored before its caller asked; no function runs twice for one caller
+//	idempotent  one response for a key
+//	redisson    the numbers of permits and of latches are exact, but for calls without an answer
+//	end         each lock can be had at once, contexts are over after Close, and no key is left but those that stay
+package together

@@ -1,0 +1,235 @@
+package together
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/checker"
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+)
+
+// unsure reports whether a write may have been executed in spite of its error.
+func unsure(err error) bool {
+	return errors.Is(err, rlock.ErrUnconfirmed) || !errors.Is(err, rlock.ErrFenced) && !errors.Is(err, errors.ErrUnsupported)
+}
+
+// end judges the rest when all lanes have ended and all faults are healed, and closes the clients.
+func (r *Run) end() {
+	time.Sleep(10 * time.Second) // leases end that no client releases
+	for _, s := range r.members {
+		r.canHaveAll(s.current())
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	r.judgeCounts(ctx)
+	time.Sleep(5 * time.Second) // the Observer is called in a goroutine
+	for _, s := range r.members {
+		s.current().judgeStats()
+	}
+	r.judgeData(ctx)
+	r.judgeKeys(ctx)
+	for _, s := range r.members {
+		s.current().leave()
+	}
+	for _, s := range r.members {
+		r.gone = append(r.gone, s.current())
+	}
+	r.judgeSights()
+	if r.ground.Virtual {
+		time.Sleep(90 * time.Second)
+		r.judgeKeys(ctx)
+	}
+	r.judgeSpans()
+	r.judgeWaits()
+	_ = r.injector.Close()
+}
+
+// canHaveAll takes each lock, at once.
+func (r *Run) canHaveAll(m *member) {
+	if m.setting.replicated() {
+		return
+	}
+	all := []Lock{{"plain", "p"}, {"plain", "q"}, {"write", "rw"}, {"semaphore", "s"}, {"fenced", leaders}}
+	if len(r.ground.Servers) > 1 {
+		all = append(all, Lock{"red", "r"})
+	}
+	for _, l := range all {
+		ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)
+		var with []rlock.AcquireOption
+		if l.Kind == "semaphore" {
+			with = append(with, rlock.WithPermits(Permits))
+		}
+		began := r.now()
+		hold, err := m.lock(l).Acquire(ctx, with...)
+		switch {
+		case err != nil:
+			r.problem("in the end %s does not get %s: %v", m.name, l.Name, err)
+		default:
+			if took := r.now() - began; took > 2300*ms && r.ground.Virtual {
+				r.problem("in the end %s gets %s after %v", m.name, l.Name, took)
+			}
+			if err := hold.Release(ctx); err != nil {
+				r.problem("in the end %s does not release %s: %v", m.name, l.Name, err)
+			}
+		}
+		cancel()
+	}
+}
+
+// judgeStats compares the figures of a client with its locks and with what its Observer was told.
+func (m *member) judgeStats() {
+	r := m.run
+	for _, c := range m.clients {
+		r.face.call("inspect.Of")
+		r.face.call("inspect.Inspector.Stats")
+		s := inspect.Of(c).Stats()
+		if s.Held != 0 || s.Waiting != 0 || len(inspect.Of(c).Held()) > 0 {
+			r.problem("in the end %s: %+v, %v", m.name, s, inspect.Of(c).Held())
+		}
+		if sum := s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue; s.Acquired < sum {
+			r.problem("in the end %s: the ways of acquiring are more than the acquires: %+v", m.name, s)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, s := m.observed, inspect.Of(m.main()).Stats()
+	if b.overSeveral || b.missed > 0 || len(m.clients) > 1 || !r.sane() && r.program.blocks() {
+		return // the parts of locks over several are counted, and not observed
+	}
+	for way, told := range map[rlock.AcquiredBy]int64{
+		rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
+		rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue,
+	} {
+		if b.by[way] != told {
+			r.problems = append(r.problems, fmt.Sprintf("in the end %s: acquired by %s %d times by Stats, and %d by the Observer", m.name, way, told, b.by[way]))
+		}
+	}
+	for reason, told := range map[rlock.LossReason]int64{
+		rlock.LostUnrenewed: s.LostUnrenewed, rlock.LostLeaseEnded: s.LostLeaseEnded, rlock.LostHeldTooLong: s.LostHeldTooLong,
+		rlock.LostKeyGone: s.LostKeyGone, rlock.LostForced: s.LostForced,
+	} {
+		if b.lost[reason] != told {
+			r.problems = append(r.problems, "in the end "+m.name+": Stats and Observer do not agree about losses: "+string(reason))
+		}
+	}
+}
+
+// judgeData judges the data that callers have written beside their locks.
+func (r *Run) judgeData(ctx context.Context) {
+	admin := r.admin[0]
+	for _, name := range []string{"p", "q", "rw", "s"} {
+		key := func(beside string) string {
+			return r.members[0].current().main().NewLock(name).Key(beside)
+		}
+		entries, err := admin.Do(ctx, admin.B().Lrange().Key(key("log")).Start(0).Stop(-1).Build()).AsStrSlice()
+		if err != nil {
+			r.problem("the guarded writes of %s: %v", name, err)
+			continue
+		}
+		number, _ := admin.Do(ctx, admin.B().Get().Key(key("v")).Build()).AsInt64()
+		r.judgeWrites(name, entries, int(number))
+	}
+}
+
+// sweep deletes a key.
+func (r *Run) sweep(key string) {
+	_ = r.admin[0].Do(r.ctx, r.admin[0].B().Del().Key(r.program.World.Prefix+key).Build()).Error()
+}
+
+// judgeKeys judges that no key stays in Redis but those that may: the counters of tokens, numbers of synchronizers, and what
+// callers have written.
+func (r *Run) judgeKeys(ctx context.Context) {
+	for _, admin := range r.admin {
+		for _, node := range admin.Nodes() {
+			keys, err := node.Do(ctx, node.B().Keys().Pattern("*").Build()).AsStrSlice()
+			if err != nil {
+				continue // a replica that is gone
+			}
+			for _, key := range keys {
+				left, err := node.Do(ctx, node.B().Pttl().Key(key).Build()).AsInt64()
+				if err != nil || left >= 0 && left < 25*3600*1000 || left == -2 || stays(key) {
+					continue
+				}
+				r.problem("in the end the key %s is left, and does not expire (%d)", key, left)
+			}
+		}
+	}
+}
+
+func stays(key string) bool {
+	if strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "xl") || strings.HasPrefix(key, "{prefix}:xl") || strings.HasSuffix(key, ":v") || strings.HasSuffix(key, ":log") {
+		return true
+	}
+	for _, name := range []string{semaphoreName, permitsName, changedName} {
+		if strings.HasSuffix(key, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Problems judges the history, and returns all problems of the run, the first first. Call it outside of the bubble.
+func (r *Run) Problems() []string {
+	events, err := history.Read(&r.history)
+	if err != nil {
+		return append(r.problems, err.Error())
+	}
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
+	since(events, history.At(r.begin)-1)
+	late := 30 * ms
+	if !r.ground.Virtual {
+		late = 2 * time.Second // the machine may be busy
+	}
+	report, err := checker.Check(events, checker.Options{Late: late})
+	if err != nil {
+		return append(r.problems, err.Error())
+	}
+	for _, v := range report.Violations {
+		var text strings.Builder
+		for _, e := range v.Events {
+			text.WriteString("\n    " + eventText(e))
+		}
+		r.problems = append(r.problems, "checker: "+string(v.Rule)+" of "+v.Name+": "+v.What+text.String())
+	}
+	return r.problems
+}
+
+// since makes the times of a history those since a moment: in a bubble they are before zero, which is no time.
+func since(events []history.Event, begin history.Time) {
+	shift := func(t *history.Time) {
+		if *t != 0 {
+			*t -= begin
+		}
+	}
+	for i := range events {
+		e := &events[i]
+		shift(&e.At)
+		if e.Belief != nil {
+			shift(&e.Belief.Until)
+			shift(&e.Belief.Seen)
+		}
+		if e.Result != nil {
+			shift(&e.Result.Until)
+		}
+	}
+}
+
+func eventText(e history.Event) string {
+	text := time.Duration(e.At).String() + " " + e.Process + " " + string(e.Kind)
+	switch {
+	case e.Op != nil:
+		text += " " + string(e.Op.Method) + " by " + e.Op.Owner
+	case e.Result != nil:
+		text += " " + string(e.Result.Outcome) + " " + e.Result.Error
+	case e.Fault != nil:
+		text += " " + e.Fault.What
+	}
+	return text
+}

@@ -1,0 +1,214 @@
+package together
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What breaks. Each fault lasts until another one of the same network heals it, or until all are healed.
+func init() {
+	onNets := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, n *network.Network)) row {
+		return row{verb, weight, nil,
+			func(g *generator, o *Op) {
+				o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients)+2) - 2}) // negative: all
+				o.add(Choice{Name: "server", N: g.IntN(g.world.Servers)})
+				if draw != nil {
+					draw(g, o)
+				}
+			},
+			func(c *caller, o *Op) {
+				for i, s := range c.run.members {
+					if at := o.arg("client").N; at >= 0 && at != i {
+						continue
+					}
+					s.current().nets[o.arg("server").N].each(func(n *network.Network) { do(o, n) })
+				}
+			}}
+	}
+	rule := func(rule network.Rule) func(*Op, *network.Network) {
+		return func(_ *Op, n *network.Network) { n.Rule(rule) }
+	}
+	forgets := func(w *World) bool { return w.Forgets }
+	delays := func(w *World) bool { return w.Delays }
+	late := func(r row) row { r.only = delays; return r }
+	pushes := func(f network.Frame) network.Fate {
+		if f.Stage == network.Push {
+			return network.Hold
+		}
+		return network.Pass
+	}
+	faults = append(faults,
+		onNets("cut", 3, nil, func(_ *Op, n *network.Network) { n.Cut() }),
+		late(onNets("silence", 3, nil, rule(network.Silence))),
+		onNets("refuse connections", 2, nil, func(_ *Op, n *network.Network) { n.Refuse() }),
+		onNets("lose messages", 3, nil, rule(network.Deaf)),
+		onNets("hold messages", 2, nil, rule(pushes)),
+		late(onNets("hold scripts", 2, nil, rule(network.All(network.Hold, network.Request, "EVALSHA")))),
+		late(onNets("far away", 3, func(g *generator, o *Op) { o.add(Choice{Name: "trip", D: g.ms(500)}) },
+			func(o *Op, n *network.Network) { n.SetRoundTrip(o.arg("trip").D) })),
+		onNets("lose an answer", 4, func(g *generator, o *Op) { o.add(Choice{Name: "nth", N: 1 + g.IntN(4)}) },
+			func(o *Op, n *network.Network) {
+				n.Rule(network.Nth(o.arg("nth").N, network.Cut, network.Reply, "EVALSHA"))
+			}),
+		row{"heal", 6, nil, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
+			func(c *caller, o *Op) {
+				for _, n := range c.run.members[o.arg("client").N].current().nets {
+					n.heal()
+				}
+			}},
+		row{"answer scripts with", 3, nil, func(g *generator, o *Op) {
+			o.add(Choice{Name: "text", S: some(g, "LOADING a while", "READONLY", "BUSY", "ERR max number of clients", "NOPERM no permissions", "")})
+			o.add(Choice{Name: "server", N: g.IntN(g.world.Servers)})
+		}, func(c *caller, o *Op) {
+			text := o.arg("text").S
+			c.run.refuse(o.arg("server").N, text)
+			if text == "NOPERM no permissions" { // not for long: callers do not go on
+				time.Sleep(50 * ms)
+				c.run.refuse(o.arg("server").N, "")
+			}
+		}},
+		row{"forget scripts", 2, nil, nil, func(c *caller, _ *Op) {
+			for _, a := range c.run.admin {
+				_ = a.Do(c.run.ctx, a.B().ScriptFlush().Build()).Error()
+			}
+		}},
+		row{"close and open", 3, nil, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
+			func(c *caller, o *Op) {
+				i := o.arg("client").N
+				for _, n := range c.run.members[i].current().nets { // New fails in an outage
+					n.heal()
+				}
+				for s := range c.run.ground.Servers {
+					c.run.refuse(s, "")
+				}
+				c.run.replace(i)
+			}},
+		row{"delete", 3, forgets, func(g *generator, o *Op) { o.add(Choice{Name: "name", S: some(g, "p", "q", "rw", "s", "r", "e")}) },
+			func(c *caller, o *Op) {
+				name := o.arg("name").S
+				c.run.forget("delete", []string{name}, func() error {
+					for _, a := range c.run.admin {
+						_ = a.Do(c.run.ctx, a.B().Del().Key(c.run.program.World.Prefix+name).Build()).Error()
+					}
+					return nil
+				})
+			}},
+		row{"flush", 1, forgets, nil, func(c *caller, _ *Op) {
+			c.run.forget("flush", []string{""}, func() error {
+				c.run.mu.Lock()
+				c.run.flushed = true
+				c.run.mu.Unlock()
+				for _, a := range c.run.admin {
+					_ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error()
+				}
+				return nil
+			})
+		}},
+		row{"ForceUnlock", 3, forgets, func(g *generator, o *Op) {
+			o.Lock = g.anyLock()
+			o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))})
+		}, func(c *caller, o *Op) {
+			c.m = c.run.members[o.arg("client").N].current()
+			c.run.forget("ForceUnlock", o.Lock.names(), func() error { return c.force(o) })
+		}},
+	)
+}
+
+// refuse answers all scripts of a server with an error.
+func (r *Run) refuse(server int, text string) {
+	do := r.ground.Servers[server].Refuse
+	if do == nil {
+		return
+	}
+	if text == "NOPERM no permissions" {
+		r.mu.Lock()
+		r.barred = true
+		r.mu.Unlock()
+	}
+	do(text)
+}
+
+// forget does what makes Redis forget a lock; "" is all. After an error that may still come, until all is healed.
+func (r *Run) forget(what string, names []string, do func() error) {
+	from := r.now()
+	var heals []func()
+	for _, name := range names {
+		heals = append(heals, r.injector.Inject(history.Fault{What: what, Kind: what, Forgets: true, Name: name}))
+		r.mu.Lock()
+		r.forgotten[name] = append(r.forgotten[name], interval{from, forever})
+		r.mu.Unlock()
+	}
+	if do() != nil {
+		return
+	}
+	for _, heal := range heals {
+		heal()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		for i, at := range r.forgotten[name] {
+			if at == (interval{from, forever}) {
+				r.forgotten[name][i].to = r.now()
+			}
+		}
+	}
+}
+
+// forever is later than any time of a run.
+const forever = 1000 * time.Hour
+
+// force unlocks a lock by force.
+func (c *caller) force(o *Op) error {
+	ctx, cancel := context.WithTimeout(c.run.ctx, time.Second)
+	defer cancel()
+	c.run.face.call("rlock.Lock.ForceUnlock")
+	_, err := c.lock(o.Lock).ForceUnlock(ctx)
+	c.judgeQuestion("rlock.Lock.ForceUnlock", err, ctx)
+	return err
+}
+
+// breakThings runs the faults one after the other, and heals all.
+func (r *Run) breakThings(ops []*Op) {
+	if r.program.World.Calm {
+		return
+	}
+	heal := r.injector.Inject(history.Fault{What: "faults"})
+	c := &caller{run: r, lane: -1, owner: rlock.NewOwner()}
+	for _, o := range ops {
+		time.Sleep(o.After)
+		faults.find(o.Verb).run(c, o)
+	}
+	for s := range r.ground.Servers {
+		r.refuse(s, "")
+	}
+	r.mu.Lock()
+	gone := slices.Clone(r.gone)
+	r.mu.Unlock()
+	for _, s := range r.members {
+		gone = append(gone, s.current())
+	}
+	for _, m := range gone {
+		for _, n := range m.nets {
+			n.heal()
+		}
+	}
+	time.Sleep(recovery)
+	heal()
+	r.mu.Lock()
+	r.healed = r.now()
+	r.mu.Unlock()
+}
+
+// recovery is how long the effects of faults last: connections open again, abandoned leases end, waiters look.
+const recovery = 6 * time.Second
+
+// An interval is the time between two times.
+type interval struct{ from, to time.Duration }
+
+func (i interval) meets(from, to time.Duration) bool { return i.from <= to && from <= i.to }

@@ -1,0 +1,235 @@
+package together
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// A row is one sort of operation: how it is drawn, and how it is run.
+type row struct {
+	verb   string
+	weight int                       // how often it is drawn, beside those of its table
+	only   func(w *World) bool       // the worlds that have it, nil for all
+	draw   func(g *generator, o *Op) // its lock, options and arguments; nil for none
+	run    func(c *caller, o *Op)
+}
+
+// A table has the rows that may stand in one place.
+type table []row
+
+// The tables: the operations of a lane, the steps while a lock is held, the ends of a hold, and the faults.
+var lanes, steps, ends, faults table
+
+func (t table) find(verb string) row {
+	for _, r := range t {
+		if r.verb == verb {
+			return r
+		}
+	}
+	panic("together: no row for " + verb)
+}
+
+// A generator draws a program.
+type generator struct {
+	*rand.Rand
+	world *World
+	last  int // the number of the last operation
+	depth int // of holds
+	outer *Op // the operation whose hold the drawn one is in
+}
+
+// Generate returns the program of a seed.
+func Generate(seed uint64) *Program {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 49))}
+	p := &Program{Seed: seed}
+	g.world = &p.World
+	g.drawWorld(seed)
+	for i := range p.World.Clients {
+		for range 3 {
+			l := Lane{Client: i}
+			for range 10 + g.IntN(8) {
+				l.Ops = append(l.Ops, g.op(lanes, g.ms(some(g, 3, p.World.Pause))))
+			}
+			p.Lanes = append(p.Lanes, l)
+		}
+	}
+	for at := time.Duration(0); !p.World.Calm && at < stormy; {
+		o := g.op(faults, g.ms(700))
+		at += o.After
+		p.Faults = append(p.Faults, o)
+	}
+	return p
+}
+
+// stormy is how long there are faults.
+const stormy = 8 * time.Second
+
+func (g *generator) drawWorld(seed uint64) {
+	w := g.world
+	w.Calm = seed%4 == 0
+	w.Forgets = !w.Calm && seed%4 == 3
+	w.Delays = !w.Calm && seed%8 < 6
+	w.Servers = 1
+	if seed%3 == 1 {
+		w.Servers = 3
+	}
+	w.Lease = some(g, 600*time.Millisecond, 1500*time.Millisecond, 4*time.Second)
+	if g.in(4) {
+		w.Prefix = "{prefix}:"
+	}
+	w.Trip = some(g, 0, 0, 200*time.Microsecond, 2*time.Millisecond)
+	for _, s := range groupSettings {
+		if g.in(s.in) {
+			w.Options = append(w.Options, s.draw(g))
+		}
+	}
+	w.Favourite = g.oneLock()
+	w.Pause = some(g, 20, 100, 400)
+	family := g.IntN(2) // all clients must publish and listen by the same one
+	for i := range 4 {
+		var c Client
+		for _, s := range settings {
+			if g.in(s.in) {
+				c.Settings = append(c.Settings, s.draw(g))
+			}
+		}
+		if family == 1 {
+			c.Settings = append(c.Settings, Choice{Name: "PubSub", S: "plain"})
+		}
+		if i >= 2 && g.in(2) || i == 3 && seed%2 == 1 { // the last ones share the rueidis client of a program
+			c.Settings = append(c.Settings, Choice{Name: "Client", S: "shared"})
+		}
+		w.Clients = append(w.Clients, c)
+	}
+}
+
+// op draws an operation from a table.
+func (g *generator) op(t table, after time.Duration) *Op {
+	sum := 0
+	for _, r := range t {
+		sum += r.weightIn(g.world)
+	}
+	n := g.IntN(sum)
+	for _, r := range t {
+		if n -= r.weightIn(g.world); n < 0 {
+			return g.draw(r, after)
+		}
+	}
+	panic("together: an empty table")
+}
+
+func (r row) weightIn(w *World) int {
+	if r.only != nil && !r.only(w) {
+		return 0
+	}
+	return r.weight
+}
+
+func (g *generator) draw(r row, after time.Duration) *Op {
+	g.last++
+	o := &Op{ID: g.last, Verb: r.verb, After: after}
+	if r.draw != nil {
+		r.draw(g, o)
+	}
+	return o
+}
+
+// body draws the steps while the lock of an operation is held, and how the hold ends.
+func (g *generator) body(o *Op, end bool) {
+	outer := g.outer
+	g.outer = o
+	g.depth++
+	for range g.IntN(5) {
+		o.Body = append(o.Body, g.op(steps, 0))
+	}
+	if end {
+		o.End = g.op(ends, 0)
+	}
+	g.depth--
+	g.outer = outer
+}
+
+// in reports true once in n times; never for 0.
+func (g *generator) in(n int) bool { return n > 0 && g.IntN(n) == 0 }
+
+// ms returns a time below n milliseconds.
+func (g *generator) ms(n int) time.Duration { return time.Duration(g.IntN(n)) * time.Millisecond }
+
+func some[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
+
+func (o *Op) add(c Choice) { o.Args = append(o.Args, c) }
+
+// Permits is the number of permits of the semaphores.
+const Permits = 4
+
+// anyLock draws a lock, every second time that of the program's favourite name.
+func (g *generator) anyLock() Lock {
+	l := g.oneLock()
+	if favourite := g.world.Favourite; g.in(2) && favourite.Kind != "" && !l.group() {
+		if l = favourite; exclusive(l) && l.Name == "p" {
+			l.Kind = some(g, "plain", "fenced", "fair")
+		} else if l.Name == "rw" {
+			l.Kind = some(g, "read", "read", "write")
+		}
+	}
+	return l
+}
+
+func (g *generator) oneLock() Lock {
+	switch g.IntN(14) {
+	case 0, 1:
+		return Lock{"plain", "p"}
+	case 2, 3:
+		return Lock{"fenced", "p"}
+	case 4:
+		return Lock{"fair", "p"}
+	case 5:
+		return Lock{some(g, "plain", "fair"), "q"}
+	case 6:
+		return Lock{"write", "rw"}
+	case 7, 8:
+		return Lock{"read", "rw"}
+	case 9:
+		parts := []string{"p", "q", "rw"}
+		g.Shuffle(3, func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+		return Lock{"multi", strings.Join(parts[:2+g.IntN(2)], ",")}
+	case 10, 11:
+		if g.world.Servers > 1 {
+			return Lock{"red", "r"}
+		}
+	}
+	return Lock{"semaphore", "s"}
+}
+
+// context draws how the context of a call is made.
+func (g *generator) context() Choice {
+	d := some(g, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond, 2*time.Second, 9*time.Second, 9*time.Second)
+	switch g.IntN(12) {
+	case 0, 1:
+		return Choice{Name: "cancelled", D: d}
+	case 2:
+		return Choice{Name: "owner", D: d}
+	case 3, 4:
+		return Choice{Name: "outlived", D: d}
+	case 5:
+		if g.in(4) {
+			return Choice{Name: "ended"}
+		}
+	}
+	return Choice{Name: "timeout", D: d}
+}
+
+// options draws the options of a call for a lock.
+func (g *generator) options(l Lock) (all []Choice) {
+	for _, o := range options {
+		in := o.in
+		if o.fits != nil && !o.fits(l) {
+			in *= 8 // which it refuses
+		}
+		if g.in(in) {
+			all = append(all, o.draw(g, l))
+		}
+	}
+	return all
+}

@@ -1,0 +1,300 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A grant is a level of a lock that a caller got.
+type grant struct {
+	call  *call
+	hold  *rlock.Hold // nil without a handle
+	lock  *rlock.Lock
+	ctx   context.Context // in which it nests
+	owner string
+	outer *grant // nil for the outermost
+	goes  bool   // it belongs to a goroutine, so that only Lock nests in it
+	since time.Duration
+
+	span    *span
+	writer  string // in the guarded writes of its outermost level
+	later   []*grant
+	inner   int  // levels in it that are open
+	moved   bool // Extend has moved its end
+	derived []context.Context
+	ended   time.Duration // when it was given back; 0: not yet
+	endedBy error
+
+	// The following are written by watch, and read when that has returned.
+	over  time.Duration // when its context ended
+	cause error
+
+	// The following are of the outermost level, about all of its owner.
+	open        int           // levels that are not given back
+	handles     bool          // one has a handle
+	nested      bool          // there were several
+	limited     bool          // one has a lease or a MaxHold
+	least, most time.Duration // until when the lock stays after the last one: at least, at most; 0 for not
+}
+
+// A span is the time in which an owner certainly had some permits of a lock, all of an exclusive one.
+type span struct {
+	from, to time.Duration
+	owner    string
+	permits  int
+	shared   bool // beside others that share it
+	least    bool // after a release, for the least time of a hold
+	what     string
+}
+
+// whole is the number of permits of an exclusive lock.
+const whole = Permits
+
+func (g *grant) weight() {
+	s := &span{owner: g.owner, permits: whole, what: g.call.String()}
+	switch g.call.lock.Kind {
+	case "semaphore":
+		s.permits = 1
+		if p := find(g.call.o.With, "WithPermits").N; p > 0 {
+			s.permits = p
+		}
+		if g.outer != nil {
+			s.permits = g.outer.span.permits
+		}
+	case "read":
+		s.shared = true
+	}
+	g.span = s
+	g.writer = g.call.owner + fmt.Sprintf("!%d", g.call.o.ID)
+	if g.outer != nil {
+		g.writer = g.outer.writer
+	}
+}
+
+func (g *grant) run() *Run { return g.call.c.run }
+
+// valid reports whether the client says that the lock is held.
+func (g *grant) valid() bool {
+	if g.hold != nil {
+		g.run().face.call("rlock.Hold.Valid")
+		return g.hold.Valid()
+	}
+	g.run().face.call("rlock.Lock.IsHeld")
+	return g.lock.IsHeld(g.ctx)
+}
+
+// count returns how many levels the owner has, 0 if that is not known: of a lock over several the parts count, and a call
+// without a handle is not told of the levels that handles have.
+func (g *grant) count() int {
+	if g.call.lock.group() || g.hold == nil && g.root().handles {
+		return 0
+	}
+	g.run().face.call("rlock.Lock.HoldCount")
+	return g.lock.HoldCount(g.ctx)
+}
+
+// look notes whether the lock is held, and reports it.
+func (g *grant) look() bool {
+	r := g.run()
+	var held bool
+	look := func() history.Belief {
+		before := r.now()
+		held = g.valid()
+		b := history.Belief{Held: held}
+		if held && g.span.from == 0 {
+			g.span.from = max(r.now(), 1)
+		}
+		if held {
+			g.span.to = before
+		}
+		if g.hold != nil {
+			r.face.call("rlock.Hold.ValidUntil")
+			until := g.hold.ValidUntil()
+			b.Held, b.Until = !until.IsZero(), history.At(until)
+			r.face.call("rlock.Hold.Context")
+			if b.Held && r.ground.Virtual && time.Now().After(until) {
+				r.problem("%s: it is valid until %v ago", g.call, time.Since(until))
+			}
+		}
+		b.Count = g.count()
+		return b
+	}
+	for _, record := range g.call.records {
+		record.Look(look)
+	}
+	if len(g.call.records) == 0 {
+		look()
+	}
+	if held {
+		g.judgeLength()
+	}
+	return held
+}
+
+// watch notes the end of a hold's context.
+func (g *grant) watch() {
+	r := g.run()
+	<-g.hold.Context().Done()
+	over, cause := r.now(), context.Cause(g.hold.Context())
+	r.mu.Lock()
+	g.over, g.cause = max(over, 1), cause
+	r.mu.Unlock()
+	if errors.Is(cause, rlock.ErrLost) {
+		for _, record := range g.call.records {
+			record.Told("Done")
+		}
+	}
+	g.judgeCause()
+}
+
+// inside does what a caller does while it holds the lock.
+func (c *caller) inside(g *grant, body []*Op) {
+	outer := c.in
+	c.in = g
+	for _, o := range body {
+		g.look()
+		steps.find(o.Verb).run(c, o)
+	}
+	g.look()
+	c.in = outer
+}
+
+// end gives the level of the current grant back by a row of ends, and then those that outlast it.
+func (c *caller) end(g *grant, o *Op) {
+	outer := c.in
+	c.in = g
+	if o == nil {
+		o = &Op{Verb: "Release"}
+	}
+	switch {
+	case g.hold == nil:
+		g.unlock(o)
+	default:
+		ends.find(o.Verb).run(c, o)
+	}
+	c.in = outer
+	for _, l := range g.later {
+		l.look()
+		c.end(l, nil)
+	}
+	if g.outer == nil {
+		c.outlived, c.outlivedOwner = g.ctx, ""
+		if g.call.o.Ctx.Name == "owner" {
+			c.outlivedOwner = fmt.Sprintf("@%d", c.owner)
+		}
+	}
+}
+
+// giving is how a level is given back.
+type giving struct {
+	grant   *grant
+	verb    string
+	ctx     context.Context
+	began   time.Duration
+	at      history.Time
+	records []*history.Call
+	method  history.Method
+}
+
+// give notes that a level is about to be given back. A late giving is recorded when it is known whether it was one.
+func (g *grant) give(verb string, method history.Method, o *Op, late bool) *giving {
+	r := g.run()
+	g.look()
+	r.face.call(verb)
+	v := &giving{grant: g, verb: verb, began: r.now(), at: history.Now(), method: method}
+	v.ctx = context.WithValue(g.ctx, callKey{}, g.call)
+	if g.hold != nil {
+		v.ctx = context.WithValue(r.ctx, callKey{}, g.call)
+	}
+	if o.Ctx.Name == "ended" {
+		ended, cancel := context.WithCancel(v.ctx)
+		cancel()
+		v.ctx = ended
+	}
+	if !late {
+		v.record()
+	}
+	return v
+}
+
+func (v *giving) record() {
+	g := v.grant
+	op := history.Op{Worker: g.call.c.lane, Method: v.method, Owner: g.owner, Shared: g.span.shared || g.call.lock.Kind == "semaphore"}
+	for _, op.Name = range g.call.recorded() {
+		v.records = append(v.records, g.call.m.recorder.Began(op, v.at))
+	}
+}
+
+// unknown notes that the level was given back by a call that has not returned, so that nothing is known of its result.
+func (v *giving) unknown() {
+	g := v.grant
+	if g.outer != nil { // the levels are counted even so
+		result := history.Result{Outcome: history.Lost}
+		if g.outer.valid() {
+			result.Outcome = history.Released
+		}
+		for _, record := range v.records {
+			record.End(result)
+		}
+	}
+	g.call.seen.vanished = true
+	g.close(nil)
+	v.stays()
+}
+
+// close notes that the level is over.
+func (g *grant) close(err error) {
+	g.ended, g.endedBy = g.run().now(), err
+	g.root().open--
+	if g.outer != nil {
+		g.outer.inner--
+	}
+}
+
+// returned notes that the level was given back.
+func (v *giving) returned(err error) {
+	g := v.grant
+	outcome := history.Failed
+	switch {
+	case err == nil:
+		outcome = history.Released
+	case errors.Is(err, rlock.ErrLost):
+		outcome = history.Lost
+	case errors.Is(err, rlock.ErrUnconfirmed):
+		outcome = history.Unconfirmed
+	case errors.Is(err, rlock.ErrNotHeld) && g.hold == nil && g.root().handles && (g.call.lock.Kind == "red" || !g.root().valid()):
+		// The context of a hold that is lost counts no more, and its handle tells of the loss.
+		outcome, err = history.Lost, fmt.Errorf("%w: %w", rlock.ErrLost, err)
+	case errors.Is(err, rlock.ErrNotHeld):
+		outcome = history.NotHeld
+	}
+	if v.records == nil {
+		v.record()
+	}
+	result := history.Result{Outcome: outcome}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	for _, record := range v.records {
+		record.End(result)
+	}
+	g.close(err)
+	v.judge(err)
+}
+
+// release gives a handle's level back.
+func (g *grant) release(o *Op) {
+	v := g.give("rlock.Hold.Release", history.Release, o, false)
+	v.returned(g.hold.Release(v.ctx))
+}
+
+// unlock gives a level without a handle back.
+func (g *grant) unlock(o *Op) {
+	v := g.give("rlock.Lock.Unlock", history.Unlock, o, false)
+	v.returned(g.lock.Unlock(v.ctx))
+}

@@ -1,0 +1,244 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The steps while a lock is held, and the ends of a hold.
+func init() {
+	steps = append(steps,
+		row{"pause", 8, nil, func(g *generator, o *Op) { o.add(Choice{Name: "for", D: g.ms(some(g, 5, 60, 1200))}) }, (*caller).pause},
+		row{"Extend", 2, nil, func(g *generator, o *Op) { o.add(Choice{Name: "to", D: some(g, ms, 50*ms+g.ms(2500))}) }, (*caller).extend},
+		row{"Write", 3, nil, func(g *generator, o *Op) { o.Ctx = g.brief() }, (*caller).write},
+		row{"Exec", 2, nil, func(g *generator, o *Op) { o.Ctx = g.brief() }, (*caller).exec},
+		row{"With", 1, nil, nil, (*caller).with},
+		row{"elsewhere", 2, nil, nil, (*caller).elsewhere},
+		row{"refused", 1, nil, nil, (*caller).refused},
+		row{"shown", 3, nil, nil, (*caller).shown},
+	)
+	ends = append(ends,
+		row{"Release", 14, nil, drawEnd, func(c *caller, o *Op) { c.in.release(o) }},
+		row{"ReleaseWith", 4, nil, drawEnd, (*caller).releaseWith},
+		row{"Pass", 3, nil, func(g *generator, o *Op) {
+			drawEnd(g, o)
+			o.add(Choice{Name: "within", D: 100*ms + g.ms(4000)})
+		}, (*caller).pass},
+	)
+}
+
+func drawEnd(g *generator, o *Op) {
+	if g.in(4) {
+		o.Ctx = Choice{Name: "ended"}
+	}
+}
+
+// brief draws the context of a call within a hold.
+func (g *generator) brief() Choice {
+	return Choice{Name: "timeout", D: some(g, 5*ms, 500*ms, 5*time.Second, 5*time.Second)}
+}
+
+func (c *caller) pause(o *Op) {
+	if c.in.hold == nil {
+		time.Sleep(o.arg("for").D)
+		return
+	}
+	select {
+	case <-c.in.hold.Context().Done():
+	case <-time.After(o.arg("for").D):
+	}
+}
+
+// ends reports whether the end of the hold can be moved.
+func (g *grant) ends() bool {
+	return find(g.call.o.With, "WithLease").D > 0 || find(g.call.o.With, "WithMaxHold").D > 0
+}
+
+func (c *caller) extend(o *Op) {
+	g, d := c.in, o.arg("to").D
+	if g.hold == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.run.ctx, 5*time.Second)
+	defer cancel()
+	c.run.face.call("rlock.Hold.Extend")
+	valid := g.valid()
+	c.run.mu.Lock()
+	again := g.moved
+	g.moved = true
+	c.run.mu.Unlock()
+	began := c.run.now()
+	err := g.hold.Extend(ctx, d)
+	allowed := []error{nil, rlock.ErrLost, rlock.ErrNotHeld}
+	if !g.ends() || d < 25*ms {
+		allowed = append(allowed[1:], rlock.ErrInvalidLease)
+	}
+	c.judgeStep(g, "rlock.Hold.Extend", err, ctx, valid, allowed)
+	if err == nil && g.outer == nil && g.inner == 0 && !again {
+		g.extended(c.run.now(), began+d)
+	}
+}
+
+func (g *grant) key(name string) string {
+	g.run().face.call("rlock.Lock.Key")
+	return g.lock.Key(name)
+}
+
+func (c *caller) write(o *Op) {
+	g := c.in
+	if g.hold == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
+	defer cancel()
+	c.run.face.call("rlock.Hold.Write")
+	key := "log"
+	if !g.call.lock.group() {
+		key = g.key("log")
+	}
+	entry := g.writer + "|" + o.String()
+	valid := g.valid()
+	_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
+	c.judgeGuarded(g, "rlock.Hold.Write", err, ctx, valid)
+	c.run.notes.write(g, entry, err)
+}
+
+// counted adds one to a number beside the lock.
+const counted = "return redis.call('incr', KEYS[1])"
+
+func (c *caller) exec(o *Op) {
+	g := c.in
+	if g.hold == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
+	defer cancel()
+	c.run.face.call("rlock.Hold.Exec")
+	key := "v"
+	if !g.call.lock.group() {
+		key = g.key("v")
+	}
+	valid := g.valid()
+	reply, err := g.hold.Exec(ctx, counted, []string{key}, nil)
+	c.judgeGuarded(g, "rlock.Hold.Exec", err, ctx, valid)
+	c.run.notes.count(g, err)
+	if err == nil {
+		if n, err := reply.AsInt64(); err != nil || n < 1 {
+			c.run.problem("%s: Exec returns %v, %v", g.call, n, err)
+		}
+	}
+}
+
+// with makes a context from another one, which must end with the hold.
+func (c *caller) with(*Op) {
+	if c.in.hold == nil {
+		return
+	}
+	c.run.face.call("rlock.Hold.With")
+	ctx, cancel := context.WithCancel(c.run.ctx)
+	derived := c.in.hold.With(ctx)
+	c.in.derived = append(c.in.derived, derived)
+	if c.lane%2 == 0 {
+		cancel()
+		if derived.Err() == nil {
+			c.run.problem("%s: a context of With outlives that which it was made from", c.in.call)
+		}
+	} else {
+		time.AfterFunc(time.Hour, cancel) // for vet: the hold ends before
+		context.AfterFunc(derived, cancel)
+	}
+}
+
+// elsewhere nests in another goroutine, by the context of the hold.
+func (c *caller) elsewhere(*Op) {
+	g := c.in
+	if g.goes {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.WithValue(g.ctx, callKey{}, nil), 100*ms)
+		defer cancel()
+		valid := g.valid()
+		if err := g.lock.Lock(ctx); err == nil {
+			if err := g.lock.Unlock(ctx); err != nil && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrClosed) && c.run.sane() {
+				c.run.problem("%s: an Unlock of a level in another goroutine: %v", g.call, err)
+			}
+		} else if valid && g.valid() && ctx.Err() == nil && !g.call.m.closes.Load() && !c.run.unserved(g.call.m) {
+			c.run.problem("%s: a level in another goroutine: %v", g.call, err)
+		}
+	}()
+	<-done
+}
+
+// refused does what a level of several, and a lock over several, must refuse.
+func (c *caller) refused(*Op) {
+	g := c.in
+	if g.hold == nil || g.outer == nil && !g.call.lock.group() {
+		return
+	}
+	_, err := g.hold.Pass(c.run.ctx, time.Second)
+	c.run.face.error(err, "rlock.ErrPass", rlock.ErrPass)
+	if !errors.Is(err, rlock.ErrPass) && !errors.Is(err, rlock.ErrNotHeld) && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrClosed) {
+		c.run.problem("%s: Pass of a level of several returns %v", g.call, err)
+	}
+}
+
+func (c *caller) releaseWith(o *Op) {
+	g := c.in
+	if g.call.lock.group() {
+		if _, err := g.hold.ReleaseWith(c.run.ctx, counted, []string{"v"}, nil); !errors.Is(err, errors.ErrUnsupported) && g.valid() {
+			c.run.problem("%s: ReleaseWith of a lock over several returns %v", g.call, err)
+		}
+		g.release(o)
+		return
+	}
+	key := g.key("v")
+	v := g.give("rlock.Hold.ReleaseWith", history.Release, o, false)
+	_, err := g.hold.ReleaseWith(v.ctx, counted, []string{key}, nil)
+	c.run.notes.count(g, err)
+	v.returned(err)
+}
+
+func (c *caller) pass(o *Op) {
+	g := c.in
+	if g.outer != nil || g.inner > 0 || len(g.later) > 0 || g.call.lock.group() {
+		g.release(o)
+		return
+	}
+	token := uint64(0)
+	if g.call.lock.Kind == "fenced" {
+		token = g.token()
+	}
+	v := g.give("rlock.Hold.Pass", history.Release, o, true)
+	text, err := g.hold.Pass(v.ctx, o.arg("within").D)
+	if errors.Is(err, rlock.ErrLost) {
+		_ = g.hold.Release(c.run.ctx) // of a hold that was over before, Pass has changed nothing
+	}
+	if errors.Is(err, rlock.ErrPass) {
+		if g.call.lock.Kind != "read" { // others may read in this process
+			c.run.problem("%s: Pass of the only level returns %v", g.call, err)
+		}
+		g.release(o)
+		return
+	}
+	v.returned(err)
+	if err != nil {
+		return
+	}
+	r := c.run
+	until := v.began + o.arg("within").D
+	p := parcel{lock: g.call.lock, text: text, token: token, until: until}
+	p.span = &span{from: max(g.span.to, 1), to: g.span.to, owner: "passed by " + g.owner, permits: g.span.permits, shared: g.span.shared, what: "passed by " + g.call.String()}
+	r.keep(g.call.lock, p.span)
+	r.mu.Lock()
+	r.parcels = append(r.parcels, p)
+	r.passes = append(r.passes, p.lock)
+	r.notes.hold(g.call.lock, interval{v.began, r.now() + o.arg("within").D})
+	r.mu.Unlock()
+}

@@ -1,0 +1,167 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+)
+
+// A sight is what the Observer was told of a call for a lock, and of the end of its hold.
+type sight struct {
+	waiting, acquired, gaveUp int
+	released, lost            int
+	vanished                  bool // the call, or the function of Do, has not returned
+	reason                    error
+	owner                     rlock.Owner // that acquired
+}
+
+// A loser is an owner that lost a lock, or from whom Close took it.
+type loser struct {
+	name  string
+	owner rlock.Owner
+}
+
+// observed is what the Observer of a client was told.
+type observed struct {
+	m *member
+
+	// The mutex of the run protects following.
+	opened, closed, missed int
+	by                     map[rlock.AcquiredBy]int64
+	lost                   map[rlock.LossReason]int64
+	losers                 map[loser]int
+	overSeveral            bool // the client was used for a lock over several
+}
+
+func newObserved(m *member) *observed {
+	return &observed{m: m, by: make(map[rlock.AcquiredBy]int64), lost: make(map[rlock.LossReason]int64), losers: make(map[loser]int)}
+}
+
+// hooks returns the Observer. Some of the hooks call the client.
+func (b *observed) hooks() *rlock.Observer {
+	r := b.m.run
+	locked := func(hook string, do func()) {
+		r.face.call("rlock.Observer." + hook)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		do()
+	}
+	of := func(ctx context.Context, client *rlock.Client) *sight {
+		if client == nil {
+			r.problem("an Observer is not told the client")
+		}
+		if k, ok := ctx.Value(callKey{}).(*call); ok {
+			return &k.seen
+		}
+		return &sight{} // of another package
+	}
+	return &rlock.Observer{
+		Opened: func(*rlock.Client) { locked("Opened", func() { b.opened++ }) },
+		Closed: func(*rlock.Client) { locked("Closed", func() { b.closed++ }) },
+		Missed: func(n int) { locked("Missed", func() { b.missed += n }) },
+		Waiting: func(ctx context.Context, i rlock.WaitingInfo) {
+			r.face.call("rlock.Kind " + string(i.Kind))
+			s := of(ctx, i.Client)
+			_ = inspect.Of(i.Client).Stats()
+			locked("Waiting", func() { s.waiting++ })
+		},
+		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
+			r.face.call("rlock.Kind " + string(i.Kind))
+			r.face.call("rlock.AcquiredBy " + string(i.AcquiredBy))
+			s := of(ctx, i.Client)
+			if i.Waited < 0 || i.Owner == 0 || i.Name == "" {
+				r.problem("an Observer is told of an acquire %+v", i)
+			}
+			locked("Acquired", func() {
+				s.acquired++
+				s.owner = i.Owner
+				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
+					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
+				}
+				b.by[i.AcquiredBy]++
+			})
+		},
+		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
+			s := of(ctx, i.Client)
+			if i.Err == nil {
+				r.problem("an Observer is told no error of a call that gave up")
+			}
+			locked("GaveUp", func() {
+				s.gaveUp++
+				s.reason = i.Err
+			})
+		},
+		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+			s := of(ctx, i.Client)
+			if i.Held < 0 {
+				r.problem("an Observer is told that a lock was held for %v", i.Held)
+			}
+			locked("Released", func() {
+				s.released++
+				if errors.Is(i.Err, rlock.ErrClosed) { // by Close, which has another context
+					b.losers[loser{i.Name, i.Owner}]++
+				}
+			})
+		},
+		Lost: func(ctx context.Context, i rlock.LostInfo) {
+			r.face.call("rlock.LossReason " + string(i.Reason))
+			s := of(ctx, i.Client)
+			if !errors.Is(i.Err, rlock.ErrLost) {
+				r.problem("an Observer is told %v of a loss", i.Err)
+			}
+			locked("Lost", func() {
+				s.lost++
+				b.lost[i.Reason]++
+				b.losers[loser{i.Name, i.Owner}]++
+			})
+		},
+		Renewed: func(i rlock.RenewedInfo) {
+			if i.Failed > i.Locks || i.Kept > i.Locks || i.Took < 0 || i.Locks == 0 {
+				r.problem("an Observer is told of renewals %+v", i)
+			}
+			locked("Renewed", func() {})
+		},
+	}
+}
+
+// judgeSights judges what the Observers were told, when all clients are closed.
+func (r *Run) judgeSights() {
+	time.Sleep(time.Second) // the last calls come in a goroutine
+	r.mu.Lock()
+	calls := append([]*grant(nil), r.grants...)
+	r.mu.Unlock()
+	for _, g := range calls {
+		s := &g.call.seen
+		switch {
+		case s.vanished || g.call.m.observed.missed > 0:
+		case g.call.lock.group() && g.call.m.closes.Load() && g.ended >= g.call.m.closed: // its parts were closed one by one
+		case g.call.lock.group() && g.outer != nil && errors.Is(g.endedBy, rlock.ErrLost): // a level that has outlasted the first
+		case s.acquired != 1 || s.gaveUp != 0 || s.waiting > 1:
+			r.problem("%s: the Observer was told %d Waiting, %d Acquired, %d GaveUp", g.call, s.waiting, s.acquired, s.gaveUp)
+		case s.released > 1 || s.lost > 1 || s.released+s.lost > 1:
+			r.problem("%s: the Observer was told %d Released and %d Lost", g.call, s.released, s.lost)
+		case s.released+s.lost == 0 && g.call.m.observed.losers[loser{g.lock.Name(), s.owner}] == 0: // of an owner's levels the first
+			r.problem("%s: the Observer was told nothing of its end, which is %v", g.call, g.endedBy)
+		}
+	}
+}
+
+// judgeGivenUp judges what the Observer was told of a call that has failed.
+func (k *call) judgeGivenUp(err error) {
+	r := k.c.run
+	r.mu.Lock()
+	s := k.seen
+	r.mu.Unlock()
+	if s.acquired > 0 || s.gaveUp != 1 || s.waiting > 1 {
+		r.problem("%s: the Observer was told %d Waiting, %d Acquired, %d GaveUp of a call that returned %v", k, s.waiting, s.acquired, s.gaveUp, err)
+	}
+	if err == nil && !errors.Is(s.reason, rlock.ErrNotAcquired) {
+		r.problem("%s: the Observer was told %v of a call that returned false", k, s.reason)
+	}
+	if err != nil && s.reason != nil && !errors.Is(err, s.reason) && err.Error() != s.reason.Error() {
+		r.problem("%s: the Observer was told %v, and the caller %v", k, s.reason, err)
+	}
+}

@@ -1,0 +1,275 @@
+package together
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Program is the operations of the clients of a world, and the faults.
+type Program struct {
+	Seed    uint64
+	Without []int // operations that were left out, sorted
+	World   World
+	Lanes   []Lane
+	Faults  []*Op // one after the other
+}
+
+// A World is the servers and the clients of a program.
+type World struct {
+	Calm    bool          // nothing breaks
+	Forgets bool          // some of the faults make Redis forget locks
+	Delays  bool          // some of the faults make commands late
+	Servers int           // that are independent of each other
+	Lease   time.Duration // of the watchdogs
+	Prefix  string
+	Trip    time.Duration // the round trip of all networks, without a fault
+	Clients []Client
+
+	Favourite Lock // that most contend for
+	Pause     int  // the longest between two operations of a lane, in milliseconds
+
+	Options []Choice // of the groups of package once, and of the guards of package idempotent
+}
+
+// A Client is the settings of one client: the fields of its Config.
+type Client struct {
+	Settings []Choice
+}
+
+// A Lane is a goroutine of a client.
+type Lane struct {
+	Client int
+	Ops    []*Op
+}
+
+// A Choice is one thing that was drawn: an option, a setting or an argument, with its value.
+type Choice struct {
+	Name string
+	D    time.Duration
+	N    int
+	S    string
+}
+
+func (c Choice) String() string {
+	switch {
+	case c.S != "":
+		return c.Name + "(" + c.S + ")"
+	case c.D != 0:
+		return c.Name + "(" + c.D.String() + ")"
+	}
+	return c.Name + "(" + strconv.Itoa(c.N) + ")"
+}
+
+// A Lock is the kind and the name of a lock. Of a lock over several, Name has those of its parts.
+type Lock struct{ Kind, Name string }
+
+func (l Lock) names() []string { return strings.Split(l.Name, ",") }
+
+// group reports whether the lock is one over several.
+func (l Lock) group() bool { return l.Kind == "multi" || l.Kind == "red" }
+
+// An Op is one operation.
+type Op struct {
+	ID    int
+	Verb  string        // its row
+	After time.Duration // the pause before it
+	Lock  Lock          // that it is about, if it is about one
+	Ctx   Choice        // how the context of its call is made
+	With  []Choice      // options of the call
+	Args  []Choice      // everything else
+	Body  []*Op         // while the lock is held
+	End   *Op           // how the hold ends
+}
+
+// arg returns the argument of that name, the zero Choice if there is none.
+func (o *Op) arg(name string) Choice { return find(o.Args, name) }
+
+// has reports whether the call has the option.
+func (o *Op) has(option string) bool { return find(o.With, option).Name != "" }
+
+func find(all []Choice, name string) Choice {
+	for _, c := range all {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Choice{}
+}
+
+// blocks reports whether a progress function of the program blocks.
+func (p *Program) blocks() (does bool) {
+	var look func(ops []*Op)
+	look = func(ops []*Op) {
+		for _, o := range ops {
+			does = does || find(o.With, "WithProgress").S == "blocks"
+			look(o.Body)
+		}
+	}
+	for _, l := range p.Lanes {
+		look(l.Ops)
+	}
+	return does
+}
+
+// String returns the program as text. The first line says how to run it again.
+func (p *Program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", p.Again())
+	w := p.World
+	fmt.Fprintf(&b, "world: calm %v, forgets %v, delays %v, servers %d, lease %v, round trip %v, prefix %q, %v\n", w.Calm, w.Forgets, w.Delays, w.Servers, w.Lease, w.Trip, w.Prefix, w.Options)
+	for i, c := range w.Clients {
+		fmt.Fprintf(&b, "client %d: %v\n", i, c.Settings)
+	}
+	for i, l := range p.Lanes {
+		fmt.Fprintf(&b, "lane %d of client %d:\n", i, l.Client)
+		printed(&b, l.Ops, 1)
+	}
+	fmt.Fprintf(&b, "faults:\n")
+	printed(&b, p.Faults, 1)
+	return b.String()
+}
+
+// Again returns the flags that run the program again.
+func (p *Program) Again() string {
+	again := fmt.Sprintf("-seed %d", p.Seed)
+	if len(p.Without) > 0 {
+		again += " -without " + ranges(p.Without)
+	}
+	return again
+}
+
+func printed(b *strings.Builder, ops []*Op, depth int) {
+	for _, o := range ops {
+		fmt.Fprintf(b, "%s%s\n", strings.Repeat("  ", depth), o)
+		printed(b, o.Body, depth+1)
+		if o.End != nil {
+			fmt.Fprintf(b, "%s%s\n", strings.Repeat("  ", depth), o.End)
+		}
+	}
+}
+
+func (o *Op) String() string {
+	text := fmt.Sprintf("%d +%v %s", o.ID, o.After, o.Verb)
+	if o.Lock.Kind != "" {
+		text += fmt.Sprintf(" %s %s", o.Lock.Kind, o.Lock.Name)
+	}
+	if o.Ctx.Name != "" {
+		text += " ctx=" + o.Ctx.String()
+	}
+	for _, c := range slices.Concat(o.With, o.Args) {
+		text += " " + c.String()
+	}
+	return text
+}
+
+// ranges prints sorted numbers as "1,4-7".
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if part := strconv.Itoa(numbers[i]); j == i {
+			parts = append(parts, part)
+		} else {
+			parts = append(parts, part+"-"+strconv.Itoa(numbers[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseRanges reads what Again has printed behind -without.
+func ParseRanges(text string) (numbers []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, several := strings.Cut(part, "-")
+		if !several {
+			to = from
+		}
+		a, err := strconv.Atoi(from)
+		if err != nil {
+			return nil, fmt.Errorf("together: %q is no list of operations", text)
+		}
+		b, err := strconv.Atoi(to)
+		if err != nil {
+			return nil, fmt.Errorf("together: %q is no list of operations", text)
+		}
+		for n := a; n <= b; n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+// Numbers returns the numbers of all operations that can be left out, in their order.
+func (p *Program) Numbers() (all []int) {
+	var add func(ops []*Op)
+	add = func(ops []*Op) {
+		for _, o := range ops {
+			all = append(all, o.ID)
+			add(o.Body)
+		}
+	}
+	for _, l := range p.Lanes {
+		add(l.Ops)
+	}
+	add(p.Faults)
+	slices.Sort(all)
+	return all
+}
+
+// Leave returns the program without some operations and their steps.
+func (p *Program) Leave(without []int) *Program {
+	q := *p
+	q.Without = slices.Concat(p.Without, without)
+	slices.Sort(q.Without)
+	q.Without = slices.Compact(q.Without)
+	var kept func(ops []*Op) []*Op
+	kept = func(ops []*Op) (left []*Op) {
+		for _, o := range ops {
+			if _, out := slices.BinarySearch(q.Without, o.ID); out {
+				continue
+			}
+			c := *o
+			c.Body = kept(o.Body)
+			left = append(left, &c)
+		}
+		return left
+	}
+	q.Lanes = nil
+	for _, l := range p.Lanes {
+		q.Lanes = append(q.Lanes, Lane{l.Client, kept(l.Ops)})
+	}
+	q.Faults = kept(p.Faults)
+	return &q
+}
+
+// Shrink leaves out operations as long as the program still fails: halves of the rest, then smaller parts. It calls
+// fails at most tries times.
+func Shrink(p *Program, tries int, fails func(*Program) bool) *Program {
+	for size := len(p.Numbers()) / 2; size > 0; {
+		shrunk, numbers := false, p.Numbers()
+		for from := 0; from < len(numbers) && tries > 0; from += size {
+			tries--
+			part := numbers[from:min(from+size, len(numbers))]
+			if q := p.Leave(part); fails(q) {
+				p, shrunk = q, true
+			}
+		}
+		if tries == 0 {
+			return p
+		}
+		if !shrunk || size > len(p.Numbers()) {
+			size /= 2
+		}
+	}
+	return p
+}

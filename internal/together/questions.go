@@ -1,0 +1,177 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
+)
+
+// Calls that take no lock, and calls that must be refused.
+func init() {
+	lanes = append(lanes,
+		row{"ask", 6, nil, func(g *generator, o *Op) {
+			o.Lock = g.anyLock()
+			o.Ctx = Choice{Name: "timeout", D: some(g, 5*ms, time.Second, 5*time.Second)}
+			o.add(Choice{Name: "what", N: g.IntN(len(questions))})
+		}, func(c *caller, o *Op) {
+			ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
+			defer cancel()
+			q := questions[o.arg("what").N]
+			err := q.ask(c, ctx, c.lock(o.Lock))
+			c.question(q.name, err, ctx)
+		}},
+		row{"refused", 3, nil, func(g *generator, o *Op) { o.add(Choice{Name: "what", N: g.IntN(len(refusals))}) },
+			func(c *caller, o *Op) {
+				what := refusals[o.arg("what").N]
+				ctx, cancel := context.WithTimeout(c.run.ctx, 5*time.Second)
+				defer cancel()
+				err := what.call(c, ctx)
+				if !errors.Is(err, what.with) && !errors.Is(err, rlock.ErrClosed) && (c.run.sane() || err == nil) {
+					c.run.problem("%s returns %v, and not %v", what.name, err, what.with)
+				}
+				if errors.Is(err, what.with) {
+					c.run.face.call("error " + what.name)
+				}
+			}},
+	)
+}
+
+// The questions that a client answers, or Redis.
+var questions = []struct {
+	name string
+	ask  func(c *caller, ctx context.Context, l *rlock.Lock) error
+}{
+	{"rlock.Lock.IsLocked", func(c *caller, ctx context.Context, l *rlock.Lock) error { _, err := l.IsLocked(ctx); return err }},
+	{"rlock.Lock.TTL", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		left, err := l.TTL(ctx)
+		if err == nil && (left < 0 || left > c.run.longest()) {
+			c.run.problem("%s: the time left is %v", l.Name(), left)
+		}
+		return err
+	}},
+	{"rlock.Lock.Name", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		if l.Name() == "" {
+			return errors.New("a lock without a name")
+		}
+		return nil
+	}},
+	{"inspect.Inspector.Lock", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		name := l.Name()
+		if strings.Contains(name, ",") || name == "r" {
+			name = "rw"
+		}
+		state, err := inspect.Of(c.m.main()).Lock(ctx, name)
+		if err == nil && (state.Name != name || state.HolderCount < 0 || state.Waiting < 0 || state.Foreign < -1) {
+			c.run.problem("Inspect shows %+v", state)
+		}
+		if errors.Is(err, rlock.ErrWrongType) {
+			return nil // it is no transaction: a guest may have left its lock meanwhile
+		}
+		return err
+	}},
+	{"inspect.Inspector.Locks", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		var last error
+		for name, err := range inspect.Of(c.m.main()).Locks(ctx, "") {
+			if last = err; err == nil && name == "" {
+				c.run.problem("Locks yields a lock without a name")
+			}
+		}
+		return last
+	}},
+	{"inspect.Inspector.Held", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		for _, h := range inspect.Of(c.m.main()).Held() {
+			if h.Name == "" || h.Depth < 1 || h.Owner == 0 || time.Since(h.Since) < 0 {
+				c.run.problem("Held shows %+v", h)
+			}
+		}
+		return nil
+	}},
+	{"inspect.Inspector.Stats", func(c *caller, ctx context.Context, l *rlock.Lock) error {
+		s := inspect.Of(c.m.main()).Stats()
+		if s.Held < 0 || s.Waiting < 0 || s.Acquired < s.AcquiredByHandoff || s.Renewals < s.RenewalsFailed {
+			c.run.problem("Stats shows %+v", s)
+		}
+		return nil
+	}},
+}
+
+// What must be refused, whatever Redis does.
+var refusals = []struct {
+	name string
+	with error
+	call func(c *caller, ctx context.Context) error
+}{
+	{"rlock.ErrInvalidName", rlock.ErrInvalidName, func(c *caller, ctx context.Context) error { return c.m.main().NewLock("").Lock(ctx) }},
+	{"rlock.ErrInvalidConfig", rlock.ErrInvalidConfig, func(c *caller, ctx context.Context) error {
+		return c.m.main().NewSemaphore("s", 0).Lock(ctx)
+	}},
+	{"rlock.ErrInvalidConfig", rlock.ErrInvalidConfig, func(c *caller, ctx context.Context) error { return rlock.NewMultiLock().Lock(ctx) }},
+	{"rlock.ErrInvalidConfig", rlock.ErrInvalidConfig, func(c *caller, ctx context.Context) error { return new(rlock.Lock).Lock(ctx) }},
+	{"rlock.ErrInvalidConfig", rlock.ErrInvalidConfig, func(c *caller, ctx context.Context) error {
+		_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}, Advanced: rlock.Advanced{HandoffTime: -1}})
+		return err
+	}},
+	{"rlock.ErrInvalidLease", rlock.ErrInvalidLease, func(c *caller, ctx context.Context) error { return c.m.main().NewLock("p").LockFor(ctx, -1) }},
+	{"rlock.ErrInvalidPass", rlock.ErrInvalidPass, func(c *caller, ctx context.Context) error {
+		_, err := c.m.main().Resume(ctx, "no pass")
+		return err
+	}},
+	{"rlock.ErrNotHeld", rlock.ErrNotHeld, func(c *caller, ctx context.Context) error {
+		return c.m.main().NewLock("p").Unlock(rlock.WithOwner(ctx, newOwner(c.run.face)))
+	}},
+	{"rlock.ErrNoToken", rlock.ErrNoToken, func(c *caller, ctx context.Context) error {
+		_, err := c.m.main().NewLock("p").Token(ctx)
+		return err
+	}},
+	{"idempotent.ErrInvalidResponse", idempotent.ErrInvalidResponse, func(c *caller, ctx context.Context) error {
+		return c.m.guard.Settle(ctx, "no request has this key", idempotent.Response{Status: 42})
+	}},
+	{"rlock.ErrWrongType", rlock.ErrWrongType, func(c *caller, ctx context.Context) error {
+		a, key := c.run.admin[0], c.run.program.World.Prefix+"data"
+		if err := a.Do(ctx, a.B().Set().Key(key).Value("data").Px(time.Minute).Build()).Error(); err != nil {
+			return err
+		}
+		_, err := c.m.main().NewLock("data").Acquire(ctx, rlock.WithWait(0))
+		return err
+	}},
+}
+
+func newOwner(f *Face) rlock.Owner {
+	f.call("rlock.NewOwner")
+	return rlock.NewOwner()
+}
+
+// shown asks Redis whether it shows a hold that is valid, if nothing makes Redis forget it.
+func (c *caller) shown(*Op) {
+	g, r := c.in, c.run
+	if g.call.lock.group() || r.program.World.Forgets {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+	defer cancel()
+	a, key := r.admin[0], r.program.World.Prefix+g.call.lock.Name
+	before := g.valid()
+	var owners []string
+	var err error
+	if g.call.lock.Kind == "semaphore" {
+		owners, err = a.Do(ctx, a.B().Zrange().Key(key).Min("0").Max("-1").Build()).AsStrSlice()
+	} else {
+		owners, err = a.Do(ctx, a.B().Hkeys().Key(key).Build()).AsStrSlice()
+	}
+	if err != nil || !before || !g.valid() {
+		return
+	}
+	for _, o := range owners {
+		if strings.Contains(o, inspect.Of(g.call.m.main()).ID()) && (g.call.lock.Kind != "write" || strings.HasSuffix(o, ":write")) {
+			return
+		}
+	}
+	r.problem("%s: Redis does not show the holder, which is valid: %q", g.call, owners)
+}

@@ -1,0 +1,299 @@
+package together
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
+	"github.com/go-rlock/rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
+	"github.com/go-rlock/rlock/rlock/redisson"
+)
+
+// A Ground is where a program runs.
+type Ground struct {
+	Servers []Server // as many as the world has
+	Virtual bool     // time is virtual, so that waits are exact
+}
+
+// A Server is one of a Ground: a server, or the nodes of a Cluster or a Sentinel.
+type Server struct {
+	Option rueidis.ClientOption                   // how to connect, but for DialCtxFn
+	Dial   func(address string) (net.Conn, error) // opens a connection
+	Refuse func(text string)                      // answers scripts with an error, or executes them again for ""; nil: it cannot
+	Fields func(key string) (owners []string)     // that Redis shows for a lock; nil: it cannot
+}
+
+// A Run is what came of a program.
+type Run struct {
+	program *Program
+	ground  Ground
+	begin   time.Time
+	ctx     context.Context // of everything; it ends after a day
+	admin   []rueidis.Client
+	closing sync.WaitGroup // closes that go on beside the lanes
+	face    *Face
+	shared  *sharing
+
+	injector *history.Recorder // of faults
+
+	lanes   []*caller
+	members []*slot
+
+	mu        sync.Mutex // protects following
+	problems  []string
+	history   bytes.Buffer // of all clients, in the order of events
+	gone      []*member    // that were closed
+	spans     map[string][]*span
+	forgotten map[string][]interval // when Redis forgot a lock, by its name; "" for all
+	flushed   bool                  // Redis forgot everything
+	healed    time.Duration         // when the faults and their effects were over
+	barred    bool                  // Redis refuses users now and then
+	parcels   []parcel              // holds that were passed on
+	passes    []Lock                // of all holds that were
+	grants    []*grant
+	waits     []*waiting
+	ids       int
+	results   results
+	posts     posts
+	counts    counts
+	notes     notes
+}
+
+// A slot is a client of the program, which may be closed and made anew.
+type slot struct {
+	mu  sync.Mutex
+	now *member
+}
+
+func (s *slot) current() *member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// A member is one life of a client of the program, with a client of each server.
+type member struct {
+	run      *Run
+	index    int
+	name     string // in the history
+	setting  Client
+	clients  []*rlock.Client
+	nets     []*nets
+	recorder *history.Recorder
+	observed *observed
+	closes   atomic.Bool   // Close has been called, ...
+	closed   time.Duration // ...then
+
+	group     *once.Group
+	guard     *idempotent.Guard
+	sync      *redisson.Client
+	candidate *elect.Candidate
+}
+
+// main is the client of the first server.
+func (m *member) main() *rlock.Client { return m.clients[0] }
+
+func (r *Run) now() time.Duration { return time.Since(r.begin) }
+
+// problem notes that something is wrong.
+func (r *Run) problem(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, fmt.Sprintf("%v: ", r.now())+fmt.Sprintf(format, args...))
+}
+
+// number returns a number for each call.
+func (r *Run) number() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids++
+	return r.ids
+}
+
+// Write appends a line of a recorder.
+func (r *Run) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.history.Write(line)
+}
+
+// Execute runs a program, and waits until all of its clients are closed. face counts the calls.
+func Execute(p *Program, ground Ground, face *Face) *Run {
+	r := &Run{
+		program: p, ground: ground, begin: time.Now(), face: face,
+		spans: make(map[string][]*span), forgotten: make(map[string][]interval),
+		results: newResults(), posts: newPosts(), counts: newCounts(), notes: newNotes(),
+	}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), 24*time.Hour)
+	defer cancel()
+	for _, s := range ground.Servers {
+		option := s.Option
+		option.DialCtxFn, option.DisableCache = dialer(s.Dial), true
+		admin, err := rueidis.NewClient(option)
+		if err != nil {
+			r.problem("no connection: %v", err)
+			return r
+		}
+		defer admin.Close()
+		r.admin = append(r.admin, admin)
+	}
+	r.injector = history.NewRecorder(r, "faults")
+	r.shared = r.connectShared()
+	defer r.shared.close()
+	for i := range p.World.Clients {
+		m, err := r.member(i, 0)
+		if err != nil {
+			r.problem("client %d: %v", i, err)
+			return r
+		}
+		r.members = append(r.members, &slot{now: m})
+	}
+	r.counts.begin(r)
+	var all sync.WaitGroup
+	for i, l := range p.Lanes {
+		c := &caller{run: r, lane: i, slot: r.members[l.Client], owner: rlock.NewOwner(), random: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
+		r.lanes = append(r.lanes, c)
+		all.Go(func() { c.work(l.Ops) })
+	}
+	r.breakThings(p.Faults)
+	all.Wait()
+	r.closing.Wait()
+	r.end()
+	return r
+}
+
+// sharing is the rueidis client, one for each server, that clients of the program share.
+type sharing struct {
+	redis []rueidis.Client
+	nets  []*nets
+}
+
+func (r *Run) connectShared() *sharing {
+	s := &sharing{}
+	for _, server := range r.ground.Servers {
+		n := newNets(server.Dial, r.program.World.Trip)
+		option := server.Option
+		option.DialCtxFn, option.DisableCache, option.ConnWriteTimeout = n.dialCtx, true, 2*time.Second
+		option.PipelineMultiplex = []int{-1, 1, 2}[r.program.Seed%3]
+		redis, err := rueidis.NewClient(option)
+		if err != nil {
+			r.problem("no connection: %v", err)
+			continue
+		}
+		s.redis, s.nets = append(s.redis, redis), append(s.nets, n)
+	}
+	return s
+}
+
+func (s *sharing) close() {
+	for i, redis := range s.redis {
+		redis.Close()
+		s.nets[i].each(func(n *netOf) { n.Close() })
+	}
+}
+
+// member makes one life of a client.
+func (r *Run) member(index, life int) (*member, error) {
+	m := &member{run: r, index: index, name: fmt.Sprintf("c%d.%d", index, life), setting: r.program.World.Clients[index]}
+	m.recorder = history.NewRecorder(r, m.name)
+	m.observed = newObserved(m)
+	for i, server := range r.ground.Servers {
+		config := r.program.World.config(m.setting)
+		config.Observer = m.observed.hooks()
+		if m.setting.shared() {
+			config.Redis, config.Client = rueidis.ClientOption{}, r.shared.redis[i]
+			m.nets = append(m.nets, r.shared.nets[i])
+		} else {
+			n := newNets(server.Dial, r.program.World.Trip)
+			m.nets = append(m.nets, n)
+			several := config.Redis.PipelineMultiplex
+			config.Redis = server.Option
+			config.Redis.DialCtxFn, config.Redis.PipelineMultiplex = n.dialCtx, several
+		}
+		r.face.config(&config)
+		client, err := connect(r, config, (index+life)%2 == 0)
+		if err != nil {
+			return nil, err
+		}
+		m.clients = append(m.clients, client)
+	}
+	m.join()
+	return m, nil
+}
+
+// connect makes a client in one of the two ways.
+func connect(r *Run, config rlock.Config, patient bool) (*rlock.Client, error) {
+	if !patient {
+		r.face.call("rlock.New")
+		return rlock.New(config)
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	defer cancel()
+	r.face.call("rlock.NewContext")
+	return rlock.NewContext(ctx, config)
+}
+
+// join makes what the other packages have for the client.
+func (m *member) join() {
+	m.joinOnce()
+	m.joinIdempotent()
+	m.joinRedisson()
+	m.joinElection()
+}
+
+// leave closes the client.
+func (m *member) leave() {
+	m.closed = m.run.now()
+	m.closes.Store(true)
+	m.run.face.call("once.Group.Close")
+	m.group.Close()
+	m.run.face.call("idempotent.Guard.Close")
+	m.guard.Close()
+	closing := m.recorder.Begin(history.Op{Method: history.Close})
+	var failed error
+	for _, c := range m.clients {
+		m.run.face.call("rlock.Client.Close")
+		if err := c.Close(); err != nil {
+			failed = err
+		}
+	}
+	closing.End(history.Result{Outcome: history.Released})
+	m.judgeClosed(failed)
+	_ = m.recorder.Close()
+	if !m.setting.shared() {
+		for _, n := range m.nets {
+			n.each(func(n *netOf) { n.Close() })
+		}
+	}
+}
+
+// replace closes a client, and makes it anew.
+func (r *Run) replace(i int) {
+	s := r.members[i]
+	old := s.current()
+	r.mu.Lock()
+	r.gone = append(r.gone, old)
+	life := len(r.gone)
+	r.mu.Unlock()
+	next, err := r.member(i, life)
+	if err != nil {
+		r.problem("client %d is not made anew: %v", i, err)
+		return
+	}
+	s.mu.Lock()
+	s.now = next
+	s.mu.Unlock()
+	r.closing.Go(old.leave)
+}

@@ -1,0 +1,40 @@
+package together_test
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/together"
+)
+
+var real = flag.Int("real", 0, "how many programs to run on each sort of server, in real time; 0: one")
+
+// The same programs in real time, on a server, behind Sentinel and in a Cluster. A machine may be busy, so the leases of the
+// watchdogs are longer, and durations are not judged.
+func TestProgramsOnServers(t *testing.T) {
+	redistest.Slow(t)
+	count := max(*real, 1)
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		for n := *first; n < *first+uint64(count); n++ {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				p := together.Generate(3 * n) // which has one server
+				p.World.Lease = 8 * time.Second
+				if p.World.Servers != 1 {
+					t.Fatalf("%d servers", p.World.Servers)
+				}
+				ground := together.Ground{Servers: []together.Server{{
+					Option: server.Options(),
+					Dial:   func(address string) (net.Conn, error) { return net.Dial("tcp", address) },
+				}}}
+				r := together.Execute(p, ground, together.NewFace())
+				for _, problem := range r.Problems() {
+					t.Errorf("%s: %s", p.Again(), problem)
+				}
+			})
+		}
+	})
+}

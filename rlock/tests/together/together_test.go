@@ -1,0 +1,126 @@
+// Package together_test runs random programs over the whole face: see package internal/together.
+//
+//	go test ./rlock/tests/together                                the gate
+//	go test ./rlock/tests/together -programs 5000 -first 1000     more of them
+//	go test ./rlock/tests/together -seed 42 -shrink 400           one, and the part of it that still fails
+package together_test
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/together"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+)
+
+var (
+	programs = flag.Int("programs", 0, "how many programs to run; 0: those of the gate")
+	first    = flag.Uint64("first", 0, "the seed of the first program")
+	seed     = flag.Int64("seed", -1, "the seed of the only program")
+	without  = flag.String("without", "", "the operations of the only program to leave out, as 3,7-9")
+	shrink   = flag.Int("shrink", 0, "leave out operations of a program that fails, by so many tries")
+	show     = flag.Bool("show", false, "print each program, and what all have called")
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// gate is how many programs the gate runs: a tenth with the race detector, and with -short those that call everything.
+func gate() int {
+	switch {
+	case *programs > 0:
+		return *programs
+	case testing.Short(), testbed.Fewer():
+		return 60
+	}
+	return 600
+}
+
+// In virtual time, on the embedded server, with faults of the network, of the server and of its operators.
+func TestProgramsOverTheWholeFace(t *testing.T) {
+	redistest.WithoutServer(t)
+	face := together.NewFace()
+	if *seed >= 0 {
+		one(t, uint64(*seed), face)
+		return
+	}
+	each := uint64(runtime.GOMAXPROCS(0)) // a bubble is little more than one thread
+	t.Run("programs", func(t *testing.T) {
+		for part := range each {
+			t.Run(fmt.Sprint(part), func(t *testing.T) {
+				t.Parallel()
+				for n := *first + part; n < *first+uint64(gate()); n += each {
+					t.Run(fmt.Sprint(n), func(t *testing.T) { one(t, n, face) })
+				}
+			})
+		}
+	})
+	if *show {
+		for _, name := range face.Names() {
+			t.Log(face.Counts()[name], name)
+		}
+	}
+	if *first == 0 && gate() >= 600 && !t.Failed() {
+		covers(t, face.Counts())
+	}
+}
+
+// one runs one program, and shrinks it if it fails.
+func one(t *testing.T, seed uint64, face *together.Face) {
+	p := together.Generate(seed)
+	left, err := together.ParseRanges(*without)
+	require.NoError(t, err)
+	p = p.Leave(left)
+	if *show {
+		t.Log(p)
+	}
+	problems := virtual(t, p, face)
+	if len(problems) > 0 && *shrink > 0 {
+		p = together.Shrink(p, *shrink, func(q *together.Program) bool { return len(virtual(t, q, together.NewFace())) > 0 })
+		problems = virtual(t, p, together.NewFace())
+		t.Log(p)
+	}
+	for _, problem := range problems[:min(len(problems), 6)] {
+		t.Errorf("%s: %s", p.Again(), problem)
+	}
+}
+
+// virtual runs a program in a bubble of virtual time, on embedded servers.
+func virtual(t *testing.T, p *together.Program, face *together.Face) []string {
+	var r *together.Run
+	synctest.Test(t, func(*testing.T) {
+		ground := together.Ground{Virtual: true}
+		for range p.World.Servers {
+			s := inmemory.New()
+			defer s.Close()
+			ground.Servers = append(ground.Servers, embedded(s))
+		}
+		r = together.Execute(p, ground, face)
+	})
+	return r.Problems()
+}
+
+func embedded(s *inmemory.Server) together.Server {
+	option := s.Options()
+	option.DialCtxFn = nil
+	option.RingScaleEachConn, option.ReadBufferEachConn, option.WriteBufferEachConn = 8, 16<<10, 16<<10
+	return together.Server{
+		Option: option,
+		Dial:   func(string) (net.Conn, error) { return s.Dial() },
+		Refuse: func(text string) {
+			s.Refuse(func(command string, _ ...string) string {
+				if command == "eval" || command == "evalsha" {
+					return text
+				}
+				return ""
+			})
+		},
+	}
+}
