@@ -191,7 +191,6 @@ func (readWrite) exit(r *run, t core.Ticket) bool {
 	if r.wrote {
 		r.Server.Mode = Read
 		r.tell()
-		r.stay.told = true
 	}
 	return true
 }
