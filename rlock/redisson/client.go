@@ -24,17 +24,17 @@ type Client struct {
 
 	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
 	rooms map[string]*room // by channel
-	turns map[string]*turn // by channel
 
 	keeping keeping
+	turns   turns
 }
 
 // New returns a client over the connections of c: make one for each c, since of two the later one alone hears the messages,
 // and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
-// [rlock.ErrClosed], and the contexts of permits end.
+// [rlock.ErrClosed], and the contexts of its permits end: they are no longer renewed, and end with their leases.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
-	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), turns: make(map[string]*turn)}
+	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
 }
 
 // Semaphore returns the semaphore of that name. It asks Redis nothing.

@@ -23,12 +23,14 @@
 //
 // Only the first in the line attempts, so that callers of one process are served in the order in which they came, a caller
 // that leaves takes no wake-up along, and a message costs one command a process. Over processes there is no order: neither
-// Redisson nor the wire has one.
+// Redisson nor the wire has one. But a process that has released more permits than others leaves them a turn of some
+// milliseconds while they listen.
 //
 // # Better than Redisson, and where not
 //
 // Redisson's waiters sleep for ever after a lost message; these look again. A command without an answer is not sent again
-// where that could take effect twice: the call returns [rlock.ErrUnconfirmed]. The latch wakes on its deletion. A
+// where that could take effect twice: the call returns [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the
+// number before it takes from it; commands about a [Permit] name its id, and are sent again. The latch wakes on its deletion. A
 // [Permit] can be kept by a watchdog. What the wire cannot give: a [Semaphore] knows no holder, so that permits of a process
 // that has died stay taken; a latch cannot distinguish a new count from the former one.
 //

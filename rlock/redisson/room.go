@@ -38,10 +38,10 @@ func (c *Client) enter(channel string) (*room, *seat) {
 		r = new(room)
 		c.rooms[channel] = r
 		r.sub = c.shared.Hub.ListenConfirmed(channel, func(message string) {
-			c.hears(channel)
+			c.turns.hears(channel)
 			r.hears(message)
 		}, func() {
-			c.confirmed(channel)
+			c.turns.confirmed(channel)
 			r.wake()
 		})
 	}

@@ -1,6 +1,9 @@
 package redisson
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Redis wakes all who wait for a permit at once, and of these a goroutine is sooner than a thread, and one of the process that
 // has released it than one elsewhere: with a single permit the others had one section in ten, or in fifty. So a process that
@@ -15,7 +18,13 @@ const (
 	echoTime     = 20 * time.Millisecond
 )
 
-// A turn is that of the others on one channel. The client's mutex protects it.
+// turns are those of the others, by channel.
+type turns struct {
+	mu  sync.Mutex // protects following; no other mutex is taken under it, as it is taken under the hub's
+	all map[string]*turn
+}
+
+// A turn is that of the others on one channel.
 type turn struct {
 	until  time.Time     // when it is over
 	length time.Duration // of the next one
@@ -24,64 +33,77 @@ type turn struct {
 	ahead  int           // how many more permits were released here than elsewhere, of late
 	echoes int           // messages of ours that this process may still hear
 	echoBy time.Time     // until then: if no call waits here they are not heard
+	used   time.Time     // when there was a release last
 }
 
 // releases notes that a command is about to be sent that releases permits.
 func (o *object) releases() {
-	c := o.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shared.Hub.Confirmed(o.channel) {
-		t, now := c.turnOf(o.channel), time.Now()
-		if now.After(t.echoBy) {
-			t.echoes = 0
-		}
-		t.echoes, t.echoBy = t.echoes+1, now.Add(echoTime)
+	if !o.client.shared.Hub.Confirmed(o.channel) {
+		return
 	}
+	t, now := o.client.turns.lock(o.channel), time.Now()
+	defer o.client.turns.mu.Unlock()
+	if now.After(t.echoBy) {
+		t.echoes = 0
+	}
+	t.echoes, t.echoBy = t.echoes+1, now.Add(echoTime)
 }
 
 // leavesTurn leaves the others a turn after a release whose message so many subscribers have got.
 func (o *object) leavesTurn(receivers int64) {
-	c := o.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shared.Hub.Confirmed(o.channel) {
+	if o.client.shared.Hub.Confirmed(o.channel) {
 		receivers--
 	}
-	now, t := time.Now(), c.turnOf(o.channel)
-	switch {
-	case receivers < 0: // there was no message
-		t.echoes = max(t.echoes-1, 0)
-	case receivers > 0:
-		t.ahead = min(t.ahead+1, mostAhead)
-		if t.ahead > 0 && !now.Before(t.until) && !now.Before(t.next) {
-			t.until, t.judged = now.Add(t.length), false
+	ts := &o.client.turns
+	if receivers <= 0 {
+		if receivers < 0 { // there was no message
+			ts.noEcho(o.channel)
 		}
+		return
+	}
+	t, now := ts.lock(o.channel), time.Now()
+	defer ts.mu.Unlock()
+	t.ahead = min(t.ahead+1, mostAhead)
+	if t.ahead > 0 && !now.Before(t.until) && !now.Before(t.next) {
+		t.until, t.judged = now.Add(t.length), false
 	}
 }
 
-// turnOf returns the turn of a channel. The mutex is locked. Those that are over for long are forgotten.
-func (c *Client) turnOf(channel string) *turn {
-	t := c.turns[channel]
+// noEcho takes back what releases has noted.
+func (ts *turns) noEcho(channel string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.all[channel]; t != nil {
+		t.echoes = max(t.echoes-1, 0)
+	}
+}
+
+// lock locks the mutex, and returns the turn of a channel. Those of channels without a release for a minute are forgotten.
+func (ts *turns) lock(channel string) *turn {
+	ts.mu.Lock()
+	t, now := ts.all[channel], time.Now()
 	if t == nil {
-		now := time.Now()
-		for name, old := range c.turns {
-			if now.Sub(old.until) > time.Minute && c.rooms[name] == nil {
-				delete(c.turns, name)
+		if ts.all == nil {
+			ts.all = make(map[string]*turn)
+		}
+		for name, old := range ts.all {
+			if now.Sub(old.used) > time.Minute {
+				delete(ts.all, name)
 			}
 		}
 		t = &turn{length: shortestTurn, judged: true}
-		c.turns[channel] = t
+		ts.all[channel] = t
 	}
+	t.used = now
 	return t
 }
 
 // waitsFor returns for how much longer the turn of the others lasts, 0 if it is over.
 func (o *object) waitsFor() time.Duration {
-	c := o.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.turns[o.channel]; t != nil {
+	ts := &o.client.turns
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.all[o.channel]; t != nil {
 		return max(time.Until(t.until), 0)
 	}
 	return 0
@@ -89,10 +111,10 @@ func (o *object) waitsFor() time.Duration {
 
 // judges notes whether a permit was free at the first attempt after a turn: then no other has used it.
 func (o *object) judges(got bool) {
-	c := o.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, now := c.turns[o.channel], time.Now()
+	ts := &o.client.turns
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t, now := ts.all[o.channel], time.Now()
 	switch {
 	case t == nil || t.judged || now.Before(t.until):
 		return
@@ -105,10 +127,10 @@ func (o *object) judges(got bool) {
 }
 
 // hears notes a message on the channel: unless it is ours another client has released a permit, and has had its turn.
-func (c *Client) hears(channel string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch t := c.turns[channel]; {
+func (ts *turns) hears(channel string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	switch t := ts.all[channel]; {
 	case t == nil:
 	case t.echoes > 0 && time.Now().Before(t.echoBy):
 		t.echoes--
@@ -118,10 +140,10 @@ func (c *Client) hears(channel string) {
 }
 
 // confirmed notes that the subscription is confirmed: messages before it are lost.
-func (c *Client) confirmed(channel string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.turns[channel]; t != nil {
+func (ts *turns) confirmed(channel string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.all[channel]; t != nil {
 		t.echoes = 0
 	}
 }
