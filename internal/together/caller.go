@@ -97,7 +97,6 @@ type call struct {
 	records []*history.Call
 	wait    time.Duration // that it asked for; negative for none
 	pauses  time.Duration // of its progress function
-	late    bool          // a fault lasted while it began or returned
 	seen    sight
 }
 
