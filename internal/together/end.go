@@ -164,7 +164,7 @@ func (r *Run) judgeKeys(ctx context.Context) {
 }
 
 func stays(key string) bool {
-	if strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "xl") || strings.HasPrefix(key, "{prefix}:xl") || strings.HasSuffix(key, ":v") || strings.HasSuffix(key, ":log") {
+	if strings.HasPrefix(key, "redisson_lock_token:") || strings.Contains(key, ownName) || strings.HasPrefix(key, "xl") || strings.HasPrefix(key, "{prefix}:xl") || strings.HasSuffix(key, ":v") || strings.HasSuffix(key, ":log") {
 		return true
 	}
 	for _, name := range []string{semaphoreName, permitsName, changedName} {

@@ -35,7 +35,8 @@ type Lock struct {
 
 	// Note is a text about the holder, which it has written by Hold.Write into the key
 	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the
-	// user may not read the key.
+	// user may not read the key. Write it to end with the lease (PX), or it is shown for the
+	// next holder.
 	Note string
 
 	// Queue is the waiters, the first to be granted the lock first: one for each client
