@@ -176,6 +176,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 		case <-w.over:
 			ended = true
 		case <-w.client.shared.Redis.Done():
+			return false, w.named(wire.ErrClosed)
 		case <-ctx.Done():
 			return false, w.named(wire.Over(ctx))
 		}
