@@ -197,6 +197,30 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 	}
 }
 
+// A majority that is another's is told as that, though one server is silent and the answers come one after the other.
+func TestOneAttemptAwaitsTheAnswersThatDecideItsError(t *testing.T) {
+	for what, want := range map[string]struct {
+		last time.Duration // until the third server denies
+		err  error
+	}{
+		"in time":  {terms.Silence / 2, terms.ErrNotAcquired},
+		"too late": {2 * terms.Silence, errSilent},
+	} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, l := f.servers(3)
+			servers[0].shown = terms.Silence
+			servers[1].occupy()
+			servers[2].occupy()
+			servers[2].trip = want.last
+			began := time.Now()
+			_, err := take(l, Options{})
+			require.ErrorIs(t, err, want.err, what)
+			assert.Equal(t, min(want.last, terms.Silence), time.Since(began), what)
+			servers[2].trip = 0
+		})
+	}
+}
+
 // The waiter waits at the first server that denies, keeps those before it, and lets go of those behind.
 func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {

@@ -95,9 +95,7 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 	})
 	<-queued
 	note("hand-over", hold.Release(one))
-	waits, queued = Queueing(three)
-	other := Start(func() error { return remote.Do(waits, func(context.Context) error { return nil }) })
-	<-queued
+	other := Start(func() error { return remote.Do(three, Nothing) })
 	require.Eventually(s.T, func() bool {
 		return len(other) > 0 || s.Number("ZCOUNT", "rlock_queue:{"+name+"}", "1", "+inf") == 1
 	}, Hang, time.Millisecond, "nor has it failed")

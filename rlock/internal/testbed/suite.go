@@ -164,8 +164,9 @@ func Elsewhere(f func()) {
 	<-done
 }
 
-// Queueing returns a context like ctx, and a channel that is closed when a Lock with this
-// context begins to wait: by then it is in its client's queue.
+// Queueing returns a context like ctx, and a channel that is closed when a Lock or an Acquire with
+// this context begins to wait: by then it is in its client's queue. It is not for Do, which derives
+// the context of its function, and so asks for Done, before it waits.
 func Queueing(ctx context.Context) (context.Context, <-chan struct{}) {
 	q := &queueingContext{Context: ctx, queued: make(chan struct{})}
 	return q, q.queued

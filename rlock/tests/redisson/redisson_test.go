@@ -68,7 +68,8 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		for range 5 {
 			ctx, queued := testbed.Queueing(s.Ctx)
 			others.Go(func() {
-				assert.NoError(t, lock.Do(ctx, testbed.Nothing))
+				assert.NoError(t, lock.Lock(ctx))
+				assert.NoError(t, lock.Unlock(ctx))
 			})
 			<-queued
 		}

@@ -175,7 +175,12 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 			require.NoError(t, here.Lock(s.Ctx))
 			require.NoError(t, here.Lock(s.Ctx))
 			waits, queued := testbed.Queueing(s.Ctx)
-			waiter := testbed.Start(func() error { return there.Do(waits, func(context.Context) error { return nil }) })
+			waiter := testbed.Start(func() error {
+				if err := there.Lock(waits); err != nil {
+					return err
+				}
+				return there.Unlock(waits)
+			})
 			<-queued
 			require.NoError(t, here.Unlock(s.Ctx))
 			require.NoError(t, here.Unlock(s.Ctx), name)
