@@ -197,7 +197,7 @@ func (c *caller) judgeOnce(o *Op, err error, ctx context.Context, runs int) {
 		}
 	case errors.Is(err, once.ErrVoid):
 		r.face.call("once.ErrVoid")
-		if r.program.World.Calm { // the function of another caller of the process may have run
+		if r.program.World.Calm || runs == 0 {
 			r.problem("once: %s returns %v, and ran %d times", o, err, runs)
 		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -43,8 +43,8 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	r := f.begin()
 	if r == nil {
 		_ = hold.Release(f.ctx)
-		f.failAll(ErrVoid)
-		return false
+		f.void() // a caller that came meanwhile has its function to run
+		return g.keeps()
 	}
 	value, err := f.call(hold, r)
 	kind, keep := kindValue, g.o.Keep
@@ -65,6 +65,18 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	})
 	f.mu.Unlock()
 	return f.store(hold, r)
+}
+
+// void gives ErrVoid to the callers whose function ran.
+func (f *flight) void() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.each(func(c *caller) {
+		if c.ran {
+			f.hand(c, result{nil, Failed, ErrVoid})
+		}
+	})
+	f.ends()
 }
 
 // fail ends a run with an error that is its caller's. A panic that has no caller any more is logged.

@@ -481,6 +481,27 @@ func TestAValueOfALostLockIsVoid(t *testing.T) {
 	})
 }
 
+// ErrVoid is for a caller whose function ran. One that comes while the lock of a lost run is given back runs its own.
+func TestACallerThatComesAfterALostRunRunsItsFunction(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		p := start(w, once.Options{})
+		p.client.Net.SetRoundTrip(10 * time.Millisecond)
+		for late := range 50 {
+			lost := p.asks(w.Ctx, 1, takes(time.Second, "void", &runs))
+			time.Sleep(500 * time.Millisecond)
+			w.Del(key)
+			p.client.Net.Rule(network.Deaf) // it is not told that the key is gone
+			time.Sleep(500*time.Millisecond + time.Duration(late)*time.Millisecond)
+			next := <-p.asks(w.Ctx, 1, takes(time.Second, "it", &runs))
+			assert.NoError(t, next.err, "%d ms after the function", late)
+			assert.Equal(t, "it", next.value)
+			<-lost
+			p.client.Net.Rule(nil)
+		}
+	})
+}
+
 // Messages that are lost cost those that wait a look.
 func TestALostMessageCostsALook(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
