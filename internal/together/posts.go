@@ -80,7 +80,7 @@ func (c *caller) post(o *Op) {
 	apply(groupSettings, &options, r.program.World.Options)
 	settings := options.idempotent
 	guarded := settings.Methods == nil || method == "POST"
-	id, runs := r.number(), 0
+	id, runs, ended := r.number(), 0, false
 	handler := func(w http.ResponseWriter, q *http.Request) {
 		if runs++; runs > 1 {
 			r.problem("idempotent: the handler of one request runs %d times", runs)
@@ -96,6 +96,7 @@ func (c *caller) post(o *Op) {
 		case <-time.After(o.arg("for").D):
 		case <-q.Context().Done():
 		}
+		ended = true
 		switch o.arg("answer").S {
 		case "fails":
 			w.WriteHeader(http.StatusInternalServerError)
@@ -139,8 +140,8 @@ func (c *caller) post(o *Op) {
 		if r.program.World.Calm && !c.m.closes.Load() && !c.m.setting.replicated() {
 			r.problem("idempotent: %s gets 503 %s", o, body)
 		}
-		if runs > 0 && !c.m.closes.Load() && r.sane() {
-			r.problem("idempotent: %s gets 503, and its handler was run", o)
+		if ended {
+			r.problem("idempotent: %s gets 503, and its handler has ended", o)
 		}
 	default:
 		r.problem("idempotent: %s gets %d %s", o, w.Code, body)

@@ -21,6 +21,7 @@
 //	                                                     the server does if its request has left
 //	the server was stopped past its lease                its response is not kept: it gets that of its successor, if any,
 //	                                                     else 500, as do later requests
+//	Redis refuses to store the response                  its own response; later requests get 500
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
 // Errors are application/problem+json (RFC 9457). Another client, method, host or path is another key: the host, without its

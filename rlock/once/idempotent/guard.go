@@ -159,8 +159,9 @@ type turn struct {
 }
 
 const (
-	waits int32 = iota
-	runs
+	waits    int32 = iota
+	runs           // its handler
+	returned       // its handler has, and the response is complete
 	left
 )
 
@@ -221,10 +222,10 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	case errors.As(err, &exited): // by runtime.Goexit
 		panic(http.ErrAbortHandler)
 	case passed: // its end, too, or that is cut off
-	case errors.Is(err, errNoValue), err == nil && !shared && mine != nil:
-		mine.start(w)
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		unknown(w, q.key)
+	case err == nil && !shared && mine != nil, err != nil && t.state.Load() == returned: // whether or not it is kept
+		mine.start(w)
 	case err != nil && errors.Is(context.Cause(ctx), errBusy):
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusConflict, errBusy.Error())
@@ -303,6 +304,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	}()
 	next.ServeHTTP(mine, again)
 	mine.end()
+	t.state.Store(returned)
 	if !g.o.Result(mine.status) {
 		g.unmark(m) // else the outcome is unknown to later requests
 		return nil, errNoValue

@@ -309,6 +309,29 @@ func TestABrokenConnectionLeavesNoOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A handler that has ended has answered its request, whatever Redis says of the response: 503 would say that it had not run.
+func TestAResponseThatCannotBeStoredIsThatOfItsRequest(t *testing.T) {
+	for _, refusal := range []string{"NOPERM no permissions to run the 'set' command", "WRONGTYPE of another program", "ERR unknown command"} {
+		synctest.Test(t, func(t *testing.T) {
+			redis := rlocktest.NewServer(t)
+			var ended atomic.Bool
+			s, net := apart(t, redis, idempotent.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusCreated)
+				ended.Store(true)
+			})
+			net.Rule(func(f network.Frame) network.Fate {
+				if f.Stage == network.Reply && ended.Load() {
+					return network.Replace("-" + refusal + "\r\n")
+				}
+				return network.Pass
+			})
+			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code, refusal)
+			assert.EqualValues(t, 1, s.runs.Load())
+			net.Rule(nil)
+		})
+	}
+}
+
 // A mark that cannot be cleared while Redis is away is cleared when it is there again, behind the response.
 func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
 	var redis *rlocktest.Server
