@@ -24,13 +24,13 @@ type Hold struct {
 type holding struct {
 	held   driver.Handle
 	scoped heldContext // the parent of held's context; it has the owner
-	life   terms.Life  // it is held
+	life   *terms.Life // it is held; apart, since a value of the parent may refer to the Hold
 }
 
 // handle returns the handle for a program, which may drop it.
 func (h *holding) handle() *Hold {
 	handle := &Hold{holding: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*terms.Life).Drop, &h.life)
+	handle.cleanup = runtime.AddCleanup(handle, (*terms.Life).Drop, h.life)
 	return handle
 }
 
@@ -148,9 +148,9 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
 func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
-	h := &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
-	h.scoped.scope.life, req.Life = &h.life, &h.life
-	return h
+	life := new(terms.Life)
+	req.Life = life
+	return &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent), life: life}}, life: life}
 }
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then
