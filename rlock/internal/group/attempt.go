@@ -105,7 +105,7 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 		a.rounds++
 	}
 	won = a.count(ctx, tired, a.hopeless)
-	if !won && a.options.left(a.began) <= 0 {
+	if !won && a.options.Wait == 0 {
 		timer := time.NewTimer(terms.Silence)
 		defer timer.Stop()
 		won = a.count(ctx, timer.C, a.settled)
@@ -119,8 +119,8 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 // hopeless reports whether the answers to come cannot make a majority.
 func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.need }
 
-// settled reports whether the answers to come cannot show that a majority is another's, or it is shown already. A call
-// whose time is up waits for them, for terms.Silence at most: one denial and one silent server do not say it.
+// settled reports whether the answers to come cannot show that a majority is another's, or it is shown already. An attempt that
+// may not wait waits for these answers, for terms.Silence at most: one denial and one silent server do not say it.
 func (a *attempt) settled() bool {
 	denied, spare := 0, len(a.replicas)-a.lock.need
 	for _, r := range a.replicas {
