@@ -21,7 +21,7 @@ type Hold struct {
 	owner   terms.Owner
 	options Options     // that it was taken with
 	whole   terms.Whole // as its parts know it
-	way     terms.Way   // as reported to the Observer
+	way     terms.Way   // as reported to the Observer; the home's mutex protects it
 	quit    func()      // ends the waits for parts that are still asked for
 
 	mu    sync.Mutex    // protects following

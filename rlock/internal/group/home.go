@@ -17,8 +17,9 @@ import (
 type Home struct {
 	Config
 
-	mu    sync.Mutex // protects following
-	taken map[losses.Key][]*Hold
+	mu       sync.Mutex // protects following
+	taken    map[losses.Key][]*Hold
+	observed map[losses.Key][]*Hold // that the Observer is told of, as they were asked for
 
 	releases atomic.Int64 // goroutines that release a part
 	healer   *healer

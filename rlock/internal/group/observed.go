@@ -3,8 +3,10 @@ package group
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -27,49 +29,91 @@ func (h *Hold) observed(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
 	}
-	began, o, e := time.Now(), h.of.home.Observer, h.event()
-	h.way = terms.ByParts
+	began, home, e := time.Now(), h.of.home, h.event()
+	o := home.Observer
+	e.Way = terms.ByParts
 	if h.of.Depth(h.owner) > 0 {
-		h.way = terms.ByNesting
+		e.Way = terms.ByNesting
 	}
-	e.Contended = h.options.Wait > 0 && h.way != terms.ByNesting
+	e.Contended = h.options.Wait > 0 && e.Way != terms.ByNesting
 	if e.Contended {
 		o.Waiting.Tell(ctx, e)
 	}
+	home.observe(h, e.Way)
 	err := obtain()
-	e.Way, e.Err, e.Waited = h.way, err, time.Since(began)
+	e.Err, e.Waited = err, time.Since(began)
 	if err != nil {
+		home.unobserve(h, false)
 		o.GaveUp.Tell(ctx, e)
 		return err
 	}
-	if h.way == terms.ByNesting {
+	if e.Way == terms.ByNesting {
 		e.Waited = 0
 	}
 	o.Acquired.Tell(ctx, e)
 	return nil
 }
 
+// observe notes a hold that the Observer is told of, and how it is acquired.
+func (h *Home) observe(hold *Hold, way terms.Way) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hold.way = way
+	if h.observed == nil {
+		h.observed = make(map[losses.Key][]*Hold)
+	}
+	k := hold.of.key(hold.owner)
+	h.observed[k] = append(h.observed[k], hold)
+}
+
+// unobserve takes the hold away, and returns how it was acquired. If it is the owner's first, and the next one goes on, that is
+// the first from now on: so what the Observer was told of an owner that has acquired the lock has an end.
+func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := hold.of.key(hold.owner)
+	left := slices.DeleteFunc(h.observed[k], func(o *Hold) bool { return o == hold })
+	if h.observed[k] = left; len(left) == 0 {
+		delete(h.observed, k)
+	} else if next := left[0]; goesOn && next.way == terms.ByNesting {
+		next.way, hold.way = hold.way, next.way
+		hold.mu.Lock()
+		since := hold.since
+		hold.mu.Unlock()
+		next.mu.Lock()
+		next.since = since
+		next.mu.Unlock()
+	}
+	return hold.way
+}
+
 // tellReleased reports the end of the hold by Release. It is called without a mutex.
 func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) {
 	if h.observes() {
-		h.of.home.Observer.TellReleased(ctx, h.ended(held, err), terms.LostParts)
+		way := h.of.home.unobserve(h, !errors.Is(err, terms.ErrLost))
+		h.of.home.Observer.TellReleased(ctx, h.ended(way, held, err), terms.LostParts)
 	}
 }
 
 // ended is the event of its end.
-func (h *Hold) ended(held time.Duration, err error) terms.Event {
+func (h *Hold) ended(way terms.Way, held time.Duration, err error) terms.Event {
 	e := h.event()
-	e.Way, e.Held, e.Err = h.way, held, err
+	e.Way, e.Held, e.Err = way, held, err
 	return e
 }
 
-// tellLost reports that too few parts are left, as why says of the last to go.
+// tellLost reports that too few parts are left, as why says of the last to go. All levels of the owner are lost, and the first
+// is told of.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
-	if !h.observes() || h.way == terms.ByNesting {
+	if !h.observes() {
 		return
 	}
 	home, ctx := h.of.home, context.WithoutCancel(h.Context())
-	e := h.ended(time.Since(since), cause)
+	way := home.unobserve(h, false)
+	if way == terms.ByNesting {
+		return
+	}
+	e := h.ended(way, time.Since(since), cause)
 	if errors.Is(why, wire.ErrClosed) {
 		home.Later(ctx, home.Observer.Released, e)
 		return

@@ -194,6 +194,18 @@ func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
 		require.ErrorIs(t, h.Release(me), rlock.ErrLost)
 		assert.Equal(t, []string{"me: lost multi a,b by parts after 1s, parts: lock was lost"}, v.told())
 
+		first, nested := testbed.Take(t, me, both), testbed.Take(t, me, both)
+		v.told()
+		time.Sleep(time.Second)
+		require.NoError(t, first.Release(me))
+		w.Del("b")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, nested.Release(me), rlock.ErrLost)
+		assert.Equal(t, []string{
+			"me: released multi a,b by nesting after 1s: <nil>",
+			"me: lost multi a,b by parts after 1s, parts: lock was lost",
+		}, v.told(), "the level that is left is the first")
+
 		testbed.Take(t, me, both, rlock.WithLease(2*time.Second))
 		v.told()
 		time.Sleep(3 * time.Second)
