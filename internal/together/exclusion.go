@@ -44,6 +44,9 @@ func (r *Run) judgeSpans() {
 				continue // the tenure may have been lost before it began
 			}
 			c := *s
+			if s.least && s.shared && s.of.closes.Load() {
+				c.to = min(c.to, s.of.closed) // Close may have released it for another reader of the process
+			}
 			if at, did := r.forgot(name, s.from, s.to); did {
 				c.to = at
 			}

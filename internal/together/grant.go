@@ -47,8 +47,9 @@ type span struct {
 	from, to time.Duration
 	owner    string
 	permits  int
-	shared   bool // beside others that share it
-	least    bool // after a release, for the least time of a hold
+	shared   bool    // beside others that share it
+	least    bool    // after a release, for the least time of a hold
+	of       *member // least: the client
 	what     string
 }
 

@@ -3,6 +3,7 @@ package together
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -34,11 +35,11 @@ const (
 			return 0
 		end
 		redis.call('hset', KEYS[1], 'mode', 'read', ARGV[1], 1)
-		redis.call('set', '{' .. KEYS[1] .. '}:' .. ARGV[1] .. ':rwlock_timeout:1', 1, 'px', 3000)
+		redis.call('set', ARGV[2] .. ':' .. ARGV[1] .. ':rwlock_timeout:1', 1, 'px', 3000)
 		return redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), 3000))`
 	guestLeaves = `
 		redis.call('hdel', KEYS[1], ARGV[1], ARGV[1] .. ':write')
-		redis.call('del', '{' .. KEYS[1] .. '}:' .. ARGV[1] .. ':rwlock_timeout:1')
+		redis.call('del', ARGV[3] .. ':' .. ARGV[1] .. ':rwlock_timeout:1')
 		local left = redis.call('hkeys', KEYS[1])
 		if #left > 1 or left[1] and left[1] ~= 'mode' then
 			return 0
@@ -53,18 +54,22 @@ func (c *caller) guest(o *Op) {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
 	key, owner := r.program.World.Prefix+o.Lock.Name, fmt.Sprintf("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:%d", o.ID)
-	takes, channel := guestTakes, "redisson_lock__channel:{"+key+"}"
+	tagged := "{" + key + "}"
+	if strings.Contains(key, "{") {
+		tagged = key // as in Redisson's prefixName and suffixName
+	}
+	takes, channel := guestTakes, "redisson_lock__channel:"+tagged
 	switch o.Lock.Kind {
 	case "write":
-		takes, channel = guestWrites, "redisson_rwlock:{"+key+"}"
+		takes, channel = guestWrites, "redisson_rwlock:"+tagged
 	case "read":
-		takes, channel = guestReads, "redisson_rwlock:{"+key+"}"
+		takes, channel = guestReads, "redisson_rwlock:"+tagged
 	}
 	if o.arg("publishes").N == 0 {
 		channel = ""
 	}
 	for range o.arg("polls").N {
-		got, err := a.Do(ctx, a.B().Eval().Script(takes).Numkeys(1).Key(key).Arg(owner).Build()).AsInt64()
+		got, err := a.Do(ctx, a.B().Eval().Script(takes).Numkeys(1).Key(key).Arg(owner, tagged).Build()).AsInt64()
 		if err != nil {
 			return
 		}
@@ -77,7 +82,7 @@ func (c *caller) guest(o *Op) {
 		time.Sleep(o.arg("for").D)
 		s.to = r.now()
 		r.keep(o.Lock, s)
-		if err := a.Do(ctx, a.B().Eval().Script(guestLeaves).Numkeys(1).Key(key).Arg(owner, channel).Build()).Error(); err != nil {
+		if err := a.Do(ctx, a.B().Eval().Script(guestLeaves).Numkeys(1).Key(key).Arg(owner, channel, tagged).Build()).Error(); err != nil {
 			return // it ends with its lease
 		}
 		r.mu.Lock()

@@ -170,7 +170,7 @@ func (k *call) judgeWait(err error) {
 	}
 	if k.wait >= 0 && !k.lock.group() && k.verb != "rlock.Client.Resume" {
 		limit := k.wait + k.pauses + r.slack()
-		if r.unserved(k.m) || r.program.blocks() { // a progress function may block while others of its process wait for an answer
+		if r.unserved(k.m) {
 			limit += 6 * time.Second
 		}
 		if took := now - k.began; took > limit {
@@ -228,10 +228,11 @@ func (g *grant) judgeCause() {
 	if !errors.Is(cause, rlock.ErrLost) || !r.sane() || !r.ground.Virtual || !certain {
 		return
 	}
-	if d := find(o.With, "WithMaxHold").D; d > 0 && over < g.since+d-r.slack()-10*ms {
+	granted := g.since - g.call.pauses // a progress function may have blocked after the grant
+	if d := find(o.With, "WithMaxHold").D; d > 0 && over < granted+d-r.slack()-10*ms {
 		r.problem("%s: it is lost after %v: %v", g.call, over-g.since, cause)
 	}
-	if d := find(o.With, "WithLease").D; d > 0 && over < g.since+d-d/100-r.slack()-12*ms {
+	if d := find(o.With, "WithLease").D; d > 0 && over < granted+d-d/100-r.slack()-12*ms {
 		r.problem("%s: its lease has lasted for %v: %v", g.call, over-g.since, cause)
 	}
 }
@@ -306,7 +307,7 @@ func (v *giving) stays() {
 	if v.records == nil || g.call.seen.vanished {
 		root.least = 0 // it may not be released in order
 	}
-	s := &span{from: g.span.to, to: max(root.least, g.span.to), owner: g.owner, permits: g.span.permits, shared: g.span.shared, least: true, what: "the least hold of " + g.call.String()}
+	s := &span{from: g.span.to, to: max(root.least, g.span.to), owner: g.owner, permits: g.span.permits, shared: g.span.shared, least: true, of: g.call.m, what: "the least hold of " + g.call.String()}
 	r.keep(g.call.lock, s)
 	r.mu.Lock()
 	r.notes.hold(g.call.lock, interval{v.began, root.most})

@@ -138,7 +138,11 @@ var refusals = []struct {
 		if err := a.Do(ctx, a.B().Set().Key(key).Value("data").Px(time.Minute).Build()).Error(); err != nil {
 			return err
 		}
-		_, err := c.m.main().NewLock("data").Acquire(ctx, rlock.WithWait(0))
+		hold, err := c.m.main().NewLock("data").Acquire(ctx, rlock.WithWait(0))
+		if err == nil && c.run.wasFlushed() {
+			_ = hold.Release(ctx)
+			err = rlock.ErrWrongType // the key was deleted meanwhile
+		}
 		return err
 	}},
 }

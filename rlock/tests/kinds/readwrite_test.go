@@ -365,3 +365,19 @@ func TestAReaderIsShownForAsLongAsTheOwnerBeforeIt(t *testing.T) {
 		p.Net.Heal()
 	})
 }
+
+// A reader that is released in its least time, or has the end of its lease moved to the front, leaves the hash to the other
+// readers for as long as they read. A lease of its own that was longer must not keep writers out.
+func TestALeaseThatIsShortenedBesideAnotherReaderEndsInTime(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, q := w.NewClient(testbed.WithLease(4*time.Second)), w.NewClient(testbed.WithLease(4*time.Second))
+		reads, writes := p.NewReadWriteLock(testbed.Key).Read(), q.NewReadWriteLock(testbed.Key).Write()
+		passed := testbed.Take(t, w.Ctx, reads)
+		require.NoError(t, testbed.ErrorOf(passed.Pass(w.Ctx, 2*time.Second)))
+		h := testbed.Take(t, w.Ctx, reads, rlock.WithMinHold(300*time.Millisecond))
+		require.NoError(t, h.Release(w.Ctx))
+		began := time.Now()
+		require.NoError(t, writes.Do(w.Ctx, testbed.Nothing))
+		assert.InDelta(t, 2*time.Second, time.Since(began), float64(50*time.Millisecond), "when the passed lock ends")
+	})
+}

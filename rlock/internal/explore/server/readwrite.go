@@ -80,8 +80,10 @@ func (readWrite) mirror(r *run, c *core.Command) core.Reply {
 	}
 	ends := r.endsWith(c, again, r.Ends)
 	if c.Reads {
-		if c.Writes == 0 && len(r.Holders) > 1 { // others read
-			ends = max(ends, r.Ends)
+		for _, h := range r.Holders { // others read, and keep the hash for the longest lease among them
+			if h.ID != c.ID && c.Writes == 0 {
+				ends = max(ends, h.Ends)
+			}
 		}
 		i := r.find(c.ID, c.Owner, false)
 		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: r.endsWith(c, again, max(shown, r.Holders[i].Ends))})
