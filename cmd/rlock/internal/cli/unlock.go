@@ -151,7 +151,7 @@ func isOf(h inspect.Holder, process string) bool {
 	return view.Process(h.Process) == process || strings.HasPrefix(h.Owner, process)
 }
 
-// confirm asks whether to release what is named, unless force is set. Any answer but yes is an error.
+// confirm asks "Release what?", unless force is set. Any answer but yes is an error.
 func (a *app) confirm(cmd *cobra.Command, what string, force bool) error {
 	if force {
 		return nil
