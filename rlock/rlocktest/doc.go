@@ -16,8 +16,8 @@
 //		})
 //	}
 //
-// [New] is the short form for a test with one client and no faults. docs/testing.md has four
-// whole tests of a service.
+// [New] is the short form for a test with one client and no faults. docs/testing.md has
+// a whole test of a service, and what to know.
 //
 // # Clients and server
 //
