@@ -68,6 +68,8 @@ var imports = map[string]string{
 	"testing":     "testing",
 	"time":        "time",
 	"tls":         "crypto/tls",
+	"valkey":      "github.com/valkey-io/valkey-go",
+	"valkeygo":    "github.com/go-rlock/rlock/rlock/valkeygo",
 	"x509":        "crypto/x509",
 }
 
