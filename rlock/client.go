@@ -13,13 +13,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes locks and holds them. To each node it has one connection for commands and one for
-// subscriptions, and outside of a Cluster one more for lone callers. It has one watchdog for all
-// its locks and a constant number of goroutines. A process usually has one Client. Its methods may
-// be called concurrently.
+// A Client makes locks and holds them. A process usually has one. To each node it has one
+// connection for commands and one for subscriptions, and outside of a Cluster one more for lone
+// callers; it has one watchdog for all its locks and a constant number of goroutines. Its methods
+// may be called concurrently.
 //
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
-// may be restored several times, or two of its clients may hold one lock.
+// may be restored several times, or two of its copies may hold one lock.
 type Client struct {
 	prefix string         // of the names in Redis
 	driver *driver.Client // keeps the locks
@@ -73,9 +73,9 @@ func (c *Client) open(config driver.Config, redis *wire.Redis, id *wire.ID) {
 	c.driver.Connect()
 }
 
-// NewContext is [New], but goes on trying until ctx ends while Redis cannot be reached or does not
-// serve clients yet. Then it returns ctx's error with the last one of Redis. The client does not
-// end with ctx.
+// NewContext is [New], but tries again until ctx ends while Redis cannot be reached or does not
+// serve clients yet. Then the error is ctx's with the last one of Redis. The client does not end
+// with ctx.
 func NewContext(ctx context.Context, config Config) (*Client, error) {
 	var last error // of the attempts so far
 	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
@@ -120,9 +120,9 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
-// left. Locks that were passed on stay, and so does a shared rueidis client. Close waits at most
-// three seconds, or Config.Redis.ConnWriteTimeout if that is longer, for Redis to confirm the
-// releases. Then it returns [ErrUnconfirmed], and the other locks end with their leases. A silent
+// left. Locks that were passed on stay, and so does a shared rueidis client. Close waits for Redis
+// to confirm the releases, three seconds at most, or Config.Redis.ConnWriteTimeout if that is
+// longer. Then it returns [ErrUnconfirmed], and the other locks end with their leases. A silent
 // server, the Logger and the Observer may take a second or two more.
 func (c *Client) Close() error { return c.driver.Close() }
 

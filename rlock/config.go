@@ -18,12 +18,10 @@ import (
 // Config says how a client connects and behaves. Only the address is required: the zero
 // value of each other field means its default.
 type Config struct {
-	// Redis says how to connect; only InitAddress has no default. Zero fields get values that suit locks: one pipelined
-	// connection, outside of a Cluster a second one for a lone caller, no cache, small buffers, and timeouts that notice a
-	// dead peer in four seconds. ConnLifetime is refused: commands fail at its end.
+	// Redis has the options of the connections; only InitAddress has no default. Zero fields get values that suit locks,
+	// and timeouts that notice a dead peer in four seconds. ConnLifetime is refused: commands fail at its end.
 	Redis rueidis.ClientOption
-	// Client is a rueidis client to share instead. Its settings stay, and [Client.Close] leaves it open: close it
-	// afterwards. docs/connecting.md has the risks.
+	// Client is a rueidis client to share instead; [Client.Close] leaves it open. docs/connecting.md has the risks.
 	Client rueidis.Client
 	// Lazy makes New return at once and connect in the background. Until then calls wait or fail as in an outage, or
 	// with the error of New if that would be permanent, and the Logger says once why.
@@ -35,64 +33,54 @@ type Config struct {
 	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last before a holder loses it.
 	// The watchdog renews at a third of it. At least 100 ms. Defaults to 30 s, as Redisson's lockWatchdogTimeout.
 	Lease time.Duration
-	// LongestLease is the longest lease that any client or call has on a lock of this server. A red lock takes a lost
-	// part again only on a server that has been up for as long: see [NewRedLock]. It must not be less than Lease.
-	// Defaults to Lease, at least 30 s.
+	// LongestLease is the longest lease that any client or call has on a lock of this server: see [NewRedLock]. It must
+	// not be less than Lease. Defaults to Lease, at least 30 s.
 	LongestLease time.Duration
-	// SyncReplicas is how many replicas must confirm a grant (WAIT) within a second or a quarter of the lease, the
-	// shorter. A grant that fewer have is released again: [ErrNotReplicated]. Hand-offs and renewals do not wait. An
-	// acquire takes one more round trip and a connection of its own meanwhile, at most 32 to a node. Defaults to 0.
+	// SyncReplicas is the number of replicas that must confirm a grant (WAIT) within a second or a quarter of the lease,
+	// whichever is shorter. Otherwise the grant is released again: [ErrNotReplicated]. An acquire takes one more round trip
+	// and a connection of its own meanwhile. Hand-offs and renewals do not wait. Defaults to 0.
 	SyncReplicas int
-	// Logger gets a message for each lost lock (at level Debug if its fixed lease ended, else at Warn), for faults of
-	// connections, for a goroutine that waits for its own lock, and for long holds and waits. None has a password. It is
-	// called in a goroutine of its own; while 1000 messages wait, more are dropped and counted. If its handler panics,
-	// the first panic is written to the standard error. Defaults to slog.Default().
+	// Logger gets a message for each lost lock, for faults of connections, for a goroutine that waits for its own lock,
+	// and for long holds and waits; docs/operations.md lists them. It is called in a goroutine of its own; while 1000
+	// messages wait, more are dropped and counted. Its first panic goes to the standard error. Defaults to slog.Default().
 	Logger *slog.Logger
-	// LongHold is after how long a hold is logged, once, with its owner and site (RecordSites). Negative: never.
-	// Defaults to 10 minutes.
+	// LongHold is the time after which a hold is logged, once. Negative: never. Defaults to 10 minutes.
 	LongHold time.Duration
-	// LongWait is after how long a waiting call is logged, once, with its site and the holder in Redis; the site of a
-	// holder in this client needs RecordSites. Negative: never. Defaults to 30 s.
+	// LongWait is the time after which a waiting call is logged, once, with the holder. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 	// ReleaseDropped releases a [Hold] of one key that the program has dropped, about a minute after the garbage
-	// collector has found it, also while its Context is in use: a program that needs the lock keeps the Hold. Otherwise
-	// such a hold is logged only.
+	// collector has found it, also while its Context is in use. Without it such a hold is only logged.
 	ReleaseDropped bool
-	// RecordSites records where in the code each lock is taken, for the log and package inspect. Each call for a lock
-	// takes some microseconds more.
+	// RecordSites records where in the code each lock is taken, for the log and package inspect, in some microseconds.
 	RecordSites bool
 	// Observer gets the events of each lock: for metrics, traces and tests. Defaults to nil, which costs nothing.
 	Observer *Observer
-	// Advanced tunes mechanisms.
-	Advanced Advanced
+	Advanced Advanced // mechanisms that few programs tune
 }
 
 // Advanced is the part of a [Config] that few programs need.
 type Advanced struct {
-	// HandoffLimit is how many more times a lock is handed off inside this process once another client is known to wait.
-	// Then this client's next waiter joins the end of the queue. Negative: none while others wait. A fair lock is never
-	// handed off, nor is one after [Client.Resume] while another client waits. Defaults to 16.
+	// HandoffLimit is the number of times that a lock is handed off inside this process once another client is known to
+	// wait; then this client's next waiter joins the end of the queue. Negative: none. After [Client.Resume] and for a
+	// fair lock there is none. Defaults to 16.
 	HandoffLimit int
-	// HandoffTime is for how long it is handed off then, if that ends first. A section that has begun is not cut short.
-	// Must not be negative. Defaults to 10 ms.
+	// HandoffTime is the time for which the lock is handed off then, if it ends sooner; a section that has begun is not
+	// cut short. Must not be negative. Defaults to 10 ms.
 	HandoffTime time.Duration
-	// PubSub is the family of commands that notifies waiters. All clients of a lock must use the same one. Defaults to
-	// PubSubAuto, as Redisson from 3.28 on.
+	// PubSub is the family of commands that notifies waiters. All clients of a lock must use the same one.
 	PubSub PubSub
 	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks, loops of tryLock, waits
 	// at a replica. A lock that this client always wants is then left to them for 140 ms about every 2.4 s.
-	// Defaults to RedissonPollsAuto.
 	RedissonPolls RedissonPolls
 	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>", by which package inspect
 	// finds processes. A Redis.ClientName, or that of a shared Client, is kept.
 	NoClientName bool
-	// NoClientChannel omits the channel on which clients notify each other about their locks, as when one is unlocked by
-	// force. The next renewal notices such a loss.
+	// NoClientChannel omits the channel on which clients notify each other, as when a lock is unlocked by force.
 	NoClientChannel bool
-	// TrackedKeys is how many keys of held locks Redis watches at most (CLIENT TRACKING), once one owner has held them
-	// alone for 50 ms: it reports at once if one is deleted, overwritten or evicted. The next renewal notices the loss of
-	// other keys, and of all where Redis refuses to watch, as before Redis 7, in RESP2, and with a shared Client.
-	// Negative: none. Defaults to 1000.
+	// TrackedKeys is the number of keys of held locks, at most, that Redis watches (CLIENT TRACKING), once one owner has
+	// held them alone for 50 ms. Redis reports at once if one is deleted, overwritten or evicted. The next renewal notices
+	// the loss of other keys, and of all before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to
+	// 1000.
 	TrackedKeys int
 }
 
@@ -119,8 +107,8 @@ const (
 	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New fails with ErrUnsupported where the
 	// server does not know them.
 	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
-	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and Redisson before 3.22. Redisson 3.22.0 to
-	// 3.27.2 used either, by the node that it asked: docs/redisson-versions.md.
+	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF. For Redisson before 3.28 see
+	// docs/redisson-versions.md.
 	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
 )
 

@@ -8,12 +8,9 @@ import (
 // The errors that a caller can act on. They are wrapped, with the lock's name, the owner and the answer of Redis: compare
 // them with [errors.Is]. docs/errors.md says when each is returned, the state afterwards, and a remedy.
 var (
-	// ErrNotHeld: Unlock or Release of a lock that the caller does not hold. If the client has forgotten the end of a
-	// fixed lease (see [Lock.LockFor]), the error is ErrLost as well.
-	ErrNotHeld = terms.ErrNotHeld
 	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or Redis answered that the key
-	// is gone or another owner's. Work since then may have overlapped another holder's. It is also the cause of the end
-	// of a hold's context. A nested Lock fails with it until the lost hold is unlocked or a fixed lease would have ended.
+	// is gone or has another owner. Work since then may have overlapped another holder's. ErrLost is also the cause of the
+	// end of a hold's context, and the error of a nested Lock until the lost hold is unlocked or its fixed lease is over.
 	ErrLost = terms.ErrLost
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the lock held, unless the
 	// error is ErrLost as well. The release is retried until Redis answers or the lease has ended. Or the answer to a
@@ -22,30 +19,24 @@ var (
 	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more permits ([WithPermits])
 	// than it has: two such callers would wait for each other. Unlock first.
 	ErrUpgrade = terms.ErrUpgrade
-	// ErrNotReplicated: fewer replicas than Config.SyncReplicas had the grant in time. Nothing is held. A call that
-	// waits tries again until its wait ends.
-	ErrNotReplicated = wire.ErrNotReplicated
-	// ErrFenced: the hold of [Hold.Exec] or [Hold.Write] does not have the lock, and nothing was written. The error is
-	// ErrLost as well, or ErrNotHeld after a release.
-	ErrFenced = terms.ErrFenced
-	// ErrNotPassed: [Client.Resume] of a lock that was resumed before, whose time was over, or that was freed.
-	ErrNotPassed = terms.ErrNotPassed
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no hash tag; or a guarded
-	// write may not have a key of that name.
+	// write may not have that key.
 	ErrInvalidName = wire.ErrInvalidName
-	// ErrWrongType: the lock's key has a lock of another kind, or that key or the one of its queue or tokens has other
-	// data, which is left as it is. It wraps the words of Redis.
+	// ErrWrongType: the lock's key has a lock of another kind, or that key or the key of its queue or tokens has other
+	// data, which is left as it is.
 	ErrWrongType = wire.ErrWrongType
-	// ErrNoPermission: Redis refuses the command to this user: docs/operations.md lists the rights. A refused
-	// subscription is logged, and waiters poll.
-	ErrNoPermission = wire.ErrNoPermission
 
+	ErrNotHeld        = terms.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold
 	ErrHeldTooLong    = terms.ErrHeldTooLong    // an ErrLost: the hold has lasted for the time of [WithMaxHold]
-	ErrNotAcquired    = terms.ErrNotAcquired    // other owners had the lock, or came first, for the whole wait
+	ErrNotAcquired    = terms.ErrNotAcquired    // other owners held the lock, or came first, for the whole wait
 	ErrTooManyWaiters = terms.ErrTooManyWaiters // an ErrNotAcquired: as many wait as [WithMaxWaiters] allows
 	ErrNoToken        = terms.ErrNoToken        // the lock is not from [Client.NewFencedLock]
+	ErrFenced         = terms.ErrFenced         // a guarded write of a hold that does not have the lock
+	ErrNotReplicated  = wire.ErrNotReplicated   // fewer than Config.SyncReplicas replicas had the grant
+	ErrNoPermission   = wire.ErrNoPermission    // Redis refuses the command to this user: docs/operations.md has the rights
 	ErrPass           = terms.ErrPass           // [Hold.Pass] of a hold that cannot be passed on; nothing was changed
 	ErrPassed         = terms.ErrPassed         // an ErrNotHeld: the cause of the end of a hold that was passed on
+	ErrNotPassed      = terms.ErrNotPassed      // [Client.Resume] of a lock that was resumed or freed before
 	ErrInvalidPass    = terms.ErrInvalidPass    // [Client.Resume] with a text that no [Hold.Pass] has returned
 	ErrClosed         = wire.ErrClosed          // the client is closed, or was meanwhile; Close has released the lock
 	ErrInvalidLease   = terms.ErrInvalidLease   // the lease is negative or too short to keep

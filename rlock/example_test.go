@@ -1,5 +1,9 @@
 package rlock_test
 
+// The examples are in the order of a user's day: connect, run a function alone, hold a lock for longer, bound it, write
+// under it, pass it on, free it by force, look at its events, close. Those of a mutex and of the kinds follow in files of
+// their own.
+
 import (
 	"context"
 	"errors"
@@ -7,9 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/redis/rueidis"
 )
 
 // embedded starts a Redis inside this process, and returns how to connect with it
@@ -55,63 +60,269 @@ func ExampleNew() {
 	// true
 }
 
-func ExampleClient_NewReadWriteLock() {
+func ExampleLock_Do() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("lock:orders:42")
+
+	err := lock.Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("held:", lock.IsHeld(ctx)) // give ctx to all code that needs the lock
+		return errors.New("out of stock")
+	})
+	fmt.Println(err)
+	fmt.Println("held:", lock.IsHeld(context.Background()))
+	// Output:
+	// held: true
+	// out of stock
+	// held: false
+}
+
+func ExampleLock_Acquire() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
 
-	lock := client.NewReadWriteLock("prices")
-	reading, _ := lock.Read().Acquire(ctx)
-	alsoReading, _ := lock.Read().Acquire(ctx)
-	writing, err := lock.Write().Acquire(ctx, rlock.WithWait(0))
-	fmt.Println(writing != nil, errors.Is(err, rlock.ErrNotAcquired))
-	_ = reading.Release(ctx)
-	_ = alsoReading.Release(ctx)
-
-	// A writer may read on, and let others read.
-	_ = lock.Write().Lock(ctx)
-	_ = lock.Read().Lock(ctx)
-	_ = lock.Write().Unlock(ctx)
-	fmt.Println(lock.Write().IsHeld(ctx), lock.Read().IsHeld(ctx))
-
-	// But a reader cannot become a writer.
-	fmt.Println(errors.Is(lock.Write().Lock(ctx), rlock.ErrUpgrade))
-	_ = lock.Read().Unlock(ctx)
+	hold, err := lock.Acquire(ctx, rlock.WithLease(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Any goroutine that has the handle may release it.
+	released := make(chan error)
+	go func() { released <- hold.Release(ctx) }()
+	fmt.Println(<-released)
+	fmt.Println(hold.Valid())
 	// Output:
-	// false true
-	// false true
+	// <nil>
+	// false
+}
+
+func ExampleLock_Acquire_attempt() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+
+	hold, err := lock.Acquire(ctx, rlock.WithWait(0))
+	fmt.Println(hold.Valid(), err)
+
+	// A hold belongs to its handle: the same goroutine has to wait, too.
+	_, err = lock.Acquire(ctx, rlock.WithWait(0))
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println(hold.Release(ctx))
+	// Output:
+	// true <nil>
+	// true
+	// <nil>
+}
+
+// A lock can be lost: to an operator, a failover, or an outage longer than the lease. The
+// hold ends before Redis can grant the lock to another client.
+func ExampleHold_Context_end() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+
+	hold, err := lock.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() { _, _ = lock.ForceUnlock(ctx) }()
+
+	select {
+	case <-hold.Context().Done():
+		fmt.Println("stop:", errors.Is(context.Cause(hold.Context()), rlock.ErrLost))
+	case <-time.After(time.Hour):
+		fmt.Println("the work is done")
+	}
+	fmt.Println(errors.Is(hold.Release(ctx), rlock.ErrLost))
+	// Output:
+	// stop: true
 	// true
 }
 
-func ExampleClient_NewLock() {
+// A report that may hang holds the lock for five minutes at most. A sign of life moves the end.
+func ExampleHold_Extend() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
 
-	// Two Locks of one name are the same lock: there is nothing to keep or to share.
-	_ = client.NewLock("lock:orders:42").Lock(ctx)
-	fmt.Println(client.NewLock("lock:orders:42").HoldCount(ctx))
-	fmt.Println(client.NewLock("lock:orders:42").Unlock(ctx))
+	hold, err := client.NewLock("report:today").Acquire(ctx, rlock.WithMaxHold(5*time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 3 {
+		// A page of the report, with hold.Context().
+		fmt.Println(hold.Extend(ctx, 5*time.Minute))
+	}
+	fmt.Println(hold.Release(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// <nil>
+}
+
+// A call that would have to wait behind others is refused at once.
+func ExampleWithMaxWaiters() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+
+	hold, err := lock.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = lock.Acquire(ctx, rlock.WithMaxWaiters(0)) // none may wait
+	fmt.Println(errors.Is(err, rlock.ErrTooManyWaiters))
+	fmt.Println(hold.Release(ctx))
+	// Output:
+	// true
+	// <nil>
+}
+
+// By default the goroutine is the owner. With an owner in the context, calls in several
+// goroutines nest.
+func ExampleWithOwner() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("lock:orders:42")
+
+	ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	_ = lock.Lock(ctx)
+	var tree sync.WaitGroup
+	for range 3 {
+		tree.Go(func() {
+			if err := lock.Lock(ctx); err != nil { // at once: the owner is the same
+				fmt.Println(err)
+				return
+			}
+			if err := lock.Unlock(ctx); err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	tree.Wait()
+	fmt.Println(lock.HoldCount(ctx))
+	fmt.Println(lock.Unlock(ctx))
 	// Output:
 	// 1
 	// <nil>
 }
 
-func ExampleClient_NewFairLock() {
+// Redis executes the write if this hold has the lock, and nothing if it has lost it.
+func ExampleHold_Write() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+	state := lock.Key("state")
 
-	// All processes get the lock in the order in which they asked for it.
-	lock := client.NewFairLock("tickets:42")
-	err := lock.Do(ctx, func(context.Context) error {
-		fmt.Println("mine")
-		return nil
-	})
+	hold, err := lock.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = hold.Write(ctx, []string{state}, []string{"SET", state, "paid"})
 	fmt.Println(err)
+
+	_, _ = lock.ForceUnlock(ctx)
+	_, err = hold.Write(ctx, []string{state}, []string{"SET", state, "shipped"})
+	fmt.Println(errors.Is(err, rlock.ErrFenced))
+	fmt.Println(errors.Is(hold.Release(ctx), rlock.ErrLost))
 	// Output:
-	// mine
 	// <nil>
+	// true
+	// true
+}
+
+// A handler takes the lock, and a worker in another process goes on with it.
+func ExampleHold_Pass() {
+	handler, end := connect()
+	defer end()
+	worker := handler // a client of the same Redis, in another process
+	ctx := context.Background()
+
+	hold, err := handler.NewLock("lock:orders:42").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := hold.Pass(ctx, time.Minute) // to be sent with the job
+	fmt.Println(err, hold.Valid())
+
+	resumed, err := worker.Resume(ctx, text)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(resumed.Valid())
+	fmt.Println(resumed.Release(ctx))
+	// Output:
+	// <nil> false
+	// true
+	// <nil>
+}
+
+func ExampleLock_ForceUnlock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+
+	_ = lock.Lock(ctx)
+	fmt.Println(lock.ForceUnlock(ctx)) // by an operator, say
+	fmt.Println(lock.IsHeld(ctx))
+	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrLost))
+	// Output:
+	// true <nil>
+	// false
+	// true
+}
+
+func ExampleObserver() {
+	redis, stop := embedded() // or rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
+	defer stop()
+
+	client, err := rlock.New(rlock.Config{
+		Redis: redis,
+		Observer: &rlock.Observer{
+			Acquired: func(_ context.Context, i rlock.AcquiredInfo) {
+				fmt.Println("acquired", i.Name, "by", i.AcquiredBy)
+			},
+			GaveUp: func(_ context.Context, i rlock.GaveUpInfo) {
+				fmt.Println("gave up", i.Name, errors.Is(i.Err, rlock.ErrNotAcquired))
+			},
+			Released: func(_ context.Context, i rlock.ReleasedInfo) {
+				fmt.Println("released", i.Name, i.Held > 0, i.Err)
+			},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+	_ = lock.Lock(ctx)
+	_ = lock.Lock(ctx)
+	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
+	_ = lock.Unlock(ctx)
+	_ = lock.Unlock(ctx)
+	// Output:
+	// acquired lock:orders:42 by redis
+	// acquired lock:orders:42 by nesting
+	// gave up lock:orders:42 true
+	// released lock:orders:42 true <nil>
+	// released lock:orders:42 true <nil>
 }
 
 func ExampleClient_Close() {
@@ -132,204 +343,5 @@ func ExampleClient_Close() {
 	// Output:
 	// <nil>
 	// true
-	// true
-}
-
-func ExampleLock_Lock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	stock := 0
-	var workers sync.WaitGroup
-	for range 10 {
-		workers.Go(func() {
-			if err := lock.Lock(ctx); err != nil {
-				fmt.Println(err)
-				return
-			}
-			stock++
-			if err := lock.Unlock(ctx); err != nil { // ErrLost: another holder may have run at the same time
-				fmt.Println(err)
-			}
-		})
-	}
-	workers.Wait()
-	fmt.Println(stock)
-	// Output: 10
-}
-
-// The owner may lock again, and must unlock as often.
-func ExampleLock_Lock_nested() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	_ = lock.Lock(ctx)
-	_ = lock.Lock(ctx)
-	fmt.Println(lock.HoldCount(ctx))
-	_ = lock.Unlock(ctx)
-	fmt.Println(lock.IsHeld(ctx))
-	_ = lock.Unlock(ctx)
-	fmt.Println(lock.IsHeld(ctx))
-	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrNotHeld))
-	// Output:
-	// 2
-	// true
-	// false
-	// true
-}
-
-func ExampleLock_LockFor() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("report:today")
-
-	// No watchdog: after an hour the lock is free, even if its holder still runs.
-	if err := lock.LockFor(ctx, time.Hour); err != nil {
-		fmt.Println(err)
-		return
-	}
-	ttl, _ := lock.TTL(ctx)
-	fmt.Println(ttl.Round(time.Hour))
-	fmt.Println(lock.Unlock(ctx))
-	// Output:
-	// 1h0m0s
-	// <nil>
-}
-
-func ExampleLock_TryLock() {
-	client, end := connect()
-	defer end()
-	lock := client.NewLock("lock:orders:42")
-	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
-	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
-
-	fmt.Println(lock.TryLock(alice))
-	fmt.Println(lock.TryLock(bob))
-	fmt.Println(lock.Unlock(alice))
-	fmt.Println(lock.TryLock(bob))
-	// Output:
-	// true <nil>
-	// false <nil>
-	// <nil>
-	// true <nil>
-}
-
-func ExampleLock_TryLockFor() {
-	client, end := connect()
-	defer end()
-	lock := client.NewLock("lock:orders:42")
-	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
-	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
-
-	// Wait for at most a second, and then hold it for a minute at most.
-	fmt.Println(lock.TryLockFor(alice, time.Second, time.Minute))
-	fmt.Println(lock.TryLockFor(bob, 10*time.Millisecond, 0))
-	// Output:
-	// true <nil>
-	// false <nil>
-}
-
-func ExampleLock_ForceUnlock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	_ = lock.Lock(ctx)
-	fmt.Println(lock.ForceUnlock(ctx)) // by an operator, say
-	fmt.Println(lock.IsHeld(ctx))
-	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrLost))
-	// Output:
-	// true <nil>
-	// false
-	// true
-}
-
-// All parts or none, of several Redis.
-func ExampleNewMultiLock() {
-	orders, end := connect()
-	defer end()
-	stock, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	lock := rlock.NewMultiLock(orders.NewLock("lock:orders:42"), stock.NewLock("rwClient:7"))
-	err := lock.Do(ctx, func(ctx context.Context) error {
-		fmt.Println(stock.NewLock("rwClient:7").IsLocked(ctx))
-		return nil
-	})
-	fmt.Println(lock.Name(), err)
-	// Output:
-	// true <nil>
-	// lock:orders:42,rwClient:7 <nil>
-}
-
-// Over three independent Redis servers. One of them may fail.
-func ExampleNewRedLock() {
-	var clients []*rlock.Client
-	for range 3 {
-		client, end := connect()
-		defer end()
-		clients = append(clients, client)
-	}
-	ctx := context.Background()
-	_ = clients[1].Close()
-
-	lock := rlock.NewRedLock(clients, "lock:orders:42")
-	err := lock.Do(ctx, func(ctx context.Context) error {
-		fmt.Println(lock.IsHeld(ctx))
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// true
-	// <nil>
-}
-
-func ExampleClient_NewSemaphore() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	// Two connections to the partner may be open at once, over all processes.
-	connections := client.NewSemaphore("partner", 2)
-	for range 3 {
-		_, err := connections.Acquire(ctx, rlock.WithWait(0))
-		fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
-	}
-	// Output:
-	// false
-	// false
-	// true
-}
-
-func ExampleClient_NewFencedLock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewFencedLock("lock:orders:42")
-
-	for range 3 {
-		err := lock.Do(ctx, func(ctx context.Context) error {
-			token, err := lock.Token(ctx)
-			fmt.Println("token", token) // one for each section, each larger than all before
-			return err
-		})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	_, err := lock.Token(ctx)
-	fmt.Println(errors.Is(err, rlock.ErrNotHeld))
-	// Output:
-	// token 1
-	// token 2
-	// token 3
 	// true
 }

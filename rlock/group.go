@@ -158,16 +158,15 @@ func (l over) Hold(ctx, parent context.Context, req driver.Request) (driver.Hand
 func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 
 // NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
-// clients. It has no key of its own in Redis. It is Redisson's RedissonMultiLock.
+// clients. It has no key of its own in Redis.
 //
 // The parts are taken in one order for all callers, so that two callers cannot deadlock unless they
 // hold other locks already. Parts of one client that are free are taken in one round trip, up to
-// the first that is not. If the wait ends or a part fails, all are released. If one part is lost,
-// the others are released at once, and Unlock returns [ErrLost]. Unlock joins the errors of the
-// parts. A fixed lease begins when all parts are taken.
+// the first that is not. If the wait ends, or a part fails or is lost, all are released; Unlock
+// joins the errors of the parts. A fixed lease begins when all parts are taken.
 //
 // A lock that is given twice counts once. Without locks, or with one that is nil or a zero value,
-// the methods return [ErrInvalidConfig]. Only fenced parts have tokens. docs/kinds.md has more.
+// the methods return [ErrInvalidConfig]. Only fenced parts have tokens.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker
 	for i, l := range locks {
@@ -184,21 +183,21 @@ func NewMultiLock(locks ...*Lock) *Lock {
 }
 
 // NewRedLock returns the lock of that name over independent servers: not nodes of one Cluster or
-// Sentinel. Its holder has the lock in most of them, so that it survives the loss of the others. It
-// is Redisson's RedissonRedLock, which does not judge validity, and polls. docs/kinds.md has more.
+// Sentinel. Its holder has the lock in most of them, so that it survives the loss of the others.
+// docs/kinds.md has the details.
 //
 // Use an odd number of three or more servers, in the same order in all processes. A nil client
-// stands for a server that cannot be reached while the process starts. Without a majority that is
-// not nil, or with two clients of one address, the methods return [ErrInvalidConfig].
+// stands for a server that cannot be reached while the process starts. Without a majority of other
+// clients, or with two clients of one address, the methods return [ErrInvalidConfig].
 //
 // Each grant is judged by its own client. Once no majority is valid, the hold's context ends with
-// [ErrLost]. Before, the watchdog takes a lost part again on a server that has been up for the
+// [ErrLost]. Before that, the watchdog takes a lost part again on a server that has been up for the
 // largest Config.LongestLease of the clients, unless INFO is refused, or in a Cluster: with the
 // default leases restart the next server 40 s after the last one is back. Restart one without its
 // data only after the longest lease, and at least two seconds: otherwise two clients may hold the
 // lock.
 //
-// Unlock with the Lock value you locked with. A red lock has no fencing token.
+// Unlock with the same Lock value. A red lock has no fencing token.
 func NewRedLock(clients []*Client, name string) *Lock {
 	var parts []group.Locker
 	for i, c := range clients {

@@ -13,8 +13,8 @@ import (
 )
 
 // A Hold is a handle to one level of a lock that is held. Its methods may be called by any
-// goroutine, and concurrently. The methods of a Hold that neither [Lock.Acquire] nor
-// [Client.Resume] has returned panic.
+// goroutine, and concurrently. The methods of a Hold that is not from [Lock.Acquire] or
+// [Client.Resume] panic.
 type Hold struct {
 	*holding
 	cleanup runtime.Cleanup // notes that the program has dropped the handle
@@ -34,12 +34,11 @@ func (h *holding) handle() *Hold {
 	return handle
 }
 
-// An AcquireOption changes one acquire. These exclude each other, or a kind of lock; the error is
-// in brackets:
+// An AcquireOption changes one acquire. Some options exclude each other, or a kind of lock:
 //
-//	WithMaxHold     WithLease, a longer WithMinHold [ErrInvalidLease]
-//	WithPermits     all kinds but a semaphore, if more than one [errors.ErrUnsupported]
-//	a lock over several   all options but WithLease and WithWait [errors.ErrUnsupported]
+//	WithMaxHold   and WithLease, or a longer WithMinHold: ErrInvalidLease
+//	WithPermits   of several permits, and a kind that is no semaphore: errors.ErrUnsupported
+//	all but WithLease and WithWait, and a lock over several: errors.ErrUnsupported
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
@@ -56,10 +55,10 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
 
-// WithMaxHold limits how long the lock is held, for work that may hang: the watchdog renews it no
-// longer, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends with
-// cause [ErrHeldTooLong], and after that the lock is released. The first level of an owner to end
-// ends all.
+// WithMaxHold limits how long the lock is held, for work that may hang. The watchdog renews the
+// lock until then, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends
+// with cause [ErrHeldTooLong], and after that the lock is released. The first level of an owner to
+// end ends all.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = d }
 }
@@ -73,14 +72,13 @@ func WithMinHold(d time.Duration) AcquireOption {
 
 // WithWait limits how long Acquire or Do waits. If other owners hold the lock until then, or come
 // first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any
-// fault at once. The default is to wait until the context ends. An attempt that is under way ends
-// with its answer, or after some 4 s if the server is silent. To leave earlier, let the context
-// end.
+// fault at once. An attempt in flight ends with its answer, or after some 4 s if the server is
+// silent; to leave earlier, end the context. By default a call waits until its context ends.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
-// WithPermits takes k permits of a semaphore at once: all of them or none. The last level of its
+// WithPermits takes k permits of a semaphore at once: all of them or none. The last level of their
 // owner gives all back. A nested call takes none, and returns [ErrUpgrade] if the owner has fewer
 // than k. A k below 1, or above the semaphore's number, is [ErrPermits].
 func WithPermits(k int) AcquireOption {
@@ -89,8 +87,8 @@ func WithPermits(k int) AcquireOption {
 
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait
 // already; with 0 or less it never waits. Redis counts places in the queue. A caller with this
-// option has a place of its own, as has each of a fair lock or a semaphore. The others of a process
-// share one place, and count one by one in their own process only.
+// option has a place of its own, as has each caller of a fair lock or a semaphore. The other
+// callers of a process share one place, and are counted one by one in their own process only.
 func WithMaxWaiters(n int) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.maxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
@@ -100,7 +98,7 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f in the caller's goroutine with its place, from 1, among the waiters, counted
-// as by WithMaxWaiters: each two seconds at least, without more commands. If f panics nothing is
+// as by WithMaxWaiters: at least every two seconds, without more commands. If f panics, nothing is
 // held. A call that is granted the lock while f runs loses it after a second, and waits again when
 // f has returned.
 func WithProgress(f func(place, waiting int)) AcquireOption {
@@ -155,23 +153,23 @@ func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then
 // [ErrNotHeld], [ErrLost] with the reason, or [ErrClosed]. It ends before Redis can grant the lock
-// to another client, unless the lock is freed by force or Redis loses it. From Acquire it has the
-// values of Acquire's context, but not its end. The same lock, locked with a context made from it,
-// nests in this hold while it is held, from any goroutine: see [Lock.Do].
+// to another client, unless the lock is freed by force or Redis loses it. It has the values of
+// Acquire's context, but not its end. A call for the same lock with a context made from it nests in
+// this hold while it is held, from any goroutine: see [Lock.Do].
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
 // Valid reports whether the lock is held at this moment, by the clock, without asking Redis. Call
-// it before a step that must not be done twice: on a machine that is overloaded or was stopped, the
-// context may end a little later.
+// it before a step that must not be done twice: on an overloaded machine the context may end a
+// little later.
 func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 
-// ValidUntil returns until when Redis has confirmed the hold so far, the zero time if the lock is
-// not held. Each renewal moves it.
+// ValidUntil returns the time until which Redis has confirmed the hold so far, or the zero time if
+// the lock is not held. Each renewal moves it.
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
 // Token returns the fencing token of the hold, at least 1, to be given to the resource with each
-// write; see [Client.NewFencedLock]. It stays the same after the hold ends, so that the resource
-// can refuse it. For a lock that is not fenced the error is [ErrNoToken]; there is no other.
+// write; see [Client.NewFencedLock]. It stays the same after the hold ends. The only error is
+// [ErrNoToken], for a lock that is not fenced.
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
@@ -189,9 +187,9 @@ func (h *Hold) Release(ctx context.Context) error {
 }
 
 // Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later
-// than it was. A maximum needs no command. A lease needs one, for whose answer Extend waits until
-// ctx ends; then the lease may be extended or not. [ErrInvalidLease] says that the hold has no end,
-// or that d is too short.
+// than it was. A maximum needs no command. A lease needs one; if ctx ends before its answer, the
+// lease may be extended or not. [ErrInvalidLease] means that the hold has no end, or that d is too
+// short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.

@@ -11,13 +11,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Lock is a reentrant lock that clients on many machines contend for, known by its name. It holds
+// A Lock is a reentrant lock, known by its name, that clients on many machines contend for. It has
 // no state of any call: it may be shared and thrown away, and its methods may be called
 // concurrently. Two Locks of one kind, name and client are the same lock. The methods of a nil Lock
 // panic, those of a zero Lock return [ErrInvalidConfig].
 //
 // An owner (see the package comment) must unlock as often as it has locked. The lock is kept for
-// the longest lease that any open level asks for; the watchdog counts as endless.
+// the longest lease that any open level asks for; the watchdog counts as endless. docs/redisson.md
+// has the methods of Redisson's RLock beside these.
 type Lock struct {
 	made   form
 	client *Client // nil for a lock over several
@@ -36,7 +37,7 @@ type form interface {
 	Token(o terms.Owner) (uint64, error)
 }
 
-// NoExpiry is the [Lock.TTL] of a key that does not expire, which no client sets.
+// NoExpiry is the [Lock.TTL] of a key without an expiry, which no client makes.
 const NoExpiry time.Duration = -1
 
 // A Kind is the sort of a lock.
@@ -54,14 +55,14 @@ const (
 	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
 )
 
-// NewLock returns the lock of that name, which one owner at a time holds. Like any constructor of a
-// lock it sends no command, and nothing needs to be closed. If the name is invalid, the lock's
+// NewLock returns the lock of that name, which one owner at a time holds. It sends no command, as
+// no constructor of a lock does, and nothing needs to be closed. If the name is invalid, the lock's
 // methods return [ErrInvalidName].
 //
-// The name, behind Config.Prefix, is the lock's key in Redis, where a lock of Redisson with the
-// same name is the same lock (getLock). Give locks names that no data has: "lock:orders:42" for the
-// order in "orders:42", or "lock:{orders:42}" where a Cluster must keep both in one slot, as for
-// [Hold.Write]. A key with other data is refused ([ErrWrongType]) and left as it is.
+// The name, behind Config.Prefix, is the lock's key in Redis, and that of Redisson's lock of the
+// same name. Give locks names that no data has: "lock:orders:42" for the order in "orders:42", or
+// "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with
+// other data is refused ([ErrWrongType]) and left as it is.
 func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name)))
 }
@@ -88,8 +89,8 @@ func (l *Lock) form() form {
 	return l.made
 }
 
-// Name returns the name that the lock was made with. That of a multi-lock is made of its parts'
-// names with commas between them, each name once.
+// Name returns the name that the lock was made with. The name of a multi-lock is its parts' names
+// with commas between them, each name once.
 func (l *Lock) Name() string {
 	title := l.form().Title()
 	if l.client == nil {
@@ -101,36 +102,34 @@ func (l *Lock) Name() string {
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog renews the lock until
 // Unlock. Within a process waiters are served first come, first served; processes take turns.
 //
-// An error means that the caller holds nothing more than before. If ctx ended, it wraps ctx's error
-// and the last error of Redis: transient errors are retried. Others are returned at once:
+// If Lock returns an error, the caller holds nothing more than before. If ctx ended, the error
+// wraps ctx's and the last one of Redis: transient errors are retried. Returned at once are
 // [ErrWrongType], [ErrNoPermission], [ErrUnsupported], [ErrInvalidName], [ErrInvalidConfig],
-// [ErrClosed], and [ErrUpgrade] for the write lock of an owner that reads. If the caller's hold was
-// lost and is not unlocked yet, the error is [ErrLost], which says for how long. It is Redisson's
-// lock() and lockInterruptibly().
+// [ErrClosed], [ErrUpgrade] for the write lock of an owner that reads, and [ErrLost] while a lost
+// hold of the caller is not unlocked; that error says for how long.
 func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, terms.Forever) }
 
 // LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock if
 // that is sooner. After the end of the lease Unlock returns [ErrLost], but need not be called, and
-// the caller may lock again. LockFor returns [ErrInvalidLease] for a lease that is too short to
-// keep; 0 makes it Lock. A client remembers 10 000 owners whose fixed leases have ended; for one
-// that it has forgotten Unlock returns both [ErrNotHeld] and ErrLost. It is Redisson's lock(lease,
-// unit).
+// the caller may lock again. A lease that is too short to keep is [ErrInvalidLease]; 0 makes it
+// Lock. A client remembers 10 000 owners whose fixed leases have ended; for one that it has
+// forgotten, the error is [ErrNotHeld] as well.
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, terms.Forever)
 }
 
-// TryLock makes one attempt, and reports whether the caller has the lock: it held it already, or it
-// was free and no other call waits for it. No command is sent if another goroutine of this process
-// holds the lock or waits for it; if that has no answer yet, TryLock waits for it and returns its
-// error. False without an error means that the lock is held or that others wait. The watchdog
-// renews the lock. It is Redisson's tryLock().
+// TryLock makes one attempt, and reports whether the caller has the lock. It succeeds if the caller
+// held the lock already, or if the lock was free and no other call waits for it. It sends no
+// command while another goroutine of this process holds the lock or waits for it; if that
+// goroutine's command is in flight, TryLock waits for the answer and returns its error. The
+// watchdog renews the lock.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
-// TryLockFor waits for the lock as long as wait says, and reports whether the caller holds it:
-// false without an error means that others held it or came first. If Redis could not be reached for
-// that time, the error is returned. A wait of 0 or less is one attempt. An attempt that has begun
-// is waited for, some seconds at most, or until ctx ends. The lease is as for LockFor; 0 means the
-// watchdog. It is Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
+// TryLockFor waits for the lock at most as long as wait, and reports whether the caller holds it:
+// false without an error means that others held it or came first. A wait of 0 or less is one
+// attempt. An attempt in flight is waited for, some seconds at most, or until ctx ends; if Redis
+// could not be reached all the time, the error says so. The lease is as for LockFor; 0 means the
+// watchdog.
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
 	return outcome(l.take(ctx, lease, max(wait, 0)))
 }
@@ -158,11 +157,11 @@ func outcome(err error) (bool, error) {
 // the lock is handed off to another goroutine of the process. Otherwise Redis releases the lock and
 // grants it to the first client in its queue.
 //
-// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it has lost it, and
+// The error is [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it has lost it, and
 // [ErrUnconfirmed] if Redis did not confirm the release within four seconds, or within
-// Config.Redis.ConnWriteTimeout and two more. Also after an error the caller holds one level less;
-// after the last, no command renews the lock. Unlock uses ctx only for the owner in it, and
-// completes even if ctx has ended. It is Redisson's unlock().
+// Config.Redis.ConnWriteTimeout and two more if that is longer. After an error, too, the caller
+// holds one level less, and after the last level no command renews the lock. Unlock uses ctx only
+// for the owner in it, and completes even if ctx has ended.
 func (l *Lock) Unlock(ctx context.Context) error {
 	f, s := l.form(), scopeOf(ctx)
 	err := f.Unlock(ctx, s.about(l).caller(theGoroutine))
@@ -178,54 +177,50 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did: for
-// an operator who frees the lock of a dead process. A lock over several frees all parts. A holder
-// in this client is notified at once, one in another client of this package two round trips later;
-// any other learns of it from Redis' report of the change or its next renewal, and continues until
-// then. After an error the lock may have been freed, or may be freed later; a later holder keeps
-// it. It is Redisson's forceUnlock().
+// an operator who frees the lock of a dead process. All parts of a lock over several are freed. A
+// holder in this client is notified at once, one in another client of this package two round trips
+// later; any other continues until Redis reports the change or its next renewal fails. After an
+// error the lock may have been freed, or may be freed later, but not from a later holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
-// IsLocked asks Redis whether the lock has a holder. A read lock counts its readers, also a writer
-// that reads as well; a write lock its writer. A lock over several is locked if no other owner can
-// acquire enough parts. The answer may be out of date: a holder of this client counts until Redis
-// denies it. It is Redisson's isLocked().
+// IsLocked asks Redis whether the lock has a holder. For a read lock the holders are its readers, a
+// writer that also reads among them; for a write lock the writer. A lock over several is locked if
+// no other owner can acquire enough parts. The answer may be out of date: a holder of this client
+// counts until Redis denies it.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis for the time until the lock, or enough of its parts, is free unless it is renewed:
-// 0 if it is free, or NoExpiry. It is Redisson's remainTimeToLive().
+// 0 if it is free, or [NoExpiry].
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
 
-// IsHeld reports whether the caller holds the lock, judged by the clock without asking Redis. True
-// means that no other client can have been granted the lock yet, and for as long as
-// [Hold.ValidUntil] says. It is Redisson's isHeldByCurrentThread().
+// IsHeld reports whether the caller holds the lock, judged by the clock without asking Redis. If
+// so, no other client can have been granted the lock yet, nor will be before [Hold.ValidUntil].
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
 // HoldCount returns how often the caller has to unlock the lock, judged as by IsHeld; 0 if it does
-// not hold it. For a lock over several it is the least of its parts' counts, which include levels
-// taken by themselves. It is Redisson's getHoldCount().
+// not hold it. For a lock over several it is the least count of its parts, with levels that were
+// locked through the part alone.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
 	return f.Depth(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
-// Token returns the fencing token of the caller's hold without asking Redis: [ErrNotHeld] if it
-// holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet, [ErrNoToken] if the
-// lock is not from [Client.NewFencedLock]. It is Redisson's lockAndGetToken(). A handle has
-// [Hold.Token].
+// Token returns the fencing token of the caller's hold without asking Redis. The error is
+// [ErrNotHeld] if the caller holds nothing, [ErrLost] if it has lost the lock and not unlocked it
+// yet, and [ErrNoToken] if the lock is not from [Client.NewFencedLock]. A handle has [Hold.Token].
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
 	return f.Token(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle to it. The hold nests in
-// the holds of the owner in ctx ([WithOwner]), or in a [Hold] of this lock that ctx comes from and
-// that is still held. Otherwise the handle has an owner of its own: while it is held, a Lock, Do or
-// Acquire of the same lock waits, also in the same goroutine, unless its context is made from
-// [Hold.Context]. A wait of the goroutine that acquired the handle is logged after one or two
-// seconds.
+// the holds of the owner in ctx ([WithOwner]), or in a [Hold] of this lock from which ctx comes and
+// which is still held. Otherwise the handle has an owner of its own: while it is held, a Lock, Do
+// or Acquire of the same lock waits, in the same goroutine as well, unless its context is made from
+// [Hold.Context]; such a wait is logged after one or two seconds.
 //
 // After an error the Hold is nil and nothing is held. The errors are those of Lock and of the
-// options. If Redis fails for the whole wait, that error is returned.
+// options. If Redis fails for the whole wait, its error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	// The time to wait for a lock is not the time to hold it.
 	h, err := acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
@@ -236,16 +231,16 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends its goroutine. It
-// waits as Acquire does. fn's context is made from ctx, and ends also when the lock is lost, with
-// cause [ErrLost]; fn must then stop, since another may hold the lock.
+// waits as Acquire does; if the lock is not acquired, fn is not called, and the error is that of
+// Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
+// [ErrLost]; fn must then stop, since another may hold the lock.
 //
-// Do nests: the caller's goroutine within fn, and every goroutine with fn's context, may lock the
-// lock again. Once the lock is unlocked or lost, that context counts for it no more than ctx does,
-// also after [context.WithoutCancel]: docs/guarantees.md.
+// Within fn the caller's goroutine, and every goroutine with fn's context, may lock the lock again.
+// Once the lock is unlocked or lost, that context counts for it no more than ctx does, also after
+// [context.WithoutCancel].
 //
-// Do returns fn's error, joined with that of the unlock: nil means that fn ran with the lock held
-// from beginning to end, and an [ErrUnconfirmed] that is not ErrLost means the same. If the lock is
-// not acquired, fn is not called, and the error is that of Acquire.
+// Do returns fn's error, joined with that of the unlock. If it is nil, or an [ErrUnconfirmed] that
+// is not ErrLost, fn ran with the lock held from beginning to end.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	h, err := acquire(ctx, ctx, l, theGoroutine, options)
 	if err != nil {

@@ -23,20 +23,17 @@ type Observer struct {
 
 	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or Redis does not
 	// answer. For a lock over several it is called at the start of the call.
-	Waiting func(context.Context, WaitingInfo)
-	// Acquired is called when a call has the lock, before it returns.
-	Acquired func(context.Context, AcquiredInfo)
-	// GaveUp is called before a call returns an error, or false without an error.
-	GaveUp func(context.Context, GaveUpInfo)
-	// Released is called when Unlock, Release or Do has given up a level of the lock, before it returns, and by Close for
-	// the levels that it releases, with an error that is [ErrClosed].
+	Waiting  func(context.Context, WaitingInfo)
+	Acquired func(context.Context, AcquiredInfo) // before a call returns with the lock
+	GaveUp   func(context.Context, GaveUpInfo)   // before a call returns an error, or false without an error
+	// Released is called before Unlock, Release or Do returns that has given up a level of the lock, and by Close for the
+	// levels that it releases, with an error that is [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
-	// Lost is called when a lock was lost. Its context has the values of the handle's. If an Unlock finds that its lock
-	// is gone, it calls Lost in its goroutine and with its context.
-	Lost func(context.Context, LostInfo)
-
+	// Lost is called when a lock was lost. Its context has the values of the handle's context. An Unlock that finds that
+	// its lock is gone calls Lost in its own goroutine, with its own context.
+	Lost    func(context.Context, LostInfo)
 	Renewed func(RenewedInfo) // after each batch of renewals
-	Missed  func(n int)       // how many calls of Lost and Renewed were dropped since its last call
+	Missed  func(n int)       // the number of calls of Lost and Renewed that were dropped since the last Missed
 }
 
 // A LockInfo identifies the lock and the owner of an event.
@@ -69,10 +66,10 @@ type GaveUpInfo struct {
 // A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the last to be released
+	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the one that is released last
 	Held       time.Duration // from Acquired to the call that gives the level up
 	Err        error         // [ErrUnconfirmed], [ErrClosed], or nil if it is confirmed or needs no confirmation
-	Passed     bool          // by [Hold.Pass]: the lock is passed on
+	Passed     bool          // [Hold.Pass] has passed the lock on
 }
 
 // A LostInfo is the argument of [Observer].Lost.
@@ -87,15 +84,13 @@ type LostInfo struct {
 // A RenewedInfo is about one batch of renewals, and changes of depth or owner, to one server.
 type RenewedInfo struct {
 	Client *Client
-	Locks  int           // that were to be renewed
-	Failed int           // of these, the answer was no or was missing
+	Locks  int           // the number of locks in the batch
+	Failed int           // the number of locks that Redis refused to renew, or did not answer for
 	Took   time.Duration // from before the batch was sent to the last answer
-	Kept   int           // of Locks, the watchdog has kept them for a while
-	// Margin is the shortest validity left among Kept when the answers were in, and Lease if Kept is 0: usually two
-	// thirds of Lease. Near zero is an early warning of losses.
-	Margin time.Duration
-	Lease  time.Duration // of the client's Config
-	Err    error         // of one of those that failed
+	Kept   int           // the number of locks whose whole lease the watchdog keeps
+	Margin time.Duration // the shortest validity that Kept had left at the answers, or Lease; near zero warns of losses
+	Lease  time.Duration // Config.Lease
+	Err    error         // the error of one of the locks that failed
 }
 
 // AcquiredBy is how a lock was acquired: a word in lower case, fit for a label of a metric.
@@ -108,17 +103,17 @@ const (
 	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since it was free
 	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
 	ByPass    AcquiredBy = "pass"    // another client has passed it on, and Resume took it
-	ByParts   AcquiredBy = "parts"   // enough of the locks that it is made of were acquired
+	ByParts   AcquiredBy = "parts"   // enough parts of a lock over several were acquired
 )
 
 // A LossReason is why a lock was lost: a word in lower case, fit for a label of a metric.
 type LossReason string
 
 const (
-	LostUnrenewed   LossReason = "unrenewed"     // its lease ended, since Redis did not confirm a renewal in time
-	LostLeaseEnded  LossReason = "lease_ended"   // the fixed lease that its owner had asked for ended before Unlock
+	LostUnrenewed   LossReason = "unrenewed"     // the lease ended, since Redis did not confirm a renewal in time
+	LostLeaseEnded  LossReason = "lease_ended"   // the fixed lease ended before Unlock
 	LostHeldTooLong LossReason = "held_too_long" // the time of WithMaxHold was over before Unlock
 	LostKeyGone     LossReason = "key_gone"      // Redis says that the lock's key is gone, or another's
-	LostForced      LossReason = "forced"        // this client unlocked it by force; by another it is LostKeyGone
-	LostParts       LossReason = "parts"         // too few of the locks that it is made of are left
+	LostForced      LossReason = "forced"        // this client unlocked it by force; a ForceUnlock by another client is LostKeyGone
+	LostParts       LossReason = "parts"         // too few parts of a lock over several are left
 )

@@ -8,26 +8,26 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// Pass ends the hold and passes the lock on: the text that it returns lets one [Client.Resume]
-// within that time go on with the lock, in any process. The text is opaque, fit for a URL, and a
+// Pass ends the hold and passes the lock on: the text that it returns lets one [Client.Resume], in
+// any process, go on with the lock within that time. The text is opaque, fit for a URL, and a
 // secret. Until then the lock stays with a fixed lease, also after [Client.Close]; then the first
 // waiter gets it.
 //
-// The hold must be the only level of its lock in this process, and no multi-lock or red lock: else
-// Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease], [ErrNotHeld] and [ErrLost].
-// Otherwise the hold is over, with cause [ErrPassed]. Pass takes one command and completes even if
-// ctx has ended. If Redis does not confirm it, the lock is released and the error is
-// [ErrUnconfirmed].
+// The hold must be the only level of its lock in this process, and no multi-lock or red lock:
+// otherwise Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease], [ErrNotHeld] and
+// [ErrLost]. After any other result the hold is over, with cause [ErrPassed]. Pass takes one
+// command and completes even if ctx has ended. If Redis does not confirm it, the lock is released
+// and the error is [ErrUnconfirmed].
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }
 
 // Resume takes the lock of any kind that [Hold.Pass] has passed on, and returns a handle as
-// [Lock.Acquire] does: with the watchdog, or [WithLease]. One call with a text succeeds. The
-// fencing token is that of the former hold. It returns [ErrInvalidPass] for a text of no Pass, and
-// [ErrNotPassed] if the lock was resumed or freed before, or its time was over. While Redis does
-// not answer it asks until ctx or [WithWait] ends. After another error the lock may have been taken
-// and released.
+// [Lock.Acquire] does: with the watchdog, or [WithLease]. One call for each text succeeds. The
+// fencing token is that of the former hold. The error is [ErrInvalidPass] for a text that is not
+// from Pass, and [ErrNotPassed] if the lock was resumed or freed before, or its time was over.
+// While Redis does not answer, Resume tries again until ctx or [WithWait] ends. After another error
+// the lock may have been taken and released.
 func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOption) (*Hold, error) {
 	p, err := driver.ParsePass(pass)
 	if err != nil {

@@ -14,18 +14,17 @@ import (
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By default it is the
 // calling goroutine, with the runtime's number; [NewOwner] makes one that travels with a context.
-// In Redis the number is where Redisson has the thread id. It is below 1<<53, so that any JSON
-// parser keeps it. 0 is no owner.
+// In Redis the number is where Redisson has the thread id. It is below 1<<53, as JSON parsers need
+// it, and 0 is no owner.
 type Owner uint64
 
 // NewOwner returns an owner that is no goroutine, and that no other call in this process returns.
-// It may be called concurrently.
 func NewOwner() Owner { return Owner(terms.NewOwner().ID) }
 
 // WithOwner returns a context that carries the owner o: calls with a context made from it lock and
 // unlock as o, in any goroutine. Goroutines that use it at once are one owner: the lock does not
-// exclude one from the other, and each must unlock as often as it locked. 0 removes the owner, and
-// the holds that ctx comes from. WithOwner panics if o is not from NewOwner.
+// exclude one from the other, and each must unlock as often as it locked. An owner of 0 removes the
+// owner and the holds from which ctx comes. WithOwner panics if o is not from NewOwner.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	owner := terms.Owner{ID: uint64(o)}
 	if owner.Goroutine() != 0 || owner.OfHandle() {

@@ -14,23 +14,23 @@ import (
 
 // Exec executes a Lua script in Redis if this hold has the lock, in one atomic step and one round
 // trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS
-// and ARGV. The keys must not be those of a lock, and in a Cluster must be in its slot: see
+// and ARGV. The keys must not be those of a lock, and in a Cluster must be in the lock's slot: see
 // [Lock.Key]. A read hold may write. A lock over several refuses ([errors.ErrUnsupported]).
 //
 // If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold
-// learns of its loss. If no answer comes before ctx ends, or the connection breaks, it is
+// learns of its loss. If no answer comes before ctx ends, or the connection breaks, the error is
 // [ErrUnconfirmed]: the script may have been executed, or may be until Redis no longer has the lock
 // for this hold. An error of the script is returned as it is, and the hold goes on. The script is
-// executed once at most: an error that says that a script was not executed, as NOSCRIPT, is
-// reported as another one.
+// executed at most once: if its own error is one by which a server says that it executed nothing,
+// as NOSCRIPT, another error is returned.
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.Write(ctx, script, keys, args)
 }
 
 // ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder
-// finds the writes. The lock is released also if the script fails. After [ErrFenced] nothing
-// was written; after [ErrUnconfirmed] the script may have been executed, and is not sent again. ctx
-// ends nothing. A hold that is nested in another is released by two steps.
+// finds the writes. The lock is released also if the script fails. After [ErrFenced] nothing was
+// written; after [ErrUnconfirmed] the script may have been executed, and is not sent again. It
+// completes even if ctx has ended. A hold that is nested in another is released by two steps.
 func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.ReleaseWith(ctx, script, keys, args)
 }
@@ -38,9 +38,9 @@ func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []stri
 // mostWords is how many words of a command Lua passes on.
 const mostWords = 7000
 
-// Write executes commands in Redis as [Hold.Exec] does a script, in their order: each is its words,
-// as []string{"SET", "stock", "7"}, whose keys are named in keys. It returns the replies. At the
-// first error it stops: the error says which command failed, those before it were executed, and the
+// Write executes commands in their order as [Hold.Exec] does a script, and returns the replies. A
+// command is its words, as []string{"SET", "stock", "7"}; keys has the keys of all. At the first
+// error Write stops: the error says which command failed, those before it were executed, and the
 // replies are theirs. Without commands, or with one that has none of the keys among its words, it
 // returns [ErrInvalidConfig] and writes nothing; only PUBLISH, PING, ECHO and TIME need no key.
 func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
