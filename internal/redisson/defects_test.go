@@ -21,8 +21,7 @@ import (
 // defect, its half fails here, and can go. The newest one is shown, or the last that -redisson names.
 //
 // Not shown: a thread whose tryLock is out of time in the instant in which it is
-// woken keeps the wake to itself. It is a matter of that instant; ours is in
-// rlock's TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk.
+// woken keeps the wake to itself. It is a matter of that instant.
 
 // Two scenes have most of them, since to start a JVM costs more than a defect. The last of a scene leaves its
 // client in disorder.

@@ -39,7 +39,7 @@
 //
 // # The other table
 //
-// The answer to a command decides the place, by one table as well (reply.go). A blank leaves the place as it was:
+// The answer to a command decides the place, by one table as well (answer.go). A blank leaves the place as it was:
 //
 //	command \ answer  holds  waits    free    nowhere  left  absent  granted  executed  notRun  unknown  fatal
 //	Acquire           Owner                   Out                                       Out              Out
@@ -79,7 +79,7 @@
 //
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
-//     the clock that never runs behind (time.go), from before the command was sent (trust.go).
+//     the clock that never runs behind (command.go), from before the command was sent (trust.go).
 //   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go). One that
 //     a release carries was executed if the release is confirmed.
 //   - A caller that has left never holds the lock: what it was granted is given back.
