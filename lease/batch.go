@@ -18,8 +18,8 @@ type group struct {
 	spare   []Renewable // a batch that has landed, to be filled again
 	flights int         // the batches that are in flight
 
-	// While the group is down, one batch at a time is sent, each a backoff after
-	// the failure of the one before.
+	// While the group is down, one batch at a time is sent, each a backoff after the failure of the
+	// one before.
 	down    bool
 	probing bool // that batch, the probe, is in flight
 	backoff time.Duration
@@ -34,10 +34,10 @@ func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
-// turnLocked returns how many of the queue are to be asked again now, to be sent if they
-// still want to be: as many as there is room for. Before a probe it is all of them, so that
-// an entry that lives on another node by now goes there, and one that is over goes away,
-// although the node that did not answer never comes back.
+// turnLocked returns how many of the queue are to be asked again now, to be sent if they still want
+// to be: as many as there is room for. Before a probe it is all of them, so that an entry that
+// lives on another node by now goes there, and one that is over goes away, although the node that
+// did not answer never comes back.
 func (g *group) turnLocked(k *Keeper, since time.Duration) int {
 	room := g.roomLocked(k, since)
 	if g.down && room > 0 {
@@ -54,8 +54,8 @@ func (g *group) wakesAtLocked() time.Duration {
 	return never // until a batch ends, which wakes the keeper
 }
 
-// Probe makes the keeper try again at once all nodes that it avoids since they did not
-// answer: another caller has had an answer from one of them. It may be called concurrently.
+// Probe makes the keeper try again at once all nodes that it avoids since they did not answer:
+// another caller has had an answer from one of them. It may be called concurrently.
 func (k *Keeper) Probe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,8 +67,7 @@ func (k *Keeper) Probe() {
 	}
 }
 
-// addLocked adds r to the batch being filled; there must be room. A full one is
-// sent.
+// addLocked adds r to the batch being filled; there must be room. A full one is sent.
 func (g *group) addLocked(k *Keeper, r Renewable) {
 	g.open = append(g.open, r)
 	g.probe = g.down
@@ -86,8 +85,8 @@ func (k *Keeper) launchLocked() {
 	}
 }
 
-// launchGroupLocked sends the open batch, even if the group went down while it was
-// being filled: it is then one of those that were sent before it was known.
+// launchGroupLocked sends the open batch, even if the group went down while it was being filled: it
+// is then one of those that were sent before it was known.
 func (k *Keeper) launchGroupLocked(g *group) {
 	batch, probe := g.open, g.probe
 	g.open, g.spare = g.spare, nil
@@ -108,8 +107,8 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.landedLocked(k, reached, probe)
-	// From the last to the first, since unreached members go to the front of the queue, in
-	// its order.
+	// From the last to the first, since unreached members go to the front of the queue, in its
+	// order.
 	for i := len(batch) - 1; i >= 0; i-- {
 		e := batch[i].Entry()
 		e.keeping.flying = false

@@ -182,8 +182,8 @@ func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
 	})
 }
 
-// TestAFlightThatFailsBeforeItsMemberIsAsked: meanwhile the member has come due and is queued
-// for Due, behind more members than are asked at once.
+// TestAFlightThatFailsBeforeItsMemberIsAsked: meanwhile the member has come due and is queued for
+// Due, behind more members than are asked at once.
 func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan bool)

@@ -24,8 +24,7 @@ func (r *kept) Entry() *lease.Entry { return &r.entry }
 func (r *kept) Group() uint32       { return 0 }
 func (r *kept) Due(time.Time) bool  { return true }
 
-// keepMany returns a keeper with a hundred thousand leases, due over ten seconds, an hour
-// from now.
+// keepMany returns a keeper with a hundred thousand leases, due over ten seconds, an hour from now.
 func keepMany(b *testing.B) *lease.Keeper {
 	k := lease.NewKeeper(lease.Config{Send: none})
 	b.Cleanup(k.Close)
@@ -37,8 +36,8 @@ func keepMany(b *testing.B) *lease.Keeper {
 	return k
 }
 
-// BenchmarkStartStopWith100kPending measures the share of the watchdog in an uncontended lock
-// and unlock.
+// BenchmarkStartStopWith100kPending measures the share of the watchdog in an uncontended lock and
+// unlock.
 func BenchmarkStartStopWith100kPending(b *testing.B) {
 	k := keepMany(b)
 	r := new(kept)
@@ -76,8 +75,8 @@ func BenchmarkStartStopParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry,
-// and the goroutines for a hundred thousand of them.
+// BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry, and the
+// goroutines for a hundred thousand of them.
 func BenchmarkBytesPerLease(b *testing.B) {
 	for b.Loop() {
 		var before, after runtime.MemStats
@@ -117,8 +116,8 @@ func BenchmarkNudgeAlreadyNudged(b *testing.B) {
 	}
 }
 
-// BenchmarkNudge nudges without pause, with a sender that does nothing: most nudges
-// find the mark of an earlier one, and one a millisecond is sent.
+// BenchmarkNudge nudges without pause, with a sender that does nothing: most nudges find the mark
+// of an earlier one, and one a millisecond is sent.
 func BenchmarkNudge(b *testing.B) {
 	k := lease.NewKeeper(lease.Config{Send: none})
 	b.Cleanup(k.Close)
@@ -137,10 +136,9 @@ func cpu() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkRenew100kHeld keeps a hundred thousand leases and renews each once a second, with
-// a sender that only schedules the next renewal: the processor time of a renewal without its
-// command. With a lease of 30 s ten thousand are due a second, which gives their share of a
-// core.
+// BenchmarkRenew100kHeld keeps a hundred thousand leases and renews each once a second, with a
+// sender that only schedules the next renewal: the processor time of a renewal without its command.
+// With a lease of 30 s ten thousand are due a second, which gives their share of a core.
 func BenchmarkRenew100kHeld(b *testing.B) {
 	const every = time.Second
 	for b.Loop() {

@@ -1,13 +1,13 @@
-// Package lease keeps leases alive: when each is due ([Wheel]), the batches in which it is
-// sent ([Keeper]), and how much less than its length it may be believed to last ([Drift]). It
-// knows nothing of locks, nor of Redis.
+// Package lease keeps leases alive: when each is due ([Wheel]), the batches in which it is sent
+// ([Keeper]), and how much less than its length it may be believed to last ([Drift]). It knows
+// nothing of locks, nor of Redis.
 //
 // # The keeper
 //
-// A [Keeper] keeps Renewables, each with an [Entry] embedded. A [Renewable] schedules
-// itself for the time at which something must be done about it, a third of its lease, say.
-// At that time it is asked, by [Renewable.Due], whether it wants to be sent; if
-// so it goes into a batch with others of its group, which is a node.
+// A [Keeper] keeps Renewables, each with an [Entry] embedded. A [Renewable] schedules itself for
+// the time at which something must be done about it, a third of its lease, say. At that time it is
+// asked, by [Renewable.Due], whether it wants to be sent; if so it goes into a batch with others of
+// its group, which is a node.
 //
 //	    the time comes          true, and room
 //	  +----------------> asked ------------------> in flight --+
@@ -20,11 +20,10 @@
 //	  +--------------------------------------------------------+
 //	       it has its outcome: it schedules itself
 //
-// A nudge leads to asked from everywhere, after the pace, and after the flight.
-// The wheel is apart from the rest: one that is queued or in flight may be scheduled
-// too, usually for the end of its validity, and is asked at that time. This is how a
-// holder learns of its loss while its node says nothing. [Keeper.Stop] leads out of
-// every state.
+// A nudge leads to asked from everywhere, after the pace, and after the flight. The wheel is apart
+// from the rest: one that is queued or in flight may be scheduled too, usually for the end of its
+// validity, and is asked at that time. This is how a holder learns of its loss while its node says
+// nothing. [Keeper.Stop] leads out of every state.
 //
 //   - A renewable is in one batch at a time. Nudged or due during its flight, it is
 //     asked again afterwards.
@@ -49,8 +48,8 @@
 //
 // # Cost
 //
-// One goroutine, and one for each batch in flight. With nothing scheduled there is no
-// timer; otherwise it sleeps until the next slot with something in it, for at most a
-// second. Scheduling wakes the keeper only for a time before that wake, and stopping never
-// does, so a lock taken and released again costs two passes through a mutex.
+// One goroutine, and one for each batch in flight. With nothing scheduled there is no timer;
+// otherwise it sleeps until the next slot with something in it, for at most a second. Scheduling
+// wakes the keeper only for a time before that wake, and stopping never does, so a lock taken and
+// released again costs two passes through a mutex.
 package lease

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A held is a renewable like that of a lock: renewed at a third of its lease, over when its
-// lease ends, with a value that is mirrored after a nudge.
+// A held is a renewable like that of a lock: renewed at a third of its lease, over when its lease
+// ends, with a value that is mirrored after a nudge.
 type held struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
@@ -224,10 +224,10 @@ func (s *server) send(ctx context.Context, node uint32, batch []lease.Renewable)
 	return reached
 }
 
-// wallAhead returns t with its wall clock set ahead, but not its monotonic clock: a time that
-// is read after the machine slept for d. No API makes such a time; this relies on the layout
-// of time.Time, which keeps the seconds of the wall clock above 30 bits of nanoseconds, and
-// fails the test if the layout differs.
+// wallAhead returns t with its wall clock set ahead, but not its monotonic clock: a time that is
+// read after the machine slept for d. No API makes such a time; this relies on the layout of
+// time.Time, which keeps the seconds of the wall clock above 30 bits of nanoseconds, and fails the
+// test if the layout differs.
 func wallAhead(t *testing.T, at time.Time, d time.Duration) time.Time {
 	t.Helper()
 	shifted := at
@@ -244,8 +244,8 @@ func wallAhead(t *testing.T, at time.Time, d time.Duration) time.Time {
 // mod is the remainder of a division that rounds down.
 func mod(a, b int64) int64 { return (a%b + b) % b }
 
-// A span is a time that is counted by the clock that has run further, as a holder counts its
-// lease: the monotonic clock stands still while the machine sleeps. The zero span is over.
+// A span is a time that is counted by the clock that has run further, as a holder counts its lease:
+// the monotonic clock stands still while the machine sleeps. The zero span is over.
 type span struct {
 	from  time.Time
 	lasts time.Duration

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// A Keeper asks renewables when their time has come, and sends those that want it
-// in batches, by group. However many renewables it has, it has one goroutine, and
-// one more for each batch in flight. Make one with [NewKeeper]. All
-// methods may be called concurrently, also from Due and Send, except that Close
-// must not be.
+// A Keeper asks renewables when their time has come, and sends those that want it in batches, by
+// group. However many renewables it has, it has one goroutine, and one more for each batch in
+// flight. Make one with [NewKeeper]. All methods may be called concurrently, also from Due and
+// Send, except that Close must not be.
 type Keeper struct {
 	config Config
 	clock  func() time.Time // with both readings; tests replace it
@@ -28,26 +27,26 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // every one ever seen: there are few nodes
 
-	// ready has the entries to ask in the next pass, paced those that were nudged too soon
-	// after its last send, in the order of the nudges.
+	// ready has the entries to ask in the next pass, paced those that were nudged too soon after
+	// its last send, in the order of the nudges.
 	ready, paced line
 
-	// wakesAt is when the goroutine wakes by itself. It need not be woken for
-	// anything later; that is what makes Schedule and Stop cheap.
+	// wakesAt is when the goroutine wakes by itself. It need not be woken for anything later; that
+	// is what makes Schedule and Stop cheap.
 	wakesAt time.Duration
-	// wokenFor is the time for which it was woken since it last slept, awake if for none
-	// that lies ahead.
+	// wokenFor is the time for which it was woken since it last slept, awake if for none that lies
+	// ahead.
 	wokenFor time.Duration
 
-	// skew is by how much the wall clock was ahead of the monotonic one, both counted from
-	// epoch, at least, since everything was last asked.
+	// skew is by how much the wall clock was ahead of the monotonic one, both counted from epoch,
+	// at least, since everything was last asked.
 	skew time.Duration
 }
 
 // keeping is the keeper's note on an entry. The keeper's mutex protects it.
 //
-// A renewable that was nudged and not yet asked is in a line, or being asked, or in
-// flight, and whatever ends those looks at nudged: so no nudge is lost.
+// A renewable that was nudged and not yet asked is in a line, or being asked, or in flight, and
+// whatever ends those looks at nudged: so no nudge is lost.
 type keeping struct {
 	owner Renewable // nil after Stop
 
@@ -62,8 +61,8 @@ type keeping struct {
 	nudged atomic.Bool
 }
 
-// NewKeeper returns a keeper with its goroutine running. It panics if config.Send
-// is nil. Close it when it is no longer needed.
+// NewKeeper returns a keeper with its goroutine running. It panics if config.Send is nil. Close it
+// when it is no longer needed.
 func NewKeeper(config Config) *Keeper {
 	return newKeeper(config, time.Now)
 }
@@ -87,9 +86,8 @@ func newKeeper(config Config, clock func() time.Time) *Keeper {
 	return k
 }
 
-// Schedule makes the keeper ask r at the given time, instead of any other it was scheduled
-// for. It neither hastens nor delays a nudge, or a send that r waits for. It does nothing
-// after Close.
+// Schedule makes the keeper ask r at the given time, instead of any other it was scheduled for. It
+// neither hastens nor delays a nudge, or a send that r waits for. It does nothing after Close.
 func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	e := r.Entry()
 	k.mu.Lock()
@@ -102,20 +100,20 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	k.wakeByLocked(time.Duration(e.due) * k.config.Tick)
 }
 
-// Nudge makes the keeper ask r as soon as possible: at once if its last send began at least
-// a pace ago and is over, otherwise when both are true. Nudges that come before r is asked
-// are one, and cost a few nanoseconds each. Make the change before the nudge, under the
-// mutex that Due and Send look at r with: the command that is sent then has it.
+// Nudge makes the keeper ask r as soon as possible: at once if its last send began at least a pace
+// ago and is over, otherwise when both are true. Nudges that come before r is asked are one, and
+// cost a few nanoseconds each. Make the change before the nudge, under the mutex that Due and Send
+// look at r with: the command that is sent then has it.
 //
-// No send begins sooner than a pace after the last one of r, and Due comes no later
-// than a pace after the nudge, or after the end of the flight if that is later. If
-// the node of r does not answer, r waits for it like all others.
+// No send begins sooner than a pace after the last one of r, and Due comes no later than a pace
+// after the nudge, or after the end of the flight if that is later. If the node of r does not
+// answer, r waits for it like all others.
 //
 // It does nothing after Close.
 func (k *Keeper) Nudge(r Renewable) {
 	e := r.Entry()
-	// While the mark is there Due is still to be called: the mark is taken away
-	// before the call. Due thus takes r's mutex after the caller's change.
+	// While the mark is there Due is still to be called: the mark is taken away before the call.
+	// Due thus takes r's mutex after the caller's change.
 	if e.keeping.nudged.Load() {
 		return
 	}
@@ -129,18 +127,18 @@ func (k *Keeper) Nudge(r Renewable) {
 	k.lineUpLocked(e)
 }
 
-// Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It
-// ignores one that the keeper does not know, and does not wake the keeper.
+// Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It ignores one
+// that the keeper does not know, and does not wake the keeper.
 //
-// It waits for nothing, so when it returns, Due may be running, and r may be in a batch
-// that is being built or in flight. "After Stop nothing is renewed" is true by mutual
-// exclusion: the caller marks r as over under r's own mutex, and Send looks for the mark
-// under the same mutex while it builds the command. A command is then built before the
-// mark, and is in flight when Stop is called, or never. Likewise Due and Send must not
-// schedule or nudge a marked entry, since that makes r known again.
+// It waits for nothing, so when it returns, Due may be running, and r may be in a batch that is
+// being built or in flight. "After Stop nothing is renewed" is true by mutual exclusion: the caller
+// marks r as over under r's own mutex, and Send looks for the mark under the same mutex while it
+// builds the command. A command is then built before the mark, and is in flight when Stop is
+// called, or never. Likewise Due and Send must not schedule or nudge a marked entry, since that
+// makes r known again.
 //
-// It reports whether the keeper is done with r: false says that Due or Send may
-// look at it yet, so that r must not be used for something else.
+// It reports whether the keeper is done with r: false says that Due or Send may look at it yet, so
+// that r must not be used for something else.
 func (k *Keeper) Stop(r Renewable) (done bool) {
 	e := r.Entry()
 	k.mu.Lock()
@@ -152,18 +150,18 @@ func (k *Keeper) Stop(r Renewable) (done bool) {
 	return !e.keeping.asked && !e.keeping.flying
 }
 
-// Len returns how many renewables are scheduled. Those that wait to be
-// sent and have no time of their own are not counted.
+// Len returns how many renewables are scheduled. Those that wait to be sent and have no time of
+// their own are not counted.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.wheel.Len()
 }
 
-// Close ends the keeper: nothing is asked or sent any more, and the contexts of
-// the batches in flight end. It returns when all goroutines have, so it must not be
-// called from Due or Send, nor with a mutex held that they take. Calls after the
-// first wait likewise. Renewables are not notified.
+// Close ends the keeper: nothing is asked or sent any more, and the contexts of the batches in
+// flight end. It returns when all goroutines have, so it must not be called from Due or Send, nor
+// with a mutex held that they take. Calls after the first wait likewise. Renewables are not
+// notified.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true

@@ -174,8 +174,8 @@ func TestARenewableThatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
 	})
 }
 
-// TestNothingIsRenewedAfterARelease runs releases and the building of batches concurrently,
-// in real time, under the race detector and the scheduler.
+// TestNothingIsRenewedAfterARelease runs releases and the building of batches concurrently, in real
+// time, under the race detector and the scheduler.
 func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	s := newServer()
 	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 1})
@@ -354,8 +354,7 @@ func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 		before := runtime.NumGoroutine()
 		newHelds(k, 1, 1000)
 		pass(time.Minute)
-		// Goroutines of earlier tests, and of batches that have just ended, may still be
-		// counted.
+		// Goroutines of earlier tests, and of batches that have just ended, may still be counted.
 		assert.Less(t, runtime.NumGoroutine(), before+10)
 	})
 }

@@ -1,9 +1,9 @@
 package lease
 
-// A line is a first-in first-out list of entries, linked through their keeping, so
-// that an entry joins and leaves without allocation, from any place. An entry
-// stands in at most one line; it may be in the wheel as well, which has links of
-// its own. The zero line is empty. The keeper's mutex guards every line.
+// A line is a first-in first-out list of entries, linked through their keeping, so that an entry
+// joins and leaves without allocation, from any place. An entry stands in at most one line; it may
+// be in the wheel as well, which has links of its own. The zero line is empty. The keeper's mutex
+// guards every line.
 type line struct {
 	head, tail *Entry
 	len        int

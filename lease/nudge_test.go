@@ -215,8 +215,8 @@ func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestARenewableThatFailsWhileItIsAskedIsAskedAgain: Due may have declined because the command
-// was in flight.
+// TestARenewableThatFailsWhileItIsAskedIsAskedAgain: Due may have declined because the command was
+// in flight.
 func TestARenewableThatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 	for _, send := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestARenewableThatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until every last
-// value was sent.
+// TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until every last value
+// was sent.
 func TestNoNudgeIsLost(t *testing.T) {
 	s := newServer()
 	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 50 * time.Microsecond})
@@ -340,8 +340,8 @@ func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
 		k.Schedule(a, time.Now().Add(10*time.Hour))
 		before := looks()
 		pass(time.Hour)
-		// Two reads a pass, one for the wheel and one before the sleep; and the slot of its
-		// entry comes round every five seconds.
+		// Two reads a pass, one for the wheel and one before the sleep; and the slot of its entry
+		// comes round every five seconds.
 		assert.InDelta(t, 2*3600*1.2, looks()-before, 300)
 	})
 }
@@ -377,7 +377,8 @@ func (s *slow) Due(time.Time) bool {
 	return false
 }
 
-// One whose time comes while many that were nudged are asked is not asked behind all of them: the end of a lease is told by then.
+// One whose time comes while many that were nudged are asked is not asked behind all of them: the
+// end of a lease is told by then.
 func TestWhoseTimeComesDuringAPassIsAskedSoon(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, _ *server) {
 		asked := make(chan time.Time, 1)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// lookout is how long the keeper sleeps at most while anything is scheduled, so that a
-// holder learns within it that the machine slept. Timers stand still with the monotonic
-// clock: without it the holder would learn only when the rest of a renewal's wait is over.
-// It costs some microseconds a second.
+// lookout is how long the keeper sleeps at most while anything is scheduled, so that a holder
+// learns within it that the machine slept. Timers stand still with the monotonic clock: without it
+// the holder would learn only when the rest of a renewal's wait is over. It costs some microseconds
+// a second.
 const lookout = time.Second
 
 // sleepTolerance is how far the wall clock may have run ahead of the monotonic clock, since
-// everything was last asked, before that is taken for sleep. A holder may learn of a loss as
-// much later. Where only the wall clock is slewed, by 500 ppm, everything is asked every few
-// minutes, in vain.
+// everything was last asked, before that is taken for sleep. A holder may learn of a loss as much
+// later. Where only the wall clock is slewed, by 500 ppm, everything is asked every few minutes, in
+// vain.
 const sleepTolerance = 100 * time.Millisecond
 
 // Values of Keeper.wakesAt that are no time.
@@ -23,22 +23,20 @@ const (
 	never = time.Duration(math.MaxInt64) // it has no reason to wake
 )
 
-// run is the goroutine of the keeper. It makes passes until there is nothing to do, and
-// sleeps until there may be. A pass gathers the entries to ask, asks them, and sends those
-// that said yes:
+// run is the goroutine of the keeper. It makes passes until there is nothing to do, and sleeps
+// until there may be. A pass gathers the entries to ask, asks them, and sends those that said yes:
 //
 //	wheel: due, or all after sleep --+
 //	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight
 //	queue of a group with room ------+                  `-> queue, without room
 //
-// Everything but the calls of Due and Group happens under the mutex. The wake that
-// is left for the goroutine while it makes a pass is never lost, since it gathers
-// once more before it sleeps.
+// Everything but the calls of Due and Group happens under the mutex. The wake that is left for the
+// goroutine while it makes a pass is never lost, since it gathers once more before it sleeps.
 func (k *Keeper) run() {
 	defer k.wg.Done()
 	defer k.timer.Stop()
-	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking
-	// it then would hide the panic.
+	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking it then would
+	// hide the panic.
 	k.mu.Lock()
 	for !k.closed {
 		k.gatherLocked()
@@ -46,8 +44,8 @@ func (k *Keeper) run() {
 			k.sleepLocked()
 			continue
 		}
-		// What becomes ready meanwhile waits for the next pass, so that batches
-		// that are not full are not kept waiting.
+		// What becomes ready meanwhile waits for the next pass, so that batches that are not full
+		// are not kept waiting.
 		k.askLocked(k.ready.len)
 		k.launchLocked()
 	}
@@ -59,9 +57,9 @@ func (k *Keeper) gatherLocked() {
 	now := k.clock()
 	since := now.Sub(k.epoch)
 
-	// A machine that slept has moved the wall clock on and not the monotonic one,
-	// which the wheel runs by. Their owners know which leases are over; the
-	// wheel would only ask them later. Many short sleeps count together.
+	// A machine that slept has moved the wall clock on and not the monotonic one, which the wheel
+	// runs by. Their owners know which leases are over; the wheel would only ask them later. Many
+	// short sleeps count together.
 	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
 		k.skew = skew
 		k.wheel.Flush(k.readyLocked)
@@ -69,9 +67,9 @@ func (k *Keeper) gatherLocked() {
 		k.skew = min(k.skew, skew)
 		k.wheel.Advance(now, k.readyLocked)
 	}
-	// The line is by the time of the nudge and not by the end of the pace, which
-	// differ by less than a pace. An entry behind one that must rest longer waits
-	// with it, and so for less than a pace.
+	// The line is by the time of the nudge and not by the end of the pace, which differ by less
+	// than a pace. An entry behind one that must rest longer waits with it, and so for less than a
+	// pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
 		k.readyLocked(e)
 	}
@@ -88,20 +86,20 @@ func (k *Keeper) readyLocked(e *Entry) {
 	k.ready.push(e)
 }
 
-// urgentLocked moves e to the front of ready: its time has come during a pass. That may be the end of a lease, of which a
-// holder learns when the keeper asks, and a pass takes long where each Due waits for a mutex that many want.
+// urgentLocked moves e to the front of ready: its time has come during a pass. That may be the end
+// of a lease, of which a holder learns when the keeper asks, and a pass takes long where each Due
+// waits for a mutex that many want.
 func (k *Keeper) urgentLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.pushFront(e)
 }
 
-// chunk is how many are asked between two times that the keeper's mutex is taken:
-// when a hundred thousand are due together, Schedule and Stop go on in between.
+// chunk is how many are asked between two times that the keeper's mutex is taken: when a hundred
+// thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
 
-// askLocked asks the first n of ready, or those that are left of them, and puts
-// those that want to be sent into the batches of their groups. It releases the
-// mutex while it asks.
+// askLocked asks the first n of ready, or those that are left of them, and puts those that want to
+// be sent into the batches of their groups. It releases the mutex while it asks.
 func (k *Keeper) askLocked(n int) {
 	var asked [chunk]struct {
 		owner Renewable
@@ -120,9 +118,9 @@ func (k *Keeper) askLocked(n int) {
 		}
 
 		k.mu.Unlock()
-		// There is no recover, here or around Send. A panic is a bug in the called code,
-		// whose mutex is in an unknown state; hidden, it would end as a lock that is lost
-		// for no reason that can be found.
+		// There is no recover, here or around Send. A panic is a bug in the called code, whose
+		// mutex is in an unknown state; hidden, it would end as a lock that is lost for no reason
+		// that can be found.
 		now := k.clock()
 		for i := range some {
 			a := &some[i]
@@ -147,9 +145,9 @@ func (k *Keeper) askLocked(n int) {
 	}
 }
 
-// dispatchLocked deals with one that wants to be sent, and stands in no line. This
-// is the only way into a batch, so it is here that two sends of one renewable are
-// kept from overlapping, and a pace apart.
+// dispatchLocked deals with one that wants to be sent, and stands in no line. This is the only way
+// into a batch, so it is here that two sends of one renewable are kept from overlapping, and a pace
+// apart.
 func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	if e.keeping.flying || since < e.keeping.rest {
 		e.keeping.nudged.Store(true)
@@ -170,8 +168,8 @@ func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	g.addLocked(k, e.keeping.owner)
 }
 
-// lineUpLocked puts one that was nudged into the line where it waits to be asked,
-// unless it is in one, or being asked, or in flight.
+// lineUpLocked puts one that was nudged into the line where it waits to be asked, unless it is in
+// one, or being asked, or in flight.
 func (k *Keeper) lineUpLocked(e *Entry) {
 	if e.keeping.in != nil || e.keeping.asked || e.keeping.flying {
 		return
@@ -185,8 +183,8 @@ func (k *Keeper) lineUpLocked(e *Entry) {
 	k.wakeByLocked(awake)
 }
 
-// wakeByLocked sees to it that the goroutine is awake at the given time. It wakes
-// it now if it would sleep longer, and leaves the timer to it.
+// wakeByLocked sees to it that the goroutine is awake at the given time. It wakes it now if it
+// would sleep longer, and leaves the timer to it.
 func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return
@@ -198,12 +196,11 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 	}
 }
 
-// sleepLocked waits, without the mutex, until there may be something to do. With
-// nothing scheduled there is no timer.
+// sleepLocked waits, without the mutex, until there may be something to do. With nothing scheduled
+// there is no timer.
 //
-// The entry that it was woken for may be stopped by now. It wakes at that time all the same,
-// once: of leases that are taken and given back over and over, each would
-// otherwise wake it.
+// The entry that it was woken for may be stopped by now. It wakes at that time all the same, once:
+// of leases that are taken and given back over and over, each would otherwise wake it.
 func (k *Keeper) sleepLocked() {
 	since := k.clock().Sub(k.epoch)
 	k.wakesAt = never

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// slots is how many slots a wheel has: a power of two, and a multiple of 64 for
-// the bitmap. At a tick of 10 ms the wheel turns once in 5 s, so that an entry 10 s
-// ahead is passed over once or twice before its time comes.
+// slots is how many slots a wheel has: a power of two, and a multiple of 64 for the bitmap. At a
+// tick of 10 ms the wheel turns once in 5 s, so that an entry 10 s ahead is passed over once or
+// twice before its time comes.
 const slots = 512
 
-// A Wheel keeps entries by the time at which they are due. Scheduling and stopping
-// are O(1) and allocate nothing, however many entries there are; it is scheme 6 of
-// Varghese and Lauck (1987), a hashed wheel with unsorted lists.
+// A Wheel keeps entries by the time at which they are due. Scheduling and stopping are O(1) and
+// allocate nothing, however many entries there are; it is scheme 6 of Varghese and Lauck (1987), a
+// hashed wheel with unsorted lists.
 //
-// Time is cut into ticks that are numbered from the wheel's epoch. An entry lies in
-// the slot of its due tick modulo the number of slots, and carries the full number:
-// one that is due in a later round is left where it is when its slot is passed. A
-// wheel that was not advanced for a while catches up by number, never by counting.
+// Time is cut into ticks that are numbered from the wheel's epoch. An entry lies in the slot of its
+// due tick modulo the number of slots, and carries the full number: one that is due in a later
+// round is left where it is when its slot is passed. A wheel that was not advanced for a while
+// catches up by number, never by counting.
 //
-// An entry is never due early, and comes out of the first [Wheel.Advance] at or
-// after the end of the tick that its time falls in: at most one tick late.
+// An entry is never due early, and comes out of the first [Wheel.Advance] at or after the end of
+// the tick that its time falls in: at most one tick late.
 //
-// A Wheel has no clock, no goroutine and no mutex: times are passed in, and it is
-// not safe for concurrent use.
+// A Wheel has no clock, no goroutine and no mutex: times are passed in, and it is not safe for
+// concurrent use.
 type Wheel struct {
 	epoch time.Time
 	tick  time.Duration
@@ -34,10 +34,9 @@ type Wheel struct {
 	taken [slots / 64]uint64 // a bit for each slot, set while the slot has a ring
 }
 
-// An Entry is a place in a [Wheel] or a [Keeper]. Embed one in the struct to be scheduled,
-// so that scheduling it allocates nothing. The zero Entry is ready to use. An entry belongs
-// to one wheel or keeper at a time and must not be copied while it does; all its fields are
-// theirs.
+// An Entry is a place in a [Wheel] or a [Keeper]. Embed one in the struct to be scheduled, so that
+// scheduling it allocates nothing. The zero Entry is ready to use. An entry belongs to one wheel or
+// keeper at a time and must not be copied while it does; all its fields are theirs.
 type Entry struct {
 	// next and prev are the ring of the slot, nil while e is not scheduled.
 	next, prev *Entry
@@ -46,8 +45,8 @@ type Entry struct {
 	keeping keeping
 }
 
-// NewWheel returns an empty wheel whose ticks are counted from epoch. It panics if
-// tick is not positive.
+// NewWheel returns an empty wheel whose ticks are counted from epoch. It panics if tick is not
+// positive.
 func NewWheel(epoch time.Time, tick time.Duration) *Wheel {
 	if tick <= 0 {
 		panic("lease: a wheel needs a positive tick")
@@ -55,8 +54,8 @@ func NewWheel(epoch time.Time, tick time.Duration) *Wheel {
 	return &Wheel{epoch: epoch, tick: tick}
 }
 
-// Schedule makes e due at the given time, instead of any other that it was scheduled for. A
-// time that has passed already is due with the next tick.
+// Schedule makes e due at the given time, instead of any other that it was scheduled for. A time
+// that has passed already is due with the next tick.
 func (w *Wheel) Schedule(e *Entry, at time.Time) {
 	ahead := at.Sub(w.epoch)
 	due := int64(ahead / w.tick)
@@ -103,9 +102,8 @@ func (w *Wheel) Stop(e *Entry) bool {
 	return true
 }
 
-// Advance takes every entry out that is due at now and calls fire with it, in no
-// particular order. fire must not use the wheel. A now that lies before an earlier
-// one changes nothing.
+// Advance takes every entry out that is due at now and calls fire with it, in no particular order.
+// fire must not use the wheel. A now that lies before an earlier one changes nothing.
 func (w *Wheel) Advance(now time.Time, fire func(*Entry)) {
 	from, to := w.now, int64(now.Sub(w.epoch)/w.tick)
 	if to <= from {
@@ -118,8 +116,7 @@ func (w *Wheel) Advance(now time.Time, fire func(*Entry)) {
 	}
 }
 
-// Flush takes every entry out, due or not, and calls fire with it. fire must not
-// use the wheel.
+// Flush takes every entry out, due or not, and calls fire with it. fire must not use the wheel.
 func (w *Wheel) Flush(fire func(*Entry)) {
 	for at, ok := w.visit(w.now); ok; at, ok = w.visit(at) {
 		w.empty(at%slots, 1<<63-1, fire)
@@ -142,9 +139,9 @@ func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 	}
 }
 
-// Next returns the next time at which [Wheel.Advance] may find something due; ok is
-// false if nothing is scheduled. Since only the slots are looked at, it may find
-// that all entries of the slot are due in a later round.
+// Next returns the next time at which [Wheel.Advance] may find something due; ok is false if
+// nothing is scheduled. Since only the slots are looked at, it may find that all entries of the
+// slot are due in a later round.
 func (w *Wheel) Next() (at time.Time, ok bool) {
 	tick, ok := w.visit(w.now)
 	if !ok {
@@ -153,13 +150,12 @@ func (w *Wheel) Next() (at time.Time, ok bool) {
 	return w.epoch.Add(time.Duration(tick) * w.tick), true
 }
 
-// visit returns the first tick after the given one whose slot is not empty: at most
-// one turn later.
+// visit returns the first tick after the given one whose slot is not empty: at most one turn later.
 func (w *Wheel) visit(after int64) (tick int64, ok bool) {
 	first := (after + 1) % slots
 	word, bit := first/64, uint(first%64)
-	// The word that first lies in is looked at twice: its upper bits at the
-	// beginning, its lower ones at the end of the turn.
+	// The word that first lies in is looked at twice: its upper bits at the beginning, its lower
+	// ones at the end of the turn.
 	taken := w.taken[word] &^ (1<<bit - 1)
 	for range len(w.taken) + 1 {
 		if taken != 0 {

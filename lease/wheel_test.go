@@ -72,8 +72,8 @@ func TestAWheelNeedsATick(t *testing.T) {
 	assert.Panics(t, func() { lease.NewWheel(epoch, 0) })
 }
 
-// agree plays operations, five bytes each, on a wheel and on the specification, a map from
-// entry to time.
+// agree plays operations, five bytes each, on a wheel and on the specification, a map from entry to
+// time.
 func agree(t *testing.T, play []byte) {
 	w := lease.NewWheel(epoch, tick)
 	entries := make([]lease.Entry, 64)

@@ -42,8 +42,8 @@ func BenchmarkMessageToMark(b *testing.B) {
 	}
 }
 
-// BenchmarkConfirm10000Channels measures the time from the first Subscribe until all channels
-// are confirmed, on a hub without a connection.
+// BenchmarkConfirm10000Channels measures the time from the first Subscribe until all channels are
+// confirmed, on a hub without a connection.
 func BenchmarkConfirm10000Channels(b *testing.B) {
 	redis := redistest.Standalone(b)
 	client, err := rueidis.NewClient(redis.Options())
@@ -56,8 +56,8 @@ func BenchmarkConfirm10000Channels(b *testing.B) {
 	}
 }
 
-// BenchmarkSubscribeClose measures a waiter that comes and goes while the channel is
-// confirmed: no command is sent.
+// BenchmarkSubscribeClose measures a waiter that comes and goes while the channel is confirmed: no
+// command is sent.
 func BenchmarkSubscribeClose(b *testing.B) {
 	redis := redistest.Standalone(b)
 	hub, _ := newHub(b, redis.Options(), pubsub.Config{})

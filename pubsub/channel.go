@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// A channel is the hub's state of one name with a subscriber, now or lately. Hub.mu
-// protects its fields.
+// A channel is the hub's state of one name with a subscriber, now or lately. Hub.mu protects its
+// fields.
 type channel struct {
 	name  string // as plain, it never changes
 	plain bool   // SUBSCRIBE, also on a hub that is Sharded; it has no waiters
 	subs  []*Subscription
-	// hear is the function of the last Listen. It gets the messages while subs is empty:
-	// the server still counts a subscriber, so other clients may rely on it.
+	// hear is the function of the last Listen. It gets the messages while subs is empty: the server
+	// still counts a subscriber, so other clients may rely on it.
 	hear func(message string)
 	link *link // in whose channels it is; nil once forgotten
 
-	// conn is the connection over which the server has confirmed it, nil while
-	// it is not confirmed. It is read without the mutex, too.
+	// conn is the connection over which the server has confirmed it, nil while it is not confirmed.
+	// It is read without the mutex, too.
 	conn atomic.Pointer[conn]
 	// next is the connection that has confirmed it too, and may take the place of conn: see
 	// link.moveTo.
 	next *conn
-	// counted is true while conn is not nil and known to be one that the server
-	// counts where commands about this channel go.
+	// counted is true while conn is not nil and known to be one that the server counts where
+	// commands about this channel go.
 	counted bool
 	// refused is the server's word that it will not confirm it.
 	refused error
-	// ended counts the connections for it, since the last confirmation, that the server
-	// ended before they worked. From barredAfter on barred is the last one's error.
+	// ended counts the connections for it, since the last confirmation, that the server ended
+	// before they worked. From barredAfter on barred is the last one's error.
 	ended  int
 	barred error
 	// redirects counts the MOVED since the last confirmation or pause.
 	redirects int
 
-	// unused is its place in link.lingering or link.left: not nil only while subs is
-	// empty and the link is connected.
+	// unused is its place in link.lingering or link.left: not nil only while subs is empty and the
+	// link is connected.
 	unused *list.Element
 	until  time.Time // when lingering ends
 }

@@ -16,21 +16,19 @@ const (
 	// batchSize is how many channels one SUBSCRIBE carries.
 	batchSize = 1000
 
-	// answerWithin bounds every batch. Without a bound rueidis would retry a
-	// SUBSCRIBE for ever (it counts as retryable). It is longer than a busy
-	// script may hold up a server before the server says so (5 s).
+	// answerWithin bounds every batch. Without a bound rueidis would retry a SUBSCRIBE for ever (it
+	// counts as retryable). It is longer than a busy script may hold up a server before the server
+	// says so (5 s).
 	answerWithin = 6 * time.Second
 )
 
-// A conn is one dedicated connection of a link. It only ever subscribes (and asks
-// HELLO in a Cluster), since the embedded server accepts nothing else on a connection
-// with subscriptions.
+// A conn is one dedicated connection of a link. It only ever subscribes (and asks HELLO in a
+// Cluster), since the embedded server accepts nothing else on a connection with subscriptions.
 //
-// It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING, and panics in a
-// goroutine of its own, which ends the process, where a server answers both with an
-// error: BUSY while a script runs for too long, or any other refusal (see
-// docs/peers.md). An error in answer to a SUBSCRIBE or to a PING
-// alone is harmless. So subscriptions end with their connection: see renew.go.
+// It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING, and panics in a goroutine of its
+// own, which ends the process, where a server answers both with an error: BUSY while a script runs
+// for too long, or any other refusal (see docs/peers.md). An error in answer to a SUBSCRIBE or to a
+// PING alone is harmless. So subscriptions end with their connection: see renew.go.
 type conn struct {
 	link   *link
 	client rueidis.DedicatedClient
@@ -39,8 +37,8 @@ type conn struct {
 	worked bool         // a batch went well; owned by the link's goroutine
 }
 
-// open opens a connection for the link. Dialing is bounded by the client's own
-// time limits, there is no context for it.
+// open opens a connection for the link. Dialing is bounded by the client's own time limits, there
+// is no context for it.
 func (l *link) open() (*conn, error) {
 	node, addr, err := l.hub.node(l.addr)
 	if err != nil {
@@ -64,9 +62,8 @@ func (l *link) open() (*conn, error) {
 // close ends the connection, and with it its subscriptions.
 func (c *conn) close() { c.client.Close() }
 
-// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks
-// stops the connection in silence, so both only take the hub's mutex, whose holders never
-// wait.
+// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks stops the
+// connection in silence, so both only take the hub's mutex, whose holders never wait.
 func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
@@ -98,8 +95,8 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 			ch.confirmLocked(c, !h.cluster)
 		}
 	case "unsubscribe", "sunsubscribe":
-		// The server has let go of the channel because its slot moved or the node is no
-		// longer a primary: no command asks for that.
+		// The server has let go of the channel because its slot moved or the node is no longer a
+		// primary: no command asks for that.
 		if ch.next == c {
 			ch.next = nil
 		}
@@ -114,9 +111,8 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 	}
 }
 
-// subscribe asks for a batch of channels. The confirmations have come through
-// onSubscription when it returns. An error means that the connection is of no use any
-// more.
+// subscribe asks for a batch of channels. The confirmations have come through onSubscription when
+// it returns. An error means that the connection is of no use any more.
 func (c *conn) subscribe(batch []*channel) error {
 	if len(batch) == 0 {
 		return nil
@@ -131,10 +127,10 @@ func (c *conn) subscribe(batch []*channel) error {
 	return nil
 }
 
-// together divides channels into those that one command may carry: channels of different
-// slots in one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command
-// for its reply, so the last channel of many is asked for once more: the reply to that
-// comes behind all confirmations.
+// together divides channels into those that one command may carry: channels of different slots in
+// one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command for its reply, so
+// the last channel of many is asked for once more: the reply to that comes behind all
+// confirmations.
 func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 	var many []*channel
 	for _, ch := range batch {
@@ -154,9 +150,8 @@ func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 // shards reports whether the channel is subscribed with SSUBSCRIBE.
 func (h *Hub) shards(ch *channel) bool { return h.sharded && !ch.plain }
 
-// ask sends one command for each part, all in one pipeline. One channel
-// that is not permitted fails the whole command, so the channels of a failed
-// command are then asked for one by one.
+// ask sends one command for each part, all in one pipeline. One channel that is not permitted fails
+// the whole command, so the channels of a failed command are then asked for one by one.
 func (c *conn) ask(parts [][]*channel) error {
 	replies := c.do(c.subscribeCommands(parts))
 	var oneByOne [][]*channel
@@ -179,8 +174,8 @@ func (c *conn) ask(parts [][]*channel) error {
 	return nil
 }
 
-// do sends commands in one pipeline. They are pinned: where only some are answered
-// rueidis gives these away for others to use, and then sends all of them again.
+// do sends commands in one pipeline. They are pinned: where only some are answered rueidis gives
+// these away for others to use, and then sends all of them again.
 func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
 	for i, command := range commands {
 		commands[i] = command.Pin()

@@ -1,9 +1,9 @@
 // Package pubsub wakes many waiters over few Redis subscriptions.
 //
-// A [Hub] keeps at most one server-side subscription per channel however many
-// [Subscription]s there are, and one connection per node however many channels, apart from
-// the connection of the commands. It ignores the meaning of messages: a message is a hint
-// to look again, and so is every moment at which a message may have been missed.
+// A [Hub] keeps at most one server-side subscription per channel however many [Subscription]s there
+// are, and one connection per node however many channels, apart from the connection of the
+// commands. It ignores the meaning of messages: a message is a hint to look again, and so is every
+// moment at which a message may have been missed.
 //
 // # How to wait without missing a wake
 //
@@ -25,12 +25,11 @@
 //		}
 //	}
 //
-// The first wake comes when the server has confirmed the subscription. A waiter
-// that looks after that wake and sleeps until the next wake or message cannot sleep
-// through a message that was published in between, which is how waiting libraries
-// lose wake-ups (Redisson issue 1763). After a reconnect or a failover the next
-// confirmation is a wake again, since messages were lost meanwhile (Redisson
-// resubscribes there and wakes no waiter).
+// The first wake comes when the server has confirmed the subscription. A waiter that looks after
+// that wake and sleeps until the next wake or message cannot sleep through a message that was
+// published in between, which is how waiting libraries lose wake-ups (Redisson issue 1763). After a
+// reconnect or a failover the next confirmation is a wake again, since messages were lost meanwhile
+// (Redisson resubscribes there and wakes no waiter).
 //
 // # The life of a channel
 //
@@ -48,13 +47,13 @@
 //
 // [Hub.Confirmed] is true in the states confirmed and lingering.
 //
-// The hub never unsubscribes, since rueidis ends the process where a server refuses
-// that (BUSY, while a script of any client runs for too long). A channel that is left
-// stays subscribed until its connection ends, and confirmed at once if it is wanted
-// again. A connection on which channels are left is replaced by another, to which
-// those move that are needed: 10 times Linger after a channel was left, or as soon as
-// a thousand more are left than needed. Each of these channels stays confirmed, and is
-// woken. A connection without channels that are needed is closed after Linger.
+// The hub never unsubscribes, since rueidis ends the process where a server refuses that (BUSY,
+// while a script of any client runs for too long). A channel that is left stays subscribed until
+// its connection ends, and confirmed at once if it is wanted again. A connection on which channels
+// are left is replaced by another, to which those move that are needed: 10 times Linger after a
+// channel was left, or as soon as a thousand more are left than needed. Each of these channels
+// stays confirmed, and is woken. A connection without channels that are needed is closed after
+// Linger.
 //
 // # Failures
 //
@@ -83,10 +82,8 @@
 //
 // # Cost
 //
-// One connection and one goroutine per node in use (two connections for a moment,
-// when one takes the place of the other), no goroutine or timer per channel, and
-// nothing at all while nothing is subscribed. Channels that are
-// asked for while a command is under way share the next one, so that ten
-// thousand channels are confirmed in a few round trips. A message costs one map
-// lookup.
+// One connection and one goroutine per node in use (two connections for a moment, when one takes
+// the place of the other), no goroutine or timer per channel, and nothing at all while nothing is
+// subscribed. Channels that are asked for while a command is under way share the next one, so that
+// ten thousand channels are confirmed in a few round trips. A message costs one map lookup.
 package pubsub

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// world is a hub with an embedded server behind a network that can fail, all in
-// virtual time.
+// world is a hub with an embedded server behind a network that can fail, all in virtual time.
 type world struct {
 	*miniredis.Miniredis
 	client rueidis.Client

@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// exampleClient returns a client of an embedded server, so that the examples need no other. A
-// real program connects to its own.
+// exampleClient returns a client of an embedded server, so that the examples need no other. A real
+// program connects to its own.
 func exampleClient() (client rueidis.Client, closeAll func()) {
 	redis := miniredis.NewMiniRedis()
 	client, err := rueidis.NewClient(rueidis.ClientOption{

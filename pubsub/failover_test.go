@@ -25,8 +25,8 @@ func channelNames() []string {
 	return names
 }
 
-// awaitCounted waits until every channel is confirmed and its primary counts
-// exactly one subscriber.
+// awaitCounted waits until every channel is confirmed and its primary counts exactly one
+// subscriber.
 func awaitCounted(t testing.TB, hub *pubsub.Hub, outside rueidis.Client, names []string) {
 	t.Helper()
 	for _, name := range names {
@@ -54,8 +54,8 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	hub, client := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	names := channelNames()
 
-	// The hub asks any node, and so may ask a replica, which accepts subscriptions that its
-	// primary does not count. A cluster shows its replicas only after a first write.
+	// The hub asks any node, and so may ask a replica, which accepts subscriptions that its primary
+	// does not count. A cluster shows its replicas only after a first write.
 	for _, name := range names {
 		require.NoError(t, outside.Do(t.Context(), outside.B().Set().Key(name).Value("").Build()).Error())
 	}
@@ -202,8 +202,8 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 		old := redis.Primary("a").Client(t)
 		redis.Failover("a")
 		again(t)
-		// Sentinel turns the old primary into a replica after some 10 s, and
-		// only then ends its connections. The hub must not have waited for that.
+		// Sentinel turns the old primary into a replica after some 10 s, and only then ends its
+		// connections. The hub must not have waited for that.
 		role, err := do(t, old, "ROLE").ToArray()
 		require.NoError(t, err)
 		name, _ := role[0].ToString()

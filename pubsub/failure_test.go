@@ -79,8 +79,8 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 	})
 }
 
-// The client's pings find a dead peer, even on a connection that sends nothing else: two
-// KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
+// The client's pings find a dead peer, even on a connection that sends nothing else: two KeepAlive
+// of 1 s plus ConnWriteTimeout of 2 s.
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := woken(t, w.hub, "a")
@@ -95,8 +95,8 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 	})
 }
 
-// A server that answers pings but not SUBSCRIBE keeps its connection until the time limit of
-// the batch.
+// A server that answers pings but not SUBSCRIBE keeps its connection until the time limit of the
+// batch.
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		woken(t, w.hub, "a")
@@ -147,8 +147,8 @@ func TestTheLogTellsOfALossOfItsEndAndOnceOfARefusal(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(log.String(), "level="), log.String())
 }
 
-// A server with too many clients accepts a connection, reports the error, and closes it.
-// Waiters can only wait for room.
+// A server with too many clients accepts a connection, reports the error, and closes it. Waiters
+// can only wait for room.
 func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))

@@ -10,46 +10,44 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrClosed is what [Subscription.Refused] reports once the hub is closed:
-// no more wakes come.
+// ErrClosed is what [Subscription.Refused] reports once the hub is closed: no more wakes come.
 var ErrClosed = errors.New("pubsub: hub closed")
 
-// defaultLinger bridges the pauses of a contended channel: one that was needed a
-// moment ago is usually needed again soon.
+// defaultLinger bridges the pauses of a contended channel: one that was needed a moment ago is
+// usually needed again soon.
 const defaultLinger = 5 * time.Second
 
 // Config configures a [Hub].
 type Config struct {
-	// Client is the client whose server the hub subscribes at. The hub opens
-	// connections of its own through it and never closes it; close the hub first.
+	// Client is the client whose server the hub subscribes at. The hub opens connections of its own
+	// through it and never closes it; close the hub first.
 	//
-	// A connection that died in silence is found by the client's pings, that is
-	// after at most twice its Dialer.KeepAlive plus ConnWriteTimeout (rueidis
-	// defaults: 12 s). Without one the channels wait for [Hub.Open].
+	// A connection that died in silence is found by the client's pings, that is after at most twice
+	// its Dialer.KeepAlive plus ConnWriteTimeout (rueidis defaults: 12 s). Without one the channels
+	// wait for [Hub.Open].
 	Client rueidis.Client
 
-	// Sharded subscribes with SSUBSCRIBE, for messages sent with SPUBLISH. In a
-	// Cluster each channel is then subscribed at the primary of its slot. Needs
-	// Redis or Valkey 7. Defaults to false.
+	// Sharded subscribes with SSUBSCRIBE, for messages sent with SPUBLISH. In a Cluster each
+	// channel is then subscribed at the primary of its slot. Needs Redis or Valkey 7. Defaults to
+	// false.
 	Sharded bool
 
-	// Linger is how long a channel stays confirmed after its last Subscription was
-	// closed, and how long a connection without channels stays open. The server keeps
-	// a subscription that is not needed any more until its connection ends, which is
-	// after ten times as long, or sooner if there are many: see the package comment.
-	// Zero means the default; a negative Linger means not at all.
-	// Defaults to 5 s.
+	// Linger is how long a channel stays confirmed after its last Subscription was closed, and how
+	// long a connection without channels stays open. The server keeps a subscription that is not
+	// needed any more until its connection ends, which is after ten times as long, or sooner if
+	// there are many: see the package comment. Zero means the default; a negative Linger means not
+	// at all. Defaults to 5 s.
 	Linger time.Duration
 
-	// Logger gets one line a lost connection (Warn) and one when another works in its place (Info), one
-	// line for the first refused channel (Warn), and at most one a minute while the server ends the
-	// connections that channels need (Warn). Defaults to slog.Default().
+	// Logger gets one line a lost connection (Warn) and one when another works in its place (Info),
+	// one line for the first refused channel (Warn), and at most one a minute while the server ends
+	// the connections that channels need (Warn). Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// A Hub shares one server-side subscription per channel among any number of
-// [Subscription]s. Its methods may be called concurrently, and from under the
-// caller's own mutex except for Close: none of the others waits for the network.
+// A Hub shares one server-side subscription per channel among any number of [Subscription]s. Its
+// methods may be called concurrently, and from under the caller's own mutex except for Close: none
+// of the others waits for the network.
 type Hub struct {
 	linger time.Duration
 	log    *slog.Logger
@@ -59,16 +57,14 @@ type Hub struct {
 	sharded bool
 	cluster bool
 
-	// ctx ends with the hub. Every command runs under it, so that Close waits
-	// for no reply.
+	// ctx ends with the hub. Every command runs under it, so that Close waits for no reply.
 	ctx         context.Context
 	stop        context.CancelFunc
 	running     sync.WaitGroup // the links' goroutines
 	warnRefused sync.Once
 
-	// mu protects the following, and what channel, link and Subscription say it
-	// protects. It is never held across a call to Redis: the connections'
-	// readers take it for each message.
+	// mu protects the following, and what channel, link and Subscription say it protects. It is
+	// never held across a call to Redis: the connections' readers take it for each message.
 	mu       sync.Mutex
 	channels map[string]*channel // by name; nil once the hub is closed
 	links    map[string]*link    // by address; "" is the one of a hub that is not routed
@@ -99,8 +95,8 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Open gives a hub that was made without them the [Config] fields Client and Sharded, and subscribes to the channels that
-// wait for it. It is called once.
+// Open gives a hub that was made without them the [Config] fields Client and Sharded, and
+// subscribes to the channels that wait for it. It is called once.
 func (h *Hub) Open(client rueidis.Client, sharded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,29 +106,29 @@ func (h *Hub) Open(client rueidis.Client, sharded bool) {
 	}
 }
 
-// Listen subscribes to a channel, and gives each of its messages to hear. It neither
-// blocks nor fails: the server's answer becomes known through [Subscription.C] and
-// [Subscription.Refused]. On a closed hub the subscription is refused with [ErrClosed].
-// The caller must Close the subscription. As long as the server counts a subscriber after
-// the last Close, the messages are given to the hear of the last Listen.
+// Listen subscribes to a channel, and gives each of its messages to hear. It neither blocks nor
+// fails: the server's answer becomes known through [Subscription.C] and [Subscription.Refused]. On
+// a closed hub the subscription is refused with [ErrClosed]. The caller must Close the
+// subscription. As long as the server counts a subscriber after the last Close, the messages are
+// given to the hear of the last Listen.
 //
-// hear runs on the connection's reader. It may call the hub and take a mutex under
-// which the hub is called, but it must not wait: all messages wait behind it. While one
-// connection takes the place of another both may call it at a time.
+// hear runs on the connection's reader. It may call the hub and take a mutex under which the hub is
+// called, but it must not wait: all messages wait behind it. While one connection takes the place
+// of another both may call it at a time.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, false, hear, nil)
 }
 
-// ListenConfirmed is Listen for a waiter that is called in place of receiving wakes: confirmed is called
-// in place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
+// ListenConfirmed is Listen for a waiter that is called in place of receiving wakes: confirmed is
+// called in place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
 func (h *Hub) ListenConfirmed(channel string, hear func(message string), confirmed func()) *Subscription {
 	return h.listen(channel, false, hear, confirmed)
 }
 
-// ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
-// says, and for which no caller waits: it is an Info, and no warning, if the server refuses
-// the channel. A channel is either plain or not: no other method may be called with its
-// name on a hub that is Sharded.
+// ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded says,
+// and for which no caller waits: it is an Info, and no warning, if the server refuses the channel.
+// A channel is either plain or not: no other method may be called with its name on a hub that is
+// Sharded.
 func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, true, hear, nil)
 }
@@ -150,10 +146,10 @@ func (h *Hub) listen(channel string, plain bool, hear func(message string), conf
 	return s
 }
 
-// Confirmed reports whether this hub is subscribed to channel right now and the
-// server counts it: PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1. That goes on
-// while the channel lingers. In doubt it is false, and so it always is on a hub
-// without Sharded in a Cluster, where a node counts its own subscribers only.
+// Confirmed reports whether this hub is subscribed to channel right now and the server counts it:
+// PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1. That goes on while the channel lingers. In doubt
+// it is false, and so it always is on a hub without Sharded in a Cluster, where a node counts its
+// own subscribers only.
 func (h *Hub) Confirmed(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,11 +157,10 @@ func (h *Hub) Confirmed(channel string) bool {
 	return ch != nil && ch.counted && !ch.leftLocked(time.Now())
 }
 
-// Close ends all subscriptions and connections, and wakes and refuses every
-// [Subscription] with [ErrClosed]. When it returns no goroutine of the hub is
-// left. It waits for no reply of a server, but it does wait for a connection
-// that is being opened, which the client bounds with its Dialer.Timeout and
-// ConnWriteTimeout. Closing again is harmless.
+// Close ends all subscriptions and connections, and wakes and refuses every [Subscription] with
+// [ErrClosed]. When it returns no goroutine of the hub is left. It waits for no reply of a server,
+// but it does wait for a connection that is being opened, which the client bounds with its
+// Dialer.Timeout and ConnWriteTimeout. Closing again is harmless.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	for _, ch := range h.channels {
@@ -178,8 +173,8 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// channelLocked returns the channel of that name, and a new one on its way to
-// the server if there is none. Needs mu.
+// channelLocked returns the channel of that name, and a new one on its way to the server if there
+// is none. Needs mu.
 func (h *Hub) channelLocked(name string, plain bool) *channel {
 	if ch := h.channels[name]; ch != nil {
 		return ch

@@ -352,8 +352,8 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 	})
 }
 
-// rueidis repeats a whole batch of which a part was answered, and has released that part by
-// then, unless retries are off.
+// rueidis repeats a whole batch of which a part was answered, and has released that part by then,
+// unless retries are off.
 func TestABatchOfWhichAPartIsAnsweredIsSentAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		underWay, goOn := make(chan struct{}), make(chan struct{})

@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// A lost connection is opened again after minBackoff, doubled with each
-	// failure up to maxBackoff, less up to half of it at random so that the
-	// clients of a server that returns do not come all at once.
+	// A lost connection is opened again after minBackoff, doubled with each failure up to
+	// maxBackoff, less up to half of it at random so that the clients of a server that returns do
+	// not come all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
 	// plainBackoff is the same once the server bars all channels of a link, and they have no
 	// waiters: a server that is full is left alone.
 	plainBackoff = 30 * time.Second
 
-	// barredAfter is how many connections in a row the server must have ended before
-	// they worked, until waiters need not expect one soon. A server that stops ends
-	// one or two.
+	// barredAfter is how many connections in a row the server must have ended before they worked,
+	// until waiters need not expect one soon. A server that stops ends one or two.
 	barredAfter = 3
 	// warnEvery is the least time between two warnings of that.
 	warnEvery = time.Minute
 
-	// tick is how often a link looks whether it still leads to the right node,
-	// and asks again for channels the server could not serve just now. Both cost
-	// nothing on the network if there is nothing to do.
+	// tick is how often a link looks whether it still leads to the right node, and asks again for
+	// channels the server could not serve just now. Both cost nothing on the network if there is
+	// nothing to do.
 	tick = 250 * time.Millisecond
 )
 
@@ -46,10 +45,10 @@ var (
 	errNotAdopted = errors.New("pubsub: the new connection has not confirmed all channels")
 )
 
-// A link keeps one connection to one node, for all channels that are routed there, but for
-// the moment in which another takes its place (renew.go). It has one goroutine, which opens
-// the connection, and alone sends commands over it: one batch at a time, so that requests
-// meanwhile form the next batch.
+// A link keeps one connection to one node, for all channels that are routed there, but for the
+// moment in which another takes its place (renew.go). It has one goroutine, which opens the
+// connection, and alone sends commands over it: one batch at a time, so that requests meanwhile
+// form the next batch.
 type link struct {
 	hub  *Hub
 	addr string        // the node's; "" means wherever the client leads
@@ -85,8 +84,8 @@ func (l *link) run() {
 			continue
 		}
 		c, err = l.serve(c)
-		// Nothing counts as confirmed from here on; closing a connection to a
-		// silent server takes rueidis a second.
+		// Nothing counts as confirmed from here on; closing a connection to a silent server takes
+		// rueidis a second.
 		l.lost(c, err)
 		c.close()
 		if c.worked {
@@ -107,8 +106,8 @@ func (l *link) connect() (*conn, error) {
 	return c, nil
 }
 
-// pause waits before the next connection. It is short if a waiter needs a message, or the
-// last connection was good.
+// pause waits before the next connection. It is short if a waiter needs a message, or the last
+// connection was good.
 func (l *link) pause(failures int) {
 	if failures > 0 {
 		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
@@ -142,8 +141,8 @@ func (l *link) leavesAlone() bool {
 	return len(l.channels) > 0
 }
 
-// inUse waits out the pause after a failure and reports whether the link still
-// has channels. If not, or if the hub is closed, the link is gone.
+// inUse waits out the pause after a failure and reports whether the link still has channels. If
+// not, or if the hub is closed, the link is gone.
 func (l *link) inUse(failures int) bool {
 	h := l.hub
 	l.pause(failures)
@@ -152,15 +151,15 @@ func (l *link) inUse(failures int) bool {
 	if len(l.channels) > 0 && h.ctx.Err() == nil {
 		return true
 	}
-	// In one critical section with the look at channels, so that nothing is
-	// routed to a link that has ended.
+	// In one critical section with the look at channels, so that nothing is routed to a link that
+	// has ended.
 	delete(h.links, l.addr)
 	return false
 }
 
-// serve carries out the link's requests until the connection is lost, or nothing
-// has been subscribed for as long as channels linger (errIdle). It returns the
-// connection that the link has by then, and an error that is never nil.
+// serve carries out the link's requests until the connection is lost, or nothing has been
+// subscribed for as long as channels linger (errIdle). It returns the connection that the link has
+// by then, and an error that is never nil.
 func (l *link) serve(c *conn) (*conn, error) {
 	h := l.hub
 	now := time.Now()
@@ -209,8 +208,8 @@ func (l *link) serve(c *conn) (*conn, error) {
 	}
 }
 
-// take returns the next batch, when to look again if there is none, and whether
-// a channel of the link is needed.
+// take returns the next batch, when to look again if there is none, and whether a channel of the
+// link is needed.
 func (l *link) take(now, nextTick time.Time) (ask []*channel, until time.Time, used bool) {
 	h := l.hub
 	h.mu.Lock()
@@ -254,8 +253,9 @@ func (l *link) works(c *conn) {
 	}
 }
 
-// lost settles the end of a connection, or the failure to open one (c is nil): its channels are asked for again, elsewhere if this is not the node to
-// ask, and those that only lingered are forgotten.
+// lost settles the end of a connection, or the failure to open one (c is nil): its channels are
+// asked for again, elsewhere if this is not the node to ask, and those that only lingered are
+// forgotten.
 func (l *link) lost(c *conn, err error) {
 	h := l.hub
 	h.mu.Lock()
@@ -282,8 +282,8 @@ func (l *link) lost(c *conn, err error) {
 	}
 }
 
-// endedByServer reports whether err is that of a connection that was opened, and that the
-// server ended or refused to serve, as one with too many clients does.
+// endedByServer reports whether err is that of a connection that was opened, and that the server
+// ended or refused to serve, as one with too many clients does.
 func endedByServer(err error) bool {
 	reply := (*rueidis.RedisError)(nil)
 	return errors.As(err, &reply) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)

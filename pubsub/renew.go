@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A connection never unsubscribes (see conn), so that the server keeps channels that are
-// not needed any more. From time to time the link takes another connection: it is opened
-// in the background, subscribes to the channels that are needed, and takes the place of
-// the first one, which is closed. Until then messages come over the first one. Each of
-// the channels is woken then, as after a reconnect, since the two may not be equally
-// far: a message that only one has read yet may be missed, or heard twice.
+// A connection never unsubscribes (see conn), so that the server keeps channels that are not needed
+// any more. From time to time the link takes another connection: it is opened in the background,
+// subscribes to the channels that are needed, and takes the place of the first one, which is
+// closed. Until then messages come over the first one. Each of the channels is woken then, as after
+// a reconnect, since the two may not be equally far: a message that only one has read yet may be
+// missed, or heard twice.
 
-// keepLeft is how many times Config.Linger a channel that has lingered is kept at most
-// while others are needed. A new connection costs a server far more than a channel, so it
-// is not made for each, but sooner if there are many: see crowdedLocked.
+// keepLeft is how many times Config.Linger a channel that has lingered is kept at most while others
+// are needed. A new connection costs a server far more than a channel, so it is not made for each,
+// but sooner if there are many: see crowdedLocked.
 const keepLeft = 10
 
 // A renewal is the connection that a link's goroutine waits for.
@@ -60,8 +60,7 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 	return now.Add(tick)
 }
 
-// renewAt returns from when on the link should have another connection, if any channel is
-// left.
+// renewAt returns from when on the link should have another connection, if any channel is left.
 func (l *link) renewAt() (due time.Time, any bool) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -76,15 +75,15 @@ func (l *link) renewAt() (due time.Time, any bool) {
 	return due, true
 }
 
-// crowdedLocked reports whether batchSize more channels are left than are needed. So each
-// channel is subscribed to twice at most, on average.
+// crowdedLocked reports whether batchSize more channels are left than are needed. So each channel
+// is subscribed to twice at most, on average.
 func (l *link) crowdedLocked() bool {
 	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
 }
 
-// finish puts the new connection, if there is one, in the place of c, and returns the one
-// that the link has then. If that fails it is tried again later; but a link that is crowded
-// is given up, and begins anew.
+// finish puts the new connection, if there is one, in the place of c, and returns the one that the
+// link has then. If that fails it is tried again later; but a link that is crowded is given up, and
+// begins anew.
 func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	h := l.hub
 	r.stop()
@@ -104,8 +103,8 @@ func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	return c, nil
 }
 
-// closeAside closes a connection without waiting: if the server is silent that takes
-// rueidis a second.
+// closeAside closes a connection without waiting: if the server is silent that takes rueidis a
+// second.
 func (l *link) closeAside(c *conn) {
 	l.hub.running.Add(1)
 	go func() {
@@ -114,8 +113,8 @@ func (l *link) closeAside(c *conn) {
 	}()
 }
 
-// moveTo subscribes over next to those channels of c that are needed. If next has confirmed
-// them all it takes the place of c; otherwise they stay with c.
+// moveTo subscribes over next to those channels of c that are needed. If next has confirmed them
+// all it takes the place of c; otherwise they stay with c.
 func (l *link) moveTo(next, c *conn) error {
 	// Channels that were left may be wanted again, or slots may move, in between.
 	for range 3 {
@@ -149,8 +148,8 @@ func (c *conn) adopt(batch []*channel) error {
 	return nil
 }
 
-// exchange returns the channels of c that are needed, and that next has not confirmed. If
-// there are none, next takes the place of c.
+// exchange returns the channels of c that are needed, and that next has not confirmed. If there are
+// none, next takes the place of c.
 func (l *link) exchange(next, c *conn) (missing []*channel) {
 	h := l.hub
 	h.mu.Lock()

@@ -31,8 +31,8 @@ var refusals = []string{
 	"ERR anything",
 }
 
-// left is a world with one channel that is needed and one that was left just now: the server
-// has both.
+// left is a world with one channel that is needed and one that was left just now: the server has
+// both.
 func left(t *testing.T, run func(t *testing.T, w *world, needed *waiter)) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		needed, other := wait(w.hub, "needed"), wait(w.hub, "other")
@@ -262,8 +262,8 @@ func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
 	})
 }
 
-// A server may refuse everything at any moment: while it subscribes, while channels are left,
-// while a connection ends.
+// A server may refuse everything at any moment: while it subscribes, while channels are left, while
+// a connection ends.
 func TestNoRefusalEndsTheProcess(t *testing.T) {
 	redistest.Slow(t)
 	for _, refusal := range refusals {

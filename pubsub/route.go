@@ -8,17 +8,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// maxRedirects is how many MOVED in a row a channel follows before it pauses:
-// while a slot changes hands its nodes may send a client back and forth.
+// maxRedirects is how many MOVED in a row a channel follows before it pauses: while a slot changes
+// hands its nodes may send a client back and forth.
 const maxRedirects = 5
 
-// routed reports whether channels belong to particular nodes. If not there is
-// one link for all, to wherever the client leads.
+// routed reports whether channels belong to particular nodes. If not there is one link for all, to
+// wherever the client leads.
 func (h *Hub) routed() bool { return h.sharded && h.cluster }
 
-// routeLocked gives ch to the link that should subscribe it next. In a Cluster
-// that is the node that owns its slot, as far as known, else any node: it answers
-// with MOVED. A node to avoid is taken only if there is no other. Needs mu.
+// routeLocked gives ch to the link that should subscribe it next. In a Cluster that is the node
+// that owns its slot, as far as known, else any node: it answers with MOVED. A node to avoid is
+// taken only if there is no other. Needs mu.
 func (h *Hub) routeLocked(ch *channel, avoid string) {
 	if h.client == nil { // Open will call it
 		return
@@ -51,8 +51,7 @@ func (h *Hub) routeLocked(ch *channel, avoid string) {
 
 // movedLocked follows a MOVED. Needs mu.
 func (h *Hub) movedLocked(ch *channel, addr string) {
-	// A node that does not know its own host name leaves it out, and means the
-	// host that was asked.
+	// A node that does not know its own host name leaves it out, and means the host that was asked.
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		host, _, _ = net.SplitHostPort(ch.link.addr)
 		addr = net.JoinHostPort(host, port)
@@ -65,9 +64,8 @@ func (h *Hub) movedLocked(ch *channel, addr string) {
 	h.rerouteLocked(ch, "")
 }
 
-// rerouteLocked is routeLocked for a channel that a link has not got subscribed.
-// One that only lingered is forgotten: no server knows of it, and on another link
-// nothing would end it. Needs mu.
+// rerouteLocked is routeLocked for a channel that a link has not got subscribed. One that only
+// lingered is forgotten: no server knows of it, and on another link nothing would end it. Needs mu.
 func (h *Hub) rerouteLocked(ch *channel, avoid string) {
 	if len(ch.subs) == 0 {
 		h.forgetLocked(ch)
@@ -96,9 +94,9 @@ func (h *Hub) slot(name string) uint16 {
 	return command.Slot()
 }
 
-// node returns the client to open a connection with, and the address it leads to
-// if that is known. The address "" asks for the primary of a single server, and
-// for any node of a Cluster: each of them gets every PUBLISH.
+// node returns the client to open a connection with, and the address it leads to if that is known.
+// The address "" asks for the primary of a single server, and for any node of a Cluster: each of
+// them gets every PUBLISH.
 func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 	nodes := h.client.Nodes()
 	if addr != "" {
@@ -116,9 +114,9 @@ func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 	return h.client, "", nil // one of several is the primary: the client knows which
 }
 
-// leadsTo reports whether the client still sends commands to addr. It does not after a
-// failover that Sentinel planned: the demoted primary keeps its connections for some 10 s,
-// but gets no more messages. It asks the client and not the server, so it costs no command.
+// leadsTo reports whether the client still sends commands to addr. It does not after a failover
+// that Sentinel planned: the demoted primary keeps its connections for some 10 s, but gets no more
+// messages. It asks the client and not the server, so it costs no command.
 func (h *Hub) leadsTo(addr string) bool {
 	if addr == "" {
 		return true
@@ -127,8 +125,8 @@ func (h *Hub) leadsTo(addr string) bool {
 	return ok
 }
 
-// count notes that the channels of a batch, as far as confirmed over this connection, are
-// counted where their messages are published.
+// count notes that the channels of a batch, as far as confirmed over this connection, are counted
+// where their messages are published.
 func (c *conn) count(batch []*channel) error {
 	h := c.link.hub
 	counts, err := c.counts(batch)
@@ -145,11 +143,10 @@ func (c *conn) count(batch []*channel) error {
 	return nil
 }
 
-// counts reports whether the node says that it is a primary, where that matters; it is an
-// error if it says that it is none. A replica accepts SSUBSCRIBE for the slots of its
-// primary and gets its messages, but the primary does not count that subscriber. So it is
-// asked after the batch: should the node become a replica later, it ends all its
-// subscriptions.
+// counts reports whether the node says that it is a primary, where that matters; it is an error if
+// it says that it is none. A replica accepts SSUBSCRIBE for the slots of its primary and gets its
+// messages, but the primary does not count that subscriber. So it is asked after the batch: should
+// the node become a replica later, it ends all its subscriptions.
 func (c *conn) counts(batch []*channel) (bool, error) {
 	h := c.link.hub
 	if !h.routed() || !slices.ContainsFunc(batch, h.shards) {

@@ -186,8 +186,8 @@ func TestShardedChannelsWorkOnASingleServer(t *testing.T) {
 	assert.True(t, hub.Confirmed("b"))
 }
 
-// busy runs a script for so long on all primaries of the server. From a tenth of a second on
-// they answer BUSY to whatever they are asked.
+// busy runs a script for so long on all primaries of the server. From a tenth of a second on they
+// answer BUSY to whatever they are asked.
 func busy(t *testing.T, redis *redistest.Server, d time.Duration) (ended func()) {
 	t.Helper()
 	const script = `local function now() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
@@ -215,8 +215,8 @@ func busy(t *testing.T, redis *redistest.Server, d time.Duration) (ended func())
 	return all.Wait
 }
 
-// While a script runs, channels come and go, and connections are renewed. rueidis must not
-// meet an answer that it takes for a broken protocol: that ends the process.
+// While a script runs, channels come and go, and connections are renewed. rueidis must not meet an
+// answer that it takes for a broken protocol: that ends the process.
 func TestABusyServerEndsNoProcess(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{

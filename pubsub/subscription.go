@@ -8,13 +8,14 @@ import (
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
-// A Subscription notifies one waiter when to look again. Its methods may be called
-// concurrently, and from under the caller's mutex.
+// A Subscription notifies one waiter when to look again. Its methods may be called concurrently,
+// and from under the caller's mutex.
 type Subscription struct {
 	hub  *Hub
 	c    chan struct{} // capacity 1
 	hear func(message string)
-	// confirmed is called in place of a wake; nil for a waiter that receives from C. See ListenConfirmed.
+	// confirmed is called in place of a wake; nil for a waiter that receives from C. See
+	// ListenConfirmed.
 	confirmed func()
 
 	// hub.mu protects the following.
@@ -23,8 +24,8 @@ type Subscription struct {
 	closed bool
 }
 
-// C delivers wakes. A wake means "look again" and nothing more: messages may have
-// been lost before it, and several may have become one. It is set
+// C delivers wakes. A wake means "look again" and nothing more: messages may have been lost before
+// it, and several may have become one. It is set
 //
 //   - at every confirmation of the subscription: the first, and each one after a
 //     reconnect, a failover, a slot move, or a renewal of the connection. Messages that
@@ -32,13 +33,13 @@ type Subscription struct {
 //   - when the server has refused the channel or the connection (see Refused), or the
 //     hub is closed.
 //
-// There is no wake at once if the channel is confirmed already when Listen is called: look
-// at [Subscription.Confirmed]. The channel is never closed.
+// There is no wake at once if the channel is confirmed already when Listen is called: look at
+// [Subscription.Confirmed]. The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
-// Also listens to one more channel on behalf of s: a confirmation or a refusal of that
-// channel sends a wake for s, as one of its own does. After its Close hear is called at most
-// once more. The caller must Close what Also returns, apart from s.
+// Also listens to one more channel on behalf of s: a confirmation or a refusal of that channel
+// sends a wake for s, as one of its own does. After its Close hear is called at most once more. The
+// caller must Close what Also returns, apart from s.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
 	also := &Subscription{hub: s.hub, c: s.c, hear: hear, confirmed: s.confirmed}
 	s.hub.mu.Lock()
@@ -48,17 +49,17 @@ func (s *Subscription) Also(channel string, hear func(message string)) *Subscrip
 	return also
 }
 
-// Confirmed reports whether the server has confirmed the subscription, over a
-// connection that is not known to be lost: from then on messages come.
+// Confirmed reports whether the server has confirmed the subscription, over a connection that is
+// not known to be lost: from then on messages come.
 func (s *Subscription) Confirmed() bool {
 	return s.ch.conn.Load() != nil
 }
 
-// Refused returns a [*Refusal] if the server does not let this client subscribe to the
-// channel (NOPERM, unknown command), another error if it accepts connections and ends
-// them again (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come
-// while it is not nil; the caller should poll. A refused channel is asked for again by a
-// Listen that comes Linger after its last Close, a connection all the time.
+// Refused returns a [*Refusal] if the server does not let this client subscribe to the channel
+// (NOPERM, unknown command), another error if it accepts connections and ends them again
+// (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come while it is not nil;
+// the caller should poll. A refused channel is asked for again by a Listen that comes Linger after
+// its last Close, a connection all the time.
 func (s *Subscription) Refused() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -75,8 +76,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("pubsub: subscribe %q: %s", r.Channel, secret.HideUser(r.Reply.Error()))
 }
 
-// Close ends the subscription. The channel is unsubscribed after Config.Linger if
-// this was its last one. Closing again is harmless.
+// Close ends the subscription. The channel is unsubscribed after Config.Linger if this was its last
+// one. Closing again is harmless.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a
-// core that their renewals take, here and in Redis. Every lock is renewed once in four seconds,
-// two and a half times as often as with the default lease.
+// BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a core
+// that their renewals take, here and in Redis. Every lock is renewed once in four seconds, two and
+// a half times as often as with the default lease.
 //
 //	go test -run - -bench Held100k -benchtime 1x ./rlock
 func BenchmarkHeld100k(b *testing.B) {
@@ -60,8 +60,8 @@ func BenchmarkHeld100k(b *testing.B) {
 }
 
 // BenchmarkTracking measures what it costs that Redis tells of changed keys: blocks without
-// Config.Advanced.TrackedKeys and with its default take turns, and each figure is given for both, by the
-// medians of the blocks. Renewals are those of 1, 1 000 and 10 000 held locks, of which a
+// Config.Advanced.TrackedKeys and with its default take turns, and each figure is given for both,
+// by the medians of the blocks. Renewals are those of 1, 1 000 and 10 000 held locks, of which a
 // thousand are tracked:
 //
 //	go test -run - -bench 'BenchmarkTracking$' -benchtime 5x ./rlock
@@ -136,8 +136,9 @@ func tracking(b *testing.B, held int, block func(c *rlock.Client) (operations in
 	}
 }
 
-// BenchmarkGuardedWrite compares a guarded SET with the same SET in a script that looks at no lock, by a client of rueidis
-// with its defaults, and by one with the settings of rlock. Blocks take turns, as in BenchmarkBesideRaw.
+// BenchmarkGuardedWrite compares a guarded SET with the same SET in a script that looks at no lock,
+// by a client of rueidis with its defaults, and by one with the settings of rlock. Blocks take
+// turns, as in BenchmarkBesideRaw.
 //
 //	go test -run - -bench GuardedWrite -benchtime 400x ./rlock
 func BenchmarkGuardedWrite(b *testing.B) {
@@ -181,7 +182,8 @@ func BenchmarkGuardedWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkGuardedSections is sections of one guarded SET each, by many goroutines of a process that take the lock in turn.
+// BenchmarkGuardedSections is sections of one guarded SET each, by many goroutines of a process
+// that take the lock in turn.
 //
 //	go test -run - -bench GuardedSections -benchtime 20000x ./rlock
 func BenchmarkGuardedSections(b *testing.B) {
@@ -202,8 +204,8 @@ func BenchmarkGuardedSections(b *testing.B) {
 	})
 }
 
-// BenchmarkPassed measures the memory of the client that has passed twenty thousand locks on, for an hour each, which another
-// has resumed and released.
+// BenchmarkPassed measures the memory of the client that has passed twenty thousand locks on, for
+// an hour each, which another has resumed and released.
 //
 //	go test -run - -bench Passed -benchtime 1x ./rlock
 func BenchmarkPassed(b *testing.B) {
@@ -241,9 +243,9 @@ func BenchmarkPassed(b *testing.B) {
 	}
 }
 
-// BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or
-// after another client has called ForceUnlock. The key is deleted by a plain Redis client;
-// the time begins before the command is sent.
+// BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or after
+// another client has called ForceUnlock. The key is deleted by a plain Redis client; the time
+// begins before the command is sent.
 //
 //	go test -run - -bench Told -benchtime 500x ./rlock
 func BenchmarkTold(b *testing.B) {
@@ -292,8 +294,9 @@ func BenchmarkTold(b *testing.B) {
 	}
 }
 
-// BenchmarkWideLosses measures how late the holders of a wide client learn of the ends of their leases: 1500 goroutines, each with
-// a name of its own, and a server that ends all connections each 10 ms. A hold is over at its ValidUntil.
+// BenchmarkWideLosses measures how late the holders of a wide client learn of the ends of their
+// leases: 1500 goroutines, each with a name of its own, and a server that ends all connections each
+// 10 ms. A hold is over at its ValidUntil.
 //
 //	go test -run - -bench WideLosses -benchtime 1x ./rlock
 func BenchmarkWideLosses(b *testing.B) {

@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The benchmarks run against the Redis at REDIS_ADDR, or a redis-server of their
-// own. Compare figures of one run only, with benchstat over several counts:
+// The benchmarks run against the Redis at REDIS_ADDR, or a redis-server of their own. Compare
+// figures of one run only, with benchstat over several counts:
 //
 //	go test -run - -bench . -benchmem -count 10 ./rlock
 
-// benchOption returns the connection options of the benchmarks; raw clients add the settings
-// of rlock.
+// benchOption returns the connection options of the benchmarks; raw clients add the settings of
+// rlock.
 func benchOption(b *testing.B) rueidis.ClientOption {
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		return rueidis.ClientOption{InitAddress: []string{addr}}

@@ -17,8 +17,8 @@ import (
 )
 
 // BenchmarkUncontended is Lock and Unlock of a free lock: raw is the floor; background and
-// cancellable differ in the context, since a cancellable Lock must be able to leave its
-// command behind.
+// cancellable differ in the context, since a cancellable Lock must be able to leave its command
+// behind.
 func BenchmarkUncontended(b *testing.B) {
 	option := benchOption(b)
 	b.Run("raw", func(b *testing.B) {
@@ -50,9 +50,8 @@ func BenchmarkUncontended(b *testing.B) {
 // BenchmarkBesideRaw compares rlock with two floors: blocks of raw pairs and of Lock and Unlock
 // take turns, since a round trip on one machine may take 30 us in one second and 130 us in the
 // next. pipelined is a client with the settings of rlock, direct is one with the defaults of
-// rueidis, which serves a lone caller in the caller's goroutine. x-raw is the ratio of the
-// medians, and of the tenth percentiles, over the blocks; it takes some 400 blocks to be
-// meaningful:
+// rueidis, which serves a lone caller in the caller's goroutine. x-raw is the ratio of the medians,
+// and of the tenth percentiles, over the blocks; it takes some 400 blocks to be meaningful:
 //
 //	go test -run - -bench BesideRaw -benchtime 400x ./rlock
 func BenchmarkBesideRaw(b *testing.B) {
@@ -90,8 +89,8 @@ func besideRaw(b *testing.B, option rueidis.ClientOption, raw rueidis.Client) {
 	b.ReportMetric(ours[n/10]/floor[n/10], "x-raw-p10")
 }
 
-// BenchmarkMultiLock acquires a multi-lock of free names, Redis a millisecond away: the median of an acquire in
-// milliseconds, and its commands.
+// BenchmarkMultiLock acquires a multi-lock of free names, Redis a millisecond away: the median of
+// an acquire in milliseconds, and its commands.
 //
 //	go test -run - -bench MultiLock -benchtime 20x ./rlock
 func BenchmarkMultiLock(b *testing.B) {

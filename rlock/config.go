@@ -15,85 +15,87 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Config says how a client connects and behaves. Only the address is required: the zero
-// value of each other field means its default.
+// Config says how a client connects and behaves. Only the address is required: the zero value of
+// each other field means its default.
 type Config struct {
-	// Redis has the options of the connections; only InitAddress has no default. Zero fields get values that suit locks,
-	// and timeouts that notice a dead peer in four seconds. ConnLifetime is refused: commands fail at its end.
+	// Redis has the options of the connections; only InitAddress has no default. Zero fields get
+	// values that suit locks and notice a dead peer in four seconds. ConnLifetime is refused.
 	Redis rueidis.ClientOption
-	// Client is a rueidis client to share instead; [Client.Close] leaves it open. docs/connecting.md has the risks.
+	// Client is a rueidis client to share instead: see docs/connecting.md. Close leaves it open.
 	Client rueidis.Client
-	// Lazy makes New return at once and connect in the background. Until then calls wait or fail as in an outage, or
-	// with the error of New if that would be permanent, and the Logger says once why.
+	// Lazy makes New return at once and connect in the background. Until then calls wait or fail as
+	// in an outage, or with the error of New if that would be permanent.
 	Lazy bool
-	// Prefix is put before each lock's name to make its key, as Redisson's NameMapper does: "billing:", or "{billing}:"
-	// for locks in one slot of a Cluster. The client, its locks and its Observer take and return names without it;
-	// errors, the log and the names of multi-locks have it. Defaults to "".
+	// Prefix is put before each lock's name to make its key, as Redisson's NameMapper does:
+	// "billing:", or "{billing}:" for one slot of a Cluster. The client, its locks and its Observer
+	// take and return names without it; errors, the log and the names of multi-locks have it.
 	Prefix string
-	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last before a holder loses it.
-	// The watchdog renews at a third of it. At least 100 ms. Defaults to 30 s, as Redisson's lockWatchdogTimeout.
+	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
+	// before a holder loses it; the watchdog renews at a third of it. At least 100 ms. Defaults to
+	// 30 s.
 	Lease time.Duration
-	// LongestLease is the longest lease that any client or call has on a lock of this server: see [NewRedLock]. It must
-	// not be less than Lease. Defaults to Lease, at least 30 s.
+	// LongestLease is the longest lease that any client or call has on a lock of this server, at
+	// least Lease: see [NewRedLock]. Defaults to Lease, at least 30 s.
 	LongestLease time.Duration
-	// SyncReplicas is the number of replicas that must confirm a grant (WAIT) within a second or a quarter of the lease,
-	// whichever is shorter. Otherwise the grant is released again: [ErrNotReplicated]. An acquire takes one more round trip
-	// and a connection of its own meanwhile. Hand-offs and renewals do not wait. Defaults to 0.
+	// SyncReplicas is the number of replicas that must confirm a grant (WAIT) within a second or a
+	// quarter of the lease; otherwise it is released: [ErrNotReplicated]. An acquire takes one more
+	// round trip and a connection meanwhile. Hand-offs and renewals do not wait.
 	SyncReplicas int
-	// Logger gets a message for each lost lock, for faults of connections, for a goroutine that waits for its own lock,
-	// and for long holds and waits; docs/operations.md lists them. It is called in a goroutine of its own; while 1000
-	// messages wait, more are dropped and counted. Its first panic goes to the standard error. Defaults to slog.Default().
+	// Logger gets the messages that docs/operations.md lists, in a goroutine of its own; while 1000
+	// wait, more are dropped. Its first panic goes to the standard error. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
-	// LongHold is the time after which a hold is logged, once. Negative: never. Defaults to 10 minutes.
+	// LongHold is the time after which a hold is logged. Negative: never. Defaults to 10 minutes.
 	LongHold time.Duration
-	// LongWait is the time after which a waiting call is logged, once, with the holder. Negative: never. Defaults to 30 s.
+	// LongWait is the time after which a waiting call is logged. Negative: never. Defaults to 30 s.
 	LongWait time.Duration
-	// ReleaseDropped releases a [Hold] of one key that the program has dropped, about a minute after the garbage
-	// collector has found it, also while its Context is in use. Without it such a hold is only logged.
+	// ReleaseDropped releases a [Hold] of one key that the program has dropped, even if its Context
+	// is in use, about a minute after the garbage collector has found it. Else it is only logged.
 	ReleaseDropped bool
-	// RecordSites records where in the code each lock is taken, for the log and package inspect, in some microseconds.
+	// RecordSites records where in the code each lock is taken, for the log and package inspect.
 	RecordSites bool
-	// Observer gets the events of each lock: for metrics, traces and tests. Defaults to nil, which costs nothing.
+	// Observer gets the events of each lock. Defaults to nil, which costs nothing.
 	Observer *Observer
 	Advanced Advanced // mechanisms that few programs tune
 }
 
 // Advanced is the part of a [Config] that few programs need.
 type Advanced struct {
-	// HandoffLimit is the number of times that a lock is handed off inside this process once another client is known to
-	// wait; then this client's next waiter joins the end of the queue. Negative: none. After [Client.Resume] and for a
-	// fair lock there is none. Defaults to 16.
+	// HandoffLimit is the number of times that a lock is handed off inside this process once
+	// another client is known to wait; then this client's next waiter joins the end of the queue.
+	// Negative: none. A fair lock has none, nor a lock after [Client.Resume]. Defaults to 16.
 	HandoffLimit int
-	// HandoffTime is the time for which the lock is handed off then, if it ends sooner; a section that has begun is not
-	// cut short. Must not be negative. Defaults to 10 ms.
+	// HandoffTime is the time for which the lock is handed off then, if it ends sooner; a section
+	// that has begun is not cut short. Must not be negative. Defaults to 10 ms.
 	HandoffTime time.Duration
-	// PubSub is the family of commands that notifies waiters. All clients of a lock must use the same one.
+	// PubSub is the family of commands that notifies waiters, the same for all clients of a lock.
 	PubSub PubSub
-	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks, loops of tryLock, waits
-	// at a replica. A lock that this client always wants is then left to them for 140 ms about every 2.4 s.
+	// RedissonPolls says whether clients of Redisson contend that cannot be counted. A lock that
+	// this client always wants is then left to them for 140 ms about every 2.4 s.
 	RedissonPolls RedissonPolls
-	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>", by which package inspect
-	// finds processes. A Redis.ClientName, or that of a shared Client, is kept.
+	// NoClientName omits the name of the connections by which package inspect finds processes. A
+	// Redis.ClientName, or the name of a shared Client, is kept.
 	NoClientName bool
-	// NoClientChannel omits the channel on which clients notify each other, as when a lock is unlocked by force.
+	// NoClientChannel omits the channel on which clients notify each other of a ForceUnlock.
 	NoClientChannel bool
-	// TrackedKeys is the number of keys of held locks, at most, that Redis watches (CLIENT TRACKING), once one owner has
-	// held them alone for 50 ms. Redis reports at once if one is deleted, overwritten or evicted. The next renewal notices
-	// the loss of other keys, and of all before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to
-	// 1000.
+	// TrackedKeys is the number of keys of held locks, at most, that Redis watches (CLIENT
+	// TRACKING), once one owner has held them alone for 50 ms. Redis reports at once if one is
+	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
+	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
 }
 
-// RedissonPolls says when a lock is left to clients of Redisson that only poll.
+// RedissonPolls says when a lock is left to clients of Redisson that only poll: spin locks, loops
+// of tryLock, waits at a replica.
 type RedissonPolls int
 
 const (
-	// RedissonPollsAuto: where the server knows a script by which Redisson takes its locks (SCRIPT EXISTS). A client with
-	// contended locks asks once a minute, and every two seconds while the answer is no.
+	// RedissonPollsAuto: where the server knows a script by which Redisson takes its locks, which a
+	// client with contended locks asks once a minute (SCRIPT EXISTS).
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
 	// RedissonPollsNever: pollers may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways is for versions of Redisson with other scripts, and other programs that follow its protocol.
+	// RedissonPollsAlways is for other versions of Redisson, and programs that follow its protocol.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 
@@ -101,14 +103,14 @@ const (
 type PubSub int
 
 const (
-	// PubSubAuto is sharded in a Cluster that knows it (Redis 7, Valkey), and plain elsewhere. Redisson's
-	// shardedSubscriptionMode AUTO.
+	// PubSubAuto is sharded in a Cluster that knows it (Redis 7, Valkey), and plain elsewhere.
+	// Redisson's shardedSubscriptionMode AUTO.
 	PubSubAuto PubSub = PubSub(wire.PubSubAuto)
-	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New fails with ErrUnsupported where the
-	// server does not know them.
+	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New fails with
+	// ErrUnsupported where the server lacks them.
 	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
-	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF. For Redisson before 3.28 see
-	// docs/redisson-versions.md.
+	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF. For Redisson before 3.28
+	// see docs/redisson-versions.md.
 	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
 )
 
@@ -122,8 +124,7 @@ const (
 	defaultLongHold     = 10 * time.Minute
 )
 
-// withDefaults returns the config with every default filled in, or
-// ErrInvalidConfig.
+// withDefaults returns the config with every default filled in, or ErrInvalidConfig.
 func (c Config) withDefaults() (Config, error) {
 	c.Lease = cmp.Or(c.Lease, defaultLease)
 	if err := cmp.Or(c.checkAddress(), c.checkValues()); err != nil {
@@ -206,15 +207,15 @@ func (c Config) driver(o *terms.Observer) driver.Config {
 
 // lockOptions fills in what suits locks.
 func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
-	// No command of ours can be cached, and the tracking that the cache needs is
-	// missing from many servers.
+	// No command of ours can be cached, and the tracking that the cache needs is missing from many
+	// servers.
 	o.DisableCache = true
-	// One connection is first in, first out: a clean-up cannot overtake the
-	// acquire that it cleans up after (15 of 40 times with two connections).
+	// One connection is first in, first out: a clean-up cannot overtake the acquire that it cleans
+	// up after (15 of 40 times with two connections).
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
-	// Without it a lone command meets a connection that died idle as an error,
-	// and a command whose context ends takes the connection with it. A lone caller
-	// is served without the pipeline all the same: see wire/direct.go.
+	// Without it a lone command meets a connection that died idle as an error, and a command whose
+	// context ends takes the connection with it. A lone caller is served without the pipeline all
+	// the same: see wire/direct.go.
 	o.AlwaysPipelining = true
 	o.ReadBufferEachConn = cmp.Or(o.ReadBufferEachConn, 64<<10)
 	o.WriteBufferEachConn = cmp.Or(o.WriteBufferEachConn, 64<<10)

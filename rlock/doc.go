@@ -1,5 +1,5 @@
-// Package rlock is a reentrant distributed lock for Redis and Valkey. It speaks the wire protocol of Java's Redisson, so
-// that Go and Java services can contend for the same lock.
+// Package rlock is a reentrant distributed lock for Redis and Valkey. It speaks the wire protocol
+// of Java's Redisson, so that Go and Java services can contend for the same lock.
 //
 //	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}})
 //	...
@@ -20,9 +20,10 @@
 //	look, free by force        Lock.IsHeld, IsLocked, TTL, ForceUnlock; package inspect
 //	hear of events             Observer; package rlockotel
 //
-// Each kind of lock has a constructor, which says where it differs: [Client.NewLock], [Client.NewFencedLock],
-// [Client.NewReadWriteLock], [Client.NewFairLock], [Client.NewSemaphore], [NewMultiLock] (several locks, all or none) and
-// [NewRedLock] (a majority of independent servers). All are of type [Lock].
+// Each kind of lock has a constructor, which says where it differs: [Client.NewLock],
+// [Client.NewFencedLock], [Client.NewReadWriteLock], [Client.NewFairLock], [Client.NewSemaphore],
+// [NewMultiLock] (several locks, all or none) and [NewRedLock] (a majority of independent servers).
+// All are of type [Lock].
 //
 // # Who owns a lock
 //
@@ -30,24 +31,27 @@
 //	Acquire(ctx)   the returned Hold, and each call with its context; any goroutine may release it
 //	Lock(ctx)      the goroutine, or the owner in ctx (WithOwner); released by its Unlock
 //
-// An owner may lock again without waiting; a context of Do or of a Hold counts while that hold is held. A goroutine that
-// holds a lock by Lock must not Acquire it without the context of Do or of a Hold: the two owners would wait for each
-// other. The watchdog renews a lock at every third of [Config].Lease, by default 30 s, until it is released. If the
-// process dies, others wait until that lease ends.
+// An owner may lock again without waiting; a context of Do or of a Hold counts while that hold is
+// held. A goroutine that holds a lock by Lock must not Acquire it without the context of Do or of a
+// Hold: the two owners would wait for each other. The watchdog renews a lock at every third of
+// [Config].Lease, by default 30 s, until it is released. If the process dies, others wait until
+// that lease ends.
 //
 // # Promises
 //
-// Against one Redis primary that loses no writes, evicts nothing and does not step its clock, at most one client is
-// granted a name at a time, and a hold's context ends before Redis can grant the name to another client, as long as clock
-// rates differ by less than 1 % and no lock is freed by force ([Lock.ForceUnlock], DEL). The client trusts a lease until
+// Against one Redis primary that loses no writes, evicts nothing and does not step its clock, at
+// most one client is granted a name at a time, and a hold's context ends before Redis can grant the
+// name to another client, as long as clock rates differ by less than 1 % and no lock is freed by
+// force ([Lock.ForceUnlock], DEL). The client trusts a lease until
 //
 //	validUntil = sent + lease - drift        drift = lease/100 + 2 ms + one tick of the wheel
 //
-// where sent is the moment before the last confirmed command was sent, by the monotonic or the wall clock, whichever has
-// moved further.
+// where sent is the moment before the last confirmed command was sent, by the monotonic or the wall
+// clock, whichever has moved further.
 //
-// A lock cannot stop code that is already running: a goroutine that was stopped for longer than the lease continues until
-// it calls [Hold.Valid], or the resource rejects its stale writes. A failover may lose a grant. While Redis cannot be
-// reached a waiting call goes on waiting, an attempt returns the error, an Unlock returns [ErrUnconfirmed] and goes on in
-// the background, and renewals are retried until validUntil. docs/guarantees.md has all guarantees and limits.
+// A lock cannot stop code that is already running: a goroutine that was stopped for longer than the
+// lease continues until it calls [Hold.Valid], or the resource rejects its stale writes. A failover
+// may lose a grant. While Redis cannot be reached a waiting call goes on waiting, an attempt
+// returns the error, an Unlock returns [ErrUnconfirmed] and goes on in the background, and renewals
+// are retried until validUntil. docs/guarantees.md has all guarantees and limits.
 package rlock

@@ -5,25 +5,28 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The errors that a caller can act on. They are wrapped, with the lock's name, the owner and the answer of Redis: compare
-// them with [errors.Is]. docs/errors.md says when each is returned, the state afterwards, and a remedy.
+// The errors that a caller can act on. They are wrapped, with the lock's name, the owner and the
+// answer of Redis: compare them with [errors.Is]. docs/errors.md says when each is returned, the
+// state afterwards, and a remedy.
 var (
-	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or Redis answered that the key
-	// is gone or has another owner. Work since then may have overlapped another holder's. ErrLost is also the cause of the
-	// end of a hold's context, and the error of a nested Lock until the lost hold is unlocked or its fixed lease is over.
+	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or Redis
+	// answered that the key is gone or has another owner. Work since then may have overlapped
+	// another holder's. ErrLost is also the cause of the end of a hold's context, and the error of
+	// a nested Lock until the lost hold is unlocked or its fixed lease is over.
 	ErrLost = terms.ErrLost
-	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the lock held, unless the
-	// error is ErrLost as well. The release is retried until Redis answers or the lease has ended. Or the answer to a
-	// [Hold.Exec] or [Hold.Write] was lost: it may be executed until Release returns no error.
+	// ErrUnconfirmed: Redis did not confirm a release in time; it is retried until Redis answers or
+	// the lease has ended. The critical section ran with the lock held, unless the error is ErrLost
+	// as well. Or the answer to a guarded write was lost: it may be executed until Release returns
+	// no error.
 	ErrUnconfirmed = terms.ErrUnconfirmed
-	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more permits ([WithPermits])
-	// than it has: two such callers would wait for each other. Unlock first.
+	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more
+	// permits than it has: two such callers would wait for each other. Unlock first.
 	ErrUpgrade = terms.ErrUpgrade
-	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no hash tag; or a guarded
-	// write may not have that key.
+	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
+	// hash tag; or a guarded write may not have that key.
 	ErrInvalidName = wire.ErrInvalidName
-	// ErrWrongType: the lock's key has a lock of another kind, or that key or the key of its queue or tokens has other
-	// data, which is left as it is.
+	// ErrWrongType: the lock's key has a lock of another kind, or that key or the key of its queue
+	// or tokens has other data, which is left as it is.
 	ErrWrongType = wire.ErrWrongType
 
 	ErrNotHeld        = terms.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold

@@ -1,8 +1,8 @@
 package rlock_test
 
-// The examples are in the order of a user's day: connect, run a function alone, hold a lock for longer, bound it, write
-// under it, pass it on, free it by force, look at its events, close. Those of a mutex and of the kinds follow in files of
-// their own.
+// The examples are in the order of a user's day: connect, run a function alone, hold a lock for
+// longer, bound it, write under it, pass it on, free it by force, look at its events, close. Those
+// of a mutex and of the kinds follow in files of their own.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// embedded starts a Redis inside this process, and returns how to connect with it
-// in place of rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
+// embedded starts a Redis inside this process, and returns how to connect with it in place of
+// rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
 func embedded() (option rueidis.ClientOption, stop func()) {
 	server := inmemory.New()
 	return server.Options(), server.Close
@@ -117,8 +117,8 @@ func ExampleLock_Acquire_attempt() {
 	// <nil>
 }
 
-// A lock can be lost: to an operator, a failover, or an outage longer than the lease. The
-// hold ends before Redis can grant the lock to another client.
+// A lock can be lost: to an operator, a failover, or an outage longer than the lease. The hold ends
+// before Redis can grant the lock to another client.
 func ExampleHold_Context_end() {
 	client, end := connect()
 	defer end()
@@ -187,8 +187,8 @@ func ExampleWithMaxWaiters() {
 	// <nil>
 }
 
-// By default the goroutine is the owner. With an owner in the context, calls in several
-// goroutines nest.
+// By default the goroutine is the owner. With an owner in the context, calls in several goroutines
+// nest.
 func ExampleWithOwner() {
 	client, end := connect()
 	defer end()

@@ -20,7 +20,8 @@ type Hold struct {
 	cleanup runtime.Cleanup // notes that the program has dropped the handle
 }
 
-// A holding is a hold as its locks know it: nothing of it refers to its Hold, so that one that is dropped is collected.
+// A holding is a hold as its locks know it: nothing of it refers to its Hold, so that one that is
+// dropped is collected.
 type holding struct {
 	held   driver.Handle
 	scoped heldContext // the parent of held's context; it has the owner
@@ -126,8 +127,8 @@ func newRequest(options []AcquireOption) driver.Request {
 	return req
 }
 
-// acquire acquires the lock with a handle, whose context is made from parent. Without an owner in ctx it is the
-// goroutine's, or has an owner of its own.
+// acquire acquires the lock with a handle, whose context is made from parent. Without an owner in
+// ctx it is the goroutine's, or has an owner of its own.
 func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*holding, error) {
 	req := newRequest(options)
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {

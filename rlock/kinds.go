@@ -67,8 +67,8 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	return l
 }
 
-// Read returns the lock that many owners may hold at once. Each owner nests, unlocks, and loses its
-// hold for itself. One attempt may be refused while a writer waits.
+// Read returns the lock that many owners may hold at once. Each nests, unlocks, and loses its hold
+// for itself. One attempt may be refused while a writer waits.
 func (l *ReadWriteLock) Read() *Lock { return &l.read }
 
 // Write returns the lock that one owner holds alone.

@@ -118,11 +118,10 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, terms.Forever)
 }
 
-// TryLock makes one attempt, and reports whether the caller has the lock. It succeeds if the caller
-// held the lock already, or if the lock was free and no other call waits for it. It sends no
-// command while another goroutine of this process holds the lock or waits for it; if that
-// goroutine's command is in flight, TryLock waits for the answer and returns its error. The
-// watchdog renews the lock.
+// TryLock makes one attempt, and reports whether the caller has the lock: it held the lock already,
+// or the lock was free and no other call waits for it. It sends no command while another goroutine
+// of this process holds the lock or waits for it; if that goroutine's command is in flight, TryLock
+// waits for the answer and returns its error. The watchdog renews the lock.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
 // TryLockFor waits for the lock at most as long as wait, and reports whether the caller holds it:
@@ -183,10 +182,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // error the lock may have been freed, or may be freed later, but not from a later holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
-// IsLocked asks Redis whether the lock has a holder. For a read lock the holders are its readers, a
-// writer that also reads among them; for a write lock the writer. A lock over several is locked if
-// no other owner can acquire enough parts. The answer may be out of date: a holder of this client
-// counts until Redis denies it.
+// IsLocked asks Redis whether the lock has a holder. A writer that also reads holds the read lock
+// as well. A lock over several is locked if no other owner can acquire enough parts. The answer may
+// be out of date: a holder of this client counts until Redis denies it.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis for the time until the lock, or enough of its parts, is free unless it is renewed:
@@ -197,9 +195,9 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form()
 // so, no other client can have been granted the lock yet, nor will be before [Hold.ValidUntil].
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
-// HoldCount returns how often the caller has to unlock the lock, judged as by IsHeld; 0 if it does
-// not hold it. For a lock over several it is the least count of its parts, with levels that were
-// locked through the part alone.
+// HoldCount returns how often the caller has to unlock the lock, judged as by IsHeld. For a lock
+// over several it is the least count of its parts, with levels that were locked through the part
+// alone.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
 	return f.Depth(scopeOf(ctx).about(l).caller(theGoroutine))

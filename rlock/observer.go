@@ -10,8 +10,8 @@ import (
 //
 // A call that takes a lock may be Waiting, and ends with Acquired or GaveUp; each Acquired is
 // followed by Released or Lost. If several levels of one owner are lost together, Lost is called
-// for the first alone. A multi-lock or a red lock is observed as one lock, by the Observer of its
-// first part's client.
+// for the first alone. A lock over several is observed as one lock, by the Observer of its first
+// part's client.
 //
 // A hook with a context runs in the caller's goroutine. It may call the client, but not
 // runtime.Goexit. Lost and Renewed run in a goroutine of the client, one after the other; while
@@ -21,16 +21,16 @@ type Observer struct {
 	Opened func(*Client) // New calls it when the client is ready
 	Closed func(*Client) // the first Close of the client has released all
 
-	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or Redis does not
-	// answer. For a lock over several it is called at the start of the call.
+	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or
+	// Redis does not answer; for a lock over several at the start of the call.
 	Waiting  func(context.Context, WaitingInfo)
 	Acquired func(context.Context, AcquiredInfo) // before a call returns with the lock
 	GaveUp   func(context.Context, GaveUpInfo)   // before a call returns an error, or false without an error
-	// Released is called before Unlock, Release or Do returns that has given up a level of the lock, and by Close for the
-	// levels that it releases, with an error that is [ErrClosed].
+	// Released is called before Unlock, Release or Do returns that has given up a level, and by
+	// Close for the levels that it releases, with [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
-	// Lost is called when a lock was lost. Its context has the values of the handle's context. An Unlock that finds that
-	// its lock is gone calls Lost in its own goroutine, with its own context.
+	// Lost is called when a lock was lost, with the values of the handle's context. An Unlock that
+	// finds its lock gone calls it in its own goroutine, with its own context.
 	Lost    func(context.Context, LostInfo)
 	Renewed func(RenewedInfo) // after each batch of renewals
 	Missed  func(n int)       // the number of calls of Lost and Renewed that were dropped since the last Missed

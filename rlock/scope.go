@@ -45,8 +45,8 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 	return Owner(s.owner.ID), true
 }
 
-// A scope says in whose name a context takes locks: all of them, or those of a hold that
-// it is the context of, while it is held. The innermost scope that is about a lock counts.
+// A scope says in whose name a context takes locks: all of them, or those of a hold that it is the
+// context of, while it is held. The innermost scope that is about a lock counts.
 type scope struct {
 	owner terms.Owner
 	of    *Lock       // the held lock; nil for all locks, and then outer is nil
@@ -78,9 +78,9 @@ const (
 	anOwnerOfItsOwn fallback = true
 )
 
-// caller returns in whose name a call is made that the scope is about. It is a guest of the owner unless it would be the
-// same without the scope: a hold may end before that of its guest. For a call that is to have an owner of its own it
-// returns the zero Owner.
+// caller returns in whose name a call is made that the scope is about. It is a guest of the owner
+// unless it would be the same without the scope: a hold may end before that of its guest. For a
+// call that is to have an owner of its own it returns the zero Owner.
 func (s *scope) caller(of fallback) terms.Owner {
 	if s != nil && s.of != nil {
 		o := s.owner
@@ -109,7 +109,8 @@ func (s *scope) named() terms.Owner {
 	return s.owner
 }
 
-// asks sets in whose name a call is made that the scope is about. It returns the time if that is a guest.
+// asks sets in whose name a call is made that the scope is about. It returns the time if that is a
+// guest.
 func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
@@ -121,8 +122,8 @@ func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
 	return began
 }
 
-// hasOutlived reports whether a call has failed since it was a guest of a hold that is over. It is then made again by the
-// next scope, with the rest of its wait.
+// hasOutlived reports whether a call has failed since it was a guest of a hold that is over. It is
+// then made again by the next scope, with the rest of its wait.
 func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	if !errors.Is(err, terms.ErrOutlived) {
 		return false
@@ -133,8 +134,8 @@ func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	return true
 }
 
-// others yields whose levels a call may unlock that has none as its own caller: those of the owners that its context comes
-// from, also when the hold is over that they were taken in.
+// others yields whose levels a call may unlock that has none as its own caller: those of the owners
+// that its context comes from, also when the hold is over that they were taken in.
 func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	return func(yield func(terms.Owner) bool) {
 		for ; s != nil && s.of != nil; s = s.outer {
@@ -147,8 +148,8 @@ func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	}
 }
 
-// overlap reports whether the two locks have a name in common: to take the one while
-// another owner holds the other would wait for that.
+// overlap reports whether the two locks have a name in common: to take the one while another owner
+// holds the other would wait for that.
 func overlap(a, b *Lock) bool {
 	if a == b {
 		return true

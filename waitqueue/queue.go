@@ -1,16 +1,17 @@
 package waitqueue
 
-// A Queue is a first-in first-out line of waiters. Its zero value is an empty queue, ready to use. It must not be copied
-// while a waiter stands in it.
+// A Queue is a first-in first-out line of waiters. Its zero value is an empty queue, ready to use.
+// It must not be copied while a waiter stands in it.
 //
-// A Queue is not safe for concurrent use: every method needs the mutex that guards the resource of the waiters.
+// A Queue is not safe for concurrent use: every method needs the mutex that guards the resource of
+// the waiters.
 type Queue[T any] struct {
 	head *Waiter[T]
 	len  int
 }
 
-// A Waiter is one place in a queue. Its zero value stands in none, and is ready to use; it must not be copied while it
-// stands in one. It may be used again, in any queue, once it has left.
+// A Waiter is one place in a queue. Its zero value stands in none, and is ready to use; it must not
+// be copied while it stands in one. It may be used again, in any queue, once it has left.
 type Waiter[T any] struct {
 	Value T // the caller's: the queue neither reads nor writes it
 
@@ -19,7 +20,8 @@ type Waiter[T any] struct {
 	next  *Waiter[T] // of the last: nil
 }
 
-// Join puts w at the end of the queue. It panics if w stands in a queue already, since two would then wait in one place.
+// Join puts w at the end of the queue. It panics if w stands in a queue already, since two would
+// then wait in one place.
 func (q *Queue[T]) Join(w *Waiter[T]) {
 	if w.queue != nil {
 		panic("waitqueue: Join of a waiter that stands in a queue already")
@@ -58,8 +60,8 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 // Head returns the first waiter, nil if the queue is empty.
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
-// All calls yield with each waiter, the first one first, until yield returns false. The waiter that it is called with may
-// leave meanwhile, and so may those before it, but not the one behind it.
+// All calls yield with each waiter, the first one first, until yield returns false. The waiter that
+// it is called with may leave meanwhile, and so may those before it, but not the one behind it.
 func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
 	for w := q.head; w != nil; {
 		next := w.next

@@ -99,7 +99,8 @@ func TestALoopOverTheWaiters(t *testing.T) {
 	assert.Equal(t, []int{3, 4}, order(t, &q))
 }
 
-// TestTheQueueAgreesWithASlice plays random joins and leaves on a queue and on a slice, which is the specification.
+// TestTheQueueAgreesWithASlice plays random joins and leaves on a queue and on a slice, which is
+// the specification.
 func TestTheQueueAgreesWithASlice(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var q waitqueue.Queue[int]

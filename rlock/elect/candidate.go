@@ -39,8 +39,8 @@ type Option func(*Candidate)
 // WithText sets the leader's text. Defaults to "<host>:<process ID>".
 func WithText(text string) Option { return func(c *Candidate) { c.text = text } }
 
-// WithOverrun sets the function that is called if the work of a term still runs when the lease
-// has ended. It may end the process, so that two processes never lead at once for long:
+// WithOverrun sets the function that is called if the work of a term still runs when the lease has
+// ended. It may end the process, so that two processes never lead at once for long:
 //
 //	elect.WithOverrun(func() { log.Fatal("the work of the leader did not stop") })
 //
@@ -95,8 +95,8 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 	}
 }
 
-// Do calls work as a part of the current term: its context ends with the term and with ctx, and
-// the lock is not released before work returns. In a process that does not lead Do returns
+// Do calls work as a part of the current term: its context ends with the term and with ctx, and the
+// lock is not released before work returns. In a process that does not lead Do returns
 // [ErrNotLeader], and work is not called.
 func (c *Candidate) Do(ctx context.Context, work func(ctx context.Context) error) error {
 	t := c.current.Load()
@@ -111,8 +111,8 @@ func (c *Candidate) Do(ctx context.Context, work func(ctx context.Context) error
 }
 
 // Term returns the hold of the current term, and nil if this process does not lead. It judges by
-// the clock, without a command: this process does not lead any more before Redis can grant the
-// lock to another one. Work that has begun goes on until it sees the end of its context.
+// the clock, without a command: this process does not lead any more before Redis can grant the lock
+// to another one. Work that has begun goes on until it sees the end of its context.
 func (c *Candidate) Term() *rlock.Hold {
 	t := c.current.Load()
 	if t == nil || t.work.Err() != nil || !t.hold.Valid() {
@@ -121,9 +121,9 @@ func (c *Candidate) Term() *rlock.Hold {
 	return t.hold
 }
 
-// Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock
-// is free, and "" in the moment between the grant and the leader's first write, if the leader
-// has the empty text, and if this user of Redis may not read the key of the text.
+// Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock is
+// free, and "" in the moment between the grant and the leader's first write, if the leader has the
+// empty text, and if this user of Redis may not read the key of the text.
 func (c *Candidate) Leader(ctx context.Context) (string, error) {
 	i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 	if err == nil && i.HolderCount == 0 {

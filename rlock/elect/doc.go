@@ -10,11 +10,11 @@
 //
 // # The end of a term
 //
-// The watchdog renews the lock in each third of its lease (Config.Lease, 30 s by default). If
-// two thirds have passed without a renewal, the context of the work ends, so that the work has
-// the last third to stop. If it still runs when the lease ends, another process may lead beside
-// it: the function of [WithOverrun] is called, which may end the process. If the lock is lost at
-// once, as by ForceUnlock, the context ends at once, and the work has a third of a lease as well.
+// The watchdog renews the lock in each third of its lease (Config.Lease, 30 s by default). If two
+// thirds have passed without a renewal, the context of the work ends, so that the work has the last
+// third to stop. If it still runs when the lease ends, another process may lead beside it: the
+// function of [WithOverrun] is called, which may end the process. If the lock is lost at once, as
+// by ForceUnlock, the context ends at once, and the work has a third of a lease as well.
 //
 // # The leader's text
 //

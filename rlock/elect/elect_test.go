@@ -132,8 +132,8 @@ func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 	})
 }
 
-// A leader that is cut off is told after two thirds of its lease at the latest, and no other
-// leads before the lease has ended.
+// A leader that is cut off is told after two thirds of its lease at the latest, and no other leads
+// before the lease has ended.
 func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)

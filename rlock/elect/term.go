@@ -74,9 +74,9 @@ func (t *term) close() {
 	t.running.Wait()
 }
 
-// watch writes the text until ctx ends, and again after each renewal. If no renewal comes, it
-// ends the work a third of the lease before the lease ends, and calls overrun if ctx has not
-// ended by then.
+// watch writes the text until ctx ends, and again after each renewal. If no renewal comes, it ends
+// the work a third of the lease before the lease ends, and calls overrun if ctx has not ended by
+// then.
 func (c *Candidate) watch(ctx context.Context, t *term) {
 	var third time.Duration // of the longest lease seen: that of a grant may be a claim
 	for {

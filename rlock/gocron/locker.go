@@ -32,22 +32,22 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker that has its locks in the Redis of client.
 //
-// The splay is for how long the other schedulers skip the job, from when a run of it begins,
-// also if the run is shorter: longer than the clocks of the schedulers differ, and shorter than
-// the interval of the job. A job with another interval has a Locker of its own, by
+// The splay is for how long the other schedulers skip the job, from when a run of it begins, also
+// if the run is shorter: longer than the clocks of the schedulers differ, and shorter than the
+// interval of the job. A job with another interval has a Locker of its own, by
 // [gocron.WithDistributedJobLocker].
 func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
 	return &Locker{client: client, splay: splay}
 }
 
 // Lock returns the lock of one run of the job, with the lock "gocron:<job>" in Redis. The watchdog
-// renews it until Unlock, however long the job runs, and after that it stays for the rest of the splay
-// ([rlock.WithMinHold]). If the process dies while the job runs, the job may run elsewhere once
-// Config.Lease has ended.
+// renews it until Unlock, however long the job runs, and after that it stays for the rest of the
+// splay ([rlock.WithMinHold]). If the process dies while the job runs, the job may run elsewhere
+// once Config.Lease has ended.
 //
-// It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or
-// has begun a run within the splay, with [rlock.ErrInvalidLease] if the splay is not positive, and
-// with the errors of [rlock.Lock.Acquire]. After an error gocron skips the run, and nothing is held.
+// It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or has
+// begun a run within the splay, with [rlock.ErrInvalidLease] if the splay is not positive, and with
+// the errors of [rlock.Lock.Acquire]. After an error gocron skips the run, and nothing is held.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if l.splay <= 0 {
 		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v", rlock.ErrInvalidLease, l.splay)
@@ -62,7 +62,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 // A run is the lock of a job that runs.
 type run struct{ hold *rlock.Hold }
 
-// Unlock returns [rlock.ErrLost] if the lock was lost while the job ran, so that another
-// scheduler may have run it as well, and [rlock.ErrUnconfirmed] if Redis does not confirm that the lock
-// stays for the rest of the splay. gocron ignores the error; rlock has logged a loss.
+// Unlock returns [rlock.ErrLost] if the lock was lost while the job ran, so that another scheduler
+// may have run it as well, and [rlock.ErrUnconfirmed] if Redis does not confirm that the lock stays
+// for the rest of the splay. gocron ignores the error; rlock has logged a loss.
 func (r run) Unlock(ctx context.Context) error { return r.hold.Release(ctx) }

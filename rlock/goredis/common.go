@@ -56,8 +56,8 @@ func (c common) option() (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// networkOf returns the network of an address, which go-redis takes for a path if it begins with
-// a slash.
+// networkOf returns the network of an address, which go-redis takes for a path if it begins with a
+// slash.
 func networkOf(network, addr string) string {
 	switch {
 	case network != "":
@@ -93,16 +93,16 @@ func (c common) dial() func(context.Context, string, *net.Dialer, *tls.Config) (
 	}
 }
 
-// defaults returns the options of a client of which nothing is set. The options of a client in
-// use have these timeouts whether they were set or not.
+// defaults returns the options of a client of which nothing is set. The options of a client in use
+// have these timeouts whether they were set or not.
 var defaults = sync.OnceValue(func() *redis.Options {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close() // no connection is open
 	return client.Options()
 })
 
-// timeout returns 0, for the default of rlock, if d is the default of go-redis or means that
-// there is no timeout.
+// timeout returns 0, for the default of rlock, if d is the default of go-redis or means that there
+// is no timeout.
 func timeout(d, standard time.Duration) time.Duration {
 	if d <= 0 || d == standard {
 		return 0

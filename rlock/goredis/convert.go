@@ -16,8 +16,8 @@ import (
 // package's documentation lists the fields and features that are left out.
 //
 // It fails with [rlock.ErrInvalidConfig] for a Ring, for a client from NewFailoverClient or
-// NewFailoverClusterClient (call [FromFailover] with its options), for a type of another
-// package, and where [FromOptions] and [FromCluster] fail.
+// NewFailoverClusterClient (call [FromFailover] with its options), for a type of another package,
+// and where [FromOptions] and [FromCluster] fail.
 func FromClient(client redis.UniversalClient) (rueidis.ClientOption, error) {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return refuse("the client is nil")
@@ -61,8 +61,8 @@ func FromOptions(o *redis.Options) (rueidis.ClientOption, error) {
 	}.option()
 }
 
-// FromCluster returns the option for a Cluster. The package's documentation lists the fields
-// that are left out.
+// FromCluster returns the option for a Cluster. The package's documentation lists the fields that
+// are left out.
 //
 // It fails with [rlock.ErrInvalidConfig] if o is nil or has ReadOnly, RouteByLatency,
 // RouteRandomly, ClusterSlots or OnConnect.
@@ -88,8 +88,8 @@ func FromCluster(o *redis.ClusterOptions) (rueidis.ClientOption, error) {
 	}.option()
 }
 
-// FromFailover returns the option for the primary that Sentinels watch. The package's
-// documentation lists the fields that are left out.
+// FromFailover returns the option for the primary that Sentinels watch. The package's documentation
+// lists the fields that are left out.
 //
 // It fails with [rlock.ErrInvalidConfig] if o is nil, has no MasterName or SentinelAddrs, or has
 // ReplicaOnly, RouteByLatency, RouteRandomly, OnConnect or a provider of credentials.
@@ -124,10 +124,10 @@ func FromFailover(o *redis.FailoverOptions) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// FromUniversal returns the option for what NewUniversalClient would connect to with o: the
-// primary that Sentinels watch if MasterName is set, a Cluster if there are several addresses
-// or IsClusterMode is set, and a single server otherwise. The package's documentation lists
-// the fields that are left out.
+// FromUniversal returns the option for what NewUniversalClient would connect to with o: the primary
+// that Sentinels watch if MasterName is set, a Cluster if there are several addresses or
+// IsClusterMode is set, and a single server otherwise. The package's documentation lists the fields
+// that are left out.
 //
 // It fails where [FromFailover], [FromCluster] and [FromOptions] fail.
 func FromUniversal(o *redis.UniversalOptions) (rueidis.ClientOption, error) {

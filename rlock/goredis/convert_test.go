@@ -19,8 +19,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/goredis"
 )
 
-// eachWay locks with the options themselves, with those of a client, and with those of a
-// universal client.
+// eachWay locks with the options themselves, with those of a client, and with those of a universal
+// client.
 func eachWay(t *testing.T, o redis.Options) {
 	t.Helper()
 	rdb := live(t, redis.NewClient(new(o))) // which fills in o

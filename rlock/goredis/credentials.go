@@ -26,8 +26,8 @@ func (c credentials) fixed() (username, password string) {
 	return c.username, c.password
 }
 
-// provider returns the function that rueidis calls for each new connection, or nil if there is
-// no provider.
+// provider returns the function that rueidis calls for each new connection, or nil if there is no
+// provider.
 func (c credentials) provider() func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 	switch {
 	case c.streaming != nil:

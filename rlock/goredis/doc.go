@@ -20,8 +20,8 @@
 // Username, Password, SentinelUsername and SentinelPassword; CredentialsProvider,
 // CredentialsProviderContext and StreamingCredentialsProvider, of which the last that is set
 // applies, as in go-redis. A provider is asked for each new connection. A streaming provider is
-// subscribed to once for all connections of the option and never unsubscribed; connections log
-// in again with the credentials of the last half minute.
+// subscribed to once for all connections of the option and never unsubscribed; connections log in
+// again with the credentials of the last half minute.
 //
 // DB, TLSConfig, Protocol, ClientName and DisableIdentity (DisableIndentity). With a ClientName,
 // package inspect does not know the processes of this client.
@@ -34,12 +34,12 @@
 //
 // # Fields that are refused
 //
-// ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly: rueidis would send commands to
-// replicas, which have no locks. ClusterSlots: rueidis asks the servers. OnConnect: rueidis
-// runs no code on a new connection. A provider of credentials with Sentinels: rueidis would log
-// in to the Sentinels with the same credentials. A [redis.Ring] is refused as well, since the
-// same lock would be on several servers, and so is the client of NewFailoverClient or
-// NewFailoverClusterClient, whose options do not say where the Sentinels are.
+// ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly: rueidis would send commands to replicas,
+// which have no locks. ClusterSlots: rueidis asks the servers. OnConnect: rueidis runs no code on a
+// new connection. A provider of credentials with Sentinels: rueidis would log in to the Sentinels
+// with the same credentials. A [redis.Ring] is refused as well, since the same lock would be on
+// several servers, and so is the client of NewFailoverClient or NewFailoverClusterClient, whose
+// options do not say where the Sentinels are.
 //
 // # Fields and features without a counterpart
 //

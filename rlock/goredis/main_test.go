@@ -21,9 +21,9 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // hang is longer than anything here takes.
 const hang = 20 * time.Second
 
-// lockWith takes a lock and passes it on to a second client, both with the option, and checks
-// that the client of go-redis sees the lock, where it looks for its own keys. It returns a
-// client that still holds the lock "held".
+// lockWith takes a lock and passes it on to a second client, both with the option, and checks that
+// the client of go-redis sees the lock, where it looks for its own keys. It returns a client that
+// still holds the lock "held".
 func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClient) *rlock.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), hang)

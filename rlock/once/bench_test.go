@@ -16,8 +16,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// BenchmarkCrowds has many callers of several clients ask at once for work of 200 ms, directly and with Redis 0.5 ms away, and
-// reports when the last one has the value and how many commands Redis was sent, with those of the connections:
+// BenchmarkCrowds has many callers of several clients ask at once for work of 200 ms, directly and
+// with Redis 0.5 ms away, and reports when the last one has the value and how many commands Redis
+// was sent, with those of the connections:
 //
 //	go test -run - -bench Crowds -benchtime 7x ./rlock/once
 func BenchmarkCrowds(b *testing.B) {

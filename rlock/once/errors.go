@@ -8,25 +8,27 @@ import (
 var (
 	// ErrClosed is the error of calls during and after Close.
 	ErrClosed = errors.New("once: the group is closed")
-	// ErrNested is the error of a Do within the function of the same key, by groups of one client: it would wait for itself.
-	// Nothing was run.
+	// ErrNested is the error of a Do within the function of the same key, by groups of one client:
+	// it would wait for itself. Nothing was run.
 	ErrNested = errors.New("once: Do within the function of the same key")
-	// ErrVoid is the error of a caller whose function ran, whose lock was lost meanwhile, and that found no other value. The
-	// function may have run elsewhere since, and is not run a second time for this caller.
+	// ErrVoid is the error of a caller whose function ran, whose lock was lost meanwhile, and that
+	// found no other value. The function may have run elsewhere since, and is not run a second time
+	// for this caller.
 	ErrVoid = errors.New("once: the lock was lost while the function ran, and its value is void")
 )
 
-// ForAll marks an error of a function as a result: it is stored, and all callers get it, as a [*Shared]. Any other error goes to
-// the caller whose function it was, and the next one that waits runs its own. The mark is for this function: if its caller
-// is the function of another key, that marks the error anew, or it is no result there.
+// ForAll marks an error of a function as a result: it is stored, and all callers get it, as a
+// [*Shared]. Any other error goes to the caller whose function it was, and the next one that waits
+// runs its own. The mark is for this function: if its caller is the function of another key, that
+// marks the error anew, or it is no result there.
 func ForAll(err error) error { return &forAll{err} }
 
 type forAll struct{ error }
 
 func (e *forAll) Unwrap() error { return e.error }
 
-// An ownError is an error of ForAll as the caller has it whose function returned it: within the function of another key it
-// marks nothing.
+// An ownError is an error of ForAll as the caller has it whose function returned it: within the
+// function of another key it marks nothing.
 type ownError struct{ err error }
 
 // unmarked returns the error of a function for its own caller.
@@ -52,7 +54,8 @@ type Shared struct{ Text string }
 
 func (e *Shared) Error() string { return e.Text }
 
-// PanicError is the error of a caller whose function has panicked, or has called runtime.Goexit: then Value is nil.
+// PanicError is the error of a caller whose function has panicked, or has called runtime.Goexit:
+// then Value is nil.
 type PanicError struct {
 	Value any
 	Stack []byte

@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A refresh token may be used once: a second refresh with it ends the session. Of all processes whose access token has ended
-// one refreshes it, and all get the new one.
+// A refresh token may be used once: a second refresh with it ends the session. Of all processes
+// whose access token has ended one refreshes it, and all get the new one.
 func Example() {
 	locks, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}})
 	if err != nil {

@@ -23,7 +23,8 @@ var lookScript = wire.ScriptOf(lookSource)
 // unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
 var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"
 
-// patience is how long a look waits for its answer, and the longest pause before another one; firstPause is the first.
+// patience is how long a look waits for its answer, and the longest pause before another one;
+// firstPause is the first.
 const (
 	patience   = 2 * time.Second
 	firstPause = 20 * time.Millisecond
@@ -71,7 +72,8 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns what it gets: a result that came first, or its error.
+// leave takes out a caller whose context has ended, and returns what it gets: a result that came
+// first, or its error.
 func (f *flight) leave(c *caller) result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +93,8 @@ func (f *flight) remove(c *caller) {
 	f.ends()
 }
 
-// ends ends the flight if no caller is left, nor a run that has to finish, and reports whether it is over. The mutex is held.
+// ends ends the flight if no caller is left, nor a run that has to finish, and reports whether it
+// is over. The mutex is held.
 func (f *flight) ends() bool {
 	if f.callers.Len() == 0 && (f.run == nil || !f.g.o.Finish) && !f.over {
 		f.over = true
@@ -119,8 +122,8 @@ func (f *flight) each(do func(c *caller)) {
 	}
 }
 
-// deliver gives a value to the callers that it is for, and reports whether the flight is over. If it is that of the run, or
-// newer, the run is not stored any more.
+// deliver gives a value to the callers that it is for, and reports whether the flight is over. If
+// it is that of the run, or newer, the run is not stored any more.
 func (f *flight) deliver(s *stored, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +157,8 @@ func (f *flight) failAll(err error) {
 	f.ends()
 }
 
-// reads notes what a command has told of Redis' clock, and when callers asked for which that was not known.
+// reads notes what a command has told of Redis' clock, and when callers asked for which that was
+// not known.
 func (f *flight) reads(r reading) {
 	if r.clock == 0 {
 		return
@@ -187,7 +191,8 @@ func (f *flight) fly() {
 	}
 }
 
-// round waits until a value comes, or this process runs or stores. It reports whether the next round begins with a look.
+// round waits until a value comes, or this process runs or stores. It reports whether the next
+// round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
 	var a terms.Answer
 	if looks {
@@ -223,7 +228,8 @@ func (f *flight) round(looks bool) (again bool) {
 	return f.lead(hold)
 }
 
-// giveUp ends the flight with an error that waiting does not cure. The callers of a run that is not stored have its value.
+// giveUp ends the flight with an error that waiting does not cure. The callers of a run that is not
+// stored have its value.
 func (f *flight) giveUp(err error) {
 	if errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrWrongType) {
 		err = fmt.Errorf("once: the key %q, with its values in %q: %w", f.key, f.at, err)
@@ -249,8 +255,8 @@ func (f *flight) answered(a *terms.Answer) {
 	}
 }
 
-// lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the flight is over, which it reports.
-// It returns the error of a server that waiting does not cure.
+// lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
+// flight is over, which it reports. It returns the error of a server that waiting does not cure.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
 		var failed error
@@ -282,8 +288,8 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// wanted says which value is for one of the callers, as the arguments of look.lua. That of a caller without a floor is the look
-// itself, for which a value is that is kept.
+// wanted says which value is for one of the callers, as the arguments of look.lua. That of a caller
+// without a floor is the look itself, for which a value is that is kept.
 func (f *flight) wanted() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,8 +321,8 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted}).AsStrSlice()
 }
 
-// look asks for the value, gives it to the callers that it is for, and reports whether the flight is over. Without an answer
-// nothing changes.
+// look asks for the value, gives it to the callers that it is for, and reports whether the flight
+// is over. Without an answer nothing changes.
 func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool) {
 	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
@@ -338,8 +344,8 @@ type trouble struct {
 	at  time.Time
 }
 
-// lasting is for how long a trouble counts as the present one. An attempt fails within the four seconds in which a silent peer
-// is noticed, and the next one follows within half a second.
+// lasting is for how long a trouble counts as the present one. An attempt fails within the four
+// seconds in which a silent peer is noticed, and the next one follows within half a second.
 const lasting = 5 * time.Second
 
 // fails notes an error of Redis. It may be called with a mutex of the lock held.
@@ -356,8 +362,8 @@ func (f *flight) served() {
 	f.trouble = trouble{}
 }
 
-// timeUp returns the error of a caller whose context has ended, with the present error of Redis if there is one. The mutex is
-// held.
+// timeUp returns the error of a caller whose context has ended, with the present error of Redis if
+// there is one. The mutex is held.
 func (f *flight) timeUp(ctx context.Context) error {
 	if f.trouble.err == nil || time.Since(f.trouble.at) > lasting {
 		return ctx.Err()

@@ -20,10 +20,11 @@ var forgetScript = wire.ScriptOf(forgetSource)
 // longRun is for how long a function may run on when its value is forgotten.
 const longRun = time.Hour
 
-// Forget makes the kept value of the key one that is not kept: calls after that run a function. Nor is the value kept of a
-// function that runs now, in any process, unless it has an hour more to run, or Keep if that is longer; those that asked before
-// get it. Forget waits for no function. It takes one command, which is repeated until Redis has answered or ctx ends: then the
-// error is that of ctx with the last one of Redis, and the value may be forgotten later. Others are returned at once
+// Forget makes the kept value of the key one that is not kept: calls after that run a function. Nor
+// is the value kept of a function that runs now, in any process, unless it has an hour more to run,
+// or Keep if that is longer; those that asked before get it. Forget waits for no function. It takes
+// one command, which is repeated until Redis has answered or ctx ends: then the error is that of
+// ctx with the last one of Redis, and the value may be forgotten later. Others are returned at once
 // ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if key == "" {

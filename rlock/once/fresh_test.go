@@ -16,8 +16,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A caller with a fresh context gets no value whose function had begun before it asked: in this process or another, while that
-// runs or when its value is kept. All that ask then share the next one, and others get the first.
+// A caller with a fresh context gets no value whose function had begun before it asked: in this
+// process or another, while that runs or when its value is kept. All that ask then share the next
+// one, and others get the first.
 func TestAFreshCallerGetsTheValueOfAFunctionThatBeganAfterIt(t *testing.T) {
 	for _, keep := range []time.Duration{0, time.Hour} {
 		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {

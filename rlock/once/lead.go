@@ -17,8 +17,8 @@ import (
 //go:embed store.lua
 var storeSource string
 
-// A run is one call of a function under the lock, and its result until that is stored or given. The flight's goroutine uses
-// it; value to fit are written with the flight's mutex, once.
+// A run is one call of a function under the lock, and its result until that is stored or given. The
+// flight's goroutine uses it; value to fit are written with the flight's mutex, once.
 type run struct {
 	id       string
 	number   int // of the flight's
@@ -37,7 +37,8 @@ type run struct {
 	pause time.Duration // before the next store, if Redis has refused this one
 }
 
-// lead runs the function of a caller under the lock, and stores its value. Its result is that of round.
+// lead runs the function of a caller under the lock, and stores its value. Its result is that of
+// round.
 func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	g := f.g
 	r := f.begin()
@@ -79,7 +80,8 @@ func (f *flight) void() {
 	f.ends()
 }
 
-// fail ends a run with an error that is its caller's. A panic that has no caller any more is logged.
+// fail ends a run with an error that is its caller's. A panic that has no caller any more is
+// logged.
 func (f *flight) fail(r *run, err error) {
 	f.mu.Lock()
 	f.run = nil
@@ -91,7 +93,8 @@ func (f *flight) fail(r *run, err error) {
 	}
 }
 
-// store stores the value of a run, releases the lock, and gives the value to those that it is for. Its result is that of round.
+// store stores the value of a run, releases the lock, and gives the value to those that it is for.
+// Its result is that of round.
 func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // it cannot be stored, or not compared with others
 		_ = hold.Release(f.ctx)
@@ -125,9 +128,9 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 	}
 }
 
-// storeArgs returns the arguments of store.lua. A value that was not stored under the hold of its run is no younger for that: it
-// counts as stored when its function ended, at the latest. That no other was stored since its function began, a look under the
-// lock has shown before.
+// storeArgs returns the arguments of store.lua. A value that was not stored under the hold of its
+// run is no younger for that: it counts as stored when its function ended, at the latest. That no
+// other was stored since its function began, a look under the lock has shown before.
 func (f *flight) storeArgs(r *run) []string {
 	keep := r.keep
 	args := []string{
@@ -142,7 +145,8 @@ func (f *flight) storeArgs(r *run) []string {
 	return append(args, strconv.FormatInt(r.clock+(took-took/drift).Microseconds(), 10))
 }
 
-// begin makes the run of the first caller whose function has not run. It returns nil if there is none.
+// begin makes the run of the first caller whose function has not run. It returns nil if there is
+// none.
 func (f *flight) begin() *run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,8 +168,8 @@ func (f *flight) unstored() *run {
 	return f.run
 }
 
-// give gives the value of a run to those that asked before its function returned, and still wait. The run is over. The mutex
-// is held.
+// give gives the value of a run to those that asked before its function returned, and still wait.
+// The run is over. The mutex is held.
 func (f *flight) give(r *run) {
 	f.hands(r)
 	if f.run == r {

@@ -18,8 +18,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// away makes the process lose its connection as it stores a value that has the text, before the server has the command or
-// after, and have no other one until it is healed.
+// away makes the process lose its connection as it stores a value that has the text, before the
+// server has the command or after, and have no other one until it is healed.
 func (p *process) away(text string, stage network.Stage) {
 	storing := false
 	p.client.Net.Rule(func(f network.Frame) network.Fate {
@@ -31,7 +31,8 @@ func (p *process) away(text string, stage network.Stage) {
 	})
 }
 
-// Nothing of a value is lost with a connection: a lone caller has that of its function, whether Redis has had it or not.
+// Nothing of a value is lost with a connection: a lone caller has that of its function, whether
+// Redis has had it or not.
 func TestALoneCallerHasItsValueAlthoughTheStoreIsLost(t *testing.T) {
 	for _, keep := range []time.Duration{0, time.Minute} {
 		for _, stage := range []network.Stage{network.Request, network.Reply} {
@@ -57,8 +58,8 @@ func TestALoneCallerHasItsValueAlthoughTheStoreIsLost(t *testing.T) {
 	}
 }
 
-// A value that is stored late does not become younger: it counts as stored when its function had ended, and is not for a caller
-// that asked after that.
+// A value that is stored late does not become younger: it counts as stored when its function had
+// ended, and is not for a caller that asked after that.
 func TestAValueThatIsStoredLateIsNoYounger(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
@@ -84,7 +85,8 @@ func TestAValueThatIsStoredLateIsNoYounger(t *testing.T) {
 	})
 }
 
-// A value that is not stored gives way to one of another process, which was stored since its function began.
+// A value that is not stored gives way to one of another process, which was stored since its
+// function began.
 func TestALostStoreGivesWayToANewerValue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		o := once.Options{Keep: time.Hour}
@@ -106,7 +108,8 @@ func TestALostStoreGivesWayToANewerValue(t *testing.T) {
 	})
 }
 
-// The same without callers, and without Keep: the newer value stays for those that lost its message.
+// The same without callers, and without Keep: the newer value stays for those that lost its
+// message.
 func TestALostStoreOverwritesNoNewerValue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := start(w, once.Options{Finish: true}), start(w, once.Options{})
@@ -125,8 +128,8 @@ func TestALostStoreOverwritesNoNewerValue(t *testing.T) {
 	})
 }
 
-// With Finish a value is stored although no caller waits for it: when its connection is lost, when Redis has no memory for
-// it, and when the group is closed.
+// With Finish a value is stored although no caller waits for it: when its connection is lost, when
+// Redis has no memory for it, and when the group is closed.
 func TestAValueWithoutCallersIsStored(t *testing.T) {
 	for what, c := range map[string]struct {
 		breaks, heals func(w *testbed.World, p *process)

@@ -16,7 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// nightly runs the job of a night on one of the hosts that call it, and returns its report on all of them.
+// nightly runs the job of a night on one of the hosts that call it, and returns its report on all
+// of them.
 func nightly(ctx context.Context, group *once.Group, night string, job func(context.Context) (string, error)) (report string, here bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Hour) // for Redis, and for the host that runs the job
 	defer cancel()

@@ -17,21 +17,25 @@ import (
 
 // Options are those of a Group. All processes should have the same ones for a key.
 type Options struct {
-	// Keep is for how long a value is given to callers that ask after it was stored. 0, the default, is not at all.
+	// Keep is for how long a value is given to callers that ask after it was stored. 0, the
+	// default, is not at all.
 	Keep time.Duration
 	// KeepErrors is Keep for errors that are marked with ForAll.
 	KeepErrors time.Duration
-	// Inline is the longest value, in bytes, that the message to those that wait has: a longer one is read by each process
-	// that waits. Defaults to 4096; negative for none.
+	// Inline is the longest value, in bytes, that the message to those that wait has: a longer one
+	// is read by each process that waits. Defaults to 4096; negative for none.
 	Inline int
-	// Most is the longest value, in bytes, that is stored: the callers of the process get a longer one, and others run their
-	// own function. Defaults to 1 MiB.
+	// Most is the longest value, in bytes, that is stored: the callers of the process get a longer
+	// one, and others run their own function. Defaults to 1 MiB.
 	Most int
-	// Finish lets a function end, and its value be stored, although no caller waits for it any more.
+	// Finish lets a function end, and its value be stored, although no caller waits for it any
+	// more.
 	Finish bool
-	// Tokens gives each hold a fencing token: the lock is one of NewFencedLock, whose counter stays in Redis for each key.
+	// Tokens gives each hold a fencing token: the lock is one of NewFencedLock, whose counter stays
+	// in Redis for each key.
 	Tokens bool
-	// Done is called when a call of Do is about to return, in its goroutine; nil for nothing. It must not panic.
+	// Done is called when a call of Do is about to return, in its goroutine; nil for nothing. It
+	// must not panic.
 	Done func(ctx context.Context, e Event)
 }
 
@@ -55,8 +59,8 @@ const (
 	Failed  Source = "failed"  // there is none: the error is the caller's
 )
 
-// grace is how long a value stays in Redis at least, for those whose message was lost. A flight that waits looks every two
-// seconds.
+// grace is how long a value stays in Redis at least, for those whose message was lost. A flight
+// that waits looks every two seconds.
 const grace = 10 * time.Second
 
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
@@ -77,8 +81,8 @@ type Group struct {
 	flights map[string]*flight
 }
 
-// New returns a group over the connections of locks, whichever [rlock.Config] it was made with. It sends no command, so that it
-// does not fail while Redis is away. Close it before the client.
+// New returns a group over the connections of locks, whichever [rlock.Config] it was made with. It
+// sends no command, so that it does not fail while Redis is away. Close it before the client.
 func New(locks *rlock.Client, o Options) *Group {
 	if o.Inline == 0 {
 		o.Inline = 4096
@@ -96,8 +100,9 @@ func New(locks *rlock.Client, o Options) *Group {
 // lastStore is how long Close waits for Redis to store the values of functions that have returned.
 const lastStore = 3 * time.Second
 
-// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it waits. The value of one that
-// returns no error is stored, for others: that may take three seconds more if Redis does not answer.
+// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it
+// waits. The value of one that returns no error is stored, for others: that may take three seconds
+// more if Redis does not answer.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.cancel()
@@ -151,26 +156,30 @@ type (
 	holdKey struct{}
 )
 
-// Fresh returns a context with which [Group.Do] returns no value whose function began before the call, nor a kept one: for a
-// caller that must see its own write, or whatever it knows to be done. Such callers share the value of a function that begins
-// after their calls. A function whose caller has such a context has it, too: what it asks of other keys is as fresh.
+// Fresh returns a context with which [Group.Do] returns no value whose function began before the
+// call, nor a kept one: for a caller that must see its own write, or whatever it knows to be done.
+// Such callers share the value of a function that begins after their calls. A function whose caller
+// has such a context has it, too: what it asks of other keys is as fresh.
 func Fresh(ctx context.Context) context.Context { return terms.WithFresh(ctx, true) }
 
-// HoldOf returns the hold under which a function runs, from its context: for guarded writes ([rlock.Hold.Write]) and tokens of
-// its own. It is nil for any other context. The function must not release it.
+// HoldOf returns the hold under which a function runs, from its context: for guarded writes
+// ([rlock.Hold.Write]) and tokens of its own. It is nil for any other context. The function must
+// not release it.
 func HoldOf(ctx context.Context) *rlock.Hold {
 	h, _ := ctx.Value(holdKey{}).(*rlock.Hold)
 	return h
 }
 
-// Do returns the result of fn, or of the function of another caller of the key, in any process, by the rule of the package
-// comment; shared says that it is another's. The value must not be changed: other callers have the same one.
+// Do returns the result of fn, or of the function of another caller of the key, in any process, by
+// the rule of the package comment; shared says that it is another's. The value must not be changed:
+// other callers have the same one.
 //
-// The context of fn has the values of ctx. It ends when the lock is lost, and, unless [Options].Finish is set, when no caller
-// of this process waits any more; not when ctx ends, while others wait. If ctx ends Do returns its error, with the last one of Redis if that does not serve the
-// call, and fn may run on.
-// Errors of the lock are returned as they are ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are
-// [ErrClosed], [ErrNested], [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
+// The context of fn has the values of ctx. It ends when the lock is lost, and, unless
+// [Options].Finish is set, when no caller of this process waits any more; not when ctx ends, while
+// others wait. If ctx ends Do returns its error, with the last one of Redis if that does not serve
+// the call, and fn may run on. Errors of the lock are returned as they are
+// ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are [ErrClosed], [ErrNested],
+// [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
 	asked := time.Now()
 	r := g.do(ctx, key, fn, asked)
@@ -200,7 +209,8 @@ func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]
 	}
 }
 
-// join adds the caller to the flight of the key, and begins one if there is none. It returns nil if the group is closed.
+// join adds the caller to the flight of the key, and begins one if there is none. It returns nil if
+// the group is closed.
 func (g *Group) join(key string, c *caller) *flight {
 	for {
 		f, has := g.flight(key, c)

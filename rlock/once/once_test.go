@@ -107,8 +107,9 @@ func takes(d time.Duration, value string, runs *atomic.Int32) func(context.Conte
 	}
 }
 
-// Of five hundred callers in five processes one runs, and all have its value when it ends. The commands are counted: a lone run
-// takes two, and each process that waits three and the one by which it subscribes to its own channel.
+// Of five hundred callers in five processes one runs, and all have its value when it ends. The
+// commands are counted: a lone run takes two, and each process that waits three and the one by
+// which it subscribes to its own channel.
 func TestOfAllCallersOneRuns(t *testing.T) {
 	for _, n := range []struct{ processes, callers, most int }{{1, 1, 2}, {5, 100, 25}, {100, 5, 450}} {
 		t.Run(fmt.Sprint(n.processes), func(t *testing.T) {
@@ -198,7 +199,8 @@ func TestAValueIsKept(t *testing.T) {
 	})
 }
 
-// A caller whose time is up while Redis cannot be reached is told why, as that of a lock is, also one of several.
+// A caller whose time is up while Redis cannot be reached is told why, as that of a lock is, also
+// one of several.
 func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := start(w, once.Options{}), start(w, once.Options{})
@@ -226,8 +228,8 @@ func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 	})
 }
 
-// Only a Do that would wait for itself is nested: not one of another prefix, nor one with the context of a function that has
-// returned. Two groups of one client have one lock.
+// Only a Do that would wait for itself is nested: not one of another prefix, nor one with the
+// context of a function that has returned. Two groups of one client have one lock.
 func TestOnlyACallThatWouldWaitForItselfIsNested(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
@@ -249,7 +251,8 @@ func TestOnlyACallThatWouldWaitForItselfIsNested(t *testing.T) {
 	})
 }
 
-// An error that is for all callers of a key is an error like any other in the function of another key that asks for it.
+// An error that is for all callers of a key is an error like any other in the function of another
+// key that asks for it.
 func TestAnErrorForAllDoesNotLeakToAnOuterFunction(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
@@ -301,8 +304,9 @@ func TestKeysThatDifferByTheirBracesAreTwoValues(t *testing.T) {
 	})
 }
 
-// A group works over the connections of its client: those of its own, those of a rueidis client, and those that are yet to be
-// opened when Redis is down at the start. A long value is read by a look of the group's own.
+// A group works over the connections of its client: those of its own, those of a rueidis client,
+// and those that are yet to be opened when Redis is down at the start. A long value is read by a
+// look of the group's own.
 func TestAGroupUsesTheConnectionsOfItsClient(t *testing.T) {
 	for how, change := range map[string]func(w *testbed.World, c *rlock.Config){
 		"own": func(*testbed.World, *rlock.Config) {},
@@ -351,7 +355,8 @@ func TestAValueIsForThoseThatAskedBefore(t *testing.T) {
 	})
 }
 
-// An error is its caller's, and the next one runs, here or in another process. A panic is one, as is Goexit.
+// An error is its caller's, and the next one runs, here or in another process. A panic is one, as
+// is Goexit.
 func TestAnErrorIsThatOfItsCaller(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		a, b := start(w, once.Options{}), start(w, once.Options{})
@@ -391,7 +396,8 @@ func TestAnErrorIsThatOfItsCaller(t *testing.T) {
 	})
 }
 
-// A caller that leaves does not end the function for others; the last one does, unless it is to finish.
+// A caller that leaves does not end the function for others; the last one does, unless it is to
+// finish.
 func TestCallersThatLeave(t *testing.T) {
 	for _, finish := range []bool{false, true} {
 		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
@@ -427,7 +433,8 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 }
 
-// The next process in the queue runs when the lease of one that died is over, and its value is for all.
+// The next process in the queue runs when the lease of one that died is over, and its value is for
+// all.
 func TestTheNextOneRunsWhenALeaderDies(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs atomic.Int32
@@ -452,7 +459,8 @@ func TestTheNextOneRunsWhenALeaderDies(t *testing.T) {
 	})
 }
 
-// One that loses the lock stores nothing, and its callers get the value of its successor; without one they get ErrVoid.
+// One that loses the lock stores nothing, and its callers get the value of its successor; without
+// one they get ErrVoid.
 func TestAValueOfALostLockIsVoid(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs atomic.Int32
@@ -581,7 +589,8 @@ func TestCallsThatAreRefused(t *testing.T) {
 	})
 }
 
-// A long value is read by each process, and one that is too long is for the callers of its process alone.
+// A long value is read by each process, and one that is too long is for the callers of its process
+// alone.
 func TestLongValues(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs atomic.Int32

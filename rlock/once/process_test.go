@@ -82,8 +82,9 @@ func (w worker) until(t *testing.T, prefix string) (before []string) {
 	}
 }
 
-// The process that runs is killed, or stopped past its lease: one other runs, and all that live have its value, also the
-// callers of the one that was stopped, which ends its work and stores nothing.
+// The process that runs is killed, or stopped past its lease: one other runs, and all that live
+// have its value, also the callers of the one that was stopped, which ends its work and stores
+// nothing.
 func TestProcessesThatDieOrStop(t *testing.T) {
 	redistest.Slow(t)
 	server := redistest.Standalone(t)

@@ -22,13 +22,14 @@ const (
 	kindAbsent = "-" // it is longer than a message, and is in Redis
 )
 
-// isFor reports whether the value is for a caller that asked when Redis' clock was no later than the floor: it was stored
-// after that, or is kept. A floor of 0 is not known yet.
+// isFor reports whether the value is for a caller that asked when Redis' clock was no later than
+// the floor: it was stored after that, or is kept. A floor of 0 is not known yet.
 func (s *stored) isFor(floor int64) bool {
 	return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)
 }
 
-// beganAfter reports whether its function began after Redis' clock was no later than the floor. A floor of 0 is not known yet.
+// beganAfter reports whether its function began after Redis' clock was no later than the floor. A
+// floor of 0 is not known yet.
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
 // parse reads what the store script returns: "<at> <until> <began> <run> <kind> <value>".
@@ -60,7 +61,8 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// A reading is Redis' clock as a command has told it, that was sent at a local time. The zero reading is none.
+// A reading is Redis' clock as a command has told it, that was sent at a local time. The zero
+// reading is none.
 type reading struct {
 	clock int64 // µs
 	sent  time.Time
@@ -69,8 +71,9 @@ type reading struct {
 // drift is by how much the rates of two clocks differ at most: one in a hundred.
 const drift = 100
 
-// at returns an upper bound of Redis' clock at a local time, 0 if there is no reading. The command was executed after it was
-// sent: so the clock was no later than that of the reading when it was sent.
+// at returns an upper bound of Redis' clock at a local time, 0 if there is no reading. The command
+// was executed after it was sent: so the clock was no later than that of the reading when it was
+// sent.
 func (r reading) at(t time.Time) int64 {
 	if r.clock == 0 {
 		return 0

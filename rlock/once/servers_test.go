@@ -16,8 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// On the embedded server, a real one and a Cluster: one runs, those that wait get the value by a message or, if it is long, by
-// a look, and those that come later get it while it is kept.
+// On the embedded server, a real one and a Cluster: one runs, those that wait get the value by a
+// message or, if it is long, by a look, and those that come later get it while it is kept.
 func TestOnServersOfEachSort(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
@@ -69,7 +69,8 @@ func TestOnServersOfEachSort(t *testing.T) {
 	})
 }
 
-// Redis stands still while the value is stored: it is stored once, or the next one runs, and all have one value.
+// Redis stands still while the value is stored: it is stored once, or the next one runs, and all
+// have one value.
 func TestRedisStandsStillAtTheStore(t *testing.T) {
 	redistest.Slow(t)
 	server := redistest.Standalone(t)
@@ -126,7 +127,8 @@ func TestRedisStandsStillAtTheStore(t *testing.T) {
 	assert.LessOrEqual(t, runs.Load(), int32(2))
 }
 
-// awaitCallers waits until that group has so many more callers. The first one has one whose function runs.
+// awaitCallers waits until that group has so many more callers. The first one has one whose
+// function runs.
 func awaitCallers(t *testing.T, groups []*once.Group, i, more int) {
 	t.Helper()
 	if i == 0 {

@@ -26,9 +26,10 @@ import (
 
 var rounds = flag.Int("storms", 3, "how many storms of each sort")
 
-// A storm is callers of several processes that come, wait and leave at random, while locks are lost, messages are lost or late,
-// and connections break. Each value names the time at which its function began. In virtual time the server has the clock of
-// the callers, and a function takes time: so a caller that gets a value which was stored before it asked is found.
+// A storm is callers of several processes that come, wait and leave at random, while locks are
+// lost, messages are lost or late, and connections break. Each value names the time at which its
+// function began. In virtual time the server has the clock of the callers, and a function takes
+// time: so a caller that gets a value which was stored before it asked is found.
 type storm struct {
 	mu     sync.Mutex
 	stored map[string]time.Time // the end of each run, by its value: the store is not before it
@@ -122,7 +123,8 @@ func (s *storm) ask(ctx context.Context, p *process, r *rand.Rand, work time.Dur
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given++
-	// A store is sent once, and follows the end of its function by half a round trip, 10 ms at most.
+	// A store is sent once, and follows the end of its function by half a round trip, 10 ms at
+	// most.
 	if s.stored[string(value)].Add(50 * time.Millisecond).Before(asked) {
 		s.early++
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes synchronizers over the connections of an rlock client. It has no connection of its own. Its methods may be
-// called concurrently.
+// A Client makes synchronizers over the connections of an rlock client. It has no connection of its
+// own. Its methods may be called concurrently.
 type Client struct {
 	shared *driver.Client
 	prefix string
@@ -29,9 +29,10 @@ type Client struct {
 	turns   turns
 }
 
-// New returns a client over the connections of c: make one for each c, since of two the later one alone hears the messages,
-// and callers that wait by the other look every two seconds. It needs no Close: when c is closed, calls return
-// [rlock.ErrClosed], and the contexts of its permits end: they are no longer renewed, and end with their leases.
+// New returns a client over the connections of c: make one for each c, since of two the later one
+// alone hears the messages, and callers that wait by the other look every two seconds. It needs no
+// Close: when c is closed, calls return [rlock.ErrClosed], and the contexts of its permits end:
+// they are no longer renewed, and end with their leases.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
@@ -124,8 +125,8 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// byPublish stands among the arguments of a script for the command by which it notifies waiters: a lazy client knows that
-// once it is connected.
+// byPublish stands among the arguments of a script for the command by which it notifies waiters: a
+// lazy client knows that once it is connected.
 const byPublish = "\x00publish"
 
 // publishing returns the arguments with the command in place of byPublish.
@@ -141,12 +142,14 @@ func publishing(r *wire.Redis, args []string) []string {
 	return args
 }
 
-// call executes a script with the keys of the object before those given, and tells how sure its result is.
+// call executes a script with the keys of the object before those given, and tells how sure its
+// result is.
 func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
 	return o.send(ctx, wire.Call{Script: s, Keys: append([]string{o.key}, keys...), Args: args}, true)
 }
 
-// send executes a call, alone on a connection if it is the first one, and no other with the same id may be in flight.
+// send executes a call, alone on a connection if it is the first one, and no other with the same id
+// may be in flight.
 func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
 	r := o.client.shared.Redis
 	switch {
@@ -212,8 +215,9 @@ func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 	}
 }
 
-// repeat makes a call that takes effect once, however often it is sent, until it is executed or refused, ctx ends, or the time
-// is up. It returns the fate of the call, and whether a command had no answer, which may be executed late.
+// repeat makes a call that takes effect once, however often it is sent, until it is executed or
+// refused, ctx ends, or the time is up. It returns the fate of the call, and whether a command had
+// no answer, which may be executed late.
 func (o *object) repeat(ctx context.Context, within time.Duration, call func(ctx context.Context, first bool) (int64, fate, error)) (n int64, f fate, unsure bool, err error) {
 	r := o.client.shared.Redis
 	over := time.NewTimer(within)

@@ -1,7 +1,8 @@
-// Package redisson has Redisson's other synchronizers, on Redisson's own keys, channels and messages: [Semaphore]
-// (RSemaphore), [PermitSemaphore] (RPermitExpirableSemaphore) and [CountDownLatch] (RCountDownLatch). It is for fleets that
-// move from Java to Go, or have both. A new program is better served by rlock's own semaphore, which has holders, leases and
-// one queue over all processes: see docs/redisson.md.
+// Package redisson has Redisson's other synchronizers, on Redisson's own keys, channels and
+// messages: [Semaphore] (RSemaphore), [PermitSemaphore] (RPermitExpirableSemaphore) and
+// [CountDownLatch] (RCountDownLatch). It is for fleets that move from Java to Go, or have both. A
+// new program is better served by rlock's own semaphore, which has holders, leases and one queue
+// over all processes: see docs/redisson.md.
 //
 //	sync := redisson.New(client)
 //	s := sync.Semaphore("downloads")
@@ -21,21 +22,25 @@
 //	   ▼
 //	granted, and the next in the line attempts │ the time is up: one more attempt │ the context ends
 //
-// Only the first in the line attempts, so that callers of one process are served in the order in which they came, a caller
-// that leaves takes no wake-up along, and a message costs one command a process. Over processes there is no order: neither
-// Redisson nor the wire has one. But a process that has released more permits than others leaves them a turn of some
-// milliseconds while they listen.
+// Only the first in the line attempts, so that callers of one process are served in the order in
+// which they came, a caller that leaves takes no wake-up along, and a message costs one command a
+// process. Over processes there is no order: neither Redisson nor the wire has one. But a process
+// that has released more permits than others leaves them a turn of some milliseconds while they
+// listen.
 //
 // # Better than Redisson, and where not
 //
-// Redisson's waiters sleep for ever after a lost message; these look again. A command without an answer is not sent again
-// where that could take effect twice: the call returns [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the
-// number before it takes from it; commands about a [Permit] name its id, and are sent again. The latch wakes on its deletion. A
-// [Permit] can be kept by a watchdog. What the wire cannot give: a [Semaphore] knows no holder, so that permits of a process
-// that has died stay taken; a latch cannot distinguish a new count from the former one.
+// Redisson's waiters sleep for ever after a lost message; these look again. A command without an
+// answer is not sent again where that could take effect twice: the call returns
+// [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the number before it takes
+// from it; commands about a [Permit] name its id, and are sent again. The latch wakes on its
+// deletion. A [Permit] can be kept by a watchdog. What the wire cannot give: a [Semaphore] knows no
+// holder, so that permits of a process that has died stay taken; a latch cannot distinguish a new
+// count from the former one.
 //
 // # Failure
 //
-// A command that Redis has not executed is sent again by a call that waits, until its context ends. A call whose context ends
-// while its command is in flight returns when that has its answer, or has waited for it as long as an Unlock would.
+// A command that Redis has not executed is sent again by a call that waits, until its context ends.
+// A call whose context ends while its command is in flight returns when that has its answer, or has
+// waited for it as long as an Unlock would.
 package redisson

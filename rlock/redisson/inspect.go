@@ -28,14 +28,15 @@ const (
 // A State is what Redis has of one synchronizer at a moment.
 type State struct {
 	Name string
-	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are alike: the kind is told by
-	// the permits that are taken, or by the clients that listen.
+	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are
+	// alike: the kind is told by the permits that are taken, or by the clients that listen.
 	Kind    rlock.Kind
 	Present bool          // whether there is a number
 	Number  int64         // of free permits, which may be less than 0, or the count
 	Lease   time.Duration // after which the number goes: rlock.NoExpiry for one that stays
-	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown. TakenCount is how many
-	// there are. Those whose leases have ended are among them until the next call of any client.
+	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown.
+	// TakenCount is how many there are. Those whose leases have ended are among them until the next
+	// call of any client.
 	Taken      []Taken
 	TakenCount int
 	Listening  int // how many clients listen, of Java and Go, up to a minute after their last wait; -1: not known
@@ -48,8 +49,8 @@ type Taken struct {
 	Process *inspect.Process // that took it; nil if that is not known, as of one of Java
 }
 
-// Inspect reads the state of the synchronizer of that name, for operators. It fails with [rlock.ErrWrongType] if the key is
-// something else, and else as [inspect.Inspector.Lock] does.
+// Inspect reads the state of the synchronizer of that name, for operators. It fails with
+// [rlock.ErrWrongType] if the key is something else, and else as [inspect.Inspector.Lock] does.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	s := c.PermitSemaphore(name)
 	state := State{Name: name, Listening: -1}
@@ -167,9 +168,10 @@ func (s *State) locate(p *wire.Processes) {
 	}
 }
 
-// Names returns the names of synchronizers that match a pattern of Redis' KEYS, "" for all, in their order: those that have
-// permits taken, and those for which clients listen. Others cannot be told from any number. It reads the keyspace in pages.
-// Beside an error there may be names: those of the other nodes of a Cluster.
+// Names returns the names of synchronizers that match a pattern of Redis' KEYS, "" for all, in
+// their order: those that have permits taken, and those for which clients listen. Others cannot be
+// told from any number. It reads the keyspace in pages. Beside an error there may be names: those
+// of the other nodes of a Cluster.
 func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
 	r := c.shared.Redis
 	if err := r.Await(ctx, nil); err != nil {
@@ -234,7 +236,8 @@ func permitSets(ctx context.Context, node rueidis.Client, pattern string) (sets 
 	return sets, nil
 }
 
-// unbraced is what braced was made of. For "{x}" that is x, or "{x}" itself, if there is a key of that name.
+// unbraced is what braced was made of. For "{x}" that is x, or "{x}" itself, if there is a key of
+// that name.
 func unbraced(ctx context.Context, node rueidis.Client, text string) string {
 	inside, opened := strings.CutPrefix(text, "{")
 	inside, closed := strings.CutSuffix(inside, "}")

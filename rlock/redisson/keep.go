@@ -10,8 +10,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A keeping has the permits that a client holds: it renews those that the watchdog keeps, ends those whose leases end, and all
-// when the client closes. Its zero value has none, and no goroutine.
+// A keeping has the permits that a client holds: it renews those that the watchdog keeps, ends
+// those whose leases end, and all when the client closes. Its zero value has none, and no
+// goroutine.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
@@ -145,7 +146,8 @@ func (p *Permit) Group() uint32 {
 	return r.Nodes.Of(wire.HashSlot(p.of.key))
 }
 
-// renewal is when the permit is renewed, or the end of its validity if it is not. The mutex is locked.
+// renewal is when the permit is renewed, or the end of its validity if it is not. The mutex is
+// locked.
 func (p *Permit) renewal() time.Time {
 	if p.term.kind != kept {
 		return p.until

@@ -162,7 +162,8 @@ func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
 	})
 }
 
-// A lazy client knows by which command its scripts notify waiters once it is connected, and not before.
+// A lazy client knows by which command its scripts notify waiters once it is connected, and not
+// before.
 func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client(func(c *rlock.Config) { c.Lazy = true })

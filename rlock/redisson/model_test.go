@@ -20,8 +20,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// The model is what each synchronizer is in Redis, in Go: a number, the permits that are taken, and the messages. Random
-// calls, and what other programs do to the keys, run beside the scripts.
+// The model is what each synchronizer is in Redis, in Go: a number, the permits that are taken, and
+// the messages. Random calls, and what other programs do to the keys, run beside the scripts.
 //
 //	RLOCK_SERVER=$(command -v redis-server) go test -run TestTheModel ./rlock/redisson -sequences 2000
 var sequences = flag.Int("sequences", 60, "of random calls for each synchronizer beside its model")
@@ -355,7 +355,8 @@ func drawPermits(ctx context.Context, m *model, p *program, s *redisson.PermitSe
 	}
 }
 
-// acquirePermit may take permits. The watchdog does not keep them: that would sweep at times of its own.
+// acquirePermit may take permits. The watchdog does not keep them: that would sweep at times of its
+// own.
 func (m *model) acquirePermit(ctx context.Context, s *redisson.PermitSemaphore) draw {
 	var got []*redisson.Permit
 	n := 1 + m.random.IntN(4)/2

@@ -15,9 +15,9 @@ import (
 
 // A Permit is one that this process holds. Its methods may be called concurrently.
 //
-// Another process that has its id may change it. If it releases the permit, or gives it a shorter lease that ends, this one
-// learns so by its next renewal, a third of [rlock.Config].Lease after the former one; of a permit with a lease of its own
-// by its Release.
+// Another process that has its id may change it. If it releases the permit, or gives it a shorter
+// lease that ends, this one learns so by its next renewal, a third of [rlock.Config].Lease after
+// the former one; of a permit with a lease of its own by its Release.
 type Permit struct {
 	of    *PermitSemaphore
 	raw   string
@@ -67,9 +67,10 @@ func (s *PermitSemaphore) term(length time.Duration) (term, error) {
 // ID returns the id of the permit, as Redisson writes it: for a release by another client, say.
 func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.raw)) }
 
-// Context returns a context that ends when the permit does. Its cause is [rlock.ErrNotHeld] after a release by this client,
-// [rlock.ErrLost] before its lease can end in Redis or when Redis has said that it is gone, and [rlock.ErrClosed] when
-// [rlock.Client.Close] is called: then nothing renews the permit, which stays in Redis until its lease ends.
+// Context returns a context that ends when the permit does. Its cause is [rlock.ErrNotHeld] after a
+// release by this client, [rlock.ErrLost] before its lease can end in Redis or when Redis has said
+// that it is gone, and [rlock.ErrClosed] when [rlock.Client.Close] is called: then nothing renews
+// the permit, which stays in Redis until its lease ends.
 func (p *Permit) Context() context.Context { return p.ctx }
 
 // Err returns nil while the permit is held, then why it is not.
@@ -83,9 +84,10 @@ func (p *Permit) Err() error {
 	return context.Cause(p.ctx)
 }
 
-// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of the one that it has; then the
-// watchdog does not renew it, but it does if d is 0. It returns [rlock.ErrLost] or [rlock.ErrNotHeld] if the permit has ended.
-// After [rlock.ErrUnconfirmed] the lease may be either, and the permit counts as held for the shorter one.
+// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of the one
+// that it has; then the watchdog does not renew it, but it does if d is 0. It returns
+// [rlock.ErrLost] or [rlock.ErrNotHeld] if the permit has ended. After [rlock.ErrUnconfirmed] the
+// lease may be either, and the permit counts as held for the shorter one.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	t, err := p.of.term(d)
 	if err != nil {
@@ -97,9 +99,10 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return p.Err()
 }
 
-// Release gives the permit back. It returns [rlock.ErrLost] if the permit had ended before, [rlock.ErrNotHeld] if it was
-// released, and [rlock.ErrUnconfirmed] if Redis has not answered for some seconds: then the release is repeated in the
-// background, until the lease of the permit ends. It completes even if ctx has ended, and may be called again.
+// Release gives the permit back. It returns [rlock.ErrLost] if the permit had ended before,
+// [rlock.ErrNotHeld] if it was released, and [rlock.ErrUnconfirmed] if Redis has not answered for
+// some seconds: then the release is repeated in the background, until the lease of the permit ends.
+// It completes even if ctx has ended, and may be called again.
 func (p *Permit) Release(ctx context.Context) error {
 	cause := p.Err()
 	n, err := p.of.release(context.WithoutCancel(ctx), p.raw)
@@ -141,7 +144,8 @@ func (p *Permit) isOver() bool {
 	return p.over
 }
 
-// validity returns until when a lease is believed that a command asks for which was sent then. The mutex is locked.
+// validity returns until when a lease is believed that a command asks for which was sent then. The
+// mutex is locked.
 func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	if p.most > 0 {
 		length = min(length, p.most)
@@ -149,7 +153,8 @@ func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	return sent.Add(length - lease.Drift(length, p.of.client.shared.Tick))
 }
 
-// begin notes that the permit is taken, by a command that was sent then. It reports whether the client is open.
+// begin notes that the permit is taken, by a command that was sent then. It reports whether the
+// client is open.
 func (p *Permit) begin(sent time.Time) bool {
 	p.mu.Lock()
 	p.until = p.validity(p.term.lease, sent)
@@ -157,7 +162,8 @@ func (p *Permit) begin(sent time.Time) bool {
 	return p.of.client.keeping.begin(p)
 }
 
-// renewed notes that Redis has the permit for a lease from a command that was sent then, after so many changes.
+// renewed notes that Redis has the permit for a lease from a command that was sent then, after so
+// many changes.
 func (p *Permit) renewed(sent time.Time, changes uint64) {
 	p.mu.Lock()
 	if p.changes == changes {
@@ -176,8 +182,9 @@ func (p *Permit) end(cause error) {
 	p.cancel(cause)
 }
 
-// change gives the permit another term from now on, and reports whether it is held. Until Redis has answered the permit is
-// believed for the shorter lease, and not renewed. The command is repeated, which does no harm.
+// change gives the permit another term from now on, and reports whether it is held. Until Redis has
+// answered the permit is believed for the shorter lease, and not renewed. The command is repeated,
+// which does no harm.
 func (p *Permit) change(ctx context.Context, to term) (bool, error) {
 	select {
 	case p.changing <- struct{}{}:

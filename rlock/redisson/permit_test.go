@@ -84,7 +84,8 @@ func TestCloseEndsPermits(t *testing.T) {
 	})
 }
 
-// A permit whose answer comes when the client is closed has no watchdog: its caller does not get it.
+// A permit whose answer comes when the client is closed has no watchdog: its caller does not get
+// it.
 func TestNoPermitBeginsAfterClose(t *testing.T) {
 	withPermits(t, 1, func(p *permits) {
 		require.NoError(p, p.take(0).Release(p.Ctx)) // the scripts are known
@@ -154,7 +155,8 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 	})
 }
 
-// Another process changes a permit that the watchdog keeps: it does not cut a longer lease, and finds one that has ended.
+// Another process changes a permit that the watchdog keeps: it does not cut a longer lease, and
+// finds one that has ended.
 func TestAPermitThatAnotherProcessChanges(t *testing.T) {
 	withPermits(t, 2, func(p *permits) {
 		longer, gone, shorter := p.take(0), p.take(0), time.Second
@@ -195,8 +197,8 @@ func TestACommandAboutAPermitIsRepeated(t *testing.T) {
 	})
 }
 
-// A server that is silent for longer than a call waits: a release goes on in the background, and a change leaves the permit
-// the shorter lease.
+// A server that is silent for longer than a call waits: a release goes on in the background, and a
+// change leaves the permit the shorter lease.
 func TestAServerIsSilentAboutAPermit(t *testing.T) {
 	withPermits(t, 3, func(p *permits) {
 		one, two, three := p.take(time.Hour), p.take(time.Hour), p.take(time.Minute)
@@ -264,7 +266,8 @@ func TestSeveralPermitsAtOnce(t *testing.T) {
 	})
 }
 
-// A call that waits for a Semaphore takes no permit by a command that has waited in a silent server.
+// A call that waits for a Semaphore takes no permit by a command that has waited in a silent
+// server.
 func TestAWaiterLosesNoPermitToASilentServer(t *testing.T) {
 	for _, silent := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
 		t.Run(silent.String(), func(t *testing.T) {

@@ -18,36 +18,41 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A PermitSemaphore is Redisson's RPermitExpirableSemaphore: permits with ids and leases. One whose lease has ended is taken
-// back by the next call of any client. Its methods may be called concurrently.
+// A PermitSemaphore is Redisson's RPermitExpirableSemaphore: permits with ids and leases. One whose
+// lease has ended is taken back by the next call of any client. Its methods may be called
+// concurrently.
 //
-// The keys are those of Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by Redis' clock here and by the
-// callers' clocks in Java: a Java client whose clock is ahead takes permits back too early.
+// The keys are those of Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by
+// Redis' clock here and by the callers' clocks in Java: a Java client whose clock is ahead takes
+// permits back too early.
 type PermitSemaphore struct {
 	object
 	set string
 }
 
-// Acquire takes a permit, and waits for it until ctx ends. Without a lease, 0, the watchdog keeps the permit until its
-// Release, for [rlock.Config].Lease at a time; with one it ends after that. Callers of this process are served in the order in
-// which they came. A lost answer is asked for again, with the same id: that takes no second permit. Then, if ctx ends,
-// the error is [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
+// Acquire takes a permit, and waits for it until ctx ends. Without a lease, 0, the watchdog keeps
+// the permit until its Release, for [rlock.Config].Lease at a time; with one it ends after that.
+// Callers of this process are served in the order in which they came. A lost answer is asked for
+// again, with the same id: that takes no second permit. Then, if ctx ends, the error is
+// [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
 func (s *PermitSemaphore) Acquire(ctx context.Context, lease time.Duration) (*Permit, error) {
 	return first(s.acquire(ctx, 1, -1, lease))
 }
 
-// TryAcquire is Acquire for at most the wait, 0 for one attempt. It returns nil if no permit was free.
+// TryAcquire is Acquire for at most the wait, 0 for one attempt. It returns nil if no permit was
+// free.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, wait, lease time.Duration) (*Permit, error) {
 	return first(s.acquire(ctx, 1, max(wait, 0), lease))
 }
 
-// AcquireN is Acquire for n permits, all or none, each with an id and a lease of its own. n = 0 takes none, and n < 0 is
-// [rlock.ErrInvalidConfig].
+// AcquireN is Acquire for n permits, all or none, each with an id and a lease of its own. n = 0
+// takes none, and n < 0 is [rlock.ErrInvalidConfig].
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, lease time.Duration) ([]*Permit, error) {
 	return s.acquire(ctx, n, -1, lease)
 }
 
-// TryAcquireN is AcquireN for at most the wait, 0 for one attempt. It returns none if not so many permits were free.
+// TryAcquireN is AcquireN for at most the wait, 0 for one attempt. It returns none if not so many
+// permits were free.
 func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
 	return s.acquire(ctx, n, max(wait, 0), lease)
 }
@@ -104,17 +109,18 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 	return nil, err
 }
 
-// Release gives the permit of that id back, which any client may have taken, and reports whether it was held: not if it had
-// ended, or was released. The [Permit] of this Client with that id ends at once. A lost answer is asked for again; if the
-// permit is gone then, it counts as held before. Without an answer for some seconds the error is [rlock.ErrUnconfirmed]; to
-// release the permit again does no harm.
+// Release gives the permit of that id back, which any client may have taken, and reports whether it
+// was held: not if it had ended, or was released. The [Permit] of this Client with that id ends at
+// once. A lost answer is asked for again; if the permit is gone then, it counts as held before.
+// Without an answer for some seconds the error is [rlock.ErrUnconfirmed]; to release the permit
+// again does no harm.
 func (s *PermitSemaphore) Release(ctx context.Context, id string) (bool, error) {
 	n, err := s.ReleaseAll(ctx, id)
 	return n > 0, err
 }
 
-// ReleaseAll is Release for several permits, in one step. It returns how many were held; those that were not do not keep the
-// others from being released, as they do in Redisson.
+// ReleaseAll is Release for several permits, in one step. It returns how many were held; those that
+// were not do not keep the others from being released, as they do in Redisson.
 func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, error) {
 	raws := make([]string, len(ids))
 	for i, id := range ids {
@@ -131,8 +137,8 @@ func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, e
 	return s.release(ctx, raws...)
 }
 
-// release gives different permits back, those of this client first here. The release of one of ours is repeated in the
-// background if Redis does not answer.
+// release gives different permits back, those of this client first here. The release of one of ours
+// is repeated in the background if Redis does not answer.
 func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, err error) {
 	var longest time.Duration // of the leases of ours
 	for _, raw := range raws {
@@ -172,9 +178,11 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 	return 0, err
 }
 
-// UpdateLease gives the permit of that id a lease that begins now, 0 for one without an end, and reports whether it is held.
-// The [Permit] of this Client with that id has that lease from then on, and the watchdog does not renew it. A lost answer is
-// asked for again. After [rlock.ErrUnconfirmed] the lease may be either, and that Permit counts as held for the shorter one.
+// UpdateLease gives the permit of that id a lease that begins now, 0 for one without an end, and
+// reports whether it is held. The [Permit] of this Client with that id has that lease from then on,
+// and the watchdog does not renew it. A lost answer is asked for again. After
+// [rlock.ErrUnconfirmed] the lease may be either, and that Permit counts as held for the shorter
+// one.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time.Duration) (bool, error) {
 	raw, err := s.parse(id)
 	if err == nil {
@@ -194,8 +202,8 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 	return held, err
 }
 
-// updateOne gives a permit a lease, and reports whether it is held, when the command was sent that is answered, and whether
-// another one may be executed late.
+// updateOne gives a permit a lease, and reports whether it is held, when the command was sent that
+// is answered, and whether another one may be executed late.
 func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.Duration) (held bool, sent time.Time, unsure bool, err error) {
 	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
 		sent = time.Now()
@@ -236,14 +244,15 @@ func (s *PermitSemaphore) AcquiredPermits(ctx context.Context) (int, error) {
 	return taken, err
 }
 
-// Permits returns how many permits there are, free or taken. A semaphore whose number is gone has those that are taken.
+// Permits returns how many permits there are, free or taken. A semaphore whose number is gone has
+// those that are taken.
 func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
 	free, taken, err := s.counts(ctx)
 	return free + taken, err
 }
 
-// Lease returns the rest of the lease of the permit with that id, [rlock.NoExpiry] for one without an end. It returns
-// [rlock.ErrNotHeld] if the permit is not held.
+// Lease returns the rest of the lease of the permit with that id, [rlock.NoExpiry] for one without
+// an end. It returns [rlock.ErrNotHeld] if the permit is not held.
 func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, error) {
 	raw, err := s.parse(id)
 	if err != nil {
@@ -261,8 +270,9 @@ func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, 
 	return wire.Milliseconds(left), nil
 }
 
-// Delete deletes the semaphore with all its permits, free or taken, and reports whether there was one. The Permits of this
-// Client end at once; those of others are lost, and their processes learn it as from a release. No waiter wakes.
+// Delete deletes the semaphore with all its permits, free or taken, and reports whether there was
+// one. The Permits of this Client end at once; those of others are lost, and their processes learn
+// it as from a release. No waiter wakes.
 func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 	for _, p := range s.client.keeping.of(s.key) {
 		p.end(p.lost("its semaphore was deleted"))
@@ -271,8 +281,9 @@ func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
-// Expire has Redis delete the semaphore with all its permits, free or taken, after so long, 0 for not. It reports whether
-// there is one. Redis tells no client when it does: a [Permit] learns it by its next renewal, or by its Release.
+// Expire has Redis delete the semaphore with all its permits, free or taken, after so long, 0 for
+// not. It reports whether there is one. Redis tells no client when it does: a [Permit] learns it by
+// its next renewal, or by its Release.
 func (s *PermitSemaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err
@@ -301,8 +312,8 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 	return (&Semaphore{s.object}).TrySetPermits(ctx, n)
 }
 
-// SetPermits sets how many permits there are, with those that are taken. If more are taken, none is free until enough are
-// released. It may be sent again.
+// SetPermits sets how many permits there are, with those that are taken. If more are taken, none is
+// free until enough are released. It may be sent again.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	if err := s.checkNumber(n); err != nil {
 		return err
@@ -311,7 +322,8 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// AddPermits changes how many permits there are by n, which may be negative. After [rlock.ErrUnconfirmed] it may have.
+// AddPermits changes how many permits there are by n, which may be negative. After
+// [rlock.ErrUnconfirmed] it may have.
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 	return (&Semaphore{s.object}).AddPermits(ctx, n)
 }
@@ -323,7 +335,8 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 	return s.askFirst(ctx, true, script, args...)
 }
 
-// askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may still be executed.
+// askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may
+// still be executed.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
 	reply, f, err := s.sendKeys(ctx, first, script, args...)
 	if err != nil {
@@ -350,8 +363,8 @@ func (o *object) checkLease(lease time.Duration) error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// newID returns the id of a permit, of 16 bytes as Redisson's: the first eight are the client's, by which its process is
-// found, and the others are random.
+// newID returns the id of a permit, of 16 bytes as Redisson's: the first eight are the client's, by
+// which its process is found, and the others are random.
 func (c *Client) newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // does not fail

@@ -200,8 +200,8 @@ func result(call func() error) <-chan error {
 	return done
 }
 
-// Waiters of a process are served in order, a large request is not starved by small ones, and one that leaves takes no
-// wake-up along.
+// Waiters of a process are served in order, a large request is not starved by small ones, and one
+// that leaves takes no wake-up along.
 func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
 		s, ctx := redisson.New(w.NewClient().Client).Semaphore("s"), w.Ctx
@@ -290,7 +290,8 @@ func TestThePermitOfAHandleIsKept(t *testing.T) {
 	})
 }
 
-// A command without an answer is not sent again, but for the acquire of a permit, whose id makes it one.
+// A command without an answer is not sent again, but for the acquire of a permit, whose id makes it
+// one.
 func TestALostAnswerIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
 		client := w.NewClient()
@@ -349,7 +350,8 @@ func TestCloseEndsTheWaits(t *testing.T) {
 	})
 }
 
-// In a Cluster a message comes by sharded channels, and a name whose channel has another slot is refused.
+// In a Cluster a message comes by sharded channels, and a name whose channel has another slot is
+// refused.
 func TestSynchronizersInACluster(t *testing.T) {
 	server := redistest.Cluster(t)
 	var clients [2]*redisson.Client
@@ -392,7 +394,8 @@ func TestSynchronizersInACluster(t *testing.T) {
 	require.ErrorIs(t, here.CountDownLatch("{t}x").CountDown(ctx), rlock.ErrInvalidName)
 }
 
-// BenchmarkSemaphore acquires and releases a permit without contention; BenchmarkRaw is two EVALSHA of a default client:
+// BenchmarkSemaphore acquires and releases a permit without contention; BenchmarkRaw is two EVALSHA
+// of a default client:
 //
 //	go test -run - -bench . -count 5 ./rlock/redisson
 func BenchmarkSemaphore(b *testing.B) {

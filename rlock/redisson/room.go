@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// lookTime is after how long a waiter looks again, whatever it has heard: messages may be lost, and neither an expiry nor a
-// shorter lease is reported.
+// lookTime is after how long a waiter looks again, whatever it has heard: messages may be lost, and
+// neither an expiry nor a shorter lease is reported.
 const lookTime = 2 * time.Second
 
 // A room has the callers of this process that wait for messages on one channel, in a line.
@@ -115,8 +115,8 @@ func (r *room) isFirst(s *seat) bool {
 	return r.line.Head() == s
 }
 
-// An attempt is one look of a waiter, or of a call that does not wait yet. It returns after how long another one may succeed
-// without a message, 0 if that is not known.
+// An attempt is one look of a waiter, or of a call that does not wait yet. It returns after how
+// long another one may succeed without a message, 0 if that is not known.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
 // A look is what is known at an attempt.
@@ -125,8 +125,8 @@ type look struct {
 	free  int64 // so many permits were free a moment ago; 0: that is not known
 }
 
-// wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is the first of this process.
-// A negative wait has no end.
+// wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is
+// the first of this process. A negative wait has no end.
 func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
 	c := o.client
 	if !ordered || !c.isOccupied(o.channel) && (wait == 0 || o.waitsFor() == 0) {

@@ -11,24 +11,27 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Semaphore is Redisson's RSemaphore: a number of free permits in Redis, which any client may take from and add to. It
-// knows no holder: permits of a process that has died stay taken, and nothing stops a release without an acquire. Its methods
-// may be called concurrently.
+// A Semaphore is Redisson's RSemaphore: a number of free permits in Redis, which any client may
+// take from and add to. It knows no holder: permits of a process that has died stay taken, and
+// nothing stops a release without an acquire. Its methods may be called concurrently.
 //
-// Keys and messages are those of Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub must be the family of the
-// Java side: Redisson 4 has sharded channels there, 3 has not.
+// Keys and messages are those of Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub
+// must be the family of the Java side: Redisson 4 has sharded channels there, 3 has not.
 type Semaphore struct{ object }
 
-// Acquire takes n permits, all or none, and waits for them until ctx ends. Callers of this process are served in the order in
-// which they came; over processes there is no order. It returns [rlock.ErrUnconfirmed] if the answer was lost: the permits may
-// be taken. A call that waits looks before it takes, so that a server which is silent for a while costs it no permit. n = 0 takes none, and n < 0 is [rlock.ErrInvalidConfig].
+// Acquire takes n permits, all or none, and waits for them until ctx ends. Callers of this process
+// are served in the order in which they came; over processes there is no order. It returns
+// [rlock.ErrUnconfirmed] if the answer was lost: the permits may be taken. A call that waits looks
+// before it takes, so that a server which is silent for a while costs it no permit. n = 0 takes
+// none, and n < 0 is [rlock.ErrInvalidConfig].
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	_, err := s.acquire(ctx, n, -1)
 	return err
 }
 
-// TryAcquire is Acquire for at most the wait, 0 for one attempt. It reports whether it has the permits. Unlike Redisson's it
-// attempts once more when the wait is over, and one attempt does not go before callers of this process that wait.
+// TryAcquire is Acquire for at most the wait, 0 for one attempt. It reports whether it has the
+// permits. Unlike Redisson's it attempts once more when the wait is over, and one attempt does not
+// go before callers of this process that wait.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, wait time.Duration) (bool, error) {
 	return s.acquire(ctx, n, max(wait, 0))
 }
@@ -39,8 +42,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	}
 	number := strconv.Itoa(n)
 	return s.wait(ctx, wait, true, func(ctx context.Context, l look) (bool, time.Duration, fate, error) {
-		// A command that takes permits cannot be sent again. So one that waits, for hours perhaps, in which the server may
-		// stop, sends it only if there is something to take.
+		// A command that takes permits cannot be sent again. So one that waits, for hours perhaps,
+		// in which the server may stop, sends it only if there is something to take.
 		if l.waits && l.free < int64(n) {
 			if free, f, err := s.read(ctx); err != nil || free < int64(n) {
 				return false, 0, f, err
@@ -55,8 +58,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	})
 }
 
-// Release adds n permits, and wakes waiters of all clients. It creates a semaphore that is not there. After
-// [rlock.ErrUnconfirmed] they may be added: the call is not sent again, since each would count.
+// Release adds n permits, and wakes waiters of all clients. It creates a semaphore that is not
+// there. After [rlock.ErrUnconfirmed] they may be added: the call is not sent again, since each
+// would count.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if err := s.checkNumber(n); err != nil || n == 0 {
 		return err
@@ -64,8 +68,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return s.AddPermits(ctx, n)
 }
 
-// ReleaseIfExists is Release, but for a semaphore that is not there, and reports whether it was there. n = 0 reports false, as
-// Redisson's.
+// ReleaseIfExists is Release, but for a semaphore that is not there, and reports whether it was
+// there. n = 0 reports false, as Redisson's.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	if err := s.checkNumber(n); err != nil || n == 0 {
 		return false, err
@@ -73,8 +77,8 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.add(ctx, semaphoreAddIf, n)
 }
 
-// AddPermits changes the number of permits by n, which may be negative: then the number of free ones may be, too. Unlike
-// Redisson's it leaves an expiry of the key.
+// AddPermits changes the number of permits by n, which may be negative: then the number of free
+// ones may be, too. Unlike Redisson's it leaves an expiry of the key.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.add(ctx, semaphoreAdd, n)
 	return err
@@ -97,8 +101,8 @@ func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, 
 	return true, nil
 }
 
-// DrainPermits takes all free permits, and returns how many. Unlike Redisson's it leaves a negative number as it is, and an
-// expiry of the key.
+// DrainPermits takes all free permits, and returns how many. Unlike Redisson's it leaves a negative
+// number as it is, and an expiry of the key.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	n, err := s.number(ctx, semaphoreDrain, nil)
 	return int(n), err
@@ -114,21 +118,22 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return set == 1, err
 }
 
-// AvailablePermits returns the number of free permits, which may be negative; 0 if the semaphore is not there.
+// AvailablePermits returns the number of free permits, which may be negative; 0 if the semaphore is
+// not there.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	n, _, err := s.read(ctx)
 	return int(n), err
 }
 
-// Delete deletes the semaphore, and reports whether it was there. No waiter wakes. Permits that are released later count for
-// the semaphore that their release creates.
+// Delete deletes the semaphore, and reports whether it was there. No waiter wakes. Permits that are
+// released later count for the semaphore that their release creates.
 func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
 	n, err := s.number(ctx, semaphoreDelete, nil)
 	return n == 1, err
 }
 
-// Expire has Redis delete the semaphore after so long, 0 for not. It reports whether it is there. A negative time, or one of
-// less than a millisecond, is [rlock.ErrInvalidLease].
+// Expire has Redis delete the semaphore after so long, 0 for not. It reports whether it is there. A
+// negative time, or one of less than a millisecond, is [rlock.ErrInvalidLease].
 func (s *Semaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Redis wakes all who wait for a permit at once, and of these a goroutine is sooner than a thread, and one of the process that
-// has released it than one elsewhere: with a single permit the others had one section in ten, or in fifty. So a process that
-// has released more permits than it has heard others release, while clients elsewhere listen, leaves them a turn: it takes none
-// before that is over, or another client has released one. A client may listen and not wait, so after a turn in vain the next
-// one is longer, and 16 times as far away.
+// Redis wakes all who wait for a permit at once, and of these a goroutine is sooner than a thread,
+// and one of the process that has released it than one elsewhere: with a single permit the others
+// had one section in ten, or in fifty. So a process that has released more permits than it has
+// heard others release, while clients elsewhere listen, leaves them a turn: it takes none before
+// that is over, or another client has released one. A client may listen and not wait, so after a
+// turn in vain the next one is longer, and 16 times as far away.
 const (
 	shortestTurn = 10 * time.Millisecond // a thread on a busy machine has been to Redis by then
 	longestTurn  = 40 * time.Millisecond
@@ -78,7 +79,8 @@ func (ts *turns) noEcho(channel string) {
 	}
 }
 
-// lock locks the mutex, and returns the turn of a channel. Those of channels without a release for a minute are forgotten.
+// lock locks the mutex, and returns the turn of a channel. Those of channels without a release for
+// a minute are forgotten.
 func (ts *turns) lock(channel string) *turn {
 	ts.mu.Lock()
 	t, now := ts.all[channel], time.Now()
@@ -109,7 +111,8 @@ func (o *object) waitsFor() time.Duration {
 	return 0
 }
 
-// judges notes whether a permit was free at the first attempt after a turn: then no other has used it.
+// judges notes whether a permit was free at the first attempt after a turn: then no other has used
+// it.
 func (o *object) judges(got bool) {
 	ts := &o.client.turns
 	ts.mu.Lock()
@@ -126,7 +129,8 @@ func (o *object) judges(got bool) {
 	t.judged = true
 }
 
-// hears notes a message on the channel: unless it is ours another client has released a permit, and has had its turn.
+// hears notes a message on the channel: unless it is ours another client has released a permit, and
+// has had its turn.
 func (ts *turns) hears(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

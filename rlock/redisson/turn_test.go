@@ -53,7 +53,8 @@ func sections(ctx context.Context, c *redisson.Client, kind string, goroutines i
 	return all
 }
 
-// A process that is nearer to Redis than another one is always sooner. With one permit it leaves the other its turn.
+// A process that is nearer to Redis than another one is always sooner. With one permit it leaves
+// the other its turn.
 func TestAPermitIsNotTakenAgainAtOnceWhileOthersWait(t *testing.T) {
 	for _, kind := range []string{"a semaphore", "permits with leases"} {
 		for name, goroutines := range map[string]int{"one": 1, "eight": 8} {

@@ -1,19 +1,18 @@
-// Package rlockotel measures and traces the locks of package rlock by OpenTelemetry. It is
-// a module of its own, so that programs that use rlock alone do not depend on
-// OpenTelemetry.
+// Package rlockotel measures and traces the locks of package rlock by OpenTelemetry. It is a module
+// of its own, so that programs that use rlock alone do not depend on OpenTelemetry.
 //
 //	observer, err := rlockotel.NewObserver()
 //	...
 //	client, err := rlock.New(rlock.Config{Redis: redis, Observer: observer})
 //
-// That is all: it uses the global providers of meters and tracers, unless an option names
-// others. One observer may serve all clients of a process; their figures are added up, and
-// those of a client that was closed stay counted.
+// That is all: it uses the global providers of meters and tracers, unless an option names others.
+// One observer may serve all clients of a process; their figures are added up, and those of a
+// client that was closed stay counted.
 //
 // # Metrics
 //
-// Times are in seconds. There is no semantic convention for locks yet: the names follow that
-// of connection pools, db.client.connection.*, and the rules for new names.
+// Times are in seconds. There is no semantic convention for locks yet: the names follow that of
+// connection pools, db.client.connection.*, and the rules for new names.
 //
 //	lock.client.waiters           up-down counter  calls that wait for a lock now
 //	lock.client.held              up-down counter  locks that are held now
@@ -43,21 +42,21 @@
 //	error.type     the name of rlock's error, else _OTHER                   acquire duration, if the result is error
 //	lock.class     what [WithLockClass] says, absent without it             waiters, acquire and hold duration
 //
-// The name of a lock is never an attribute: most programs have a name for each order or user,
-// and each would be a time series of its own. [WithLockClass] maps names to a few classes.
+// The name of a lock is never an attribute: most programs have a name for each order or user, and
+// each would be a time series of its own. [WithLockClass] maps names to a few classes.
 //
 // # Traces
 //
-// A call that had to wait has a span, lock.acquire, which began with the call. Its parent is
-// the span in the call's context. With [WithHoldSpans] each hold that ends has a span too,
-// lock.hold, whose parent is the span in the context that the lock was released with. If a
-// lock is lost and the span in the context that it was acquired with goes on, that has an
-// event, lock.lost; this needs a handle, since [rlock.Lock.Lock] keeps no context.
+// A call that had to wait has a span, lock.acquire, which began with the call. Its parent is the
+// span in the call's context. With [WithHoldSpans] each hold that ends has a span too, lock.hold,
+// whose parent is the span in the context that the lock was released with. If a lock is lost and
+// the span in the context that it was acquired with goes on, that has an event, lock.lost; this
+// needs a handle, since [rlock.Lock.Lock] keeps no context.
 //
 // # Cost
 //
 // The hooks take a microsecond or so for each Lock and Unlock, and allocate nothing once a
 // combination of attributes was seen. The figures that come from [inspect.Inspector.Stats] cost
-// nothing until they are collected. A provider that does nothing, as the global one before it
-// is set, costs less.
+// nothing until they are collected. A provider that does nothing, as the global one before it is
+// set, costs less.
 package rlockotel

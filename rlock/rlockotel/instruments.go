@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// The buckets, in seconds and parts of a lease. An uncontended acquire is a round trip, from 50 us on; a wait or
-// a hold may be minutes.
+// The buckets, in seconds and parts of a lease. An uncontended acquire is a round trip, from 50 us
+// on; a wait or a hold may be minutes.
 var (
 	acquireBuckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	holdBuckets    = []float64{.0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 3600}

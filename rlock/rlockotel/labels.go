@@ -20,8 +20,8 @@ type label struct {
 	fault                               string
 }
 
-// labelled is a label as OpenTelemetry takes it. The options are slices, so that a call
-// allocates none.
+// labelled is a label as OpenTelemetry takes it. The options are slices, so that a call allocates
+// none.
 type labelled struct {
 	attributes []attribute.KeyValue
 	observe    []metric.ObserveOption
@@ -65,8 +65,7 @@ func (o *observer) of(l label) *labelled {
 	return known
 }
 
-// faults are the errors of rlock that an acquire may end with, by the name of their
-// variables.
+// faults are the errors of rlock that an acquire may end with, by the name of their variables.
 var faults = []struct {
 	err  error
 	name string

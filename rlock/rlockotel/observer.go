@@ -35,20 +35,20 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings)
 // WithTracerProvider records the spans with the provider instead of the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// WithLockClass adds the attribute lock.class: the result of the function for the name of a
-// lock, as "orders" for "lock:orders:42". It must return one of a few values, since each is a time
-// series of its own for each metric; for "" there is no attribute. It is called for each
-// event, by many goroutines at once.
+// WithLockClass adds the attribute lock.class: the result of the function for the name of a lock,
+// as "orders" for "lock:orders:42". It must return one of a few values, since each is a time series
+// of its own for each metric; for "" there is no attribute. It is called for each event, by many
+// goroutines at once.
 func WithLockClass(class func(name string) string) Option {
 	return func(s *settings) { s.class = class }
 }
 
-// WithHoldSpans adds a span for each hold of a lock, when it has ended. Without it there are
-// spans for waits only.
+// WithHoldSpans adds a span for each hold of a lock, when it has ended. Without it there are spans
+// for waits only.
 func WithHoldSpans() Option { return func(s *settings) { s.holdSpans = true } }
 
-// WithAttributes adds attributes to every measurement and span, for example one that tells
-// the clients of two Redis servers apart, each with an observer of its own.
+// WithAttributes adds attributes to every measurement and span, for example one that tells the
+// clients of two Redis servers apart, each with an observer of its own.
 func WithAttributes(attributes ...attribute.KeyValue) Option {
 	return func(s *settings) { s.attributes = append(s.attributes, attributes...) }
 }

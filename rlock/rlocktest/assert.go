@@ -13,13 +13,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// patience is how long an assertion waits for a command under way. Only an assertion that
-// fails lasts so long.
+// patience is how long an assertion waits for a command under way. Only an assertion that fails
+// lasts so long.
 const patience = 5 * time.Second
 
-// AssertFree reports an error if the lock of that name is held. It waits for a
-// release that is under way, as after a cancelled Lock, for five seconds at most, and never
-// until the lease ends. It reports whether the lock is free.
+// AssertFree reports an error if the lock of that name is held. It waits for a release that is
+// under way, as after a cancelled Lock, for five seconds at most, and never until the lease ends.
+// It reports whether the lock is free.
 func (s *Server) AssertFree(name string) bool {
 	s.t.Helper()
 	return s.await(s.leaseOf(name), func() string {
@@ -30,10 +30,10 @@ func (s *Server) AssertFree(name string) bool {
 	})
 }
 
-// AssertHeld reports an error unless the client holds the lock of that name, as the server
-// sees it; a hold that was passed on ([rlock.Hold.Pass]) does not count until it is resumed. It
-// waits for a Lock that is under way, for five seconds at most, and reports whether the client
-// holds the lock. [rlock.Lock.IsHeld] and [rlock.Hold.Valid] report on one goroutine or handle.
+// AssertHeld reports an error unless the client holds the lock of that name, as the server sees it;
+// a hold that was passed on ([rlock.Hold.Pass]) does not count until it is resumed. It waits for a
+// Lock that is under way, for five seconds at most, and reports whether the client holds the lock.
+// [rlock.Lock.IsHeld] and [rlock.Hold.Valid] report on one goroutine or handle.
 func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	s.t.Helper()
 	return s.await(patience, func() string {
@@ -50,15 +50,15 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	})
 }
 
-// AssertNothingHeld reports an error for each lock that is held, and for each for which a
-// client waits. Call it at the end of a test, before the clients are closed, to see that no
-// code has kept a lock:
+// AssertNothingHeld reports an error for each lock that is held, and for each for which a client
+// waits. Call it at the end of a test, before the clients are closed, to see that no code has kept
+// a lock:
 //
 //	defer server.AssertNothingHeld()
 //
-// It waits for releases that are under way, as AssertFree does. A lock that is left to its
-// lease ([rlock.WithMinHold], [rlock.Hold.Pass]) counts while the lease lasts. Other data on the server do not
-// count. AssertNothingHeld reports whether nothing is held.
+// It waits for releases that are under way, as AssertFree does. A lock that is left to its lease
+// ([rlock.WithMinHold], [rlock.Hold.Pass]) counts while the lease lasts. Other data on the server
+// do not count. AssertNothingHeld reports whether nothing is held.
 func (s *Server) AssertNothingHeld() bool {
 	s.t.Helper()
 	least := patience
@@ -95,9 +95,9 @@ func (s *Server) await(limit time.Duration, wrong func() string) bool {
 	}
 }
 
-// leaseOf returns a little less than the rest of a lock's lease, so that no assertion waits
-// for its end: a client releases a lock shortly before its fixed lease ends. It returns
-// patience if that is shorter, or if the lock is free.
+// leaseOf returns a little less than the rest of a lock's lease, so that no assertion waits for its
+// end: a client releases a lock shortly before its fixed lease ends. It returns patience if that is
+// shorter, or if the lock is free.
 func (s *Server) leaseOf(name string) time.Duration {
 	if left := s.redis.Miniredis().TTL(name); left > 0 {
 		return min(left-left/10, patience)
@@ -125,12 +125,12 @@ func (s *Server) held() string {
 	return fmt.Sprintf("the locks that are held are %q", locks)
 }
 
-// anOwner is an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". That
-// of a writer ends with ":write", and that of several permits with their number, "*3".
+// anOwner is an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". That of a
+// writer ends with ":write", and that of several permits with their number, "*3".
 var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write|\*\d+)?$`)
 
-// owners returns the owners of a lock, none if the key is not a lock: the fields of a hash, or
-// of a semaphore the members of a sorted set, whose scores are the ends of their leases.
+// owners returns the owners of a lock, none if the key is not a lock: the fields of a hash, or of a
+// semaphore the members of a sorted set, whose scores are the ends of their leases.
 func owners(m *miniredis.Miniredis, key string) (owners []string) {
 	members, _ := m.HKeys(key)
 	permits, _ := m.ZMembers(key) // or those of a queue, which are no owners

@@ -1,5 +1,5 @@
-// Package rlocktest is for the tests of programs that use rlock: clients of a Redis in
-// memory, losses and faults on demand, and assertions about the holders of locks.
+// Package rlocktest is for the tests of programs that use rlock: clients of a Redis in memory,
+// losses and faults on demand, and assertions about the holders of locks.
 //
 //	func TestALeaderStopsWhenItLosesTheLock(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) { // virtual time; the kit works without it, too
@@ -16,15 +16,15 @@
 //		})
 //	}
 //
-// [New] is the short form for a test with one client and no faults. docs/testing.md has
-// a whole test of a service, and what to know.
+// [New] is the short form for a test with one client and no faults. docs/testing.md has a whole
+// test of a service, and what to know.
 //
 // # Clients and server
 //
-// The clients are those of production, with their watchdog, queue and leases, and no fakes: a
-// Hold that is not made by Acquire panics. The server is miniredis with its clock switched
-// on, since without it no lease ends. Clients reach it over pipes, each by a network of its
-// own, which can fail. Nothing listens on a port, and everything ends with the test.
+// The clients are those of production, with their watchdog, queue and leases, and no fakes: a Hold
+// that is not made by Acquire panics. The server is miniredis with its clock switched on, since
+// without it no lease ends. Clients reach it over pipes, each by a network of its own, which can
+// fail. Nothing listens on a port, and everything ends with the test.
 //
 //	server.Client() ---- network ----+
 //	server.Client() ---- network ----+---- server (miniredis)
@@ -33,21 +33,21 @@
 // # Time
 //
 // In a testing/synctest bubble time is virtual: ten minutes of a lease pass at once when all
-// goroutines of the test wait. Make the server inside the bubble. A connection by TCP has no
-// place there: a goroutine that reads from one does not count as waiting, so that time stands
-// still and the test hangs. Call an HTTP handler with httptest.NewRecorder and not over
-// httptest.NewServer, and give another Redis library Miniredis().Dial.
+// goroutines of the test wait. Make the server inside the bubble. A connection by TCP has no place
+// there: a goroutine that reads from one does not count as waiting, so that time stands still and
+// the test hangs. Call an HTTP handler with httptest.NewRecorder and not over httptest.NewServer,
+// and give another Redis library Miniredis().Dial.
 //
-// In a bubble [testing/synctest.Wait] returns when nothing is under way, so that a goroutine
-// that is to wait for a lock then waits for it.
+// In a bubble [testing/synctest.Wait] returns when nothing is under way, so that a goroutine that
+// is to wait for a lock then waits for it.
 //
-// Outside of a bubble leases take their time, and a test that must see one end makes its
-// client with a short one: at least 100 ms. Everything else is immediate.
+// Outside of a bubble leases take their time, and a test that must see one end makes its client
+// with a short one: at least 100 ms. Everything else is immediate.
 //
-// A lock that is held for a day of virtual time is renewed 8640 times, each time by a script,
-// and miniredis takes seconds for that. A longer Config.Lease makes renewals rarer. Clients
-// ping an idle connection every 30 s instead of every second, and so notice later that an
-// idle network is silent.
+// A lock that is held for a day of virtual time is renewed 8640 times, each time by a script, and
+// miniredis takes seconds for that. A longer Config.Lease makes renewals rarer. Clients ping an
+// idle connection every 30 s instead of every second, and so notice later that an idle network is
+// silent.
 //
 // # Losses and faults
 //
@@ -59,13 +59,12 @@
 //	Heal       all of that is over
 //	Kill       a client is silent for ever, and its locks end with their leases
 //
-// After Lose and Steal the holder notices at once. A change to the server behind the kit's
-// back, as by FastForward of miniredis, is noticed at the next renewal: up to ten seconds
-// later.
+// After Lose and Steal the holder notices at once. A change to the server behind the kit's back, as
+// by FastForward of miniredis, is noticed at the next renewal: up to ten seconds later.
 //
 // # Limits
 //
-// The server is single: there is no Sentinel, no Cluster and no replica ([rlock.Config].SyncReplicas
-// is never met). For a RedLock make several servers. The clock of the server and that of
-// the clients are the same.
+// The server is single: there is no Sentinel, no Cluster and no replica
+// ([rlock.Config].SyncReplicas is never met). For a RedLock make several servers. The clock of the
+// server and that of the clients are the same.
 package rlocktest

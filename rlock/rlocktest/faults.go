@@ -14,19 +14,19 @@ import (
 // since the clients leave windows to those of Redisson.
 const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 
-// Lose removes the lock of that name from the server, as an operator, an eviction or a
-// failover does. Its holder notices at once: the context of its Hold ends with cause
-// [rlock.ErrLost], and Unlock and Release return ErrLost. The first client that waits for
-// the lock is granted it. In production the holder notices one round trip later if Redis reports the
-// change of the key ([rlock.Advanced].TrackedKeys), else when it renews next, after up to a third of
-// Config.Lease, and the waiter within two seconds. The holder is notified, and not asked: it may
-// overlap the next one for an instant.
+// Lose removes the lock of that name from the server, as an operator, an eviction or a failover
+// does. Its holder notices at once: the context of its Hold ends with cause [rlock.ErrLost], and
+// Unlock and Release return ErrLost. The first client that waits for the lock is granted it. In
+// production the holder notices one round trip later if Redis reports the change of the key
+// ([rlock.Advanced].TrackedKeys), else when it renews next, after up to a third of Config.Lease,
+// and the waiter within two seconds. The holder is notified, and not asked: it may overlap the next
+// one for an instant.
 //
-// A holder that cannot reach the server notices when its lease ends. A client that was not
-// made by [Server.Client] notices as in production.
+// A holder that cannot reach the server notices when its lease ends. A client that was not made by
+// [Server.Client] notices as in production.
 //
-// Outside of a bubble Lose is also how the lease of a dead client ends early. Of a semaphore
-// all permits are lost. Lose reports an error if the lock is free.
+// Outside of a bubble Lose is also how the lease of a dead client ends early. Of a semaphore all
+// permits are lost. Lose reports an error if the lock is free.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	if !s.redis.Miniredis().Del(name) {
@@ -35,15 +35,14 @@ func (s *Server) Lose(name string) {
 	s.tell(name)
 }
 
-// Steal gives the lock of that name to another client, for the lease. That client does not
-// exist: its lock ends with the lease, or by [Server.Lose]. A client that holds the lock
-// loses it, as by Lose. The lock may also be free before: a test of a handler that answers
-// 409 begins with Steal.
+// Steal gives the lock of that name to another client, for the lease. That client does not exist:
+// its lock ends with the lease, or by [Server.Lose]. A client that holds the lock loses it, as by
+// Lose. The lock may also be free before: a test of a handler that answers 409 begins with Steal.
 //
-// A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits
-// that are held are stolen. A semaphore of which no permit is held cannot be stolen: have
-// another client take its permits. Of a RedLock or MultiLock steal the parts. Steal reports an
-// error for an empty name, and for a lease that is not positive.
+// A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits that
+// are held are stolen. A semaphore of which no permit is held cannot be stolen: have another client
+// take its permits. Of a RedLock or MultiLock steal the parts. Steal reports an error for an empty
+// name, and for a lease that is not positive.
 func (s *Server) Steal(name string, lease time.Duration) {
 	s.t.Helper()
 	if name == "" || lease <= 0 {
@@ -95,10 +94,9 @@ func (s *Server) tell(name string) {
 //	OOM command not allowed when used memory > 'maxmemory'.
 //	NOPERM this user has no permissions to run the 'evalsha' command
 //
-// until [Server.Heal] is called without a client. The commands are given by name; without a
-// name all are refused. A lock is taken, renewed and released by EVALSHA (EVAL where the
-// server does not know the script yet); the commands of scripts count too. Another call
-// replaces the first.
+// until [Server.Heal] is called without a client. The commands are given by name; without a name
+// all are refused. A lock is taken, renewed and released by EVALSHA (EVAL where the server does not
+// know the script yet); the commands of scripts count too. Another call replaces the first.
 func (s *Server) Refuse(message string, commands ...string) {
 	s.redis.Refuse(func(command string, _ ...string) string {
 		if len(commands) == 0 || slices.ContainsFunc(commands, func(c string) bool { return strings.EqualFold(c, command) }) {
@@ -108,12 +106,12 @@ func (s *Server) Refuse(message string, commands ...string) {
 	})
 }
 
-// Cut breaks the connections of the clients, and refuses others until [Server.Heal]. Commands
-// and answers on their way are lost: a command may have been executed without its client
-// knowing. To break connections once, call Heal at once.
+// Cut breaks the connections of the clients, and refuses others until [Server.Heal]. Commands and
+// answers on their way are lost: a command may have been executed without its client knowing. To
+// break connections once, call Heal at once.
 //
-// Cut, Silence, Heal and Kill are for the clients that are given, or for all clients of the
-// server if none is given.
+// Cut, Silence, Heal and Kill are for the clients that are given, or for all clients of the server
+// if none is given.
 func (s *Server) Cut(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Cut", clients) {
@@ -121,11 +119,11 @@ func (s *Server) Cut(clients ...*rlock.Client) {
 	}
 }
 
-// Silence lets nothing more through between the clients and the server, in both
-// directions, until [Server.Heal]. No connection ends, so that a client notices by its
-// timeouts only: a call that waits for an answer returns an error after a minute here, since the
-// kit's clients ping an idle connection every 30 s, and after some four seconds in production.
-// Heal delivers all that was sent meanwhile, as TCP does.
+// Silence lets nothing more through between the clients and the server, in both directions, until
+// [Server.Heal]. No connection ends, so that a client notices by its timeouts only: a call that
+// waits for an answer returns an error after a minute here, since the kit's clients ping an idle
+// connection every 30 s, and after some four seconds in production. Heal delivers all that was sent
+// meanwhile, as TCP does.
 func (s *Server) Silence(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Silence", clients) {
@@ -133,10 +131,9 @@ func (s *Server) Silence(clients ...*rlock.Client) {
 	}
 }
 
-// Heal ends Cut and Silence. Without a client it ends them for all clients, and
-// [Server.Refuse] as well. A client that was killed stays dead. A release that was lost
-// meanwhile is sent again within a second: before an assertion that a lock is free, let that
-// time pass.
+// Heal ends Cut and Silence. Without a client it ends them for all clients, and [Server.Refuse] as
+// well. A client that was killed stays dead. A release that was lost meanwhile is sent again within
+// a second: before an assertion that a lock is free, let that time pass.
 func (s *Server) Heal(clients ...*rlock.Client) {
 	s.t.Helper()
 	if len(clients) == 0 {
@@ -147,11 +144,11 @@ func (s *Server) Heal(clients ...*rlock.Client) {
 	}
 }
 
-// Kill ends clients without a word: [Server.Silence] for ever. Their locks end with their
-// leases. The code of the test that held such a lock goes on, as it cannot be killed, until it
-// sees that its context has ended, which is shortly before the lease ends on the server. In a
-// bubble a lease takes no time to pass; outside of one give the client a short Config.Lease,
-// or call [Server.Lose].
+// Kill ends clients without a word: [Server.Silence] for ever. Their locks end with their leases.
+// The code of the test that held such a lock goes on, as it cannot be killed, until it sees that
+// its context has ended, which is shortly before the lease ends on the server. In a bubble a lease
+// takes no time to pass; outside of one give the client a short Config.Lease, or call
+// [Server.Lose].
 func (s *Server) Kill(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Kill", clients) {

@@ -12,12 +12,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// hangTime is more virtual time than most tests need. A test that hangs is over by then, since time flies while a
-// client renews or waits.
+// hangTime is more virtual time than most tests need. A test that hangs is over by then, since time
+// flies while a client renews or waits.
 const hangTime = time.Hour
 
-// HangAfter sets how much time may pass in the test, from now on, until it counts as one that hangs: then it panics,
-// and shows the locks that are held, the calls that wait, and its goroutines. By default that is an hour after
+// HangAfter sets how much time may pass in the test, from now on, until it counts as one that
+// hangs: then it panics, and shows the locks that are held, the calls that wait, and its
+// goroutines. By default that is an hour after
 // [NewServer]: a test that lasts longer, in the virtual time of a bubble, calls HangAfter first.
 func (s *Server) HangAfter(limit time.Duration) { s.guard.Reset(limit) }
 
@@ -62,7 +63,8 @@ func (s *Server) uses() string {
 	return text.String()
 }
 
-// goroutines returns the stacks of all goroutines, those with code of the test or of the tested program first.
+// goroutines returns the stacks of all goroutines, those with code of the test or of the tested
+// program first.
 func goroutines() string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -72,15 +74,16 @@ func goroutines() string {
 	return fmt.Sprintf("%s\n\n%d goroutines of libraries:\n\n%s\n", strings.Join(first, "\n\n"), len(others), strings.Join(others, "\n\n"))
 }
 
-// libraries begin the names of functions that are not the user's, beside those of the standard library.
+// libraries begin the names of functions that are not the user's, beside those of the standard
+// library.
 var libraries = []string{
 	"github.com/go-rlock/rlock/internal/", "github.com/go-rlock/rlock/lease.", "github.com/go-rlock/rlock/pubsub.",
 	"github.com/go-rlock/rlock/rlock.", "github.com/go-rlock/rlock/rlock/internal/", "github.com/go-rlock/rlock/rlock/rlocktest.",
 	"github.com/redis/rueidis", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua",
 }
 
-// isUsers reports whether the stack of a goroutine has a function that is of no library. A stack is a title, and two
-// lines for each function: its name, and its file.
+// isUsers reports whether the stack of a goroutine has a function that is of no library. A stack is
+// a title, and two lines for each function: its name, and its file.
 func isUsers(stack string) bool {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {

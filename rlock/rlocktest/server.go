@@ -19,13 +19,13 @@ import (
 // second, and in a bubble a day then takes 86 400 pings a connection.
 const pingTime = 30 * time.Second
 
-// connectTime is how long a connection may take to be made: on a busy machine, and outside of a bubble, the two
-// seconds of a client are not enough.
+// connectTime is how long a connection may take to be made: on a busy machine, and outside of a
+// bubble, the two seconds of a client are not enough.
 const connectTime = 30 * time.Second
 
-// A Server is a Redis in memory, for the clients of one test. Make one with [NewServer].
-// Its methods may be called concurrently, and all but Client from any goroutine of the test,
-// since they report errors by t.Errorf.
+// A Server is a Redis in memory, for the clients of one test. Make one with [NewServer]. Its
+// methods may be called concurrently, and all but Client from any goroutine of the test, since they
+// report errors by t.Errorf.
 type Server struct {
 	t     testing.TB
 	redis *inmemory.Server
@@ -51,8 +51,8 @@ func New(t testing.TB, changes ...func(*rlock.Config)) *rlock.Client {
 	return NewServer(t).Client(changes...)
 }
 
-// NewServer returns an empty server. It ends with the test. In a testing/synctest bubble
-// call it, and use it, inside the bubble: leases then end in virtual time.
+// NewServer returns an empty server. It ends with the test. In a testing/synctest bubble call it,
+// and use it, inside the bubble: leases then end in virtual time.
 //
 // A test that lasts longer than an hour panics, and shows its locks and goroutines: see
 // [Server.HangAfter]. The time of a bubble goes on as long as a client renews or waits, so that
@@ -70,17 +70,17 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
-// Client returns a new client of the server, which is closed at the end of the test. It
-// reaches the server by a network of its own, which can fail alone. Each change is made to the
-// client's config before it connects:
+// Client returns a new client of the server, which is closed at the end of the test. It reaches the
+// server by a network of its own, which can fail alone. Each change is made to the client's config
+// before it connects:
 //
 //	server.Client(func(c *rlock.Config) { c.Lease = time.Second })
 //
-// The client logs to the test's log, unless a change sets another Logger. At the end of the
-// test all faults end, and the client releases its locks.
+// The client logs to the test's log, unless a change sets another Logger. At the end of the test
+// all faults end, and the client releases its locks.
 //
-// If the client cannot be made the test fails at once, by t.Fatalf: call Client from the
-// goroutine of the test.
+// If the client cannot be made the test fails at once, by t.Fatalf: call Client from the goroutine
+// of the test.
 func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	s.t.Helper()
 	m := &member{network: network.New(s.redis.Dial)}
@@ -127,17 +127,16 @@ func (s *Server) Options() rueidis.ClientOption {
 	return option
 }
 
-// Miniredis returns the server itself, to look at other data of the program in the same
-// Redis, or to connect another library (its Dial). Outside of a bubble
-// call it anew for each use, since the call sets the clock of the server.
+// Miniredis returns the server itself, to look at other data of the program in the same Redis, or
+// to connect another library (its Dial). Outside of a bubble call it anew for each use, since the
+// call sets the clock of the server.
 //
-// Its FastForward, Del and the like tell the clients nothing: a holder notices when it
-// renews next, after up to a third of Config.Lease, which by default is ten seconds. See
-// [Server.Lose].
+// Its FastForward, Del and the like tell the clients nothing: a holder notices when it renews next,
+// after up to a third of Config.Lease, which by default is ten seconds. See [Server.Lose].
 func (s *Server) Miniredis() *miniredis.Miniredis { return s.redis.Miniredis() }
 
-// A testLog writes lines to the log of a test until the test ends. A line after that would
-// panic: a client that is closed waits for its Logger for a second at most.
+// A testLog writes lines to the log of a test until the test ends. A line after that would panic: a
+// client that is closed waits for its Logger for a second at most.
 type testLog struct {
 	t testing.TB
 

@@ -1,5 +1,5 @@
-// Package valkeygo connects rlock to the server of a program that uses valkey-go, the fork of rueidis: it converts the
-// option of valkey-go to that of rueidis, which rlock uses.
+// Package valkeygo connects rlock to the server of a program that uses valkey-go, the fork of
+// rueidis: it converts the option of valkey-go to that of rueidis, which rlock uses.
 //
 //	servers := valkey.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
 //	data, err := valkey.NewClient(servers)
@@ -8,8 +8,8 @@
 //	...
 //	client, err := rlock.New(rlock.Config{Redis: option})
 //
-// The connections are rlock's own, a few to each server: see [rlock.Config.Redis]. A client of valkey-go cannot be shared,
-// as a rueidis client can.
+// The connections are rlock's own, a few to each server: see [rlock.Config.Redis]. A client of
+// valkey-go cannot be shared, as a rueidis client can.
 package valkeygo
 
 import (
@@ -21,14 +21,16 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// FromOption returns the option for the same servers, with the same login, TLS, dialers and timeouts.
+// FromOption returns the option for the same servers, with the same login, TLS, dialers and
+// timeouts.
 //
-// It fails with [rlock.ErrInvalidConfig] if o sends commands to replicas, which have no locks: ReplicaOnly, SendToReplicas,
-// ReplicaSelector, ReadNodeSelector or Standalone.ReplicaAddress is set.
+// It fails with [rlock.ErrInvalidConfig] if o sends commands to replicas, which have no locks:
+// ReplicaOnly, SendToReplicas, ReplicaSelector, ReadNodeSelector or Standalone.ReplicaAddress is
+// set.
 //
-// Left out are fields that neither change which server is used nor who logs in, since rlock has values that suit locks:
-// those of the cache and of tracking, of pipelines, pools and buffers, of retries, and of zones, ConnLifetime,
-// ClientNoTouch and ClientNoEvict.
+// Left out are fields that neither change which server is used nor who logs in, since rlock has
+// values that suit locks: those of the cache and of tracking, of pipelines, pools and buffers, of
+// retries, and of zones, ConnLifetime, ClientNoTouch and ClientNoEvict.
 func FromOption(o valkey.ClientOption) (rueidis.ClientOption, error) {
 	for field, set := range map[string]bool{
 		"ReplicaOnly": o.ReplicaOnly, "SendToReplicas": o.SendToReplicas != nil, "ReplicaSelector": o.ReplicaSelector != nil,

@@ -31,7 +31,8 @@ var (
 		DisableAutoPipelining AlwaysPipelining EnableReplicaAZInfo AZFromInfo`)
 )
 
-// set gives a value to a field, and to each field of a struct but those that send commands to replicas.
+// set gives a value to a field, and to each field of a struct but those that send commands to
+// replicas.
 func set(v reflect.Value) {
 	switch v.Interface().(type) {
 	case net.Dialer:

@@ -1,6 +1,6 @@
-// Package idempotent is net/http middleware for the Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a
-// client that repeats a request with the same key gets the response of the first one, from any server, and the handler is
-// not run a second time.
+// Package idempotent is net/http middleware for the Idempotency-Key header
+// (draft-ietf-httpapi-idempotency-key-header): a client that repeats a request with the same key
+// gets the response of the first one, from any server, and the handler is not run a second time.
 //
 //	guard := idempotent.New(locks, idempotent.Options{Who: account}) // over the connections of a rlock.Client
 //	defer guard.Close()
@@ -24,25 +24,30 @@
 //	Redis refuses to store the response                  its own response; later requests get 500
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
-// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another key: the host, without its
-// port, and the path as the client has sent them, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored,
-// or the same without quotes, as most clients send a UUID.
+// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another
+// key: the host, without its port, and the path as the client has sent them, also behind
+// http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored, or the
+// same without quotes, as most clients send a UUID.
 //
 // # How it works
 //
-// The request is a flight of package once, whose key is a hash of the client, the method, the host, the path and the key. Under the lock, before the
-// handler, a guarded write marks that it has begun. The response is stored by the release of the lock, in one step: then those
-// that wait have it. A mark without a response, and without a holder of the lock, is a handler that did not end. If a connection
-// breaks, or Redis is away, each of these commands is repeated until it is answered, by the run that it belongs to: while the
-// server lives the outcome is known once Redis is there again.
+// The request is a flight of package once, whose key is a hash of the client, the method, the host,
+// the path and the key. Under the lock, before the handler, a guarded write marks that it has
+// begun. The response is stored by the release of the lock, in one step: then those that wait have
+// it. A mark without a response, and without a holder of the lock, is a handler that did not end.
+// If a connection breaks, or Redis is away, each of these commands is repeated until it is
+// answered, by the run that it belongs to: while the server lives the outcome is known once Redis
+// is there again.
 //
 // # What it cannot do
 //
-// Between the effect of a handler and the store of its response a server may die, and no store beside the effect can tell the
-// two sides apart. So the outcome is told to be unknown, or, with Again, the handler may run twice. Only a key in the database
-// of the effect is exact: give [Key] to it, as a unique column in the transaction of the effect; then set Again. Redis serves
-// the speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy noeviction). An operator may find
-// out the outcome of a request elsewhere: [Guard.Settle] and [Guard.Forget] tell it to the guard.
+// Between the effect of a handler and the store of its response a server may die, and no store
+// beside the effect can tell the two sides apart. So the outcome is told to be unknown, or, with
+// Again, the handler may run twice. Only a key in the database of the effect is exact: give [Key]
+// to it, as a unique column in the transaction of the effect; then set Again. Redis serves the
+// speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy
+// noeviction). An operator may find out the outcome of a request elsewhere: [Guard.Settle] and
+// [Guard.Forget] tell it to the guard.
 //
 //   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
 //     ends with the loss of the lock. A handler that ignores that may overlap the next one.

@@ -22,13 +22,15 @@ import (
 
 // Options of a Guard. All servers should have the same ones.
 type Options struct {
-	// Who returns the client that sends the request, as an account: each client has keys of its own. It is required.
+	// Who returns the client that sends the request, as an account: each client has keys of its
+	// own. It is required.
 	Who func(*http.Request) string
-	// Keep is how long a response is given again, and how long an unknown outcome is remembered. Defaults to 24 hours.
+	// Keep is how long a response is given again, and how long an unknown outcome is remembered.
+	// Defaults to 24 hours.
 	Keep time.Duration
-	// Wait is how long a request waits for one with its key that is being processed, before it gets 409. Defaults to 10 s;
-	// at least half a second, in which Redis is asked.
-	// Redis is asked then whether it is: without an answer the request gets 503.
+	// Wait is how long a request waits for one with its key that is being processed, before it gets
+	// 409. Defaults to 10 s; at least half a second, in which Redis is asked. Redis is asked then
+	// whether it is: without an answer the request gets 503.
 	Wait time.Duration
 	// Again runs the handler again after one that did not end. By default such a request gets 500.
 	Again bool
@@ -36,10 +38,12 @@ type Options struct {
 	Optional bool
 	// Methods are those that need a key; others are passed on. Defaults to POST and PATCH.
 	Methods []string
-	// Result reports whether a response with the status is kept. By default all are but 5xx, 408 and 429.
+	// Result reports whether a response with the status is kept. By default all are but 5xx, 408
+	// and 429.
 	Result func(status int) bool
-	// MostBody and MostResponse are the longest body of a request, and of a response that is kept, in bytes. Default to 1 MiB.
-	// A longer response is passed on to its request as it comes, and is not held in memory.
+	// MostBody and MostResponse are the longest body of a request, and of a response that is kept,
+	// in bytes. Default to 1 MiB. A longer response is passed on to its request as it comes, and is
+	// not held in memory.
 	MostBody     int64
 	MostResponse int
 	// Prefix is put before the names of the locks. Defaults to "idempotency:".
@@ -48,8 +52,8 @@ type Options struct {
 
 const (
 	leastWait = 500 * time.Millisecond
-	// askTime is how long Redis has at most, at the end of a wait, to say whether the key is being processed: half of a shorter
-	// wait.
+	// askTime is how long Redis has at most, at the end of a wait, to say whether the key is being
+	// processed: half of a shorter wait.
 	askTime = time.Second
 )
 
@@ -69,8 +73,8 @@ type Guard struct {
 	running map[string]int // how many handlers of this process run, by key
 }
 
-// New returns a guard over the connections of locks. It sends no command, so that it does not fail while Redis is away. Close
-// it before the client.
+// New returns a guard over the connections of locks. It sends no command, so that it does not fail
+// while Redis is away. Close it before the client.
 func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
 		panic("idempotent: Options.Who is nil: set it to a function that returns the account of a request")
@@ -106,8 +110,8 @@ func New(locks *rlock.Client, o Options) *Guard {
 	return g
 }
 
-// Close ends the contexts of the handlers, and returns when they have returned and their responses are kept: shut the server
-// down before. If Redis does not answer it takes some seconds more.
+// Close ends the contexts of the handlers, and returns when they have returned and their responses
+// are kept: shut the server down before. If Redis does not answer it takes some seconds more.
 func (g *Guard) Close() {
 	g.group.Close()
 	defer time.AfterFunc(unmarkTime, g.cancel).Stop()
@@ -180,8 +184,8 @@ func (t *turn) panics(p any) bool {
 	return !t.over
 }
 
-// ends notes that the request is about to return, and returns the response of its handler. That writes to the request no more;
-// passed says that it has.
+// ends notes that the request is about to return, and returns the response of its handler. That
+// writes to the request no more; passed says that it has.
 func (t *turn) ends() (mine *response, panicked any, passed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,7 +241,8 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 }
 
-// isBusy reports whether a request with the key is being processed: here, or Redis says so before ctx ends.
+// isBusy reports whether a request with the key is being processed: here, or Redis says so before
+// ctx ends.
 func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	g.mu.Lock()
 	here := g.running[key] > 0

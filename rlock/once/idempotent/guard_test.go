@@ -197,7 +197,8 @@ func TestAKeyWithoutQuotesIsTheSame(t *testing.T) {
 	})
 }
 
-// The key is made of the target that the client has sent: handlers before the guard do not change it.
+// The key is made of the target that the client has sent: handlers before the guard do not change
+// it.
 func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }
 	bubble(t, idempotent.Options{}, echo, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
@@ -221,7 +222,8 @@ func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
 	})
 }
 
-// Redis is away, or silent: that is no conflict. A request that is being processed in this process is one all the same.
+// Redis is away, or silent: that is no conflict. A request that is being processed in this process
+// is one all the same.
 func TestARedisThatIsAwayIsUnavailable(t *testing.T) {
 	for what, away := range map[string]func(*rlocktest.Server, *rlock.Client){
 		"cut":    func(redis *rlocktest.Server, c *rlock.Client) { redis.Cut(c) },
@@ -272,8 +274,9 @@ func TestResponsesThatAreNoResults(t *testing.T) {
 	})
 }
 
-// The connection breaks at one command of a request, before Redis has it or after. The client repeats its request as long as
-// it gets no result: the handler has one, and each later request gets that.
+// The connection breaks at one command of a request, before Redis has it or after. The client
+// repeats its request as long as it gets no result: the handler has one, and each later request
+// gets that.
 func TestABrokenConnectionLeavesNoOutcomeUnknown(t *testing.T) {
 	for _, stage := range []network.Stage{network.Request, network.Reply} {
 		for n := 1; n <= 6; n++ {
@@ -309,7 +312,8 @@ func TestABrokenConnectionLeavesNoOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// A handler that has ended has answered its request, whatever Redis says of the response: 503 would say that it had not run.
+// A handler that has ended has answered its request, whatever Redis says of the response: 503 would
+// say that it had not run.
 func TestAResponseThatCannotBeStoredIsThatOfItsRequest(t *testing.T) {
 	for _, refusal := range []string{"NOPERM no permissions to run the 'set' command", "WRONGTYPE of another program", "ERR unknown command"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -332,7 +336,8 @@ func TestAResponseThatCannotBeStoredIsThatOfItsRequest(t *testing.T) {
 	}
 }
 
-// A mark that cannot be cleared while Redis is away is cleared when it is there again, behind the response.
+// A mark that cannot be cleared while Redis is away is cleared when it is there again, behind the
+// response.
 func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
 	var redis *rlocktest.Server
 	var s *server
@@ -376,7 +381,8 @@ func TestCloseKeepsWhatAHandlerHasFinished(t *testing.T) {
 	})
 }
 
-// A server that dies in its handler leaves an unknown outcome, or the handler is run again by choice.
+// A server that dies in its handler leaves an unknown outcome, or the handler is run again by
+// choice.
 func TestAServerThatDiesInItsHandler(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		hang := func(w http.ResponseWriter, r *http.Request) {
@@ -427,7 +433,8 @@ func TestAHandlerThatOutlivesItsLock(t *testing.T) {
 	})
 }
 
-// An operator says what became of a request whose outcome is unknown, or that it may be processed again.
+// An operator says what became of a request whose outcome is unknown, or that it may be processed
+// again.
 func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 	var keys []string
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -501,7 +508,8 @@ func TestAnOperatorWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-// A request whose context is fresh gets a kept response all the same, and its handler has that context.
+// A request whose context is fresh gets a kept response all the same, and its handler has that
+// context.
 func TestAFreshRequestIsNoOtherRequest(t *testing.T) {
 	reads := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, fmt.Sprint(terms.IsFresh(r.Context())))
@@ -586,7 +594,8 @@ func TestALongResponseOfAClientThatLeaves(t *testing.T) {
 	})
 }
 
-// The fields of the handlers around the guard are theirs: a kept response has what its handler has set and added.
+// The fields of the handlers around the guard are theirs: a kept response has what its handler has
+// set and added.
 func TestTheHeaderOfOuterHandlersIsJoined(t *testing.T) {
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Vary", "Accept")

@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A mark says in Redis that the handler of a request has begun. Its value belongs to one run: so each command about it may be
-// sent again, and does nothing to the mark of another run.
+// A mark says in Redis that the handler of a request has begun. Its value belongs to one run: so
+// each command about it may be sent again, and does nothing to the mark of another run.
 type mark struct {
 	g     *Guard
 	at    string // its key
@@ -24,9 +24,7 @@ type mark struct {
 
 // setMark sets the mark if there is none of another run.
 //
-// KEYS[1]  the mark
-// ARGV[1]  its value
-// ARGV[2]  when it expires, in ms
+// KEYS[1] the mark ARGV[1] its value ARGV[2] when it expires, in ms
 //
 // 1 if it is set now, 0 if there is another one
 const setMark = `local is = redis.call('get', KEYS[1])
@@ -36,13 +34,12 @@ return 1`
 
 // clearMark deletes the mark if it is that of the run. It needs no lock.
 //
-// KEYS[1]  the mark
-// ARGV[1]  its value
+// KEYS[1] the mark ARGV[1] its value
 var clearMark = wire.ScriptOf(`if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1`)
 
 // isLocked tells whether there is a lock.
 //
-// KEYS[1]  the lock
+// KEYS[1] the lock
 var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
 
 // After an attempt without an answer another one follows after firstPause, doubling to lastPause.
@@ -51,8 +48,8 @@ const firstPause, lastPause = 20 * time.Millisecond, time.Second
 // unmarkTime is how long a request waits until its mark is cleared: then that goes on behind it.
 const unmarkTime = 2 * time.Second
 
-// newMark marks that the handler of a request is about to run, under the lock whose hold ctx has. With Options.Again there are
-// no marks, and it returns nil.
+// newMark marks that the handler of a request is about to run, under the lock whose hold ctx has.
+// With Options.Again there are no marks, and it returns nil.
 func (g *Guard) newMark(ctx context.Context, t *turn, q *request) (*mark, error) {
 	switch {
 	case t.gone.Err() != nil:
@@ -77,8 +74,9 @@ func (g *Guard) unmark(m *mark) {
 // markOf returns the key of the mark.
 func (g *Guard) markOf(key string) string { return g.locks.NewLock(key).Key("began") }
 
-// set sets the mark. Attempts without an answer are repeated until ctx ends or the lock is lost. If there is the mark of another
-// run, the error is errUnknown. After an error there is no mark of this run, or none soon.
+// set sets the mark. Attempts without an answer are repeated until ctx ends or the lock is lost. If
+// there is the mark of another run, the error is errUnknown. After an error there is no mark of
+// this run, or none soon.
 func (m *mark) set(ctx context.Context) (err error) {
 	keep := strconv.FormatInt(m.g.o.Keep.Milliseconds(), 10)
 	doubted := false // it may be set

@@ -22,7 +22,8 @@ type record struct {
 // notKept are the fields that say something about one connection or one moment.
 var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// A response is what a handler writes. It is held in memory up to a length, and then passed on to its request as it comes.
+// A response is what a handler writes. It is held in memory up to a length, and then passed on to
+// its request as it comes.
 type response struct {
 	most   int
 	outer  http.Header // of the handlers around the guard, before this one
@@ -83,7 +84,8 @@ func (r *response) start(w http.ResponseWriter) {
 	_, _ = w.Write(r.body.Bytes())
 }
 
-// leave detaches the response from its request, which is about to return. It reports whether a part was passed on.
+// leave detaches the response from its request, which is about to return. It reports whether a part
+// was passed on.
 func (r *response) leave() (passed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // longestKey is how long a key may be, in bytes.
 const longestKey = 255
 
-// parseKey reads the header: an item with a string of RFC 8941, as "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose
-// parameters are ignored. Most clients leave the quotes out, so that a key without them is the same one as with them.
+// parseKey reads the header: an item with a string of RFC 8941, as
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose parameters are ignored. Most clients
+// leave the quotes out, so that a key without them is the same one as with them.
 func parseKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
@@ -59,7 +60,8 @@ func bare(text string) (s, rest string, ok bool) {
 	return text[:end], text[end:], true
 }
 
-// areParameters reports whether the text is the parameters of an item, or nothing: *( ";" *SP key [ "=" bare-item ] ).
+// areParameters reports whether the text is the parameters of an item, or nothing: *( ";" *SP key [
+// "=" bare-item ] ).
 func areParameters(text string) bool {
 	for text != "" {
 		if text[0] != ';' {
@@ -112,7 +114,8 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 	return q, err
 }
 
-// hostOf returns the name of the host that the client has sent. Its port is left out: servers of one host are reached by several.
+// hostOf returns the name of the host that the client has sent. Its port is left out: servers of
+// one host are reached by several.
 func hostOf(r *http.Request) string {
 	host := strings.ToLower(r.Host)
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -121,8 +124,9 @@ func hostOf(r *http.Request) string {
 	return strings.Trim(host, "[]") // of an IPv6 address
 }
 
-// target returns the path and the query as the client has sent them: a handler of net/http before this one may have changed
-// r.URL, as [http.StripPrefix] does. A request that did not come from a client has r.URL alone.
+// target returns the path and the query as the client has sent them: a handler of net/http before
+// this one may have changed r.URL, as [http.StripPrefix] does. A request that did not come from a
+// client has r.URL alone.
 func target(r *http.Request) (path, query string) {
 	text := r.RequestURI
 	if text == "" {
@@ -146,8 +150,9 @@ func hash(parts ...string) string {
 
 type keyOf struct{}
 
-// Key returns the key of the request whose handler has the context: a hash of the client, the method, the host, the path and the
-// header, for a unique column beside the effect. It is "" in a handler without a key.
+// Key returns the key of the request whose handler has the context: a hash of the client, the
+// method, the host, the path and the header, for a unique column beside the effect. It is "" in a
+// handler without a key.
 func Key(ctx context.Context) string {
 	key, _ := ctx.Value(keyOf{}).(string)
 	return key

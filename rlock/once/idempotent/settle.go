@@ -32,15 +32,16 @@ var (
 
 // dropMark deletes a mark, whichever run has it.
 //
-// KEYS[1]  the mark
+// KEYS[1] the mark
 var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
 
-// Settle is for an operator, or a job, that has found out what became of a request whose outcome is unknown, as in the database of
-// its effect: later requests with the key get the response, for Options.Keep, if they are like the first one. The key is as [Key]
-// has given it to the handler, and as "key" in the response with status 500. Of a key without a request all requests get it.
+// Settle is for an operator, or a job, that has found out what became of a request whose outcome is
+// unknown, as in the database of its effect: later requests with the key get the response, for
+// Options.Keep, if they are like the first one. The key is as [Key] has given it to the handler,
+// and as "key" in the response with status 500. Of a key without a request all requests get it.
 //
-// While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns [ErrSettled] if the key has a
-// response, [ErrInvalidResponse], and the errors of [once.Group.Do].
+// While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns
+// [ErrSettled] if the key has a response, [ErrInvalidResponse], and the errors of [once.Group.Do].
 func (g *Guard) Settle(ctx context.Context, key string, response Response) error {
 	if response.Status < 200 || response.Status > 999 || len(response.Body) > g.o.MostResponse {
 		return fmt.Errorf("%w: its status is %d, and its body has %d bytes of %d that may be kept", ErrInvalidResponse, response.Status, len(response.Body), g.o.MostResponse)
@@ -64,9 +65,9 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 	return err
 }
 
-// Forget forgets the response of a key, or that its outcome is unknown: the next request with it runs the handler. The key is as
-// for [Guard.Settle]. Forget waits for a handler that runs, in any process, until ctx ends. Its errors are those of
-// [once.Group.Do] and [once.Group.Forget].
+// Forget forgets the response of a key, or that its outcome is unknown: the next request with it
+// runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in any
+// process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget].
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
 		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(ctx context.Context) ([]byte, error) {
