@@ -12,7 +12,7 @@ import "time"
 type group struct {
 	id uint32
 
-	queue   line        // what wants to be sent and found no room
+	queue   fifo        // entries to be sent when there is room
 	open    []Renewable // the batch that is being filled, empty if there is none
 	probe   bool        // the group was down when open was last added to
 	spare   []Renewable // a batch that has landed, to be filled again
@@ -21,12 +21,12 @@ type group struct {
 	// While the group is down, one batch at a time is sent, each a backoff after the failure of the
 	// one before.
 	down    bool
-	probing bool // that batch, the probe, is in flight
+	probing bool // the probe is in flight
 	backoff time.Duration
-	probeAt time.Duration // when the next probe may be sent, from the epoch
+	probeAt time.Duration // the time of the next probe, from the epoch
 }
 
-// roomLocked returns how many more may be sent to the group now.
+// roomLocked returns the number of entries that may be sent to the group now.
 func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	if g.down && (g.probing || since < g.probeAt) {
 		return 0
@@ -34,10 +34,9 @@ func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
-// turnLocked returns how many of the queue are to be asked again now, to be sent if they still want
-// to be: as many as there is room for. Before a probe it is all of them, so that an entry that
-// lives on another node by now goes there, and one that is over goes away, although the node that
-// did not answer never comes back.
+// turnLocked returns the number of entries of the queue to ask again now: as many as there is room
+// for. Before a probe it is all of them, so that an entry that lives on another node by now goes
+// there, and one that is over goes away, although the node that did not answer never comes back.
 func (g *group) turnLocked(k *Keeper, since time.Duration) int {
 	room := g.roomLocked(k, since)
 	if g.down && room > 0 {
@@ -46,7 +45,7 @@ func (g *group) turnLocked(k *Keeper, since time.Duration) int {
 	return min(room, g.queue.len)
 }
 
-// wakesAtLocked returns when the group has something to do by itself.
+// wakesAtLocked returns the time at which the group has something to do by itself.
 func (g *group) wakesAtLocked() time.Duration {
 	if g.down && !g.probing && g.queue.len > 0 {
 		return g.probeAt

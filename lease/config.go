@@ -48,25 +48,25 @@ type Config struct {
 	// Send sends a batch.
 	Send Sender
 
-	// Tick is how exactly times are kept: nothing is due early, and nothing more than a tick late.
-	// A finer tick wakes the keeper more often while many leases are kept. A thousandth of the
-	// lease, between 1 and 10 ms, is a good choice. Defaults to 10 ms.
+	// Tick is the precision of times: nothing is due early, and nothing more than a tick late. A
+	// finer tick wakes the keeper more often while many leases are kept. A thousandth of the lease,
+	// between 1 and 10 ms, is a good choice. Defaults to 10 ms.
 	Tick time.Duration
 
-	// Batch is how many renewables are sent together at most. Larger batches make others wait
-	// longer behind them in Redis. Defaults to 128.
+	// Batch is the largest number of renewables that are sent together. Larger batches make others
+	// wait longer behind them in Redis. Defaults to 128.
 	Batch int
 
-	// Flights is how many batches of one group may be in flight. Defaults to 4.
+	// Flights is the largest number of batches of one group in flight. Defaults to 4.
 	Flights int
 
-	// Pace is the least time between the beginnings of two sends of one renewable, and so how many
-	// nudges become one. Defaults to 1 ms.
+	// Pace is the least time between the beginnings of two sends of one renewable; nudges within it
+	// become one. Defaults to 1 ms.
 	Pace time.Duration
 
-	// MinBackoff is how long the keeper leaves a node alone that did not answer, and MaxBackoff to
-	// how much that grows by doubling. A tenth of the lease, but no more than a second, is a good
-	// maximum. They default to 50 ms and 1 s; a smaller maximum bounds the minimum too.
+	// MinBackoff is the time for which the keeper leaves a node alone that did not answer. It
+	// doubles with each failure, up to MaxBackoff. A tenth of the lease, but no more than a second,
+	// is a good maximum. They default to 50 ms and 1 s; a smaller maximum bounds the minimum too.
 	MinBackoff, MaxBackoff time.Duration
 }
 

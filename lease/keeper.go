@@ -13,8 +13,8 @@ import (
 // Send, except that Close must not be.
 type Keeper struct {
 	config Config
-	clock  func() time.Time // with both readings; tests replace it
-	epoch  time.Time        // what durations below are counted from
+	clock  func() time.Time // has the monotonic and the wall clock; tests replace it
+	epoch  time.Time        // the zero of all durations below
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -27,35 +27,35 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // every one ever seen: there are few nodes
 
-	// ready has the entries to ask in the next pass, paced those that were nudged too soon after
-	// its last send, in the order of the nudges.
-	ready, paced line
+	// ready has the entries to ask in the next pass. paced has those that were nudged too soon
+	// after their last send, in the order of the nudges.
+	ready, paced fifo
 
-	// wakesAt is when the goroutine wakes by itself. It need not be woken for anything later; that
-	// is what makes Schedule and Stop cheap.
+	// wakesAt is the time at which the goroutine wakes by itself. Nothing later need wake it, which
+	// makes Schedule and Stop cheap.
 	wakesAt time.Duration
-	// wokenFor is the time for which it was woken since it last slept, awake if for none that lies
-	// ahead.
+	// wokenFor is the time for which the goroutine was woken since it last slept, or awake if no
+	// time ahead was given.
 	wokenFor time.Duration
 
-	// skew is by how much the wall clock was ahead of the monotonic one, both counted from epoch,
-	// at least, since everything was last asked.
+	// skew is the least lead of the wall clock over the monotonic one, both counted from epoch,
+	// since everything was last asked.
 	skew time.Duration
 }
 
 // keeping is the keeper's note on an entry. The keeper's mutex protects it.
 //
-// A renewable that was nudged and not yet asked is in a line, or being asked, or in flight, and
+// A renewable that was nudged and not yet asked is in a fifo, or being asked, or in flight, and
 // whatever ends those looks at nudged: so no nudge is lost.
 type keeping struct {
 	owner Renewable // nil after Stop
 
-	in             *line // where it stands, nil if in none
+	in             *fifo // the fifo that it stands in, or nil
 	before, behind *Entry
 
-	rest   time.Duration // until then it must not be sent, by the pace
-	asked  bool          // Due is being called; it then stands in no line
-	flying bool          // it is in a batch, from its building to its end
+	rest   time.Duration // the time before which it must not be sent, by the pace
+	asked  bool          // Due is being called; the entry then stands in no fifo
+	flying bool          // the entry is in a batch, from its building to its end
 
 	// nudged is set and cleared with the mutex, and read by Nudge without.
 	nudged atomic.Bool
@@ -150,8 +150,7 @@ func (k *Keeper) Stop(r Renewable) (done bool) {
 	return !e.keeping.asked && !e.keeping.flying
 }
 
-// Len returns how many renewables are scheduled. Those that wait to be sent and have no time of
-// their own are not counted.
+// Len returns the number of scheduled renewables, without those that only wait to be sent.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// slots is how many slots a wheel has: a power of two, and a multiple of 64 for the bitmap. At a
-// tick of 10 ms the wheel turns once in 5 s, so that an entry 10 s ahead is passed over once or
+// slots is the number of slots of a wheel: a power of two, and a multiple of 64 for the bitmap. At
+// a tick of 10 ms the wheel turns once in 5 s, so that an entry 10 s ahead is passed over once or
 // twice before its time comes.
 const slots = 512
 
@@ -168,5 +168,5 @@ func (w *Wheel) visit(after int64) (tick int64, ok bool) {
 	return 0, false
 }
 
-// Len returns how many entries are scheduled.
+// Len returns the number of scheduled entries.
 func (w *Wheel) Len() int { return w.len }

@@ -9,39 +9,40 @@ import (
 // A channel is the hub's state of one name with a subscriber, now or lately. Hub.mu protects its
 // fields.
 type channel struct {
-	name  string // as plain, it never changes
+	name  string // never changes
 	plain bool   // SUBSCRIBE, also on a hub that is Sharded; it has no waiters
 	subs  []*Subscription
 	// hear is the function of the last Listen. It gets the messages while subs is empty: the server
 	// still counts a subscriber, so other clients may rely on it.
 	hear func(message string)
-	link *link // in whose channels it is; nil once forgotten
+	link *link // the link that has the channel; nil once forgotten
 
-	// conn is the connection over which the server has confirmed it, nil while it is not confirmed.
-	// It is read without the mutex, too.
+	// conn is the connection over which the server has confirmed the channel, or nil. It is read
+	// without the mutex, too.
 	conn atomic.Pointer[conn]
-	// next is the connection that has confirmed it too, and may take the place of conn: see
-	// link.moveTo.
+	// next is another connection that has confirmed the channel, and may take the place of conn:
+	// see link.moveTo.
 	next *conn
-	// counted is true while conn is not nil and known to be one that the server counts where
-	// commands about this channel go.
+	// counted is true while the server counts conn as a subscriber where commands about this
+	// channel go.
 	counted bool
-	// refused is the server's word that it will not confirm it.
+	// refused is the server's final refusal of the channel.
 	refused error
-	// ended counts the connections for it, since the last confirmation, that the server ended
-	// before they worked. From barredAfter on barred is the last one's error.
+	// ended counts the connections, since the last confirmation, that the server ended before they
+	// worked. From barredAfter on barred is the error of the last one.
 	ended  int
 	barred error
-	// redirects counts the MOVED since the last confirmation or pause.
+	// redirects counts the MOVED replies since the last confirmation or pause.
 	redirects int
 
-	// unused is its place in link.lingering or link.left: not nil only while subs is empty and the
-	// link is connected.
+	// unused is the channel's place in link.lingering or link.left: not nil only while subs is
+	// empty and the link is connected.
 	unused *list.Element
-	until  time.Time // when lingering ends
+	until  time.Time // the end of lingering
 }
 
-// leftLocked reports whether it is not needed any more, though the server may still have it.
+// leftLocked reports whether the channel is not needed any more, though the server may still have
+// it.
 func (ch *channel) leftLocked(now time.Time) bool { return len(ch.subs) == 0 && !now.Before(ch.until) }
 
 func (ch *channel) joinLocked(s *Subscription) {
@@ -66,7 +67,7 @@ func (ch *channel) leaveLocked(s *Subscription) {
 	}
 }
 
-// wantLocked takes it off the lists of unused channels.
+// wantLocked takes the channel off the lists of unused channels.
 func (ch *channel) wantLocked() {
 	if ch.unused != nil {
 		ch.link.lingering.Remove(ch.unused) // one of the two is not its list, and does nothing
@@ -75,7 +76,7 @@ func (ch *channel) wantLocked() {
 	}
 }
 
-// detachLocked takes it off its link.
+// detachLocked takes the channel off its link.
 func (ch *channel) detachLocked() {
 	if ch.link == nil {
 		return
@@ -99,7 +100,7 @@ func (ch *channel) unconfirmLocked() {
 	ch.next, ch.counted = nil, false
 }
 
-// refusalLocked returns why messages do not come, as far as a server has decided so.
+// refusalLocked returns why messages do not come, if a server has decided so.
 func (ch *channel) refusalLocked() error {
 	if ch.refused != nil {
 		return ch.refused

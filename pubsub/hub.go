@@ -32,15 +32,15 @@ type Config struct {
 	// false.
 	Sharded bool
 
-	// Linger is how long a channel stays confirmed after its last Subscription was closed, and how
-	// long a connection without channels stays open. The server keeps a subscription that is not
-	// needed any more until its connection ends, which is after ten times as long, or sooner if
-	// there are many: see the package comment. Zero means the default; a negative Linger means not
-	// at all. Defaults to 5 s.
+	// Linger is the time for which a channel stays confirmed after its last Subscription was
+	// closed, and a connection without channels stays open. The server keeps a subscription that is
+	// not needed any more until its connection ends, after ten times Linger, or sooner if there are
+	// many: see the package comment. Zero means the default, a negative Linger no time at all.
+	// Defaults to 5 s.
 	Linger time.Duration
 
-	// Logger gets one line a lost connection (Warn) and one when another works in its place (Info),
-	// one line for the first refused channel (Warn), and at most one a minute while the server ends
+	// Logger gets a line for each lost connection (Warn) and when another works in its place
+	// (Info), for the first refused channel (Warn), and at most once a minute while the server ends
 	// the connections that channels need (Warn). Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -66,11 +66,11 @@ type Hub struct {
 	// mu protects the following, and what channel, link and Subscription say it protects. It is
 	// never held across a call to Redis: the connections' readers take it for each message.
 	mu       sync.Mutex
-	channels map[string]*channel // by name; nil once the hub is closed
-	links    map[string]*link    // by address; "" is the one of a hub that is not routed
+	channels map[string]*channel // all channels by name; nil once the hub is closed
+	links    map[string]*link    // all links by address, or one with "" if the hub is not routed
 	owners   map[uint16]string   // slot to address, as far as MOVED replies named it; routed hubs only
 
-	warnedBarred time.Time // when it was last said that there is no connection
+	warnedBarred time.Time // the time of the last warning that there is no connection
 }
 
 // New returns a hub. It does nothing until the first Listen.
@@ -119,8 +119,8 @@ func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, false, hear, nil)
 }
 
-// ListenConfirmed is Listen for a waiter that is called in place of receiving wakes: confirmed is
-// called in place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
+// ListenConfirmed is Listen for a waiter that is called and gets no wakes: confirmed is called in
+// place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
 func (h *Hub) ListenConfirmed(channel string, hear func(message string), confirmed func()) *Subscription {
 	return h.listen(channel, false, hear, confirmed)
 }

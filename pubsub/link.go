@@ -57,12 +57,12 @@ type link struct {
 	// Hub.mu protects the following.
 	conn      *conn               // nil while there is no connection
 	channels  map[string]*channel // all those with channel.link == this one
-	asked     []*channel          // to be subscribed with the next batch
-	later     []*channel          // to be routed again at the next tick
-	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
-	left      list.List           // of *channel that have lingered, the first in front: the connection may have them yet
-	lostAt    time.Time           // when a connection that had worked was lost, as the log says; zero since another one works
-	until     time.Time           // when the goroutine, which sleeps or is about to, looks again by itself
+	asked     []*channel          // the channels to subscribe with the next batch
+	later     []*channel          // the channels to route again at the next tick
+	lingering list.List           // channels without subscribers, by the end of lingering
+	left      list.List           // channels that have lingered, the first in front; the server may still have them
+	lostAt    time.Time           // the loss of a working connection, as logged; zero once another one works
+	until     time.Time           // the time at which the goroutine looks again by itself
 }
 
 // newLinkLocked starts a link. Needs Hub.mu, and an open hub.

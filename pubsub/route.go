@@ -111,7 +111,7 @@ func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 			return node, addr, nil
 		}
 	}
-	return h.client, "", nil // one of several is the primary: the client knows which
+	return h.client, "", nil // the client knows which one is the primary
 }
 
 // leadsTo reports whether the client still sends commands to addr. It does not after a failover

@@ -15,9 +15,9 @@ type Queue[T any] struct {
 type Waiter[T any] struct {
 	Value T // the caller's: the queue neither reads nor writes it
 
-	queue *Queue[T]  // in which it stands; nil for none
-	prev  *Waiter[T] // of the first: the last
-	next  *Waiter[T] // of the last: nil
+	queue *Queue[T]  // the queue that it stands in, or nil
+	prev  *Waiter[T] // the one before; of the first, the last
+	next  *Waiter[T] // the one behind, or nil
 }
 
 // Join puts w at the end of the queue. It panics if w stands in a queue already, since two would

@@ -24,10 +24,10 @@ const patience = time.Second
 type term struct {
 	hold *rlock.Hold
 	work context.Context
-	end  context.CancelCauseFunc // of work
+	end  context.CancelCauseFunc // ends work
 
 	mu      sync.Mutex     // work ends while it is held, unless the hold or the caller ends it
-	running sync.WaitGroup // of Do
+	running sync.WaitGroup // the calls of Do
 }
 
 // serve calls lead in a term of this hold, and releases the hold. It reports whether lead has

@@ -37,17 +37,17 @@ type flight struct {
 	lock   *rlock.Lock
 	at     string // the key of the value
 	ctx    context.Context
-	cancel context.CancelFunc // when the flight is over
+	cancel context.CancelFunc // ends ctx when the flight is over
 
 	// mu protects following. Nothing of package rlock is called with it.
 	mu      sync.Mutex
-	callers list.List // of *caller, in the order in which they have asked
-	runs    int       // how many functions have begun
-	run     *run      // whose function runs, or whose value is not stored yet; nil for none
+	callers list.List // *caller, in the order in which they asked
+	runs    int       // the number of functions that have begun
+	run     *run      // the run whose value is not stored yet, or nil
 	over    bool      // no caller is left, and no run that has to finish
 	first   reading
 	last    reading
-	trouble trouble // that Redis gave last
+	trouble trouble // the last one that Redis gave
 }
 
 func (g *Group) newFlight(key string) *flight {

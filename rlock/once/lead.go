@@ -21,20 +21,20 @@ var storeSource string
 // flight's goroutine uses it; value to fit are written with the flight's mutex, once.
 type run struct {
 	id       string
-	number   int // of the flight's
+	number   int // its place among the runs of the flight, from 1
 	caller   *caller
-	clock    int64       // Redis' clock was no earlier when the function began, in µs; 0: that is not known
-	began    time.Time   // here
-	returned atomic.Bool // the function has
+	clock    int64       // a lower bound of Redis' clock at the beginning of the function, in µs; 0 if unknown
+	began    time.Time   // the same by the local clock
+	returned atomic.Bool // the function has returned
 
 	value []byte
-	err   error // with kindError: that of ForAll
+	err   error // the error of ForAll, with kindError
 	kind  string
 	keep  time.Duration
 	ended time.Time     // zero while the function runs
-	fit   []*caller     // they asked before the function returned, or before it began if they are fresh
-	late  bool          // a store was sent under the hold of the run: another one is under a later hold
-	pause time.Duration // before the next store, if Redis has refused this one
+	fit   []*caller     // callers that asked before the function returned, or, if fresh, before it began
+	late  bool          // a store was sent under the hold of the run, so the next one needs a later hold
+	pause time.Duration // the wait before the next store, if Redis refused the last one
 }
 
 // lead runs the function of a caller under the lock, and stores its value. Its result is that of

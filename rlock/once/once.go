@@ -53,7 +53,7 @@ type Source string
 // The sources.
 const (
 	Ran     Source = "ran"     // the caller's own function
-	Process Source = "process" // that of another caller of this process
+	Process Source = "process" // the function of another caller of this process
 	Message Source = "message" // another process, by the message of its release
 	Looked  Source = "looked"  // another process, or a kept value, by a look
 	Failed  Source = "failed"  // there is none: the error is the caller's
@@ -66,8 +66,8 @@ const grace = 10 * time.Second
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
 type Group struct {
 	locks  *rlock.Client
-	shared *driver.Client // what locks is made of
-	prefix string         // of its names
+	shared *driver.Client // the client behind locks
+	prefix string         // the prefix of its names
 	o      Options
 	id     string
 	runs   atomic.Uint64
@@ -123,13 +123,13 @@ type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
 	asked time.Time
-	place *list.Element // among those of the flight; nil: it does not wait any more
-	floor int64         // Redis' clock was no later when it asked, in µs; 0: that is not known yet
+	place *list.Element // its place among the flight's callers; nil once it does not wait
+	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if unknown yet
 	ran   bool
 
-	fresh  bool        // it takes the value of a function that began after it asked only
-	before int         // how many functions of the flight had begun when it asked
-	done   chan result // of one
+	fresh  bool        // only a value whose function began after the caller asked will do
+	before int         // the number of functions of the flight that had begun when the caller asked
+	done   chan result // has room for one result
 }
 
 // takes reports whether a value is for the caller.

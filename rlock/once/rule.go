@@ -8,18 +8,18 @@ import (
 
 // A stored is a value as Redis has it. The times are those of Redis' clock, in µs.
 type stored struct {
-	at, until int64  // when it was stored, and until when it is kept; at is 0 for none
-	began     int64  // when its function began, at the earliest; 0 if that is not known
-	run       string // which has made it
+	at, until int64  // the time of the store, and the end of the time for which it is kept; at is 0 for no value
+	began     int64  // a lower bound of the time at which its function began; 0 if unknown
+	run       string // the id of the run that made it
 	kind      string // kindValue, kindError or kindAbsent
 	value     string
 }
 
-// What a stored is.
+// The kinds of a stored.
 const (
 	kindValue  = "v"
 	kindError  = "e" // the text of an error that is for all
-	kindAbsent = "-" // it is longer than a message, and is in Redis
+	kindAbsent = "-" // the value is longer than a message: read it in Redis
 )
 
 // isFor reports whether the value is for a caller that asked when Redis' clock was no later than

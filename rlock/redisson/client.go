@@ -23,7 +23,7 @@ type Client struct {
 	prefix string
 
 	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
-	rooms map[string]*room // by channel
+	rooms map[string]*room // the rooms by channel
 
 	keeping keeping
 	turns   turns
@@ -57,7 +57,7 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 // An object is one synchronizer.
 type object struct {
 	client  *Client
-	name    string // as the caller knows it
+	name    string // the name without the prefix
 	key     string
 	channel string
 	err     error // why it can never work, nil if it can
@@ -71,7 +71,7 @@ func braced(name string) string {
 	return "{" + name + "}"
 }
 
-// What the channels begin with.
+// The beginnings of the names of channels.
 const semaphores, latches = "redisson_sc:", "redisson_countdownlatch__channel__"
 
 func semaphoreChannel(key string) string { return semaphores + braced(key) }
@@ -183,7 +183,7 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	}
 	result, sent := r.Send(within, order)
 	if sent.IsLate() {
-		sent.GiveUp() // its caller learns that its outcome is unknown
+		sent.GiveUp() // the caller learns that the outcome is unknown
 	}
 	if m, err = result.ToMessage(); err != nil && !rueidis.IsRedisNil(err) {
 		return o.failed(err)
@@ -197,9 +197,9 @@ type fate uint8
 
 const (
 	executed fate = iota
-	notNow        // it was not, and waiting may cure that
-	refused       // it was not, and waiting cures nothing
-	unknown       // it may have been, or may still be
+	notNow        // not executed, and waiting may help
+	refused       // not executed, and waiting does not help
+	unknown       // perhaps executed, now or later
 )
 
 func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {

@@ -31,22 +31,22 @@ type State struct {
 	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are
 	// alike: the kind is told by the permits that are taken, or by the clients that listen.
 	Kind    rlock.Kind
-	Present bool          // whether there is a number
-	Number  int64         // of free permits, which may be less than 0, or the count
-	Lease   time.Duration // after which the number goes: rlock.NoExpiry for one that stays
+	Present bool          // the key exists
+	Number  int64         // the free permits, perhaps fewer than 0, or the count of a latch
+	Lease   time.Duration // the time until the key expires; rlock.NoExpiry if it stays
 	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown.
 	// TakenCount is how many there are. Those whose leases have ended are among them until the next
 	// call of any client.
 	Taken      []Taken
 	TakenCount int
-	Listening  int // how many clients listen, of Java and Go, up to a minute after their last wait; -1: not known
+	Listening  int // the number of clients that listen, up to a minute after their last wait; -1 if unknown
 }
 
 // Taken is a permit.
 type Taken struct {
 	ID      string
-	Lease   time.Duration    // 0 if it has ended; rlock.NoExpiry for one without an end
-	Process *inspect.Process // that took it; nil if that is not known, as of one of Java
+	Lease   time.Duration    // the rest of its lease, 0 if it has ended; rlock.NoExpiry for one without an end
+	Process *inspect.Process // the process that took it; nil if unknown, as for Java
 }
 
 // Inspect reads the state of the synchronizer of that name, for operators. It fails with

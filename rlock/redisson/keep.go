@@ -187,9 +187,9 @@ func (p *Permit) Due(now time.Time) (send bool) {
 func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	type one struct {
 		*Permit
-		after uint64 // so many changes
+		after uint64 // the number of changes before the renewal
 	}
-	due := make(map[string][]one) // by key
+	due := make(map[string][]one) // by the key of the semaphore
 	for _, item := range batch {
 		p := item.(*Permit)
 		p.mu.Lock()

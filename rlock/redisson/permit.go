@@ -31,8 +31,8 @@ type Permit struct {
 	mu      sync.Mutex // protects following
 	term    term
 	until   time.Time     // the end of its validity, as far as Redis has confirmed it; without meaning if it is endless
-	most    time.Duration // of any lease to come, since a change without an answer may be executed late; 0: as long as it is asked for
-	changes uint64        // how often the term was changed: a renewal that was sent before one does not count
+	most    time.Duration // the longest lease to come, since a change without an answer may be executed late; 0: no limit
+	changes uint64        // the number of changes of the term: a renewal that was sent before one does not count
 	over    bool          // released or lost
 }
 
@@ -45,9 +45,9 @@ type term struct {
 type termKind uint8
 
 const (
-	fixed   termKind = iota // with its lease
-	kept                    // by its release: the watchdog renews its lease
-	endless                 // by its release: it has no lease
+	fixed   termKind = iota // ends with its lease
+	kept                    // ends by its release: the watchdog renews its lease
+	endless                 // ends by its release: it has no lease
 )
 
 func (s *PermitSemaphore) newPermit(t term) *Permit {

@@ -82,7 +82,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 		sent := time.Now()
 		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, args...)
 		if lost = nil; f == unknown {
-			lost, f = err, notNow // with that id it takes no second permit
+			lost, f = err, notNow // the same id takes no second permit
 		}
 		if f != executed || err != nil {
 			return false, 0, f, err
@@ -92,7 +92,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 		}
 		for _, p := range permits {
 			if !p.begin(sent) {
-				return false, 0, refused, s.named(rlock.ErrClosed) // what is taken ends with its lease
+				return false, 0, refused, s.named(rlock.ErrClosed) // a permit that was taken after all ends with its lease
 			}
 		}
 		return true, 0, f, nil
@@ -140,7 +140,7 @@ func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, e
 // release gives different permits back, those of this client first here. The release of one of ours
 // is repeated in the background if Redis does not answer.
 func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, err error) {
-	var longest time.Duration // of the leases of ours
+	var longest time.Duration // the longest lease of our permits
 	for _, raw := range raws {
 		if p := s.client.keeping.find(s.key, raw); p != nil {
 			longest = max(longest, p.lasts())

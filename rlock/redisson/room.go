@@ -22,8 +22,8 @@ type room struct {
 
 	mu   sync.Mutex // protects following
 	line waitqueue.Queue[chan struct{}]
-	free int64     // of the last message: how many permits were free
-	at   time.Time // when it came
+	free int64     // the permits that were free by the last message
+	at   time.Time // the time of that message
 }
 
 // A seat is a caller's place in the line. Its channel has a token when the caller is to look.
@@ -104,7 +104,7 @@ func (r *room) wake() {
 	for s := range r.line.All {
 		select {
 		case s.Value <- struct{}{}:
-		default: // it will look anyhow
+		default: // the token of an earlier wake
 		}
 	}
 }
@@ -119,10 +119,10 @@ func (r *room) isFirst(s *seat) bool {
 // long another one may succeed without a message, 0 if that is not known.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
-// A look is what is known at an attempt.
+// A look has what a waiter knows before an attempt.
 type look struct {
 	waits bool  // the call waits
-	free  int64 // so many permits were free a moment ago; 0: that is not known
+	free  int64 // the permits that were free a moment ago; 0 if unknown
 }
 
 // wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is
@@ -163,8 +163,8 @@ type waiter struct {
 	ordered bool
 	try     attempt
 	over    <-chan time.Time // has a message at the end of the wait
-	look    *time.Timer      // when it looks, whatever it hears
-	pause   time.Duration    // before the next attempt, should that not be executed
+	look    *time.Timer      // the next look, if no message comes
+	pause   time.Duration    // the wait before another attempt, if this one is not executed
 }
 
 func (w *waiter) run(ctx context.Context) (done bool, err error) {

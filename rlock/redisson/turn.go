@@ -27,14 +27,14 @@ type turns struct {
 
 // A turn is that of the others on one channel.
 type turn struct {
-	until  time.Time     // when it is over
-	length time.Duration // of the next one
-	next   time.Time     // when the next one may begin
-	judged bool          // whether it is known if the last one was used
-	ahead  int           // how many more permits were released here than elsewhere, of late
-	echoes int           // messages of ours that this process may still hear
-	echoBy time.Time     // until then: if no call waits here they are not heard
-	used   time.Time     // when there was a release last
+	until  time.Time     // the end of the turn
+	length time.Duration // the length of the next turn
+	next   time.Time     // the earliest beginning of the next turn
+	judged bool          // it is known whether the last turn was used
+	ahead  int           // the permits that were released here beyond those released elsewhere, of late
+	echoes int           // the messages of ours that this process may still hear
+	echoBy time.Time     // the time until which they may be heard
+	used   time.Time     // the time of the last release
 }
 
 // releases notes that a command is about to be sent that releases permits.

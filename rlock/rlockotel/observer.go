@@ -92,7 +92,7 @@ type observer struct {
 
 	mu      sync.Mutex // protects following
 	clients map[*rlock.Client]bool
-	past    inspect.Stats // of clients that were closed
+	past    inspect.Stats // the sum over the clients that were closed
 }
 
 func (o *observer) opened(c *rlock.Client) {

@@ -33,14 +33,14 @@ type Server struct {
 	guard *time.Timer // ends a test that hangs
 
 	mu      sync.Mutex // protects following
-	made    int        // how many clients
+	made    int        // the number of clients made
 	clients []*member
 }
 
 // A member is a client with a network of its own.
 type member struct {
 	*rlock.Client
-	number  int // from 1, for messages
+	number  int // its number from 1, for messages
 	network *network.Network
 	dead    bool // killed; the server's mutex protects it
 }

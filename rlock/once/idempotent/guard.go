@@ -63,14 +63,14 @@ type Guard struct {
 	locks *rlock.Client
 	group *once.Group
 
-	shared *driver.Client // what locks is made of
-	prefix string         // of its names
+	shared *driver.Client // the client behind locks
+	prefix string         // the prefix of its names
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the marks that are cleared behind their requests, until ctx ends
 
 	mu      sync.Mutex     // protects following
-	running map[string]int // how many handlers of this process run, by key
+	running map[string]int // the number of handlers of this process that run, by key
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
@@ -153,12 +153,12 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // A turn is one request's part in the flight of its key.
 type turn struct {
-	state atomic.Int32    // what it does: see below
+	state atomic.Int32    // waits, runs or left
 	gone  context.Context // ends when the request does not wait any more
 
 	mu       sync.Mutex // protects following
-	mine     *response  // of its own handler; nil: that has not begun
-	panicked any        // with which that has panicked
+	mine     *response  // what its own handler writes; nil if that has not begun
+	panicked any        // the value with which its handler panicked
 	over     bool       // the request has returned
 }
 

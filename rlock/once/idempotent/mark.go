@@ -17,7 +17,7 @@ import (
 // each command about it may be sent again, and does nothing to the mark of another run.
 type mark struct {
 	g     *Guard
-	at    string // its key
+	at    string // the key of the mark
 	value string // "<print> <run>"
 	hold  *rlock.Hold
 }
@@ -79,7 +79,7 @@ func (g *Guard) markOf(key string) string { return g.locks.NewLock(key).Key("beg
 // this run, or none soon.
 func (m *mark) set(ctx context.Context) (err error) {
 	keep := strconv.FormatInt(m.g.o.Keep.Milliseconds(), 10)
-	doubted := false // it may be set
+	doubted := false // an answer was lost, so the mark may be set
 	defer func() {
 		if err != nil && doubted {
 			m.clear()
@@ -118,7 +118,7 @@ func (m *mark) clear() {
 	m.g.wg.Add(1)
 	go func() {
 		defer m.g.wg.Done()
-		ctx, cancel := context.WithTimeout(m.g.ctx, m.g.o.Keep) // it has expired then
+		ctx, cancel := context.WithTimeout(m.g.ctx, m.g.o.Keep) // after Keep the mark has expired
 		defer cancel()
 		m.g.again(ctx, m.cleared)
 	}()

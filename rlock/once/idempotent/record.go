@@ -26,15 +26,15 @@ var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-
 // its request as it comes.
 type response struct {
 	most   int
-	outer  http.Header // of the handlers around the guard, before this one
-	header http.Header // as this one sees it, with that
+	outer  http.Header // the header of the handlers around the guard
+	header http.Header // the header of this handler, which begins with outer
 	sent   http.Header // the header when the status was written
 	status int
 	body   bytes.Buffer
 
 	mu   sync.Mutex          // protects following
-	long bool                // the body is longer, and passed on; the handler's goroutine, which alone sets it, reads it without
-	w    http.ResponseWriter // of the request; nil: that has left
+	long bool                // the body is longer than most, and passed on; set by the handler's goroutine, which reads it without mu
+	w    http.ResponseWriter // the writer of the request; nil once the request has left
 }
 
 func newResponse(w http.ResponseWriter, outer http.Header, most int) *response {
@@ -111,7 +111,7 @@ func (r *response) encode(print string) ([]byte, error) {
 	}
 	for name := range r.outer {
 		if _, there := r.sent[name]; !there && !slices.Contains(notKept, name) {
-			kept.Header[name] = nil // it was deleted
+			kept.Header[name] = nil // the handler deleted it
 		}
 	}
 	return json.Marshal(kept)

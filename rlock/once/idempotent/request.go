@@ -97,7 +97,7 @@ func spanOf(text, set string) int { return len(text) - len(strings.TrimLeft(text
 
 // A request is one with a key.
 type request struct {
-	key   string // of the flight
+	key   string // the key of the flight
 	print string // a fingerprint
 	body  []byte
 }
@@ -133,7 +133,7 @@ func target(r *http.Request) (path, query string) {
 		text = r.URL.RequestURI()
 	}
 	path, query, _ = strings.Cut(text, "?")
-	if _, rest, absolute := strings.Cut(path, "://"); absolute && path[0] != '/' { // its host is r.Host
+	if _, rest, absolute := strings.Cut(path, "://"); absolute && path[0] != '/' { // the host of the URL is r.Host
 		_, path, _ = strings.Cut(rest, "/")
 		path = "/" + path
 	}

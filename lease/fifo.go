@@ -1,16 +1,16 @@
 package lease
 
-// A line is a first-in first-out list of entries, linked through their keeping, so that an entry
-// joins and leaves without allocation, from any place. An entry stands in at most one line; it may
-// be in the wheel as well, which has links of its own. The zero line is empty. The keeper's mutex
-// guards every line.
-type line struct {
+// A fifo is a first-in first-out list of entries, linked through their keeping, so that an entry
+// joins and leaves without allocation, from any place. An entry stands in at most one fifo; it may
+// be in the wheel as well, which has links of its own. The zero fifo is empty. The keeper's mutex
+// guards every fifo.
+type fifo struct {
 	head, tail *Entry
 	len        int
 }
 
-// push puts e, which stands in no line, at the end.
-func (l *line) push(e *Entry) {
+// push puts e, which stands in no fifo, at the end.
+func (l *fifo) push(e *Entry) {
 	k := &e.keeping
 	k.in, k.before, k.behind = l, l.tail, nil
 	if l.tail == nil {
@@ -22,8 +22,8 @@ func (l *line) push(e *Entry) {
 	l.len++
 }
 
-// pushFront puts e, which stands in no line, at the front.
-func (l *line) pushFront(e *Entry) {
+// pushFront puts e, which stands in no fifo, at the front.
+func (l *fifo) pushFront(e *Entry) {
 	k := &e.keeping
 	k.in, k.before, k.behind = l, nil, l.head
 	if l.head == nil {
@@ -35,14 +35,14 @@ func (l *line) pushFront(e *Entry) {
 	l.len++
 }
 
-// pop takes the first entry out; the line must not be empty.
-func (l *line) pop() *Entry {
+// pop takes the first entry out; the fifo must not be empty.
+func (l *fifo) pop() *Entry {
 	e := l.head
 	e.keeping.leave()
 	return e
 }
 
-// leave takes the entry out of the line that it stands in, if any.
+// leave takes the entry out of the fifo that it stands in, if any.
 func (k *keeping) leave() {
 	l := k.in
 	if l == nil {

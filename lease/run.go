@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// lookout is how long the keeper sleeps at most while anything is scheduled, so that a holder
-// learns within it that the machine slept. Timers stand still with the monotonic clock: without it
-// the holder would learn only when the rest of a renewal's wait is over. It costs some microseconds
-// a second.
+// lookout is the longest sleep of the keeper while anything is scheduled, so that a holder learns
+// within it that the machine slept. Timers stand still with the monotonic clock: without it the
+// holder would learn only when the rest of a renewal's wait is over. It costs some microseconds a
+// second.
 const lookout = time.Second
 
-// sleepTolerance is how far the wall clock may have run ahead of the monotonic clock, since
-// everything was last asked, before that is taken for sleep. A holder may learn of a loss as much
-// later. Where only the wall clock is slewed, by 500 ppm, everything is asked every few minutes, in
-// vain.
+// sleepTolerance is the largest lead of the wall clock over the monotonic clock, since everything
+// was last asked, that is not taken for sleep. A holder may learn of a loss as much later. Where
+// only the wall clock is slewed, by 500 ppm, everything is asked every few minutes, in vain.
 const sleepTolerance = 100 * time.Millisecond
 
 // Values of Keeper.wakesAt that are no time.
 const (
-	awake = time.Duration(math.MinInt64) // it will look before it sleeps
-	never = time.Duration(math.MaxInt64) // it has no reason to wake
+	awake = time.Duration(math.MinInt64) // the goroutine looks before it sleeps
+	never = time.Duration(math.MaxInt64) // the goroutine has no reason to wake
 )
 
 // run is the goroutine of the keeper. It makes passes until there is nothing to do, and sleeps
@@ -67,7 +66,7 @@ func (k *Keeper) gatherLocked() {
 		k.skew = min(k.skew, skew)
 		k.wheel.Advance(now, k.readyLocked)
 	}
-	// The line is by the time of the nudge and not by the end of the pace, which differ by less
+	// The fifo is by the time of the nudge and not by the end of the pace, which differ by less
 	// than a pace. An entry behind one that must rest longer waits with it, and so for less than a
 	// pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
@@ -80,22 +79,22 @@ func (k *Keeper) gatherLocked() {
 	}
 }
 
-// readyLocked moves e to ready, from whatever line it stands in.
+// readyLocked moves e to ready, from whatever fifo it stands in.
 func (k *Keeper) readyLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.push(e)
 }
 
-// urgentLocked moves e to the front of ready: its time has come during a pass. That may be the end
-// of a lease, of which a holder learns when the keeper asks, and a pass takes long where each Due
-// waits for a mutex that many want.
+// urgentLocked moves e, whose time has come during a pass, to the front of ready. The time may be
+// the end of a lease, of which a holder learns when the keeper asks, and a pass takes long where
+// each Due waits for a contended mutex.
 func (k *Keeper) urgentLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.pushFront(e)
 }
 
-// chunk is how many are asked between two times that the keeper's mutex is taken: when a hundred
-// thousand are due together, Schedule and Stop go on in between.
+// chunk is the number of entries asked between two times that the keeper takes its mutex: when a
+// hundred thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
 
 // askLocked asks the first n of ready, or those that are left of them, and puts those that want to
@@ -145,9 +144,9 @@ func (k *Keeper) askLocked(n int) {
 	}
 }
 
-// dispatchLocked deals with one that wants to be sent, and stands in no line. This is the only way
-// into a batch, so it is here that two sends of one renewable are kept from overlapping, and a pace
-// apart.
+// dispatchLocked deals with an entry that wants to be sent, and stands in no fifo. There is no
+// other way into a batch, so it is here that two sends of one renewable are kept a pace apart, and
+// from overlapping.
 func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	if e.keeping.flying || since < e.keeping.rest {
 		e.keeping.nudged.Store(true)
@@ -168,8 +167,8 @@ func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	g.addLocked(k, e.keeping.owner)
 }
 
-// lineUpLocked puts one that was nudged into the line where it waits to be asked, unless it is in
-// one, or being asked, or in flight.
+// lineUpLocked puts a nudged entry into the fifo in which it waits to be asked, unless it stands in
+// one, or is being asked, or is in flight.
 func (k *Keeper) lineUpLocked(e *Entry) {
 	if e.keeping.in != nil || e.keeping.asked || e.keeping.flying {
 		return
@@ -199,8 +198,8 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 // sleepLocked waits, without the mutex, until there may be something to do. With nothing scheduled
 // there is no timer.
 //
-// The entry that it was woken for may be stopped by now. It wakes at that time all the same, once:
-// of leases that are taken and given back over and over, each would otherwise wake it.
+// The entry for which the goroutine was woken may be stopped by now. It wakes at that time all the
+// same, once: otherwise each of many leases that are taken and given back would wake it.
 func (k *Keeper) sleepLocked() {
 	since := k.clock().Sub(k.epoch)
 	k.wakesAt = never
