@@ -72,8 +72,8 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns what it gets: a result that came
-// first, or its error.
+// leave takes out a caller whose context has ended, and returns its result: one that came just
+// before, or the error of the context.
 func (f *flight) leave(c *caller) result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,12 +90,12 @@ func (f *flight) leave(c *caller) result {
 func (f *flight) remove(c *caller) {
 	f.callers.Remove(c.place)
 	c.place = nil
-	f.ends()
+	f.endIfIdle()
 }
 
-// ends ends the flight if no caller is left, nor a run that has to finish, and reports whether it
+// endIfIdle ends the flight if it has no caller and no run that must finish, and reports whether it
 // is over. The mutex is held.
-func (f *flight) ends() bool {
+func (f *flight) endIfIdle() bool {
 	if f.callers.Len() == 0 && (f.run == nil || !f.g.o.Finish) && !f.over {
 		f.over = true
 		f.cancel()
@@ -103,7 +103,8 @@ func (f *flight) ends() bool {
 	return f.over
 }
 
-// hand gives a caller that still waits its result, and reports whether it does. The mutex is held.
+// hand gives a result to a caller, and reports whether the caller was still waiting. The mutex is
+// held.
 func (f *flight) hand(c *caller, r result) bool {
 	if c.place == nil {
 		return false
@@ -113,7 +114,7 @@ func (f *flight) hand(c *caller, r result) bool {
 	return true
 }
 
-// each calls do for each caller, which it may remove. The mutex is held.
+// each calls do for each caller; do may remove it. The mutex is held.
 func (f *flight) each(do func(c *caller)) {
 	for e := f.callers.Front(); e != nil; {
 		c := e.Value.(*caller)
@@ -122,8 +123,8 @@ func (f *flight) each(do func(c *caller)) {
 	}
 }
 
-// deliver gives a value to the callers that it is for, and reports whether the flight is over. If
-// it is that of the run, or newer, the run is not stored any more.
+// deliver gives a value to the callers for which it will do, and reports whether the flight is
+// over. If the value is that of the run, or newer, the value of the run is not stored any more.
 func (f *flight) deliver(s *stored, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +140,7 @@ func (f *flight) deliver(s *stored, from Source) (over bool) {
 	if r != nil && s.at > r.clock {
 		f.give(r) // to those for which the newer value is not
 	}
-	return f.ends()
+	return f.endIfIdle()
 }
 
 func (s *stored) result(from Source) result {
@@ -154,12 +155,12 @@ func (f *flight) failAll(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.each(func(c *caller) { f.hand(c, result{nil, Failed, err}) })
-	f.ends()
+	f.endIfIdle()
 }
 
-// reads notes what a command has told of Redis' clock, and when callers asked for which that was
-// not known.
-func (f *flight) reads(r reading) {
+// noteClock notes a reading of Redis' clock, and by it when callers asked whose floor is not known
+// yet.
+func (f *flight) noteClock(r reading) {
 	if r.clock == 0 {
 		return
 	}
@@ -176,7 +177,7 @@ func (f *flight) reads(r reading) {
 func (f *flight) isOver() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.ends() || f.ctx.Err() != nil
+	return f.endIfIdle() || f.ctx.Err() != nil
 }
 
 // fly is the goroutine of a flight.
@@ -185,7 +186,7 @@ func (f *flight) fly() {
 	defer f.cancel()
 	defer f.g.forget(f)
 	defer f.failAll(ErrClosed) // no caller is left, or the group is closed
-	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.fails)()
+	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.noteTrouble)()
 	for looks := f.g.keeps(); !f.isOver(); {
 		looks = f.round(looks)
 	}
@@ -200,12 +201,12 @@ func (f *flight) round(looks bool) (again bool) {
 	}
 	hold, err := f.lock.Acquire(f.ctx, terms.WithAnswer(&a).(rlock.AcquireOption))
 	if err == nil {
-		f.served()
+		f.noteServed()
 	}
-	f.reads(reading{a.Clock, a.Read})
+	f.noteClock(reading{a.Clock, a.Read})
 	switch {
 	case errors.Is(err, terms.ErrAnswered):
-		f.answered(&a)
+		f.takeAnswer(&a)
 		return false
 	case err != nil:
 		if f.ctx.Err() == nil {
@@ -228,8 +229,8 @@ func (f *flight) round(looks bool) (again bool) {
 	return f.lead(hold)
 }
 
-// giveUp ends the flight with an error that waiting does not cure. The callers of a run that is not
-// stored have its value.
+// giveUp ends the flight with an error that waiting does not cure. If a run has a value that is not
+// stored, its callers get that.
 func (f *flight) giveUp(err error) {
 	if errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrWrongType) {
 		err = fmt.Errorf("once: the key %q, with its values in %q: %w", f.key, f.at, err)
@@ -242,8 +243,8 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// answered gives the answer to the callers that it is for.
-func (f *flight) answered(a *terms.Answer) {
+// takeAnswer gives an answer to the callers for which it will do.
+func (f *flight) takeAnswer(a *terms.Answer) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // it has to be read, or compared with a clock that is not known
@@ -256,17 +257,17 @@ func (f *flight) answered(a *terms.Answer) {
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
-// flight is over, which it reports. It returns the error of a server that waiting does not cure.
+// flight is over; over reports the last. The error is that of a server which waiting does not cure.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
 		var failed error
 		over = f.look(func(ctx context.Context, wanted []string) ([]string, error) {
 			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, wanted)
 			if failed = err; err != nil {
-				f.fails(wire.Explain(err))
+				f.noteTrouble(wire.Explain(err))
 				return nil, err
 			}
-			f.served()
+			f.noteServed()
 			return reply.AsStrSlice()
 		})
 		if over || failed == nil {
@@ -280,7 +281,7 @@ func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	return f.ctx.Err() != nil, nil
 }
 
-// rest waits, at most until the flight is over.
+// rest pauses, or returns sooner if the flight is over.
 func (f *flight) rest(pause time.Duration) {
 	select {
 	case <-time.After(pause):
@@ -288,8 +289,8 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// wanted says which value is for one of the callers, as the arguments of look.lua. That of a caller
-// without a floor is the look itself, for which a value is that is kept.
+// wanted returns the arguments of look.lua: by them Redis knows which value will do for one of the
+// callers. For a caller without a floor the time of the look counts, so that a kept value will do.
 func (f *flight) wanted() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -321,8 +322,8 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted}).AsStrSlice()
 }
 
-// look asks for the value, gives it to the callers that it is for, and reports whether the flight
-// is over. Without an answer nothing changes.
+// look asks for the value, gives it to the callers for which it will do, and reports whether the
+// flight is over. Without an answer nothing changes.
 func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool) {
 	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
@@ -333,12 +334,12 @@ func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, 
 		return f.ctx.Err() != nil
 	}
 	now, _ := strconv.ParseInt(reply[0], 10, 64)
-	f.reads(reading{now, sent})
+	f.noteClock(reading{now, sent})
 	s, ok := readStored(reply[1:])
 	return ok && f.deliver(&s, Looked)
 }
 
-// A trouble is an error of Redis that a flight met while it goes on trying.
+// A trouble is an error of Redis after which the flight tries again.
 type trouble struct {
 	err error
 	at  time.Time
@@ -348,15 +349,15 @@ type trouble struct {
 // seconds in which a silent peer is noticed, and the next one follows within half a second.
 const lasting = 5 * time.Second
 
-// fails notes an error of Redis. It may be called with a mutex of the lock held.
-func (f *flight) fails(err error) {
+// noteTrouble notes an error of Redis. It may be called with a mutex of the lock held.
+func (f *flight) noteTrouble(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trouble = trouble{err, time.Now()}
 }
 
-// served notes that Redis serves the flight.
-func (f *flight) served() {
+// noteServed notes that Redis serves the flight.
+func (f *flight) noteServed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trouble = trouble{}

@@ -20,12 +20,12 @@ var forgetScript = wire.ScriptOf(forgetSource)
 // longRun is for how long a function may run on when its value is forgotten.
 const longRun = time.Hour
 
-// Forget makes the kept value of the key one that is not kept: calls after that run a function. Nor
-// is the value kept of a function that runs now, in any process, unless it has an hour more to run,
-// or Keep if that is longer; those that asked before get it. Forget waits for no function. It takes
-// one command, which is repeated until Redis has answered or ctx ends: then the error is that of
-// ctx with the last one of Redis, and the value may be forgotten later. Others are returned at once
-// ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
+// Forget ends the time for which the value of the key is kept: later calls run a function. The
+// value of a function that runs now, in any process, is not kept either, unless the function runs
+// for an hour more, or for Keep if that is longer; callers that asked before get it. Forget waits
+// for no function. It takes one command, which is repeated until Redis has answered or ctx ends.
+// Then the error is that of ctx with the last one of Redis, and the value may be forgotten later.
+// Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if key == "" {
 		return fmt.Errorf("once: forget: %w: the key is empty", rlock.ErrInvalidName)

@@ -17,8 +17,9 @@ import (
 //go:embed store.lua
 var storeSource string
 
-// A run is one call of a function under the lock, and its result until that is stored or given. The
-// flight's goroutine uses it; value to fit are written with the flight's mutex, once.
+// A run is one call of a function under the lock, and its result until the result is stored or
+// given to callers. Only the flight's goroutine uses it, but value to fit are written with the
+// flight's mutex, once.
 type run struct {
 	id       string
 	number   int // its place among the runs of the flight, from 1
@@ -37,8 +38,8 @@ type run struct {
 	pause time.Duration // the wait before the next store, if Redis refused the last one
 }
 
-// lead runs the function of a caller under the lock, and stores its value. Its result is that of
-// round.
+// lead runs the function of a caller under the lock, and stores its value. It returns what round
+// returns.
 func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	g := f.g
 	r := f.begin()
@@ -77,24 +78,23 @@ func (f *flight) void() {
 			f.hand(c, result{nil, Failed, ErrVoid})
 		}
 	})
-	f.ends()
+	f.endIfIdle()
 }
 
-// fail ends a run with an error that is its caller's. A panic that has no caller any more is
-// logged.
+// fail ends a run and gives the error to its caller. A panic whose caller has left is logged.
 func (f *flight) fail(r *run, err error) {
 	f.mu.Lock()
 	f.run = nil
 	told := f.hand(r.caller, result{nil, Ran, err})
-	f.ends()
+	f.endIfIdle()
 	f.mu.Unlock()
 	if panicked := (*PanicError)(nil); !told && errors.As(err, &panicked) {
 		f.g.shared.Config.Logger.Error("once: a function panicked after its caller had left", "key", f.key, "panic", panicked.Value, "stack", string(panicked.Stack))
 	}
 }
 
-// store stores the value of a run, releases the lock, and gives the value to those that it is for.
-// Its result is that of round.
+// store stores the value of a run, releases the lock, and gives the value to the callers for which
+// it will do. It returns what round returns.
 func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // it cannot be stored, or not compared with others
 		_ = hold.Release(f.ctx)
@@ -129,8 +129,8 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 }
 
 // storeArgs returns the arguments of store.lua. A value that was not stored under the hold of its
-// run is no younger for that: it counts as stored when its function ended, at the latest. That no
-// other was stored since its function began, a look under the lock has shown before.
+// run counts as stored when its function ended, at the latest, and so is not younger than it is. A
+// look under the lock has shown before that no other value was stored since the function began.
 func (f *flight) storeArgs(r *run) []string {
 	keep := r.keep
 	args := []string{
@@ -145,8 +145,7 @@ func (f *flight) storeArgs(r *run) []string {
 	return append(args, strconv.FormatInt(r.clock+(took-took/drift).Microseconds(), 10))
 }
 
-// begin makes the run of the first caller whose function has not run. It returns nil if there is
-// none.
+// begin makes the run of the first caller whose function has not run, or returns nil.
 func (f *flight) begin() *run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,15 +160,15 @@ func (f *flight) begin() *run {
 	return nil
 }
 
-// unstored returns the run whose value is not stored, nil for none.
+// unstored returns the run whose value is not stored, or nil.
 func (f *flight) unstored() *run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.run
 }
 
-// give gives the value of a run to those that asked before its function returned, and still wait.
-// The run is over. The mutex is held.
+// give gives the value of a run to the callers that asked before its function returned, and ends
+// the run. The mutex is held.
 func (f *flight) give(r *run) {
 	f.hands(r)
 	if f.run == r {
@@ -177,7 +176,7 @@ func (f *flight) give(r *run) {
 	}
 }
 
-// hands is give for a run that is not over. The mutex is held.
+// hands is give, without the end of the run. The mutex is held.
 func (f *flight) hands(r *run) {
 	for _, c := range r.fit {
 		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
@@ -194,7 +193,7 @@ func (f *flight) settle(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.give(r)
-	f.ends()
+	f.endIfIdle()
 }
 
 // drop ends a run whose value is void.
@@ -202,7 +201,7 @@ func (f *flight) drop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run = nil
-	f.ends()
+	f.endIfIdle()
 }
 
 // refuse gives an error to the callers of a run that cannot be stored.
@@ -213,7 +212,7 @@ func (f *flight) refuse(r *run, err error) {
 		f.hand(c, result{nil, Failed, err})
 	}
 	f.run = nil
-	f.ends()
+	f.endIfIdle()
 }
 
 // call calls the function of a run.
@@ -229,7 +228,7 @@ func (f *flight) call(hold *rlock.Hold, r *run) ([]byte, error) {
 	return called(hold.With(context.WithValue(ctx, holdKey{}, hold)), c.fn)
 }
 
-// called calls the function, in a goroutine of its own: so runtime.Goexit ends that alone.
+// called calls the function in a goroutine of its own, so that runtime.Goexit ends only that.
 func called(ctx context.Context, fn func(context.Context) ([]byte, error)) (value []byte, err error) {
 	done := make(chan struct{})
 	go func() {

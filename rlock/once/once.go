@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// Options are those of a Group. All processes should have the same ones for a key.
+// Options are the options of a Group. All processes should have the same ones for a key.
 type Options struct {
 	// Keep is for how long a value is given to callers that ask after it was stored. 0, the
 	// default, is not at all.
@@ -39,7 +39,7 @@ type Options struct {
 	Done func(ctx context.Context, e Event)
 }
 
-// An Event is how a call of Do has ended, for metrics.
+// An Event is the end of a call of Do, for metrics.
 type Event struct {
 	Key    string
 	Source Source
@@ -47,7 +47,7 @@ type Event struct {
 	Err    error
 }
 
-// A Source is where a result comes from: a word in lower case, fit for a label of a metric.
+// A Source is the origin of a result: a word in lower case, fit for a label of a metric.
 type Source string
 
 // The sources.
@@ -81,8 +81,8 @@ type Group struct {
 	flights map[string]*flight
 }
 
-// New returns a group over the connections of locks, whichever [rlock.Config] it was made with. It
-// sends no command, so that it does not fail while Redis is away. Close it before the client.
+// New returns a group over the connections of locks, with any [rlock.Config]. It sends no command,
+// so that it does not fail while Redis is away. Close it before the client.
 func New(locks *rlock.Client, o Options) *Group {
 	if o.Inline == 0 {
 		o.Inline = 4096
@@ -100,9 +100,9 @@ func New(locks *rlock.Client, o Options) *Group {
 // lastStore is how long Close waits for Redis to store the values of functions that have returned.
 const lastStore = 3 * time.Second
 
-// Close ends all calls, with ErrClosed, and the contexts of their functions, for whose return it
-// waits. The value of one that returns no error is stored, for others: that may take three seconds
-// more if Redis does not answer.
+// Close ends all calls with ErrClosed, ends the contexts of their functions, and waits for the
+// functions to return. Values of functions that return no error are stored for others, which may
+// take three seconds more if Redis does not answer.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.cancel()
@@ -156,10 +156,10 @@ type (
 	holdKey struct{}
 )
 
-// Fresh returns a context with which [Group.Do] returns no value whose function began before the
-// call, nor a kept one: for a caller that must see its own write, or whatever it knows to be done.
-// Such callers share the value of a function that begins after their calls. A function whose caller
-// has such a context has it, too: what it asks of other keys is as fresh.
+// Fresh returns a context for a caller that must see its own write: with it [Group.Do] returns no
+// kept value, and none whose function began before the call. Such callers share the value of a
+// function that begins after their calls. The context of that function is fresh as well, for what
+// it asks of other keys.
 func Fresh(ctx context.Context) context.Context { return terms.WithFresh(ctx, true) }
 
 // HoldOf returns the hold under which a function runs, from its context: for guarded writes
@@ -221,7 +221,8 @@ func (g *Group) join(key string, c *caller) *flight {
 	}
 }
 
-// flight returns the flight of the key. If there is none it begins one, which has the caller.
+// flight returns the flight of the key. If there is none it begins one with the caller, and has is
+// true.
 func (g *Group) flight(key string, c *caller) (f *flight, has bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

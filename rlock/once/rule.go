@@ -22,17 +22,17 @@ const (
 	kindAbsent = "-" // the value is longer than a message: read it in Redis
 )
 
-// isFor reports whether the value is for a caller that asked when Redis' clock was no later than
-// the floor: it was stored after that, or is kept. A floor of 0 is not known yet.
+// isFor reports whether the value will do for a caller that asked when Redis' clock was at most
+// floor: the value was stored after that, or is kept. A floor of 0 is not known yet.
 func (s *stored) isFor(floor int64) bool {
 	return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)
 }
 
-// beganAfter reports whether its function began after Redis' clock was no later than the floor. A
+// beganAfter reports whether the function of the value began after Redis' clock was at floor. A
 // floor of 0 is not known yet.
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
-// parse reads what the store script returns: "<at> <until> <began> <run> <kind> <value>".
+// parse reads the text that store.lua returns: "<at> <until> <began> <run> <kind> <value>".
 func parse(text string) (s stored, ok bool) { return readStored(strings.SplitN(text, " ", 6)) }
 
 // readStored reads a value from these words.
@@ -50,7 +50,7 @@ func readStored(words []string) (s stored, ok bool) {
 	return s, s.kind == kindValue || s.kind == kindError || s.kind == kindAbsent
 }
 
-// earlier returns the lesser of two bounds, of which 0 is none.
+// earlier returns the lesser of two bounds; 0 is no bound.
 func earlier(a, b int64) int64 {
 	switch {
 	case a == 0:
@@ -61,8 +61,8 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// A reading is Redis' clock as a command has told it, that was sent at a local time. The zero
-// reading is none.
+// A reading is Redis' clock in the answer to a command, and the local time at which the command was
+// sent. The zero reading is none.
 type reading struct {
 	clock int64 // µs
 	sent  time.Time
@@ -71,8 +71,8 @@ type reading struct {
 // drift is by how much the rates of two clocks differ at most: one in a hundred.
 const drift = 100
 
-// at returns an upper bound of Redis' clock at a local time, 0 if there is no reading. The command
-// was executed after it was sent: so the clock was no later than that of the reading when it was
+// at returns an upper bound of Redis' clock at a local time, or 0 without a reading. The command
+// was executed after it was sent, so that Redis' clock was not later than the reading when it was
 // sent.
 func (r reading) at(t time.Time) int64 {
 	if r.clock == 0 {
