@@ -122,7 +122,7 @@ func (c *caller) semaphore(o *Op) {
 	defer cancel2()
 	err := s.Release(within, n)
 	c.counted("redisson.Semaphore.Release", n, err, within)
-	if err != nil && !errors.Is(err, rlock.ErrUnconfirmed) { // nobody else gives them back
+	if err != nil && !errors.Is(err, rlock.ErrUnconfirmed) { // only this caller can release them
 		r.mu.Lock()
 		r.counts.most += n
 		r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// observeEvery is how often [Candidate.Observe] asks. A change is thus reported within some two
-// seconds.
+// observeEvery is the time between two questions of [Candidate.Observe], so a change is reported
+// within some two seconds.
 const observeEvery = 2 * time.Second
 
 // Observe calls changed with the text of the leader: soon after it is called, and then each time

@@ -17,7 +17,7 @@ import (
 // errUnrenewed is the cause for which work ends before its lease.
 var errUnrenewed = fmt.Errorf("%w: the lease was not renewed for two thirds of it", rlock.ErrLost)
 
-// patience is how long an answer is awaited, and the pause after a write without one.
+// patience is the longest wait for an answer, and the pause after a write without one.
 const patience = time.Second
 
 // A term is the work in one hold of the lock.
@@ -55,7 +55,7 @@ func (c *Candidate) serve(ctx context.Context, hold *rlock.Hold, lead func(conte
 	return cause == nil, err
 }
 
-// begin counts one more function of the term's work, unless the work has ended.
+// begin counts a function of the term's work, unless the work has ended.
 func (t *term) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Candidate) watch(ctx context.Context, t *term) {
 	}
 }
 
-// announce writes the text, which Redis deletes by the end.
+// announce writes the text, which Redis deletes when end has come.
 func (c *Candidate) announce(ctx context.Context, hold *rlock.Hold, end time.Time) error {
 	left := max(time.Until(end).Milliseconds(), 1)
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -125,8 +125,8 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// byPublish stands among the arguments of a script for the command by which it notifies waiters: a
-// lazy client knows that once it is connected.
+// byPublish stands among the arguments of a script for the command by which it notifies waiters,
+// which a lazy client knows once it is connected.
 const byPublish = "\x00publish"
 
 // publishing returns the arguments with the command in place of byPublish.
@@ -142,8 +142,8 @@ func publishing(r *wire.Redis, args []string) []string {
 	return args
 }
 
-// call executes a script with the keys of the object before those given, and tells how sure its
-// result is.
+// call executes a script with the keys of the object before those given. The fate says whether it
+// was executed.
 func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
 	return o.send(ctx, wire.Call{Script: s, Keys: append([]string{o.key}, keys...), Args: args}, true)
 }
@@ -192,7 +192,7 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	return m, executed, nil
 }
 
-// A fate is how sure it is that a command was executed.
+// A fate says whether a command was executed.
 type fate uint8
 
 const (
@@ -216,8 +216,8 @@ func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 }
 
 // repeat makes a call that takes effect once, however often it is sent, until it is executed or
-// refused, ctx ends, or the time is up. It returns the fate of the call, and whether a command had
-// no answer, which may be executed late.
+// refused, ctx ends, or the time is up. It returns the fate of the call, and whether a command
+// without an answer may still be executed.
 func (o *object) repeat(ctx context.Context, within time.Duration, call func(ctx context.Context, first bool) (int64, fate, error)) (n int64, f fate, unsure bool, err error) {
 	r := o.client.shared.Redis
 	over := time.NewTimer(within)

@@ -127,7 +127,7 @@ func (p *Permit) says(what error, why string) error {
 // ends reports whether the permit ends by itself. The mutex is locked.
 func (p *Permit) ends() bool { return p.term.kind != endless }
 
-// lasts returns for how long Redis may have the permit from now on if nothing is sent.
+// lasts returns the time for which Redis may have the permit from now on if nothing is sent.
 func (p *Permit) lasts() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,8 +144,8 @@ func (p *Permit) isOver() bool {
 	return p.over
 }
 
-// validity returns until when a lease is believed that a command asks for which was sent then. The
-// mutex is locked.
+// validity returns the time until which a lease of that length is trusted, if its command was sent
+// at sent. The mutex is locked.
 func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	if p.most > 0 {
 		length = min(length, p.most)
@@ -153,7 +153,7 @@ func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	return sent.Add(length - lease.Drift(length, p.of.client.shared.Tick))
 }
 
-// begin notes that the permit is taken, by a command that was sent then. It reports whether the
+// begin notes that the permit was taken by a command that was sent at sent. It reports whether the
 // client is open.
 func (p *Permit) begin(sent time.Time) bool {
 	p.mu.Lock()
@@ -162,8 +162,7 @@ func (p *Permit) begin(sent time.Time) bool {
 	return p.of.client.keeping.begin(p)
 }
 
-// renewed notes that Redis has the permit for a lease from a command that was sent then, after so
-// many changes.
+// renewed notes that a command, sent at sent after that number of changes, has renewed the lease.
 func (p *Permit) renewed(sent time.Time, changes uint64) {
 	p.mu.Lock()
 	if p.changes == changes {
@@ -183,7 +182,7 @@ func (p *Permit) end(cause error) {
 }
 
 // change gives the permit another term from now on, and reports whether it is held. Until Redis has
-// answered the permit is believed for the shorter lease, and not renewed. The command is repeated,
+// answered, the shorter of the two leases is trusted, and not renewed. The command is repeated,
 // which does no harm.
 func (p *Permit) change(ctx context.Context, to term) (bool, error) {
 	select {

@@ -39,8 +39,8 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, lease time.Duration) (*Pe
 	return first(s.acquire(ctx, 1, -1, lease))
 }
 
-// TryAcquire is Acquire for at most the wait, 0 for one attempt. It returns nil if no permit was
-// free.
+// TryAcquire is Acquire with a limit on the wait; 0 makes one attempt. It returns nil if no permit
+// was free.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, wait, lease time.Duration) (*Permit, error) {
 	return first(s.acquire(ctx, 1, max(wait, 0), lease))
 }
@@ -51,7 +51,7 @@ func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, lease time.Durati
 	return s.acquire(ctx, n, -1, lease)
 }
 
-// TryAcquireN is AcquireN for at most the wait, 0 for one attempt. It returns none if not so many
+// TryAcquireN is AcquireN with a limit on the wait; 0 makes one attempt. It returns nil if fewer
 // permits were free.
 func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
 	return s.acquire(ctx, n, max(wait, 0), lease)
@@ -202,8 +202,8 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 	return held, err
 }
 
-// updateOne gives a permit a lease, and reports whether it is held, when the command was sent that
-// is answered, and whether another one may be executed late.
+// updateOne gives a permit a lease. It reports whether the permit is held, the time at which the
+// answered command was sent, and whether an earlier command may be executed late.
 func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.Duration) (held bool, sent time.Time, unsure bool, err error) {
 	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
 		sent = time.Now()
@@ -216,7 +216,7 @@ func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.
 	return n == 1, sent, unsure, err
 }
 
-// longer before a lease has a script only lengthen that of a permit.
+// longer before a lease tells a script to lengthen the lease of a permit only.
 const longer = "+"
 
 // update gives permits a lease, and returns which of them are held.
@@ -232,20 +232,20 @@ func (s *PermitSemaphore) update(ctx context.Context, first bool, lease string, 
 	return held, f, err
 }
 
-// AvailablePermits returns how many permits are free, which may be less than 0.
+// AvailablePermits returns the number of free permits, which may be negative.
 func (s *PermitSemaphore) AvailablePermits(ctx context.Context) (int, error) {
 	free, _, err := s.counts(ctx)
 	return free, err
 }
 
-// AcquiredPermits returns how many permits are taken.
+// AcquiredPermits returns the number of permits taken.
 func (s *PermitSemaphore) AcquiredPermits(ctx context.Context) (int, error) {
 	_, taken, err := s.counts(ctx)
 	return taken, err
 }
 
-// Permits returns how many permits there are, free or taken. A semaphore whose number is gone has
-// those that are taken.
+// Permits returns the number of permits, free or taken. If the key of the semaphore is gone, the
+// permits taken still count.
 func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
 	free, taken, err := s.counts(ctx)
 	return free + taken, err
@@ -281,9 +281,9 @@ func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
-// Expire has Redis delete the semaphore with all its permits, free or taken, after so long, 0 for
-// not. It reports whether there is one. Redis tells no client when it does: a [Permit] learns it by
-// its next renewal, or by its Release.
+// Expire makes Redis delete the semaphore with all its permits, free or taken, after that time; 0
+// removes the expiry. It reports whether there is a semaphore. Redis tells no client when it
+// deletes: a [Permit] learns it by its next renewal, or by its Release.
 func (s *PermitSemaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err
@@ -312,8 +312,8 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 	return (&Semaphore{s.object}).TrySetPermits(ctx, n)
 }
 
-// SetPermits sets how many permits there are, with those that are taken. If more are taken, none is
-// free until enough are released. It may be sent again.
+// SetPermits sets the number of permits, free or taken. If more are taken, none is free until
+// enough are released. It may be sent again.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	if err := s.checkNumber(n); err != nil {
 		return err
@@ -322,8 +322,8 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// AddPermits changes how many permits there are by n, which may be negative. After
-// [rlock.ErrUnconfirmed] it may have.
+// AddPermits adds n, which may be negative, to the number of permits. After [rlock.ErrUnconfirmed]
+// it may have been added.
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 	return (&Semaphore{s.object}).AddPermits(ctx, n)
 }
@@ -335,8 +335,8 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 	return s.askFirst(ctx, true, script, args...)
 }
 
-// askFirst is ask; it is not the first call if one with the same ids, whose answer was lost, may
-// still be executed.
+// askFirst is ask, unless a call with the same ids, whose answer was lost, may still be executed:
+// then first is false.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
 	reply, f, err := s.sendKeys(ctx, first, script, args...)
 	if err != nil {

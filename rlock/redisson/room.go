@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// lookTime is after how long a waiter looks again, whatever it has heard: messages may be lost, and
-// neither an expiry nor a shorter lease is reported.
+// lookTime is the time after which a waiter looks again, whatever it has heard: messages may be
+// lost, and neither an expiry nor a shorter lease is reported.
 const lookTime = 2 * time.Second
 
 // A room has the callers of this process that wait for messages on one channel, in a line.
@@ -53,7 +53,8 @@ func (c *Client) enter(channel string) (*room, *seat) {
 	return r, s
 }
 
-// leave leaves the line. The next in it looks: so no wake-up is lost with one that leaves.
+// leave takes a caller out of the line, and wakes the next one, so that no wake-up is lost with a
+// caller that leaves.
 func (c *Client) leave(channel string, r *room, s *seat) {
 	r.mu.Lock()
 	r.line.Leave(s)
@@ -67,14 +68,14 @@ func (c *Client) leave(channel string, r *room, s *seat) {
 	}
 }
 
-// isOccupied reports whether callers of this process wait.
+// isOccupied reports whether callers of this process wait at the channel.
 func (c *Client) isOccupied(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rooms[channel] != nil
 }
 
-// hears has all look at a message.
+// hears wakes all callers for a message.
 func (r *room) hears(message string) {
 	r.mu.Lock()
 	r.free, _ = strconv.ParseInt(message, 10, 64)
@@ -83,7 +84,7 @@ func (r *room) hears(message string) {
 	r.wake()
 }
 
-// told returns how many permits were free a moment ago, 0 if that is not known.
+// told returns the number of permits that were free a moment ago, or 0 if unknown.
 func (r *room) told() (free int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,10 +95,10 @@ func (r *room) told() (free int64) {
 	return free
 }
 
-// fresh is for how long the number in a message counts as one that was just read.
+// fresh is the time for which the number in a message counts as just read.
 const fresh = 10 * time.Millisecond
 
-// wake has all look: those of a semaphore that are not the first go on waiting by themselves.
+// wake wakes all callers. Callers of a semaphore that are not the first sleep on by themselves.
 func (r *room) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +116,8 @@ func (r *room) isFirst(s *seat) bool {
 	return r.line.Head() == s
 }
 
-// An attempt is one look of a waiter, or of a call that does not wait yet. It returns after how
-// long another one may succeed without a message, 0 if that is not known.
+// An attempt is one look of a waiter, or of a call that does not wait yet. again is the time after
+// which another attempt may succeed without a message, or 0 if unknown.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
 // A look has what a waiter knows before an attempt.
@@ -125,8 +126,8 @@ type look struct {
 	free  int64 // the permits that were free a moment ago; 0 if unknown
 }
 
-// wait attempts until that succeeds, the wait is over, or ctx ends; with ordered only while it is
-// the first of this process. A negative wait has no end.
+// wait makes attempts until one succeeds, the wait is over, or ctx ends. If ordered is set, only
+// the first caller of this process attempts. A negative wait has no end.
 func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
 	c := o.client
 	if !ordered || !c.isOccupied(o.channel) && (wait == 0 || o.waitsFor() == 0) {

@@ -29,9 +29,9 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	return err
 }
 
-// TryAcquire is Acquire for at most the wait, 0 for one attempt. It reports whether it has the
-// permits. Unlike Redisson's it attempts once more when the wait is over, and one attempt does not
-// go before callers of this process that wait.
+// TryAcquire is Acquire with a limit on the wait; 0 makes one attempt. It reports whether the
+// caller has the permits. Unlike Redisson's it attempts once more when the wait is over, and one
+// attempt does not go before callers of this process that wait.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, wait time.Duration) (bool, error) {
 	return s.acquire(ctx, n, max(wait, 0))
 }
@@ -77,8 +77,8 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.add(ctx, semaphoreAddIf, n)
 }
 
-// AddPermits changes the number of permits by n, which may be negative: then the number of free
-// ones may be, too. Unlike Redisson's it leaves an expiry of the key.
+// AddPermits adds n, which may be negative, to the number of free permits, which may become
+// negative. Unlike Redisson's it leaves an expiry of the key.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.add(ctx, semaphoreAdd, n)
 	return err
@@ -132,8 +132,9 @@ func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
-// Expire has Redis delete the semaphore after so long, 0 for not. It reports whether it is there. A
-// negative time, or one of less than a millisecond, is [rlock.ErrInvalidLease].
+// Expire makes Redis delete the semaphore after that time; 0 removes the expiry. It reports whether
+// there is a semaphore. A negative time, or one of less than a millisecond, is
+// [rlock.ErrInvalidLease].
 func (s *Semaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err

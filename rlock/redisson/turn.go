@@ -19,13 +19,13 @@ const (
 	echoTime     = 20 * time.Millisecond
 )
 
-// turns are those of the others, by channel.
+// turns has the turn of the other processes on each channel.
 type turns struct {
 	mu  sync.Mutex // protects following; no other mutex is taken under it, as it is taken under the hub's
 	all map[string]*turn
 }
 
-// A turn is that of the others on one channel.
+// A turn is the time that this process leaves to the others on one channel.
 type turn struct {
 	until  time.Time     // the end of the turn
 	length time.Duration // the length of the next turn
@@ -37,7 +37,7 @@ type turn struct {
 	used   time.Time     // the time of the last release
 }
 
-// releases notes that a command is about to be sent that releases permits.
+// releases notes that a command that releases permits is about to be sent.
 func (o *object) releases() {
 	if !o.client.shared.Hub.Confirmed(o.channel) {
 		return
@@ -50,7 +50,8 @@ func (o *object) releases() {
 	t.echoes, t.echoBy = t.echoes+1, now.Add(echoTime)
 }
 
-// leavesTurn leaves the others a turn after a release whose message so many subscribers have got.
+// leavesTurn begins a turn of the others after a release whose message that number of subscribers
+// have got.
 func (o *object) leavesTurn(receivers int64) {
 	if o.client.shared.Hub.Confirmed(o.channel) {
 		receivers--
@@ -70,7 +71,7 @@ func (o *object) leavesTurn(receivers int64) {
 	}
 }
 
-// noEcho takes back what releases has noted.
+// noEcho undoes what releases has noted.
 func (ts *turns) noEcho(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -79,8 +80,8 @@ func (ts *turns) noEcho(channel string) {
 	}
 }
 
-// lock locks the mutex, and returns the turn of a channel. Those of channels without a release for
-// a minute are forgotten.
+// lock locks the mutex, and returns the turn of a channel. It forgets channels without a release
+// for a minute.
 func (ts *turns) lock(channel string) *turn {
 	ts.mu.Lock()
 	t, now := ts.all[channel], time.Now()
@@ -100,7 +101,7 @@ func (ts *turns) lock(channel string) *turn {
 	return t
 }
 
-// waitsFor returns for how much longer the turn of the others lasts, 0 if it is over.
+// waitsFor returns the rest of the turn of the others, 0 if it is over.
 func (o *object) waitsFor() time.Duration {
 	ts := &o.client.turns
 	ts.mu.Lock()
@@ -111,8 +112,8 @@ func (o *object) waitsFor() time.Duration {
 	return 0
 }
 
-// judges notes whether a permit was free at the first attempt after a turn: then no other has used
-// it.
+// judges notes whether a permit was free at the first attempt after a turn, so that no other
+// process has used the turn.
 func (o *object) judges(got bool) {
 	ts := &o.client.turns
 	ts.mu.Lock()
@@ -129,8 +130,8 @@ func (o *object) judges(got bool) {
 	t.judged = true
 }
 
-// hears notes a message on the channel: unless it is ours another client has released a permit, and
-// has had its turn.
+// hears notes a message on the channel. Unless the message is ours, another client has released a
+// permit, and has had its turn.
 func (ts *turns) hears(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

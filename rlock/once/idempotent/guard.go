@@ -111,7 +111,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 }
 
 // Close ends the contexts of the handlers, and returns when they have returned and their responses
-// are kept: shut the server down before. If Redis does not answer it takes some seconds more.
+// are kept: shut the server down before. That takes some seconds more if Redis does not answer.
 func (g *Guard) Close() {
 	g.group.Close()
 	defer time.AfterFunc(unmarkTime, g.cancel).Stop()
@@ -184,8 +184,8 @@ func (t *turn) panics(p any) bool {
 	return !t.over
 }
 
-// ends notes that the request is about to return, and returns the response of its handler. That
-// writes to the request no more; passed says that it has.
+// ends notes that the request is about to return, and returns the response of its handler, which
+// writes to the request no more. passed reports whether it has written to it.
 func (t *turn) ends() (mine *response, panicked any, passed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,8 +241,8 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 }
 
-// isBusy reports whether a request with the key is being processed: here, or Redis says so before
-// ctx ends.
+// isBusy reports whether a request with the key is being processed: by this process, or, if Redis
+// answers before ctx ends, by another.
 func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	g.mu.Lock()
 	here := g.running[key] > 0

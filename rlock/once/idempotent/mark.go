@@ -42,10 +42,11 @@ var clearMark = wire.ScriptOf(`if redis.call('get', KEYS[1]) == ARGV[1] then red
 // KEYS[1] the lock
 var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
 
-// After an attempt without an answer another one follows after firstPause, doubling to lastPause.
+// firstPause is the pause after an attempt without an answer; it doubles up to lastPause.
 const firstPause, lastPause = 20 * time.Millisecond, time.Second
 
-// unmarkTime is how long a request waits until its mark is cleared: then that goes on behind it.
+// unmarkTime is the longest wait of a request for its mark to be cleared; the attempts then go on
+// without it.
 const unmarkTime = 2 * time.Second
 
 // newMark marks that the handler of a request is about to run, under the lock whose hold ctx has.
@@ -108,7 +109,8 @@ func (m *mark) set(ctx context.Context) (err error) {
 	}
 }
 
-// clear clears the mark. If Redis does not answer for a while, it goes on behind the caller.
+// clear clears the mark. If Redis does not answer for a while, the attempts go on after clear has
+// returned.
 func (m *mark) clear() {
 	ctx, cancel := context.WithTimeout(m.g.ctx, unmarkTime)
 	defer cancel()
@@ -131,7 +133,7 @@ func (m *mark) cleared(ctx context.Context) bool {
 	return err == nil || fault == wire.Never
 }
 
-// again makes attempts until one has done it, or ctx ends.
+// again repeats attempt until it reports true, or ctx ends.
 func (g *Guard) again(ctx context.Context, attempt func(context.Context) bool) (done bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if attempt(ctx) {

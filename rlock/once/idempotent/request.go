@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// longestKey is how long a key may be, in bytes.
+// longestKey is the length of the longest key, in bytes.
 const longestKey = 255
 
 // parseKey reads the header: an item with a string of RFC 8941, as
 // "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose parameters are ignored. Most clients
-// leave the quotes out, so that a key without them is the same one as with them.
+// leave the quotes out, so a key is the same with them and without.
 func parseKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
@@ -51,7 +51,7 @@ func quoted(text string) (s, rest string, ok bool) {
 	return "", "", false
 }
 
-// bare reads a key without quotes: it ends where parameters begin, and a list of keys is none.
+// bare reads a key without quotes: it ends where parameters begin. A list of keys is refused.
 func bare(text string) (s, rest string, ok bool) {
 	end := strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
 	if end < 0 {
@@ -95,7 +95,7 @@ func areParameters(text string) bool {
 // spanOf returns how many bytes at the beginning of the text are among those of the set.
 func spanOf(text, set string) int { return len(text) - len(strings.TrimLeft(text, set)) }
 
-// A request is one with a key.
+// A request is an HTTP request with a key.
 type request struct {
 	key   string // the key of the flight
 	print string // a fingerprint
@@ -114,8 +114,8 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 	return q, err
 }
 
-// hostOf returns the name of the host that the client has sent. Its port is left out: servers of
-// one host are reached by several.
+// hostOf returns the name of the host that the client has sent, without the port, since one host
+// may be reached by several.
 func hostOf(r *http.Request) string {
 	host := strings.ToLower(r.Host)
 	if name, _, err := net.SplitHostPort(host); err == nil {

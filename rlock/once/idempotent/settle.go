@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A Response is what later requests get.
+// A Response is the response that later requests get.
 type Response struct {
 	Status int // 200 to 999
 	Header http.Header
