@@ -29,7 +29,7 @@ var farRounds = map[string]uint64{
 	"for as long as a client had":                           475,
 	"which is not asked of pollers":                         1506,
 	"also beside readers of ours":                           2197,
-	"swift: a ticket that joins is the last":                          1841,
+	"swift: a join goes to an end":                          1841,
 	"swift: a grant leaves a mark":                          777,
 	"until their lease is over":                             2790,
 	"the marks of other permits of a client stay":           1664,
@@ -120,7 +120,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"swift: a ticket whose client does not listen is dropped", modelPlain, stepPart, "and counts[4] > 0 and", "and"},
 		{"swift: a grant is for a claim", modelPlain, stepPart, "redis.pcall('pexpire', KEYS[1], '2000')", "redis.pcall('pexpire', KEYS[1], '3000')"},
 		{"swift: a grant reserves tokens", modelFenced, stepPart, "redis.pcall('incrby', KEYS[7] or KEYS[5], number)", "redis.pcall('incrby', KEYS[7] or KEYS[5], '1')"},
-		{"swift: a ticket that joins is the last", modelPlain, stepPart, "redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2", "1"},
+		{"swift: a join goes to an end", modelPlain, stepPart, "redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2", "1"},
 
 		{"a join is undone if too many wait: BOUND", modelPlain, stepPart, "redis.call('zrem', queue, asker)\n\t\tfirst, second = front()", "first, second = front()"},
 		{"not if they are as many as may: BOUND_ITSELF", modelPlain, stepPart, "tickets('+inf') > tonumber(most)", "tickets('+inf') >= tonumber(most)"},
