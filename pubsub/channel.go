@@ -108,7 +108,7 @@ func (ch *channel) refusalLocked() error {
 	return ch.barred
 }
 
-// hearersLocked returns the functions that a message is given to.
+// hearersLocked returns the functions that get a message.
 func (ch *channel) hearersLocked() (hearers []func(string)) {
 	if len(ch.subs) == 0 && ch.hear != nil {
 		return []func(string){ch.hear}

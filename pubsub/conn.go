@@ -111,8 +111,8 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 	}
 }
 
-// subscribe asks for a batch of channels. The confirmations have come through onSubscription when
-// it returns. An error means that the connection is of no use any more.
+// subscribe asks for a batch of channels. When it returns, onSubscription has seen the
+// confirmations. An error means that the connection is of no use any more.
 func (c *conn) subscribe(batch []*channel) error {
 	if len(batch) == 0 {
 		return nil
@@ -174,8 +174,8 @@ func (c *conn) ask(parts [][]*channel) error {
 	return nil
 }
 
-// do sends commands in one pipeline. They are pinned: where only some are answered rueidis gives
-// these away for others to use, and then sends all of them again.
+// do sends commands in one pipeline. They are pinned: after a pipeline that was answered in part
+// rueidis reuses the answered ones for other calls, and then sends all of them again.
 func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
 	for i, command := range commands {
 		commands[i] = command.Pin()
@@ -205,7 +205,7 @@ func namesOf(part []*channel) []string {
 	return names
 }
 
-// notConfirmed settles a channel that the server has answered with an error.
+// notConfirmed notes that the server has answered the subscription of a channel with an error.
 func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	l := c.link
 	h := l.hub

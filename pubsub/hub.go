@@ -95,7 +95,7 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Open gives a hub that was made without them the [Config] fields Client and Sharded, and
+// Open sets the [Config] fields Client and Sharded of a hub that was made without them, and
 // subscribes to the channels that wait for it. It is called once.
 func (h *Hub) Open(client rueidis.Client, sharded bool) {
 	h.mu.Lock()

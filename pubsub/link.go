@@ -158,8 +158,8 @@ func (l *link) inUse(failures int) bool {
 }
 
 // serve carries out the link's requests until the connection is lost, or nothing has been
-// subscribed for as long as channels linger (errIdle). It returns the connection that the link has
-// by then, and an error that is never nil.
+// subscribed for as long as channels linger (errIdle). It returns the link's connection of that
+// moment, and an error that is never nil.
 func (l *link) serve(c *conn) (*conn, error) {
 	h := l.hub
 	now := time.Now()
@@ -208,8 +208,8 @@ func (l *link) serve(c *conn) (*conn, error) {
 	}
 }
 
-// take returns the next batch, when to look again if there is none, and whether a channel of the
-// link is needed.
+// take returns the next batch, the time of the next look if there is none, and whether a channel of
+// the link is needed.
 func (l *link) take(now, nextTick time.Time) (ask []*channel, until time.Time, used bool) {
 	h := l.hub
 	h.mu.Lock()
@@ -241,7 +241,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// works notes that a connection has served what it was asked for. The log says so after a loss.
+// works notes that a connection has served its first batch; after a loss the log says so.
 func (l *link) works(c *conn) {
 	c.worked = true
 	h := l.hub
@@ -253,8 +253,8 @@ func (l *link) works(c *conn) {
 	}
 }
 
-// lost settles the end of a connection, or the failure to open one (c is nil): its channels are
-// asked for again, elsewhere if this is not the node to ask, and those that only lingered are
+// lost ends the use of a connection, or of an attempt to open one (c is nil): its channels are
+// asked for again, elsewhere if this is not the node to ask, and channels that only lingered are
 // forgotten.
 func (l *link) lost(c *conn, err error) {
 	h := l.hub
@@ -282,8 +282,8 @@ func (l *link) lost(c *conn, err error) {
 	}
 }
 
-// endedByServer reports whether err is that of a connection that was opened, and that the server
-// ended or refused to serve, as one with too many clients does.
+// endedByServer reports whether err is the error of a connection that was opened, and that the
+// server ended or refused to serve, as it does with too many clients.
 func endedByServer(err error) bool {
 	reply := (*rueidis.RedisError)(nil)
 	return errors.As(err, &reply) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
@@ -305,7 +305,7 @@ func (h *Hub) barLocked(ch *channel, err error) {
 	}
 }
 
-// askLater routes again what could not be served.
+// askLater routes the channels of later again.
 func (l *link) askLater() {
 	h := l.hub
 	h.mu.Lock()

@@ -12,9 +12,9 @@ import (
 // a reconnect, since the two may not be equally far: a message that only one has read yet may be
 // missed, or heard twice.
 
-// keepLeft is how many times Config.Linger a channel that has lingered is kept at most while others
-// are needed. A new connection costs a server far more than a channel, so it is not made for each,
-// but sooner if there are many: see crowdedLocked.
+// keepLeft is the longest time, in multiples of Config.Linger, for which a channel that has
+// lingered is kept while others are needed. A new connection costs a server far more than a
+// channel, so it is not made for each channel, but sooner if there are many: see crowdedLocked.
 const keepLeft = 10
 
 // A renewal is the connection that a link's goroutine waits for.
@@ -31,7 +31,7 @@ func (r *renewal) stop() {
 	}
 }
 
-// renew begins a renewal if it is time, and returns when to look again.
+// renew begins a renewal if it is time, and returns the time of the next look.
 func (l *link) renew(r *renewal, now time.Time) time.Time {
 	due, any := l.renewAt()
 	switch {
@@ -60,7 +60,8 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 	return now.Add(tick)
 }
 
-// renewAt returns from when on the link should have another connection, if any channel is left.
+// renewAt returns the time from which on the link should have another connection, if any channel is
+// left.
 func (l *link) renewAt() (due time.Time, any bool) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -81,9 +82,9 @@ func (l *link) crowdedLocked() bool {
 	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
 }
 
-// finish puts the new connection, if there is one, in the place of c, and returns the one that the
-// link has then. If that fails it is tried again later; but a link that is crowded is given up, and
-// begins anew.
+// finish puts the new connection, if there is one, in the place of c, and returns the link's
+// connection. After a failure another renewal is tried later; but a link that is crowded is given
+// up, and begins anew.
 func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	h := l.hub
 	r.stop()

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// maxRedirects is how many MOVED in a row a channel follows before it pauses: while a slot changes
-// hands its nodes may send a client back and forth.
+// maxRedirects is the number of MOVED in a row that a channel follows before it pauses: while a
+// slot changes hands its nodes may send a client back and forth.
 const maxRedirects = 5
 
 // routed reports whether channels belong to particular nodes. If not there is one link for all, to
@@ -114,9 +114,9 @@ func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 	return h.client, "", nil // the client knows which one is the primary
 }
 
-// leadsTo reports whether the client still sends commands to addr. It does not after a failover
-// that Sentinel planned: the demoted primary keeps its connections for some 10 s, but gets no more
-// messages. It asks the client and not the server, so it costs no command.
+// leadsTo reports whether the client still sends commands to addr. After a planned failover by
+// Sentinel it does not: the demoted primary keeps its connections for some 10 s, but gets no more
+// messages. leadsTo asks the client and not the server, so it costs no command.
 func (h *Hub) leadsTo(addr string) bool {
 	if addr == "" {
 		return true
@@ -125,8 +125,8 @@ func (h *Hub) leadsTo(addr string) bool {
 	return ok
 }
 
-// count notes that the channels of a batch, as far as confirmed over this connection, are counted
-// where their messages are published.
+// count notes that the server counts the channels of a batch, as far as this connection has
+// confirmed them, where their messages are published.
 func (c *conn) count(batch []*channel) error {
 	h := c.link.hub
 	counts, err := c.counts(batch)

@@ -87,7 +87,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// wake never blocks: one wake in the channel is enough.
+// wake leaves one wake in the channel, and never blocks.
 func (s *Subscription) wake() {
 	if s.confirmed != nil {
 		s.confirmed()

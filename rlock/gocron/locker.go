@@ -59,7 +59,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return run{runs}, nil
 }
 
-// A run is the lock of a job that runs.
+// A run is the lock of a job that is running.
 type run struct{ hold *rlock.Hold }
 
 // Unlock returns [rlock.ErrLost] if the lock was lost while the job ran, so that another scheduler

@@ -93,8 +93,8 @@ func (c common) dial() func(context.Context, string, *net.Dialer, *tls.Config) (
 	}
 }
 
-// defaults returns the options of a client of which nothing is set. The options of a client in use
-// have these timeouts whether they were set or not.
+// defaults returns the options of a client made with none. The options of a client in use have
+// these timeouts whether they were set or not.
 var defaults = sync.OnceValue(func() *redis.Options {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close() // no connection is open

@@ -49,7 +49,7 @@ func (c credentials) provider() func(rueidis.AuthCredentialsContext) (rueidis.Au
 	}
 }
 
-// patience is how long a provider may take. rueidis gives it no context.
+// patience is the time that a provider may take. rueidis gives it no context.
 const patience = 5 * time.Second
 
 func login(username, password string) (a rueidis.AuthCredentials) {
@@ -57,8 +57,8 @@ func login(username, password string) (a rueidis.AuthCredentials) {
 	return a
 }
 
-// refresh is how often a connection logs in again with the credentials of a stream. A provider
-// replaces a token minutes before it ends.
+// refresh is the time between two logins of a connection with the credentials of a stream. A
+// provider replaces a token minutes before it ends.
 const refresh = 30 * time.Second
 
 // A stream is the subscription to a streaming provider. It begins with the first connection.

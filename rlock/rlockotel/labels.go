@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A label is a combination of attributes; "" is one that is absent.
+// A label is a combination of attributes; an attribute that is "" is absent.
 type label struct {
 	kind                                rlock.Kind
 	class, result, way, release, reason string
@@ -35,7 +35,7 @@ type labels struct {
 	seen map[label]*labelled
 }
 
-// of returns the label's attributes, which are made once.
+// of returns the attributes of the label, which are made once.
 func (o *observer) of(l label) *labelled {
 	o.labels.mu.RLock()
 	known := o.labels.seen[l]
@@ -83,7 +83,7 @@ var faults = []struct {
 	{rlock.ErrNoPermission, "ErrNoPermission"},
 }
 
-// resultOf says how an acquire ended that failed, and which fault it was if it was one.
+// resultOf returns the result of an acquire that failed, and the name of the fault, if it was one.
 func resultOf(err error) (result, fault string) {
 	switch {
 	case errors.Is(err, rlock.ErrTooManyWaiters):

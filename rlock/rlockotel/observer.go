@@ -112,7 +112,7 @@ func (o *observer) closed(c *rlock.Client) {
 	}
 }
 
-// stats returns those of all clients together.
+// stats returns the sum of the figures of all clients.
 func (o *observer) stats() inspect.Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +127,7 @@ func (o *observer) waiting(ctx context.Context, i rlock.WaitingInfo) {
 	o.waiters.Add(ctx, 1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
 }
 
-// waited ends what waiting has begun.
+// waited ends the span and the count that waiting began.
 func (o *observer) waited(ctx context.Context, i rlock.LockInfo) {
 	o.waiters.Add(ctx, -1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
 }
@@ -196,7 +196,7 @@ func (o *observer) renewed(i rlock.RenewedInfo) {
 	}
 }
 
-// span returns a span that began so long ago.
+// span returns a span whose beginning lies that far back.
 func (o *observer) span(ctx context.Context, name string, ago time.Duration, l *labelled) trace.Span {
 	_, span := o.tracer.Start(ctx, name, trace.WithTimestamp(time.Now().Add(-ago)), trace.WithAttributes(l.attributes...))
 	return span

@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// patience is how long an assertion waits for a command under way. Only an assertion that fails
-// lasts so long.
+// patience is the longest wait of an assertion for a command in flight. Only an assertion that
+// fails lasts so long.
 const patience = 5 * time.Second
 
 // AssertFree reports an error if the lock of that name is held. It waits for a release that is
@@ -125,12 +125,12 @@ func (s *Server) held() string {
 	return fmt.Sprintf("the locks that are held are %q", locks)
 }
 
-// anOwner is an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". That of a
-// writer ends with ":write", and that of several permits with their number, "*3".
+// anOwner matches an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". The owner
+// of a write lock ends with ":write", and one with several permits with their number, "*3".
 var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write|\*\d+)?$`)
 
-// owners returns the owners of a lock, none if the key is not a lock: the fields of a hash, or of a
-// semaphore the members of a sorted set, whose scores are the ends of their leases.
+// owners returns the owners of a lock, none if the key is not a lock. They are the fields of a
+// hash, or the members of a semaphore's sorted set, whose scores are the ends of their leases.
 func owners(m *miniredis.Miniredis, key string) (owners []string) {
 	members, _ := m.HKeys(key)
 	permits, _ := m.ZMembers(key) // or those of a queue, which are no owners

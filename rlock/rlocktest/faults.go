@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// thief is the UUID of the owners that Steal writes: of a client of rlock that does not exist,
-// since the clients leave windows to those of Redisson.
+// thief is the UUID of the owners that Steal writes. It is that of a client of rlock that does not
+// exist, since the clients would leave windows to an owner of Redisson.
 const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 
 // Lose removes the lock of that name from the server, as an operator, an eviction or a failover
