@@ -73,7 +73,7 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 //     reached, Run tries again.
 //
 // The context of lead ends with the term and with ctx. The term is also the term of
-// [Candidate.Term]. Of a candidate one Run may be in progress: a second one returns [ErrRunning] at
+// [Candidate.Term]. One Run of a candidate may be in progress: a second Run returns [ErrRunning] at
 // once.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term *rlock.Hold) error) error {
 	if !c.stands.CompareAndSwap(false, true) {

@@ -31,10 +31,10 @@ func Of(client *rlock.Client) Inspector {
 // it. It leads from a lock's hash in Redis to the process.
 func (i Inspector) ID() string { return i.driver.ID.Prefix }
 
-// Lock returns the state in Redis of the lock of that name, of any kind. It only reads, in
-// one round trip, and one more for the processes of holders and waiters, which may be a second
-// old. It is no transaction: a lock that is handed over meanwhile may be shown with its last
-// holder and the queue of the next moment.
+// Lock returns the state in Redis of the lock of that name, of any kind. It only reads, in one
+// round trip, and one more for the processes of holders and waiters, which may be a second old. It
+// is no transaction: a lock that is handed over meanwhile may be shown with its last holder and the
+// queue of the next moment.
 //
 // It fails with [rlock.ErrWrongType] if the name's key, or that of its queue, is something other
 // than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
@@ -89,10 +89,9 @@ func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, 
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (i Inspector) named(key string) string { return strings.TrimPrefix(key, i.prefix) }
 
-// Held returns the locks that the client holds, those that it has held the longest first,
-// and by name where the times are equal: one for each owner of each lock. Of a lock over
-// several these are the locks that it is made of. It is for people and tests: it asks
-// Redis nothing, but looks at every lock.
+// Held returns the locks that the client holds, those that it has held the longest first, and by
+// name where the times are equal: one for each owner of each lock. A lock over several is listed by
+// its parts. Held is for people and tests: it sends no command, but looks at every lock.
 func (i Inspector) Held() []Held {
 	uses := diag.Uses(i.driver, false)
 	held := make([]Held, len(uses))
@@ -111,8 +110,8 @@ type Held struct {
 	Name  string
 	Kind  rlock.Kind
 	Owner rlock.Owner
-	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later
-	// than it was if the machine has slept since.
+	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later than
+	// it was if the machine has slept since.
 	Since time.Time
 	// ValidUntil is until when it is certainly held, as Redis has confirmed it by now: see
 	// Hold.ValidUntil.
@@ -121,8 +120,8 @@ type Held struct {
 	Depth int
 	// Permits is how many permits of a semaphore the owner has taken, and 0 for other locks.
 	Permits int
-	// PartOf is the name of the lock over several that it is held for, "" for none. While
-	// that is still being acquired it is not known.
+	// PartOf is the name of the lock over several that it is held for, "" for none. While that is
+	// still being acquired it is not known.
 	PartOf string
 	// Site is where in the code it was acquired, if Config.RecordSites is set.
 	Site Site

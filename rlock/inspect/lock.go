@@ -18,9 +18,8 @@ type Lock struct {
 	Name string // as given to Inspector.Lock
 	Kind rlock.Kind
 
-	// Holders are empty if the lock is free. There are several only of a read lock and of
-	// a semaphore.
-	// HolderCount is more than their number if there are more than Limit.
+	// Holders are empty if the lock is free. There are several only of a read lock and of a
+	// semaphore. HolderCount is more than their number if there are more than Limit.
 	Holders     []Holder
 	HolderCount int
 
@@ -28,27 +27,25 @@ type Lock struct {
 	// rlock.NoExpiry. Of readers, and of a semaphore, it is the longest lease.
 	Lease time.Duration
 
-	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so
-	// the holder's may be smaller. 0: no fenced lock had this name, or the user may not
-	// read the counter.
+	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so the
+	// holder's may be smaller. 0: no fenced lock had this name, or the user may not read the
+	// counter.
 	Token uint64
 
 	// Note is a text about the holder, which it has written by Hold.Write into the key
-	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the
-	// user may not read the key. Write it to end with the lease (PX), or it is shown for the
-	// next holder.
+	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the user
+	// may not read the key. Write it to end with the lease (PX), or it is shown for the next
+	// holder.
 	Note string
 
-	// Queue is the waiters, the first to be granted the lock first: one for each client
-	// that waits, however many of its goroutines do. Of a fair lock and of a semaphore it is
-	// one for each waiter.
+	// Queue is the waiters, the first to be granted the lock first: one for each client that waits,
+	// however many of its goroutines do. For a fair lock or a semaphore it is one for each waiter.
 	// Waiting is more than their number if there are more than Limit.
 	Queue   []Waiter
 	Waiting int
 
-	// Foreign is how many clients of Redisson are subscribed to the lock's channel, to wait
-	// for it. -1 if that cannot be counted: in a Cluster with plain pub/sub, or without the
-	// right to.
+	// Foreign is how many clients of Redisson are subscribed to the lock's channel, to wait for it.
+	// -1 if that cannot be counted: in a Cluster with plain pub/sub, or without the right to.
 	Foreign int
 
 	// Unresolved says why no Process is known, nil if CLIENT LIST was answered. It is
@@ -79,8 +76,8 @@ type Waiter struct {
 }
 
 // A Process is one that has a client of rlock, as the client name of its connection says:
-// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.Advanced.NoClientName
-// omits the name.
+// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end.
+// Config.Advanced.NoClientName omits the name.
 type Process struct {
 	Program string // the base name of its file
 	Host    string // its own name for its machine, or container
@@ -91,8 +88,8 @@ type Process struct {
 // String returns "orders@host[4711]".
 func (p Process) String() string { return wire.Process(p).String() }
 
-// The kinds that a [Lock] may have, besides [rlock.KindSemaphore]: Redis shows less than the constants of package
-// rlock say.
+// The kinds that a [Lock] may have, besides [rlock.KindSemaphore]: Redis shows less than the
+// constants of package rlock say.
 const (
 	KindUnknown   rlock.Kind = ""           // no holders and no waiters
 	KindLock      rlock.Kind = "lock"       // a plain, a fenced or a fair lock: they look alike

@@ -14,8 +14,8 @@ import (
 // scanCount is how many keys a server looks at for one page of Inspector.Locks.
 const scanCount = 512
 
-// heldKeys iterates over the keys of the locks that are held and match the pattern.
-// An error is the last that it yields, after the names on the other nodes.
+// heldKeys iterates over the keys of the locks that are held and match the pattern. An error is the
+// last that it yields, after the names on the other nodes.
 func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := r.Await(ctx, nil); err != nil {
@@ -68,8 +68,9 @@ func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern strin
 	}
 }
 
-// A keyType is one that a lock may be, with the command that returns some of its owners, and the one entry that it may have
-// beside them: the mode of a read-write lock, and of a semaphore the member that counts (wire/scripts/permits.lua).
+// A keyType is one that a lock may be, with the command that returns some of its owners, and the
+// one entry that it may have beside them: the mode of a read-write lock, and of a semaphore the
+// member that counts (wire/scripts/permits.lua).
 type keyType struct{ name, sample, beside string }
 
 var keyTypes = [...]keyType{{"hash", "HRANDFIELD", "mode"}, {"zset", "ZRANDMEMBER", "*"}}

@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own; plain,
-// fenced and fair locks share one.
+// forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own;
+// plain, fenced and fair locks share one.
 const forms = 3
 
 // semaphoreForm is the form of a semaphore.
@@ -28,8 +28,8 @@ var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 // An inspection is the state of a lock, as it is read.
 type inspection struct{ Lock }
 
-// read reads the state of the lock whose keys these are, by form: of a plain lock first, with the key of
-// its tokens. It changes nothing.
+// read reads the state of the lock whose keys these are, by form: of a plain lock first, with the
+// key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
 	if err := r.Await(ctx, keys[0]); err != nil {
@@ -53,8 +53,8 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 	return i.Lock, nil
 }
 
-// leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long as other readers keep
-// it, until the next step. If Redis does not say, they stay.
+// leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long
+// as other readers keep it, until the next step. If Redis does not say, they stay.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease
@@ -81,7 +81,8 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 	i.Holders = living
 }
 
-// mostLevels is of how many levels of a reader of Redisson the leases are looked at; a reader of rlock has one.
+// mostLevels is of how many levels of a reader of Redisson the leases are looked at; a reader of
+// rlock has one.
 const mostLevels = 16
 
 // The replies to the questions, by their index.
@@ -192,8 +193,8 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 	return err
 }
 
-// readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
-// Of count owners those beyond the limit are not known to hold theirs still.
+// readPermits reads the owners of a semaphore. Its key may be there although no permit is held. Of
+// count owners those beyond the limit are not known to hold theirs still.
 func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-Limit, 0)
 	i.Lease = 0

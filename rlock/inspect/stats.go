@@ -6,12 +6,11 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
-// Waiting only grow, from 0 when the client was made: the difference of two counts the
-// events between them.
+// Stats are figures about a client, as sql.DBStats are about a pool. All but Held and Waiting only
+// grow, from 0 when the client was made: the difference of two counts the events between them.
 //
-// A lock that is made of others is not counted, but each lock that it is made of is, by the
-// client that has it.
+// A lock that is made of others is not counted, but each lock that it is made of is, by the client
+// that has it.
 type Stats struct {
 	// Held is how many locks are held now, counted by owner.
 	Held int64
@@ -39,8 +38,8 @@ type Stats struct {
 	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
 	WaitTime time.Duration
 
-	// Lost is how many locks were lost, for any reason but the end of the lease that their
-	// owner had asked for.
+	// Lost is how many locks were lost, for any reason but the end of the lease that their owner
+	// had asked for.
 	Lost int64
 	// How many for each reason: see the constants of rlock.LossReason.
 	LostUnrenewed   int64
@@ -49,8 +48,8 @@ type Stats struct {
 	LostKeyGone     int64
 	LostForced      int64
 
-	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed
-	// how many of them Redis did not confirm.
+	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed how
+	// many of them Redis did not confirm.
 	Renewals       int64
 	RenewalsFailed int64
 
@@ -63,9 +62,9 @@ type Stats struct {
 	Commands int64
 }
 
-// Stats returns figures about the client. It takes some microseconds, however many locks
-// there are, and allocates nothing. Each figure is true at a moment during the call. It may
-// be called after Close too.
+// Stats returns figures about the client. It takes some microseconds, however many locks there are,
+// and allocates nothing. Each figure is true at a moment during the call. It may be called after
+// Close too.
 func (i Inspector) Stats() Stats {
 	n := i.driver.Counts()
 	s := Stats{

@@ -25,8 +25,8 @@ const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 // A holder that cannot reach the server notices when its lease ends. A client that was not made by
 // [Server.Client] notices as in production.
 //
-// Outside of a bubble Lose is also how the lease of a dead client ends early. Of a semaphore all
-// permits are lost. Lose reports an error if the lock is free.
+// Outside of a bubble Lose is also how the lease of a dead client ends early. A semaphore loses all
+// permits. Lose reports an error if the lock is free.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	if !s.redis.Miniredis().Del(name) {
@@ -41,8 +41,8 @@ func (s *Server) Lose(name string) {
 //
 // A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits that
 // are held are stolen. A semaphore of which no permit is held cannot be stolen: have another client
-// take its permits. Of a RedLock or MultiLock steal the parts. Steal reports an error for an empty
-// name, and for a lease that is not positive.
+// take its permits. To steal a RedLock or a MultiLock, steal its parts. Steal reports an error for
+// an empty name, and for a lease that is not positive.
 func (s *Server) Steal(name string, lease time.Duration) {
 	s.t.Helper()
 	if name == "" || lease <= 0 {

@@ -38,7 +38,8 @@ var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
 // Settle is for an operator, or a job, that has found out what became of a request whose outcome is
 // unknown, as in the database of its effect: later requests with the key get the response, for
 // Options.Keep, if they are like the first one. The key is as [Key] has given it to the handler,
-// and as "key" in the response with status 500. Of a key without a request all requests get it.
+// and as "key" in the response with status 500. A response to a key without a request is for all
+// requests.
 //
 // While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns
 // [ErrSettled] if the key has a response, [ErrInvalidResponse], and the errors of [once.Group.Do].
