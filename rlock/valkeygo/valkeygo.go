@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 ReplicaSelector, which is deprecated, is refused as well.
+
 // Package valkeygo connects rlock to the server of a program that uses valkey-go, the fork of
 // rueidis: it converts the option of valkey-go to that of rueidis, which rlock uses.
 //
