@@ -14,10 +14,10 @@ import (
 // waiter gets it.
 //
 // The hold must be the only level of its lock in this process, and no multi-lock or red lock:
-// otherwise Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease], [ErrNotHeld] and
-// [ErrLost]. After any other result the hold is over, with cause [ErrPassed]. Pass takes one
-// command and completes even if ctx has ended. If Redis does not confirm it, the lock is released
-// and the error is [ErrUnconfirmed].
+// otherwise Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease] and [ErrNotHeld].
+// After any other result the hold is over: with [ErrLost] it was lost, before or by now, and else
+// its cause is [ErrPassed]. Pass takes one command and completes even if ctx has ended. If Redis
+// does not confirm it, the lock is released and the error is [ErrUnconfirmed].
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

@@ -24,8 +24,9 @@ type grant struct {
 	span    *span
 	writer  string // in the guarded writes of its outermost level
 	later   []*grant
-	inner   int  // levels in it that are open
-	moved   bool // Extend has moved its end
+	inner   int           // levels in it that are open
+	moved   bool          // Extend has moved its end
+	lasts   time.Duration // until then, since Extend has moved its end; 0: it has not
 	derived []context.Context
 	ended   time.Duration // when it was given back; 0: not yet
 	endedBy error

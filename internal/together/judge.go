@@ -194,15 +194,19 @@ func (g *grant) judgeLength() {
 	}
 }
 
-// extended judges the end of a hold that was moved: to at the earliest, if nothing else ends it before.
+// extended notes the end of a hold that was moved, and judges that it is believed for no longer. It may be believed for less, since
+// a command that has shortened the lease may run again: then it is renewed.
 func (g *grant) extended(now, to time.Duration) {
-	until := now + time.Until(g.hold.ValidUntil())
-	d := to - now
-	if find(g.call.o.With, "WithLease").D > 0 && !g.nested && g.hold.Valid() && g.run().ground.Virtual && g.run().sane() {
-		if short := to - until; short > d/50+g.run().slack() || short < -g.run().slack() {
-			g.run().problem("%s: it was to end at %v, and ends at %v", g.call, to, until)
-		}
+	r := g.run()
+	if find(g.call.o.With, "WithLease").D == 0 || g.nested || !r.ground.Virtual || !r.sane() {
+		return
 	}
+	if until := now + time.Until(g.hold.ValidUntil()); g.hold.Valid() && until > to+r.slack() {
+		r.problem("%s: it was to end at %v, and ends at %v", g.call, to, until)
+	}
+	r.mu.Lock()
+	g.lasts = to
+	r.mu.Unlock()
 }
 
 // judgeCause judges why and when the context of a hold has ended.
@@ -210,8 +214,11 @@ func (g *grant) judgeCause() {
 	r, o := g.run(), g.call.o
 	r.mu.Lock()
 	root, cause, over := g.root(), g.cause, g.over
-	limited, certain := root.limited, !g.moved && !root.nested
+	limited, certain, lasts := root.limited, !g.moved && !root.nested, g.lasts
 	r.mu.Unlock()
+	if d := lasts - over; errors.Is(cause, rlock.ErrLost) && d > lasts/50+r.slack() {
+		r.problem("%s: it was to last until %v, and is lost at %v: %v", g.call, lasts, over, cause)
+	}
 	switch {
 	case errors.Is(cause, rlock.ErrLost):
 		if r.sane() && !limited {

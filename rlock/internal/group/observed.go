@@ -102,8 +102,18 @@ func (h *Hold) ended(way terms.Way, held time.Duration, err error) terms.Event {
 	return e
 }
 
-// tellLost reports that too few parts are left, as why says of the last to go. All levels of the owner are lost, and the first
-// is told of.
+// first returns the first of the owner's holds that the Observer is told of, nil for none.
+func (h *Home) first(k losses.Key) *Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if all := h.observed[k]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// tellLost reports that too few parts are left, as why says of the last to go. If all levels of the owner are lost, the first is
+// told of. One that is lost alone is told of itself: its own parts were lost, or the first is about to be released.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() {
 		return
@@ -111,7 +121,9 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	home, ctx := h.of.home, context.WithoutCancel(h.Context())
 	way := home.unobserve(h, false)
 	if way == terms.ByNesting {
-		return
+		if first := home.first(h.of.key(h.owner)); first == nil || errors.Is(first.Err(), terms.ErrLost) {
+			return
+		}
 	}
 	e := h.ended(way, time.Since(since), cause)
 	if errors.Is(why, wire.ErrClosed) {
