@@ -15,9 +15,9 @@ import (
 //
 // The hold must be the only level of its lock in this process, and no multi-lock or red lock:
 // otherwise Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease] and [ErrNotHeld].
-// After any other result the hold is over: with [ErrLost] it was lost, before or by now, and else
-// its cause is [ErrPassed]. Pass takes one command and completes even if ctx has ended. If Redis
-// does not confirm it, the lock is released and the error is [ErrUnconfirmed].
+// After any other result the hold is over: lost, as [ErrLost] says, or with cause [ErrPassed]. Pass
+// takes one command and completes even if ctx has ended. If Redis does not confirm it, the lock is
+// released and the error is [ErrUnconfirmed].
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }
