@@ -87,3 +87,25 @@ func TestATurnInVainIsRare(t *testing.T) {
 		assert.Greater(t, n, 400*8/10)
 	})
 }
+
+// A caller that leaves the others their turn when its client is closed returns at once.
+func TestAClientThatIsClosedInATurnOfTheOthers(t *testing.T) {
+	for after := range 10 {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			near, far := w.NewClient(), w.NewClient()
+			far.Net.SetRoundTrip(4 * time.Millisecond)
+			here, there := redisson.New(near.Client), redisson.New(far.Client)
+			require.NoError(t, here.Semaphore("s").Release(w.Ctx, 1))
+			until := time.Now().Add(150 * time.Millisecond)
+			ctx, cancel := context.WithDeadline(w.Ctx, until) // a permit may be lost with the client
+			defer cancel()
+			ours, theirs := sections(w.Ctx, here, "a semaphore", 2, until), sections(ctx, there, "a semaphore", 1, until)
+			time.Sleep(time.Duration(60+3*after) * time.Millisecond)
+			require.NoError(t, near.Close())
+			closed := time.Now()
+			<-ours
+			assert.LessOrEqual(t, time.Since(closed), 5*time.Millisecond, "after %d ms", 60+3*after)
+			<-theirs
+		})
+	}
+}
