@@ -61,6 +61,11 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 				a.close(e)
 			}
 		}
+		if o.From != "" && e.Kind == history.Returned && o.took() { // it was his until then
+			if a := byID[id{o.Name, o.From, o.Shared}]; a != nil && a.last() != nil {
+				a.last().assured = max(a.last().assured, o.called)
+			}
+		}
 		a := byID[of(o)]
 		switch {
 		case a == nil:
@@ -117,7 +122,7 @@ func (a *account) take(o *operation, e history.Event) {
 		open = len(h.open)
 	}
 	nested := open > 0 && count != 1
-	if count == 0 && open > 0 && (h.lost || h.bound() <= o.called) {
+	if count == 0 && open > 0 && (h.lost || h.stopped < o.called || h.bound() <= o.called) {
 		nested = false
 	}
 	switch {
@@ -144,7 +149,6 @@ func (a *account) take(o *operation, e history.Event) {
 	o.level = l
 	h.levels = append(h.levels, l)
 	h.open = append(h.open, l)
-	a.name.steps = append(a.name.steps, &step{operation: o, hold: h, nested: nested, levels: len(h.open)})
 	if o.result.Until != 0 {
 		h.promised, h.proof = o.result.Until, e
 	}
@@ -154,11 +158,17 @@ func (a *account) take(o *operation, e history.Event) {
 // levels that were lost before come afterwards.
 func (a *account) give(o *operation, e history.Event) {
 	var h *hold
-	for _, candidate := range slices.Backward(a.holds) {
-		if len(candidate.open) > 0 {
+	for _, candidate := range slices.Backward(a.holds) { // the last with a level that this method gives back, or the last
+		switch matches := slices.ContainsFunc(candidate.open, func(l *level) bool { return l.givenBy() == o.Method }); {
+		case matches:
 			h = candidate
-			break
+		case h == nil && len(candidate.open) > 0:
+			h = candidate
+			continue
+		default:
+			continue
 		}
+		break
 	}
 	if h == nil {
 		switch o.outcome() {
@@ -179,13 +189,16 @@ func (a *account) give(o *operation, e history.Event) {
 			break
 		}
 		a.assure(h, o.called, e)
-		a.name.steps = append(a.name.steps, &step{operation: o, hold: h, levels: len(h.open)})
 		if len(h.open) > 0 {
 			// The remaining levels may have asked for less: their next promise counts.
 			h.promised = min(h.promised, o.called)
 			return
 		}
 		h.clean = true
+		if until := o.result.Until; until != 0 && until > o.called { // it stays his, without a level
+			h.promised = until
+			return
+		}
 	case history.Lost:
 		h.lost = true
 	case history.NotHeld:
@@ -257,6 +270,9 @@ func (a *account) assure(h *hold, at history.Time, e history.Event) {
 func (a *account) close(e history.Event) {
 	for _, h := range a.holds {
 		if len(h.open) == 0 {
+			if h.shared { // for another reader of the process too
+				h.promised = min(h.promised, e.At)
+			}
 			continue
 		}
 		h.stopped = min(h.stopped, e.At)

@@ -19,16 +19,8 @@ type Options struct {
 	// run. Defaults to 0; the Report has the largest delay.
 	Late time.Duration
 
-	// Later is the time between two calls from which on the second counts as later. Defaults
-	// to 100 ms.
-	Later time.Duration
-
-	// Timeout limits the search for an order in one part of a history. Defaults to 10 s.
-	Timeout time.Duration
-
-	// Pictures is the folder for Porcupine's visualisation, an HTML file for each
-	// part without an order. Defaults to none.
-	Pictures string
+	// Slow is how late a call may return after the end of its context, likewise. Defaults to 2 s.
+	Slow time.Duration
 }
 
 // A check is one run.
@@ -42,8 +34,7 @@ type check struct {
 // [history.ReadFiles] returns them). An error means that the events are not a history.
 func Check(events []history.Event, options Options) (Report, error) {
 	options.Patience = cmp.Or(options.Patience, 10*time.Second)
-	options.Later = cmp.Or(options.Later, 100*time.Millisecond)
-	options.Timeout = cmp.Or(options.Timeout, 10*time.Second)
+	options.Slow = cmp.Or(options.Slow, 2*time.Second)
 	c := &check{options: options}
 	if err := c.read(events); err != nil {
 		return Report{}, err
@@ -54,9 +45,8 @@ func Check(events []history.Event, options Options) (Report, error) {
 		c.tokens(n)
 		c.losses(n)
 		c.strandings(n)
-		c.passings(n)
-		c.linearize(n)
 	}
+	c.returns()
 	for _, e := range c.leftovers {
 		c.violate(Leftover, &name{}, []history.Event{e}, nil, "%s", e.Leftover)
 	}
@@ -79,6 +69,21 @@ func (c *check) count() {
 	}
 	for _, n := range c.names {
 		r.Holds += len(n.holds)
+	}
+}
+
+// returns finds calls that go on after the ends of their contexts.
+func (c *check) returns() {
+	for _, o := range c.operations {
+		if o.Ends == 0 {
+			continue
+		}
+		until := min(o.returned, c.processes[o.process].ended, c.last)
+		late := until.Sub(max(o.Ends, o.called)) - c.stopped(o.process, o.Ends, until)
+		c.report.LatestReturn = max(c.report.LatestReturn, late)
+		if late > c.options.Slow {
+			c.violate(Slow, &name{key: o.Name}, o.events, nil, "%s by %s goes on %v after the end of its context", o.Method, o.Owner, late)
+		}
 	}
 }
 

@@ -24,9 +24,8 @@
 //
 // # Rules
 //
-//	Overlap    two owners never believe at the same time, unless both are readers
-//	Order      there is an order in which one lock, in one place, could have done it
-//	           all: reentrant, expiring, shared by readers, fenced (Porcupine)
+//	Overlap    two owners never believe at the same time, unless both are readers; those
+//	           of a semaphore never believe in more permits than there are
 //	Count      an owner is told as many levels as it took and has not given back
 //	Token      fencing tokens grow from hold to hold, and stay within one
 //	Overdue    no claim is made after the lease, the promised time, the loss, the unlock
@@ -35,11 +34,11 @@
 //	ToldLate   and before another owner can have been granted the lock
 //	Stranded   no owner waits while the lock is free and nothing is broken, and no reader
 //	           while others read and no writer waits
+//	Slow       no call goes on after the end of its context
 //	Leftover   nothing is left behind
 //
 // A reader's hold and a writer's hold of one owner are two holds, which may begin and end
-// independently. The order in which waiters are served is reported and not proved: the
-// largest number of later waiters that passed one of them ([Report.MostPassed]).
+// independently. The order in which waiters are served is not judged.
 //
 // # Faults
 //
@@ -54,6 +53,5 @@
 //
 // An operation without a return may have had its effect or not. It proves nothing, and
 // neither does a question that the owner was not asked: a history is judged by the claims in
-// it. A part of a history for which Porcupine finds no verdict in time is counted as
-// undecided.
+// it.
 package checker

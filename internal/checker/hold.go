@@ -14,7 +14,6 @@ import (
 // lock is valid until a time, unless another report follows) and assurances (the owner had
 // the lock at a time: an Unlock that returned no error, a Valid that returned true). An
 // assurance covers all the time before it, since a hold has no gaps.
-// since a hold has no gaps.
 type hold struct {
 	account        *account
 	process, owner string

@@ -32,32 +32,30 @@ func right(t *testing.T, readers bool) {
 	for seed := range seeds {
 		report := run(t, none, readers, seed)
 		require.Empty(t, report.Violations, "seed %d\n%v", seed, report)
-		require.Zero(t, report.Undecided)
 		// The history has enough events to judge.
 		require.NotZero(t, report.LossesTold)
 		require.NotZero(t, report.Outcomes[history.Cancelled])
 		require.NotZero(t, report.Outcomes[history.Refused])
 		require.NotZero(t, report.Outcomes[history.Lost])
-		require.NotZero(t, report.Parts)
 	}
 }
 
 func TestALockWithABugIsCaughtByTheRuleThatForbidsIt(t *testing.T) {
 	for bug, rules := range map[bug][]checker.Rule{
-		noOwnerCheck:    {checker.Overlap, checker.Order},
-		incrementTwice:  {checker.Count, checker.Order, checker.Stranded, checker.Leftover},
-		notCounted:      {checker.Count, checker.Order},
+		noOwnerCheck:    {checker.Overlap},
+		incrementTwice:  {checker.Count, checker.Stranded, checker.Leftover},
+		notCounted:      {checker.Count},
 		renewalAfter:    {checker.Stranded},
 		fromReply:       {checker.Overlap},
 		swallowedWake:   {checker.Stranded},
-		repeatedToken:   {checker.Token, checker.Order},
+		repeatedToken:   {checker.Token},
 		toldTwice:       {checker.ToldTwice},
 		neverTold:       {checker.NeverTold},
 		toldLate:        {checker.ToldLate},
 		believedForever: {checker.Overdue},
-		writerBeside:    {checker.Overlap, checker.Order},
-		readerBeside:    {checker.Overlap, checker.Order},
-		firstOutFrees:   {checker.Overlap, checker.Order},
+		writerBeside:    {checker.Overlap},
+		readerBeside:    {checker.Overlap},
+		firstOutFrees:   {checker.Overlap},
 		countedAsOne:    {checker.Count},
 		shortestLease:   {checker.Overlap},
 	} {
@@ -132,7 +130,7 @@ func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Repor
 		}
 		slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
 		var err error
-		report, err = checker.Check(events, checker.Options{Late: time.Second, Timeout: 5 * time.Minute})
+		report, err = checker.Check(events, checker.Options{Late: time.Second})
 		require.NoError(t, err)
 	})
 	return report

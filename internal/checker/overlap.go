@@ -13,6 +13,7 @@ func (c *check) overlaps(n *name) {
 			continue
 		}
 		active = slices.DeleteFunc(active, func(a *hold) bool { return a.end() <= h.begin })
+		c.permits(n, active, h)
 		for _, a := range active {
 			if !a.excludes(h) {
 				continue
@@ -24,6 +25,23 @@ func (c *check) overlaps(n *name) {
 			}, c.excuse(n, h.begin, h.begin))
 		}
 		active = append(active, h)
+	}
+}
+
+// permits finds holds of a semaphore that have more permits than there are.
+func (c *check) permits(n *name, active []*hold, h *hold) {
+	most, sum := h.levels[0].Of, h.levels[0].Permits
+	owners := map[string]int{h.owner: sum}
+	events := h.events()
+	for _, a := range active {
+		if more := a.levels[0].Permits - owners[a.owner]; a.owner != h.owner && more > 0 {
+			owners[a.owner] += more
+			sum += more
+			events = append(events, a.events()...)
+		}
+	}
+	if most > 0 && sum > most {
+		c.violate(Overlap, n, events, c.excuse(n, h.begin, h.begin), "%d of %d permits are held when %s gets its", sum, most, h.owner)
 	}
 }
 

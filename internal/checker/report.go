@@ -17,7 +17,6 @@ type Rule string
 
 const (
 	Overlap   Rule = "overlap"    // two owners believed in the lock at once
-	Order     Rule = "order"      // there is no order in which a lock could have done this
 	Count     Rule = "count"      // an owner was told a wrong number of levels
 	Token     Rule = "token"      // a fencing token was repeated, or smaller than before
 	Overdue   Rule = "overdue"    // a holder was assured of a hold that was over
@@ -25,6 +24,7 @@ const (
 	ToldTwice Rule = "told twice" // or twice in the same way
 	ToldLate  Rule = "told late"  // or after Redis could grant the lock to another owner
 	Stranded  Rule = "stranded"   // a waiter did not get a free lock
+	Slow      Rule = "slow"       // a call went on after the end of its context
 	Leftover  Rule = "leftover"   // something was left behind
 )
 
@@ -42,14 +42,8 @@ type Report struct {
 	LongestWait time.Duration `json:"longest_wait"`
 	LatestLoss  time.Duration `json:"latest_loss"`
 
-	// MostPassed is the largest number of later waiters, in other processes, that had the
-	// lock before an earlier one, while nothing was broken. Readers are not counted.
-	MostPassed int `json:"most_passed"`
-
-	// Parts is the number of parts of the history, and Undecided the number of those for
-	// which Porcupine had too little time.
-	Parts     int `json:"parts"`
-	Undecided int `json:"undecided"`
+	// LatestReturn is how late a call returned after the end of its context.
+	LatestReturn time.Duration `json:"latest_return"`
 
 	Violations []Violation `json:"violations"`
 	Excused    []Violation `json:"excused"` // caused by a fault that makes Redis forget
@@ -88,8 +82,6 @@ func (r Report) String() string {
 	for _, what := range slices.Sorted(maps.Keys(r.Faults)) {
 		fmt.Fprintf(&b, "  fault %-20s %d\n", what, r.Faults[what])
 	}
-	fmt.Fprintf(&b, "at most %d later waiters had the lock before an earlier one\n", r.MostPassed)
-	fmt.Fprintf(&b, "Porcupine: %d parts, %d not decided\n", r.Parts, r.Undecided)
 	list(&b, "violations", r.Violations)
 	list(&b, "excused by a fault that makes Redis forget", r.Excused)
 	return b.String()

@@ -1,7 +1,6 @@
 package checker_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -50,29 +49,4 @@ func TestAReportHasTheFiguresAndTheEvents(t *testing.T) {
 	require.Contains(t, text, `overlap of "orders:42": a believes for 40ms that it has the lock, after b got it`)
 	require.Contains(t, text, `"until":990000000`)
 	require.Contains(t, text, "unknown      1")
-}
-
-func TestAReportCountsTheLaterWaitersThatPassedOne(t *testing.T) {
-	s := newStory(
-		"0-1 a acquires until=990", "500-501 a unlocks released",
-		"200-502 b acquires until=1490", "510-511 b unlocks released", // b comes 100 ms later, and passes c
-		"300-512 d acquires until=1500", "520-521 d unlocks released",
-		"90-522 e acquires until=1510", "530-531 e unlocks released", // not later enough
-		"10-532 c acquires until=1520", "540-541 c unlocks released",
-	)
-	require.Equal(t, 2, s.check(t).MostPassed)
-
-	s.tell("505-506 cut")
-	require.Zero(t, s.check(t).MostPassed, "during a fault the order of the waiters is not known")
-}
-
-func TestAPictureShowsAPartWithoutAnOrder(t *testing.T) {
-	s := newStory("0-1 a acquires until=990", "50-60 b acquires until=1050", "100-101 a unlocks released")
-	dir := t.TempDir()
-	report, err := checker.Check(s.sorted(), checker.Options{Pictures: dir})
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Broken(checker.Order))
-	path := filepath.Join(dir, "orders:42-0.html")
-	require.FileExists(t, path)
-	require.Contains(t, report.String(), path)
 }

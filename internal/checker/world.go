@@ -30,7 +30,6 @@ type name struct {
 	lease   time.Duration // the longest lease that was asked for
 	takes   []*operation  // the operations that tried to take it, in the order of their calls
 	holds   []*hold       // by their begins
-	steps   []*step       // the steps for the model: an acquire by its return, an unlock by its call
 }
 
 // A process is the events of one recorder. A killed process ends at the kill; if that is not
@@ -153,6 +152,9 @@ func (c *check) sortByName() {
 		case o.Method == history.ForceUnlock:
 			c.faults = append(c.faults, c.forced(o))
 		case !o.Method.Takes():
+			if n := byKey[o.Name]; n != nil && o.result != nil && o.result.Until != 0 { // after the acquire
+				n.lease = max(n.lease, o.result.Until.Sub(o.called))
+			}
 			continue
 		}
 		n := byKey[o.Name]

@@ -27,12 +27,11 @@ type caller struct {
 	outlivedOwner string          // that context's
 }
 
-func (c *caller) work(ops []*Op) {
-	for _, o := range ops {
-		time.Sleep(o.After)
-		c.m = c.slot.current()
-		lanes.find(o.Verb).run(c, o)
-	}
+// perform waits for the time of an operation, and runs it.
+func (c *caller) perform(o *Op) {
+	time.Sleep(o.After)
+	c.m = c.slot.current()
+	lanes.find(o.Verb).run(c, o)
 }
 
 // lock returns the lock of an operation.
@@ -97,6 +96,8 @@ type call struct {
 	records []*history.Call
 	wait    time.Duration // that it asked for; negative for none
 	pauses  time.Duration // of its progress function
+	permits int           // of a semaphore
+	shares  bool          // it reads, or takes permits
 	seen    sight
 }
 
@@ -107,7 +108,12 @@ const noWait time.Duration = -1
 
 // begin notes that a call for a lock begins. The lease is that of a method with one.
 func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer *grant, lease time.Duration) *call {
-	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait}
+	return c.taking(o, verb, history.Op{Method: method}, l, outer, lease)
+}
+
+// taking is begin for an operation of which more is known.
+func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant, lease time.Duration) *call {
+	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait, permits: op.Permits}
 	id := c.run.number()
 	k.owner = fmt.Sprintf("%s/%d#%d", c.m.name, c.lane, id)
 	base := c.run.ctx
@@ -137,7 +143,17 @@ func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer 
 	default:
 		k.ctx, k.cancel = context.WithTimeout(base, o.Ctx.D)
 	}
-	op := history.Op{Worker: c.lane, Method: method, Owner: k.owner, Shared: l.Kind == "read" || l.Kind == "semaphore"}
+	k.shares = l.Kind == "read" || l.Kind == "semaphore"
+	if l.Kind == "semaphore" && k.permits == 0 {
+		k.permits = max(find(o.With, "WithPermits").N, 1)
+		if outer != nil {
+			k.permits = outer.call.permits
+		}
+	}
+	op.Worker, op.Owner, op.Shared = c.lane, k.owner, k.shares
+	if op.Permits = k.permits; op.Permits > 0 {
+		op.Of = Permits
+	}
 	op.Lease, op.Kept = c.run.program.World.Lease, true
 	if d := find(o.With, "WithLease").D; d > 0 {
 		lease = d
@@ -150,6 +166,9 @@ func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer 
 	}
 	if w := find(o.With, "WithWait"); w.Name != "" {
 		k.wait = w.D
+	}
+	if !k.blocks() {
+		op.Ends = history.At(c.run.begin.Add(k.ends))
 	}
 	for _, op.Name = range k.recorded() {
 		if op.Parts = len(l.names()); op.Parts == 1 {
@@ -167,6 +186,12 @@ func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer 
 	}
 	c.run.face.pairs(o.With)
 	return k
+}
+
+// blocks reports whether the call may go on after the end of its context: its progress function may block, and an owner may
+// carry the context of another hold.
+func (k *call) blocks() bool {
+	return k.c.run.program.blocks() || k.c.run.program.World.Outside && k.o.has("WithProgress")
 }
 
 // recorded returns the names of the locks in the history that the call is about. Each level of a red lock has parts of its own,
@@ -273,7 +298,10 @@ func (k *call) fail(err error) {
 func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant {
 	r := k.c.run
 	g := &grant{call: k, hold: hold, lock: l, ctx: ctx, owner: k.owner, since: r.now(), outer: k.outer}
-	g.weight()
+	g.writer = k.owner + fmt.Sprintf("!%d", k.o.ID)
+	if g.outer != nil {
+		g.writer = g.outer.writer
+	}
 	k.judgeGrant(g)
 	result := history.Result{Outcome: history.Acquired, Watched: hold != nil}
 	if hold != nil {
@@ -288,7 +316,6 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 	}
 	k.judgeWait(nil)
 	k.waited(true)
-	r.keep(k.lock, g.span)
 	r.mu.Lock()
 	r.grants = append(r.grants, g)
 	r.mu.Unlock()

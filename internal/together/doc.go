@@ -1,10 +1,13 @@
 // Package together is one random program over the whole face of rlock, once, idempotent, redisson and elect, and one judge
 // of it.
 //
-//	p := together.Generate(seed)            // a Program: data, which can be printed
-//	r := together.Run(p, ground)            // its clients, lanes and faults, on a Ground: some servers
-//	problems := together.Judge(p, r)        // what callers saw, and what Redis has in the end
-//	p = together.Shrink(p, fails)           // fewer operations that still fail
+//	p := together.Generate(seed)              // a Program: data, which can be printed
+//	r := together.Execute(p, ground, face)    // its clients, lanes and faults, on a Ground: some servers
+//	problems := r.Problems()                  // by what callers saw, and what Redis has in the end
+//	p = together.Shrink(p, tries, fails)      // fewer operations that still fail
+//
+// It has three stages: virtual time on embedded servers, real time on real ones (both in rlock/tests/together), and processes
+// that are stopped and killed, with all else that torture breaks: a [Process] in each draws operations without end.
 //
 // # A program
 //
@@ -18,12 +21,11 @@
 //
 // # The judge
 //
-// Callers note each call twice, before it and after, in a history, which package checker judges: exclusion, order, counts,
-// tokens, losses. The rest is judged here, by what callers saw:
+// Callers note each call twice, before it and after, in a history, which package checker judges: exclusion, permits, counts,
+// tokens, losses, calls that go on after their contexts. The rest is judged here, by what callers saw:
 //
 //	calls       each error is one that the function documents, in that situation; waits are bounded
-//	holds       MinHold is not shorter, MaxHold and leases are not longer, contexts end with the hold
-//	permits     no more are held than there are
+//	holds       MaxHold and leases are not longer, contexts end with the hold, Redis shows it
 //	writes      the guarded writes of a hold stand in one run
 //	observer    each call has one beginning and one end; each hold one end
 //	stats       agree with the observer, and are zero at the end

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
 )
@@ -76,11 +77,20 @@ func (c *caller) elect(o *Op) {
 	terms := 0
 	err := m.candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
 		terms++
-		s := &span{from: max(r.now(), 1), owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms), permits: whole, what: o.String()}
-		r.keep(Lock{"fenced", leaders}, s)
+		op := history.Op{
+			Worker: c.lane, Method: history.Acquire, Name: leaders, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
+			Lease: r.program.World.Lease, Kept: true,
+		}
+		token, _ := term.Token()
+		leads := m.recorder.Begin(op)
+		leads.End(history.Result{Outcome: history.Acquired, Token: token, Until: history.At(term.ValidUntil())})
+		defer func() {
+			op.Method = history.Release
+			m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
+		}()
 		look := func() {
-			if before := r.now(); term.Valid() {
-				s.to = before
+			leads.Look(history.Sight(term))
+			if term.Valid() {
 				r.face.call("elect.Candidate.Term")
 				if m.candidate.Term() == nil && ctx.Err() == nil {
 					r.problem("elect: there is no term while its hold is valid")
@@ -88,8 +98,6 @@ func (c *caller) elect(o *Op) {
 			}
 		}
 		look()
-		token, _ := term.Token()
-		r.notes.leads(r, token, s)
 		wait := time.After(o.arg("for").D)
 		select {
 		case <-wait:

@@ -46,7 +46,6 @@ func (r *Run) end() {
 		time.Sleep(90 * time.Second)
 		r.judgeKeys(ctx)
 	}
-	r.judgeSpans()
 	r.judgeWaits()
 	_ = r.injector.Close()
 }
@@ -211,6 +210,9 @@ func since(events []history.Event, begin history.Time) {
 	for i := range events {
 		e := &events[i]
 		shift(&e.At)
+		if e.Op != nil {
+			shift(&e.Op.Ends)
+		}
 		if e.Belief != nil {
 			shift(&e.Belief.Until)
 			shift(&e.Belief.Seen)

@@ -8,81 +8,10 @@ import (
 	"time"
 )
 
-// Exclusion by permits, waits for locks that are free, and guarded writes.
-
-// keep notes a span of a lock: of each of its parts.
-func (r *Run) keep(l Lock, s *span) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range l.names() {
-		r.spans[name] = append(r.spans[name], s)
-	}
-}
+// Waits for locks that are free, and guarded writes.
 
 // longest returns the longest lease of a program: for as long a hold may outlive what made Redis forget it.
 func (r *Run) longest() time.Duration { return max(4*time.Second, r.program.World.Lease) + 500*ms }
-
-// forgot returns the first time between from and to at which Redis may have forgotten the lock.
-func (r *Run) forgot(name string, from, to time.Duration) (first time.Duration, did bool) {
-	for _, at := range slices.Concat(r.forgotten[name], r.forgotten[""]) {
-		if at.meets(from, to) && (!did || at.from < first) {
-			first, did = max(at.from, from), true
-		}
-	}
-	return first, did
-}
-
-// judgeSpans judges that no more permits of a lock were held than there are.
-func (r *Run) judgeSpans() {
-	for name, all := range r.spans {
-		var spans []span
-		for _, s := range all {
-			if s.least && s.shared && slices.ContainsFunc(r.passes, func(l Lock) bool { return l.Name == name }) {
-				continue // another reader of the process may have passed the lock on
-			}
-			if _, did := r.forgot(name, s.from-r.longest(), s.from); did || s.from == 0 {
-				continue // the tenure may have been lost before it began
-			}
-			c := *s
-			if s.least && s.shared && s.of.closes.Load() {
-				c.to = min(c.to, s.of.closed) // Close may have released it for another reader of the process
-			}
-			if at, did := r.forgot(name, s.from, s.to); did {
-				c.to = at
-			}
-			if c.to > c.from {
-				spans = append(spans, c)
-			}
-		}
-		limit := whole
-		if name == permitsName {
-			limit = permitsOf
-		}
-		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-		var now []span
-		for _, s := range spans {
-			now = slices.DeleteFunc(now, func(t span) bool { return t.to <= s.from })
-			owners := map[string]int{s.owner: s.permits}
-			clash := ""
-			for _, t := range now {
-				if t.owner == s.owner || t.shared && s.shared {
-					continue
-				}
-				owners[t.owner] = max(owners[t.owner], t.permits)
-				clash += "\n    " + t.what + " [" + t.from.String() + " " + t.to.String() + "]"
-			}
-			sum := 0
-			for _, n := range owners {
-				sum += n
-			}
-			if sum > limit {
-				r.problem("%s: %d of %d permits are held at %v by\n    %s [%v %v]%s", name, sum, limit, s.from, s.what, s.from, s.to, clash)
-				break
-			}
-			now = append(now, s)
-		}
-	}
-}
 
 // A waiting is the time in which a call waited.
 type waiting struct {
@@ -156,13 +85,7 @@ type notes struct {
 	holds  map[string][]interval      // in which a lock may be held without a caller
 	writes map[string]map[string]bool // by lock, the guarded writes: whether they are sure
 	counts map[string]*[2]int         // by lock, how often its number was counted up: at least, at most
-	terms  []term
-	log    map[string]bool // of locks whose holds share: their writes may stand in any order
-}
-
-type term struct {
-	token uint64
-	span  *span
+	log    map[string]bool            // of locks whose holds share: their writes may stand in any order
 }
 
 func newNotes() notes {
@@ -190,7 +113,7 @@ func (n *notes) write(g *grant, entry string, err error) {
 	if err == nil || unsure(err) {
 		n.writes[name][entry] = err == nil
 	}
-	if g.span.shared || g.call.lock.Kind == "semaphore" {
+	if g.call.shares {
 		n.log[entry] = true
 	}
 }
@@ -212,19 +135,6 @@ func (n *notes) count(g *grant, err error) {
 	}
 }
 
-// leads notes a term, and judges its token.
-func (n *notes) leads(r *Run, token uint64, s *span) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r.mu.Lock()
-	flushed := r.flushed
-	r.mu.Unlock()
-	if len(n.terms) > 0 && token <= n.terms[len(n.terms)-1].token && !flushed {
-		r.problem("elect: the token of a term is %d, and was %d before", token, n.terms[len(n.terms)-1].token)
-	}
-	n.terms = append(n.terms, term{token, s})
-}
-
 // judgeWrites judges the guarded writes of a lock, in the order in which Redis has them, and its number.
 func (r *Run) judgeWrites(name string, entries []string, number int) {
 	if r.flushed {
@@ -243,7 +153,7 @@ func (r *Run) judgeWrites(name string, entries []string, number int) {
 			continue
 		}
 		of, _, _ := strings.Cut(e, "|")
-		if _, did := r.forgot(name, 0, forever); !did && of != last && ended[of] {
+		if !r.forgotten[name] && of != last && ended[of] {
 			r.problem("%s: a guarded write of %s after another hold's", name, e)
 		}
 		ended[of], last = true, of

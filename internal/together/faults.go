@@ -33,7 +33,17 @@ func init() {
 	rule := func(rule network.Rule) func(*Op, *network.Network) {
 		return func(_ *Op, n *network.Network) { n.Rule(rule) }
 	}
-	forgets := func(w *World) bool { return w.Forgets }
+	forgets := func(w *World) bool { return w.Forgets && !w.Outside }
+	inside := func(w *World) bool { return !w.Outside }
+	nth := func(verb string, weight int, stage network.Stage, fate network.Fate) row {
+		return onNets(verb, weight, func(g *generator, o *Op) {
+			most := 4
+			if g.world.Outside {
+				most = 100
+			}
+			o.add(Choice{Name: "nth", N: 1 + g.IntN(most)})
+		}, func(o *Op, n *network.Network) { n.Rule(network.Nth(o.arg("nth").N, fate, stage, "EVALSHA", "EVAL")) })
+	}
 	delays := func(w *World) bool { return w.Delays }
 	late := func(r row) row { r.only = delays; return r }
 	pushes := func(f network.Frame) network.Fate {
@@ -51,10 +61,12 @@ func init() {
 		late(onNets("hold scripts", 2, nil, rule(network.All(network.Hold, network.Request, "EVALSHA")))),
 		late(onNets("far away", 3, func(g *generator, o *Op) { o.add(Choice{Name: "trip", D: g.ms(500)}) },
 			func(o *Op, n *network.Network) { n.SetRoundTrip(o.arg("trip").D) })),
-		onNets("lose an answer", 4, func(g *generator, o *Op) { o.add(Choice{Name: "nth", N: 1 + g.IntN(4)}) },
-			func(o *Op, n *network.Network) {
-				n.Rule(network.Nth(o.arg("nth").N, network.Cut, network.Reply, "EVALSHA"))
-			}),
+		nth("lose an answer", 4, network.Reply, network.Cut),
+		nth("lose a command", 2, network.Request, network.Cut),
+		late(nth("hold an answer", 1, network.Reply, network.Hold)),
+		late(nth("hold a command", 1, network.Request, network.Hold)),
+		onNets("pieces", 1, func(g *generator, o *Op) { o.add(Choice{Name: "bytes", N: 1 + g.IntN(16)}) },
+			func(o *Op, n *network.Network) { n.SetSlice(o.arg("bytes").N) }),
 		row{"heal", 6, nil, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
 			func(c *caller, o *Op) {
 				for _, n := range c.run.members[o.arg("client").N].current().nets {
@@ -77,7 +89,7 @@ func init() {
 				_ = a.Do(c.run.ctx, a.B().ScriptFlush().Build()).Error()
 			}
 		}},
-		row{"close and open", 3, nil, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
+		row{"close and open", 3, inside, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
 			func(c *caller, o *Op) {
 				i := o.arg("client").N
 				for _, n := range c.run.members[i].current().nets { // New fails in an outage
@@ -88,13 +100,15 @@ func init() {
 				}
 				c.run.replace(i)
 			}},
-		row{"delete", 3, forgets, func(g *generator, o *Op) { o.add(Choice{Name: "name", S: some(g, "p", "q", "rw", "s", "r", "e")}) },
+		row{"delete", 3, forgets, func(g *generator, o *Op) { o.add(Choice{Name: "name", S: some(g, slices.Concat(Names, onceKeys)...)}) },
 			func(c *caller, o *Op) {
 				name := o.arg("name").S
 				c.run.forget("delete", []string{name}, func() error {
+					from := c.run.now()
 					for _, a := range c.run.admin {
 						_ = a.Do(c.run.ctx, a.B().Del().Key(c.run.program.World.Prefix+name).Build()).Error()
 					}
+					c.run.isDeleted(name, from)
 					return nil
 				})
 			}},
@@ -103,16 +117,22 @@ func init() {
 				c.run.mu.Lock()
 				c.run.flushed = true
 				c.run.mu.Unlock()
+				from := c.run.now()
 				for _, a := range c.run.admin {
 					_ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error()
 				}
+				c.run.isDeleted("", from)
 				return nil
 			})
 		}},
-		row{"ForceUnlock", 3, forgets, func(g *generator, o *Op) {
+		row{"ForceUnlock", 3, func(w *World) bool { return w.Forgets }, func(g *generator, o *Op) {
 			o.Lock = g.anyLock()
 			o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))})
+			o.add(Choice{Name: "unless", N: g.IntN(20)})
 		}, func(c *caller, o *Op) {
+			if c.run.program.World.Outside && o.arg("unless").N > 0 {
+				return // what makes Redis forget excuses much
+			}
 			c.m = c.run.members[o.arg("client").N].current()
 			c.run.forget("ForceUnlock", o.Lock.names(), func() error { return c.force(o) })
 		}},
@@ -130,34 +150,37 @@ func (r *Run) refuse(server int, text string) {
 		r.barred = true
 		r.mu.Unlock()
 	}
+	r.mu.Lock()
+	r.refuses, r.refused = text != "", r.now()
+	r.mu.Unlock()
 	do(text)
 }
 
 // forget does what makes Redis forget a lock; "" is all. After an error that may still come, until all is healed.
 func (r *Run) forget(what string, names []string, do func() error) {
-	from := r.now()
 	var heals []func()
 	for _, name := range names {
 		heals = append(heals, r.injector.Inject(history.Fault{What: what, Kind: what, Forgets: true, Name: name}))
 		r.mu.Lock()
-		r.forgotten[name] = append(r.forgotten[name], interval{from, forever})
+		r.forgotten[name] = true
 		r.mu.Unlock()
 	}
 	if do() != nil {
+		r.mu.Lock()
+		r.maybe = append(r.maybe, heals...)
+		r.mu.Unlock()
 		return
 	}
 	for _, heal := range heals {
 		heal()
 	}
+}
+
+// isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from at least.
+func (r *Run) isDeleted(name string, from time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, name := range names {
-		for i, at := range r.forgotten[name] {
-			if at == (interval{from, forever}) {
-				r.forgotten[name][i].to = r.now()
-			}
-		}
-	}
+	r.deleted[name] = from
 }
 
 // forever is later than any time of a run.
@@ -187,17 +210,7 @@ func (r *Run) breakThings(ops []*Op) {
 	for s := range r.ground.Servers {
 		r.refuse(s, "")
 	}
-	r.mu.Lock()
-	gone := slices.Clone(r.gone)
-	r.mu.Unlock()
-	for _, s := range r.members {
-		gone = append(gone, s.current())
-	}
-	for _, m := range gone {
-		for _, n := range m.nets {
-			n.heal()
-		}
-	}
+	r.healAll()
 	time.Sleep(recovery)
 	heal()
 	r.mu.Lock()
@@ -205,10 +218,23 @@ func (r *Run) breakThings(ops []*Op) {
 	r.mu.Unlock()
 }
 
+// healAll heals the networks of all clients.
+func (r *Run) healAll() {
+	r.mu.Lock()
+	all := slices.Clone(r.gone)
+	r.mu.Unlock()
+	for _, s := range r.members {
+		all = append(all, s.current())
+	}
+	for _, m := range all {
+		for _, n := range m.nets {
+			n.heal()
+		}
+	}
+}
+
 // recovery is how long the effects of faults last: connections open again, abandoned leases end, waiters look.
 const recovery = 6 * time.Second
 
 // An interval is the time between two times.
 type interval struct{ from, to time.Duration }
-
-func (i interval) meets(from, to time.Duration) bool { return i.from <= to && from <= i.to }

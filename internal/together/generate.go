@@ -1,6 +1,7 @@
 package together
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -37,16 +38,23 @@ type generator struct {
 	last  int // the number of the last operation
 	depth int // of holds
 	outer *Op // the operation whose hold the drawn one is in
+	wide  int // of so many locks it draws one; 0: of the few
 }
 
-// Generate returns the program of a seed.
-func Generate(seed uint64) *Program {
+// Generate returns the program of a seed, in its world after the changes.
+func Generate(seed uint64, changes ...func(*World)) *Program {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 49))}
 	p := &Program{Seed: seed}
 	g.world = &p.World
 	g.drawWorld(seed)
+	for _, change := range changes {
+		change(&p.World)
+	}
+	if p.World.Outside {
+		return p // a Process draws its operations as it goes
+	}
 	for i := range p.World.Clients {
-		for range 3 {
+		for range lanesOfClient {
 			l := Lane{Client: i}
 			for range 10 + g.IntN(8) {
 				l.Ops = append(l.Ops, g.op(lanes, g.ms(some(g, 3, p.World.Pause))))
@@ -61,6 +69,9 @@ func Generate(seed uint64) *Program {
 	}
 	return p
 }
+
+// lanesOfClient is how many a client has.
+const lanesOfClient = 3
 
 // stormy is how long there are faults.
 const stormy = 8 * time.Second
@@ -86,6 +97,7 @@ func (g *generator) drawWorld(seed uint64) {
 	}
 	w.Favourite = g.oneLock()
 	w.Pause = some(g, 20, 100, 400)
+	w.Patience = 9 * time.Second
 	family := g.IntN(2) // all clients must publish and listen by the same one
 	for i := range 4 {
 		var c Client
@@ -165,6 +177,9 @@ const Permits = 4
 
 // anyLock draws a lock, every second time that of the program's favourite name.
 func (g *generator) anyLock() Lock {
+	if g.wide > 0 {
+		return g.oneOfMany()
+	}
 	l := g.oneLock()
 	if favourite := g.world.Favourite; g.in(2) && favourite.Kind != "" && !l.group() {
 		if l = favourite; exclusive(l) && l.Name == "p" {
@@ -202,9 +217,31 @@ func (g *generator) oneLock() Lock {
 	return Lock{"semaphore", "s"}
 }
 
+// oneOfMany draws one of very many locks, seldom several.
+func (g *generator) oneOfMany() Lock {
+	n := g.IntN(g.wide)
+	switch g.IntN(16) {
+	case 0:
+		several := 3
+		if g.in(20) {
+			several = 50
+		}
+		var parts []string
+		for i := range min(several, g.wide) {
+			parts = append(parts, fmt.Sprintf("wide:%d", (n+i)%g.wide))
+		}
+		return Lock{"multi", strings.Join(parts, ",")}
+	case 1, 2, 3:
+		return Lock{some(g, "read", "read", "write"), fmt.Sprintf("wide:rw:%d", n)}
+	case 4:
+		return Lock{"semaphore", fmt.Sprintf("wide:s:%d", n)}
+	}
+	return Lock{some(g, "plain", "plain", "fenced", "fair"), fmt.Sprintf("wide:%d", n)}
+}
+
 // context draws how the context of a call is made.
 func (g *generator) context() Choice {
-	d := some(g, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond, 2*time.Second, 9*time.Second, 9*time.Second)
+	d := some(g, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond, 2*time.Second, g.world.Patience, g.world.Patience)
 	switch g.IntN(12) {
 	case 0, 1:
 		return Choice{Name: "cancelled", D: d}

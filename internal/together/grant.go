@@ -21,7 +21,7 @@ type grant struct {
 	goes  bool   // it belongs to a goroutine, so that only Lock nests in it
 	since time.Duration
 
-	span    *span
+	held    bool   // it was valid at a look
 	writer  string // in the guarded writes of its outermost level
 	later   []*grant
 	inner   int           // levels in it that are open
@@ -41,41 +41,6 @@ type grant struct {
 	nested      bool          // there were several
 	limited     bool          // one has a lease or a MaxHold
 	least, most time.Duration // until when the lock stays after the last one: at least, at most; 0 for not
-}
-
-// A span is the time in which an owner certainly had some permits of a lock, all of an exclusive one.
-type span struct {
-	from, to time.Duration
-	owner    string
-	permits  int
-	shared   bool    // beside others that share it
-	least    bool    // after a release, for the least time of a hold
-	of       *member // least: the client
-	what     string
-}
-
-// whole is the number of permits of an exclusive lock.
-const whole = Permits
-
-func (g *grant) weight() {
-	s := &span{owner: g.owner, permits: whole, what: g.call.String()}
-	switch g.call.lock.Kind {
-	case "semaphore":
-		s.permits = 1
-		if p := find(g.call.o.With, "WithPermits").N; p > 0 {
-			s.permits = p
-		}
-		if g.outer != nil {
-			s.permits = g.outer.span.permits
-		}
-	case "read":
-		s.shared = true
-	}
-	g.span = s
-	g.writer = g.call.owner + fmt.Sprintf("!%d", g.call.o.ID)
-	if g.outer != nil {
-		g.writer = g.outer.writer
-	}
 }
 
 func (g *grant) run() *Run { return g.call.c.run }
@@ -105,15 +70,9 @@ func (g *grant) look() bool {
 	r := g.run()
 	var held bool
 	look := func() history.Belief {
-		before := r.now()
 		held = g.valid()
+		g.held = g.held || held
 		b := history.Belief{Held: held}
-		if held && g.span.from == 0 {
-			g.span.from = max(r.now(), 1)
-		}
-		if held {
-			g.span.to = before
-		}
 		if g.hold != nil {
 			r.face.call("rlock.Hold.ValidUntil")
 			until := g.hold.ValidUntil()
@@ -226,7 +185,7 @@ func (g *grant) give(verb string, method history.Method, o *Op, late bool) *givi
 
 func (v *giving) record() {
 	g := v.grant
-	op := history.Op{Worker: g.call.c.lane, Method: v.method, Owner: g.owner, Shared: g.span.shared || g.call.lock.Kind == "semaphore"}
+	op := history.Op{Worker: g.call.c.lane, Method: v.method, Owner: g.owner, Shared: g.call.shares}
 	for _, op.Name = range g.call.recorded() {
 		v.records = append(v.records, g.call.m.recorder.Began(op, v.at))
 	}
@@ -246,12 +205,16 @@ func (v *giving) unknown() {
 	}
 	g.call.seen.vanished = true
 	g.close(nil)
-	v.stays()
+	v.stays(true)
 }
 
 // close notes that the level is over.
 func (g *grant) close(err error) {
-	g.ended, g.endedBy = g.run().now(), err
+	r := g.run()
+	r.mu.Lock()
+	r.held--
+	r.mu.Unlock()
+	g.ended, g.endedBy = r.now(), err
 	g.root().open--
 	if g.outer != nil {
 		g.outer.inner--
@@ -260,7 +223,7 @@ func (g *grant) close(err error) {
 
 // returned notes that the level was given back.
 func (v *giving) returned(err error) {
-	g := v.grant
+	g, r := v.grant, v.grant.run()
 	outcome := history.Failed
 	switch {
 	case err == nil:
@@ -275,17 +238,21 @@ func (v *giving) returned(err error) {
 	case errors.Is(err, rlock.ErrNotHeld):
 		outcome = history.NotHeld
 	}
-	if v.records == nil {
+	late := v.records == nil
+	if late {
 		v.record()
 	}
 	result := history.Result{Outcome: outcome}
 	if err != nil {
 		result.Error = err.Error()
 	}
+	g.close(err)
+	if until := v.stays(late); err == nil && until > 0 {
+		result.Until = history.At(r.begin.Add(until))
+	}
 	for _, record := range v.records {
 		record.End(result)
 	}
-	g.close(err)
 	v.judge(err)
 }
 

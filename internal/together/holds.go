@@ -232,13 +232,9 @@ func (c *caller) pass(o *Op) {
 		return
 	}
 	r := c.run
-	until := v.began + o.arg("within").D
-	p := parcel{lock: g.call.lock, text: text, token: token, until: until}
-	p.span = &span{from: max(g.span.to, 1), to: g.span.to, owner: "passed by " + g.owner, permits: g.span.permits, shared: g.span.shared, what: "passed by " + g.call.String()}
-	r.keep(g.call.lock, p.span)
+	p := parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits}
 	r.mu.Lock()
 	r.parcels = append(r.parcels, p)
-	r.passes = append(r.passes, p.lock)
 	r.notes.hold(g.call.lock, interval{v.began, r.now() + o.arg("within").D})
 	r.mu.Unlock()
 }

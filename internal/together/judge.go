@@ -149,6 +149,9 @@ func (k *call) judgeGrant(g *grant) {
 		root.limited = true
 	}
 	root.open++
+	if r.held++; r.held > r.most {
+		r.most = r.held
+	}
 	root.handles = root.handles || g.hold != nil
 	if g != root {
 		root.nested = true
@@ -250,7 +253,6 @@ func (v *giving) judge(err error) {
 	root := g.root()
 	switch {
 	case err == nil:
-		v.stays()
 	case errors.Is(err, rlock.ErrLost):
 		if r.sane() && !root.limited {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, v.verb, err)
@@ -297,8 +299,9 @@ func (v *giving) judge(err error) {
 	}
 }
 
-// stays notes that a lock stays after the release of its last level, for the least hold of one of them.
-func (v *giving) stays() {
+// stays returns until when a lock stays after the release of its last level, for the least hold of one of them; 0 if that is
+// not known. A level that was given back late, or by a call that has not returned, may not have been released in order.
+func (v *giving) stays(late bool) (until time.Duration) {
 	g, r := v.grant, v.grant.run()
 	root := g.root()
 	if d := find(g.call.o.With, "WithMinHold").D; d > 0 && r.now() < g.since+d {
@@ -308,17 +311,16 @@ func (v *giving) stays() {
 		}
 		root.least, root.most = max(root.least, from+d-2*ms), max(root.most, g.since+d+r.slack())
 	}
-	if root.open > 0 || root.most == 0 || g.span.from == 0 || v.verb == "rlock.Hold.Pass" || g.call.m.closes.Load() {
-		return
+	if root.open > 0 || root.most == 0 || !g.held || v.verb == "rlock.Hold.Pass" || g.call.m.closes.Load() {
+		return 0
 	}
-	if v.records == nil || g.call.seen.vanished {
-		root.least = 0 // it may not be released in order
-	}
-	s := &span{from: g.span.to, to: max(root.least, g.span.to), owner: g.owner, permits: g.span.permits, shared: g.span.shared, least: true, of: g.call.m, what: "the least hold of " + g.call.String()}
-	r.keep(g.call.lock, s)
 	r.mu.Lock()
 	r.notes.hold(g.call.lock, interval{v.began, root.most})
 	r.mu.Unlock()
+	if late || g.call.lock.Kind == "read" && r.program.passesReads() {
+		return 0
+	}
+	return root.least
 }
 
 // judgeStep judges the error of a call for a hold.

@@ -281,11 +281,11 @@ func (c *caller) lockAndUnlock(o *Op) {
 
 // A parcel is a hold that was passed on.
 type parcel struct {
-	lock  Lock
-	text  string
-	token uint64
-	until time.Duration // when it ends unless it is resumed
-	span  *span
+	lock    Lock
+	text    string
+	token   uint64
+	from    string // its owner before
+	permits int
 }
 
 // resume takes a lock that another caller has passed on.
@@ -301,7 +301,7 @@ func (c *caller) resume(o *Op) {
 		r.parcels = r.parcels[1:]
 	}
 	r.mu.Unlock()
-	k := c.begin(o, "rlock.Client.Resume", history.Acquire, p.lock, nil, 0)
+	k := c.taking(o, "rlock.Client.Resume", history.Op{Method: history.Acquire, From: p.from, Permits: p.permits}, p.lock, nil, 0)
 	r.face.call("rlock.Client.Resume")
 	ctx := k.ctx
 	if o.Ctx.Name == "owner" || o.Ctx.Name == "outlived" {
@@ -316,10 +316,6 @@ func (c *caller) resume(o *Op) {
 	k.cancel()
 	lock := c.lock(p.lock)
 	g := k.got(hold, hold.Context(), lock)
-	r.mu.Lock()
-	p.span.to = max(p.span.to, min(k.began, p.until))
-	g.span.permits = p.span.permits
-	r.mu.Unlock()
 	if token := g.token(); p.lock.Kind == "fenced" && token != p.token {
 		r.problem("%s: the token is %d, and was %d before", k, token, p.token)
 	}

@@ -51,6 +51,7 @@ func (n *nets) each(do func(*network.Network)) {
 func (n *nets) heal() {
 	n.each(func(node *network.Network) {
 		node.SetRoundTrip(n.trip)
+		node.SetSlice(0)
 		node.Heal()
 		node.Deliver()
 	})

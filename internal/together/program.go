@@ -22,14 +22,17 @@ type World struct {
 	Calm    bool          // nothing breaks
 	Forgets bool          // some of the faults make Redis forget locks
 	Delays  bool          // some of the faults make commands late
+	Outside bool          // other processes use the servers, and faults from outside meet all: see Process
+	Names   int           // of very many locks, with a lane for each; only a Process has them
 	Servers int           // that are independent of each other
 	Lease   time.Duration // of the watchdogs
 	Prefix  string
 	Trip    time.Duration // the round trip of all networks, without a fault
 	Clients []Client
 
-	Favourite Lock // that most contend for
-	Pause     int  // the longest between two operations of a lane, in milliseconds
+	Favourite Lock          // that most contend for
+	Pause     int           // the longest between two operations of a lane, in milliseconds
+	Patience  time.Duration // of the calls whose context ends last
 
 	Options []Choice // of the groups of package once, and of the guards of package idempotent
 }
@@ -100,18 +103,28 @@ func find(all []Choice, name string) Choice {
 }
 
 // blocks reports whether a progress function of the program blocks.
-func (p *Program) blocks() (does bool) {
+func (p *Program) blocks() bool {
+	return p.any(func(o *Op) bool { return find(o.With, "WithProgress").S == "blocks" })
+}
+
+// any reports whether an operation of the lanes is so.
+func (p *Program) any(is func(o *Op) bool) (found bool) {
 	var look func(ops []*Op)
 	look = func(ops []*Op) {
 		for _, o := range ops {
-			does = does || find(o.With, "WithProgress").S == "blocks"
+			found = found || is(o)
 			look(o.Body)
 		}
 	}
 	for _, l := range p.Lanes {
 		look(l.Ops)
 	}
-	return does
+	return found
+}
+
+// passesReads reports whether a reader may pass its lock on, with the least hold of another of its process.
+func (p *Program) passesReads() bool {
+	return p.World.Outside || p.any(func(o *Op) bool { return o.End != nil && o.End.Verb == "Pass" && o.Lock.Kind == "read" })
 }
 
 // String returns the program as text. The first line says how to run it again.

@@ -3,6 +3,8 @@ package together
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,11 +157,15 @@ func newOwner(f *Face) rlock.Owner {
 // shown asks Redis whether it shows a hold that is valid, if nothing makes Redis forget it.
 func (c *caller) shown(*Op) {
 	g, r := c.in, c.run
-	if g.call.lock.group() || r.program.World.Forgets {
+	if r.program.World.Forgets {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 	defer cancel()
+	if g.call.lock.group() {
+		c.shownByParts(ctx)
+		return
+	}
 	a, key := r.admin[0], r.program.World.Prefix+g.call.lock.Name
 	before := g.valid()
 	var owners []string
@@ -178,4 +184,43 @@ func (c *caller) shown(*Op) {
 		}
 	}
 	r.problem("%s: Redis does not show the holder, which is valid: %q", g.call, owners)
+}
+
+// shownByParts is shown for a lock over several: as many parts as it needs are held for as long as it is valid.
+func (c *caller) shownByParts(ctx context.Context) {
+	g, r := c.in, c.run
+	if g.hold == nil {
+		return
+	}
+	until := g.hold.ValidUntil()
+	names := g.call.lock.names()
+	need, parts := len(names), len(names)
+	if g.call.lock.Kind == "red" {
+		parts = len(r.admin)
+		need = parts/2 + 1
+	}
+	left, shown, found := time.Until(until), 0, ""
+	for i := range parts {
+		a, client, name := r.admin[0], g.call.m.main(), names[min(i, len(names)-1)]
+		if g.call.lock.Kind == "red" {
+			a, client = r.admin[i], g.call.m.clients[i]
+		}
+		key := r.program.World.Prefix + name
+		owners, err := a.Do(ctx, a.B().Hkeys().Key(key).Build()).AsStrSlice()
+		if err != nil {
+			return
+		}
+		ms, err := a.Do(ctx, a.B().Pttl().Key(key).Build()).AsInt64()
+		if err != nil {
+			return
+		}
+		found += fmt.Sprintf(" %q for %d ms", owners, ms)
+		mine := func(owner string) bool { return strings.Contains(owner, inspect.Of(client).ID()) }
+		if slices.ContainsFunc(owners, mine) && time.Duration(ms+2)*time.Millisecond >= left {
+			shown++
+		}
+	}
+	if shown < need && !until.IsZero() && g.hold.ValidUntil().Equal(until) {
+		r.problem("%s: it is valid for %v, and %d of %d parts are shown:%s", g.call, left, shown, need, found)
+	}
 }

@@ -24,6 +24,11 @@ import (
 type Ground struct {
 	Servers []Server // as many as the world has
 	Virtual bool     // time is virtual, so that waits are exact
+
+	// The rest is for a process among others.
+	Name     string            // of the process, "" for none
+	Recorder *history.Recorder // of all its clients; nil: each has its own
+	First    int               // the numbers of calls are greater
 }
 
 // A Server is one of a Ground: a server, or the nodes of a Cluster or a Sentinel.
@@ -40,34 +45,37 @@ type Run struct {
 	ground  Ground
 	begin   time.Time
 	ctx     context.Context // of everything; it ends after a day
+	cancel  context.CancelFunc
 	admin   []rueidis.Client
 	closing sync.WaitGroup // closes that go on beside the lanes
 	face    *Face
-	shared  *sharing
+	shared  sharing
 
 	injector *history.Recorder // of faults
 
-	lanes   []*caller
 	members []*slot
 
-	mu        sync.Mutex // protects following
-	problems  []string
-	history   bytes.Buffer // of all clients, in the order of events
-	gone      []*member    // that were closed
-	spans     map[string][]*span
-	forgotten map[string][]interval // when Redis forgot a lock, by its name; "" for all
-	flushed   bool                  // Redis forgot everything
-	healed    time.Duration         // when the faults and their effects were over
-	barred    bool                  // Redis refuses users now and then
-	parcels   []parcel              // holds that were passed on
-	passes    []Lock                // of all holds that were
-	grants    []*grant
-	waits     []*waiting
-	ids       int
-	results   results
-	posts     posts
-	counts    counts
-	notes     notes
+	mu         sync.Mutex // protects following
+	problems   []string
+	history    bytes.Buffer             // of all clients, in the order of events
+	gone       []*member                // that were closed
+	forgotten  map[string]bool          // the locks that Redis was made to forget
+	deleted    map[string]time.Duration // when it was made to last; "" for all
+	refuses    bool                     // Redis refuses scripts, ...
+	refused    time.Duration            // ...or did until then
+	maybe      []func()                 // end faults that may still come
+	held, most int                      // levels that callers have, and the most at once
+	flushed    bool                     // Redis forgot everything
+	healed     time.Duration            // when the faults and their effects were over
+	barred     bool                     // Redis refuses users now and then
+	parcels    []parcel                 // holds that were passed on
+	grants     []*grant
+	waits      []*waiting
+	ids        int
+	results    results
+	posts      posts
+	counts     counts
+	notes      notes
 }
 
 // A slot is a client of the program, which may be closed and made anew.
@@ -118,7 +126,7 @@ func (r *Run) number() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ids++
-	return r.ids
+	return r.ground.First + r.ids
 }
 
 // Write appends a line of a recorder.
@@ -130,42 +138,20 @@ func (r *Run) Write(line []byte) (int, error) {
 
 // Execute runs a program, and waits until all of its clients are closed. face counts the calls.
 func Execute(p *Program, ground Ground, face *Face) *Run {
-	r := &Run{
-		program: p, ground: ground, begin: time.Now(), face: face,
-		spans: make(map[string][]*span), forgotten: make(map[string][]interval),
-		results: newResults(), posts: newPosts(), counts: newCounts(), notes: newNotes(),
+	r := newRun(p, ground, face)
+	defer r.close()
+	if err := r.open(); err != nil {
+		r.problem("%v", err)
+		return r
 	}
-	var cancel context.CancelFunc
-	r.ctx, cancel = context.WithTimeout(context.Background(), 24*time.Hour)
-	defer cancel()
-	for _, s := range ground.Servers {
-		option := s.Option
-		option.DialCtxFn, option.DisableCache = dialer(s.Dial), true
-		admin, err := rueidis.NewClient(option)
-		if err != nil {
-			r.problem("no connection: %v", err)
-			return r
-		}
-		defer admin.Close()
-		r.admin = append(r.admin, admin)
-	}
-	r.injector = history.NewRecorder(r, "faults")
-	r.shared = r.connectShared()
-	defer r.shared.close()
-	for i := range p.World.Clients {
-		m, err := r.member(i, 0)
-		if err != nil {
-			r.problem("client %d: %v", i, err)
-			return r
-		}
-		r.members = append(r.members, &slot{now: m})
-	}
-	r.counts.begin(r)
 	var all sync.WaitGroup
 	for i, l := range p.Lanes {
-		c := &caller{run: r, lane: i, slot: r.members[l.Client], owner: rlock.NewOwner(), random: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
-		r.lanes = append(r.lanes, c)
-		all.Go(func() { c.work(l.Ops) })
+		c := r.caller(i, l.Client)
+		all.Go(func() {
+			for _, o := range l.Ops {
+				c.perform(o)
+			}
+		})
 	}
 	r.breakThings(p.Faults)
 	all.Wait()
@@ -174,14 +160,67 @@ func Execute(p *Program, ground Ground, face *Face) *Run {
 	return r
 }
 
+func newRun(p *Program, ground Ground, face *Face) *Run {
+	r := &Run{
+		program: p, ground: ground, begin: time.Now(), face: face,
+		forgotten: make(map[string]bool), deleted: make(map[string]time.Duration),
+		results: newResults(), posts: newPosts(), counts: newCounts(), notes: newNotes(),
+	}
+	r.ctx, r.cancel = context.WithTimeout(context.Background(), 24*time.Hour)
+	r.injector = ground.Recorder
+	if r.injector == nil {
+		r.injector = history.NewRecorder(r, "faults")
+	}
+	return r
+}
+
+// open makes the clients.
+func (r *Run) open() error {
+	for _, s := range r.ground.Servers {
+		option := s.Option
+		option.DialCtxFn, option.DisableCache = dialer(s.Dial), true
+		admin, err := rueidis.NewClient(option)
+		if err != nil {
+			return fmt.Errorf("no connection: %w", err)
+		}
+		r.admin = append(r.admin, admin)
+	}
+	if err := r.connectShared(); err != nil {
+		return fmt.Errorf("no connection: %w", err)
+	}
+	for i := range r.program.World.Clients {
+		m, err := r.member(i, 0)
+		if err != nil {
+			return fmt.Errorf("client %d: %w", i, err)
+		}
+		r.members = append(r.members, &slot{now: m})
+	}
+	r.counts.begin(r)
+	return nil
+}
+
+// close ends what clients share, when they are closed.
+func (r *Run) close() {
+	r.cancel()
+	r.shared.close()
+	for _, admin := range r.admin {
+		admin.Close()
+	}
+}
+
+// caller returns the caller of a lane.
+func (r *Run) caller(lane, client int) *caller {
+	return &caller{run: r, lane: lane, slot: r.members[client], owner: rlock.NewOwner(), random: rand.New(rand.NewPCG(r.program.Seed, uint64(lane)))}
+}
+
 // sharing is the rueidis client, one for each server, that clients of the program share.
 type sharing struct {
 	redis []rueidis.Client
 	nets  []*nets
 }
 
-func (r *Run) connectShared() *sharing {
-	s := &sharing{}
+func (r *Run) connectShared() error {
+	s := &r.shared
 	for _, server := range r.ground.Servers {
 		n := newNets(server.Dial, r.program.World.Trip)
 		option := server.Option
@@ -189,12 +228,11 @@ func (r *Run) connectShared() *sharing {
 		option.PipelineMultiplex = []int{-1, 1, 2}[r.program.Seed%3]
 		redis, err := rueidis.NewClient(option)
 		if err != nil {
-			r.problem("no connection: %v", err)
-			continue
+			return err
 		}
 		s.redis, s.nets = append(s.redis, redis), append(s.nets, n)
 	}
-	return s
+	return nil
 }
 
 func (s *sharing) close() {
@@ -207,7 +245,12 @@ func (s *sharing) close() {
 // member makes one life of a client.
 func (r *Run) member(index, life int) (*member, error) {
 	m := &member{run: r, index: index, name: fmt.Sprintf("c%d.%d", index, life), setting: r.program.World.Clients[index]}
-	m.recorder = history.NewRecorder(r, m.name)
+	if r.ground.Name != "" {
+		m.name = r.ground.Name + "/" + m.name
+	}
+	if m.recorder = r.ground.Recorder; m.recorder == nil {
+		m.recorder = history.NewRecorder(r, m.name)
+	}
 	m.observed = newObserved(m)
 	for i, server := range r.ground.Servers {
 		config := r.program.World.config(m.setting)
@@ -225,6 +268,7 @@ func (r *Run) member(index, life int) (*member, error) {
 		r.face.config(&config)
 		client, err := connect(r, config, (index+life)%2 == 0)
 		if err != nil {
+			m.discard()
 			return nil, err
 		}
 		m.clients = append(m.clients, client)
@@ -243,6 +287,23 @@ func connect(r *Run, config rlock.Config, patient bool) (*rlock.Client, error) {
 	defer cancel()
 	r.face.call("rlock.NewContext")
 	return rlock.NewContext(ctx, config)
+}
+
+// discard closes a client that no caller has used.
+func (m *member) discard() {
+	for _, c := range m.clients {
+		_ = c.Close()
+	}
+	m.closeNets()
+}
+
+func (m *member) closeNets() {
+	if m.setting.shared() {
+		return
+	}
+	for _, n := range m.nets {
+		n.each(func(n *netOf) { n.Close() })
+	}
 }
 
 // join makes what the other packages have for the client.
@@ -271,12 +332,10 @@ func (m *member) leave() {
 	}
 	closing.End(history.Result{Outcome: history.Released})
 	m.judgeClosed(failed)
-	_ = m.recorder.Close()
-	if !m.setting.shared() {
-		for _, n := range m.nets {
-			n.each(func(n *netOf) { n.Close() })
-		}
+	if r := m.run; r.ground.Recorder == nil {
+		_ = m.recorder.Close()
 	}
+	m.closeNets()
 }
 
 // replace closes a client, and makes it anew.

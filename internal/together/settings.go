@@ -103,7 +103,9 @@ func (w *World) config(c Client) rlock.Config {
 		Prefix: w.Prefix,
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	config.Advanced.TrackedKeys = -1
+	if !w.Outside { // a test of many programs has no use for a connection more
+		config.Advanced.TrackedKeys = -1
+	}
 	apply(settings, &config, c.Settings)
 	return config
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
@@ -44,11 +45,11 @@ func (*counts) begin(r *Run) {
 	defer cancel()
 	s := r.members[0].current().sync
 	r.face.call("redisson.Semaphore.TrySetPermits")
-	if set, err := s.Semaphore(semaphoreName).TrySetPermits(ctx, semaphorePermits); err != nil || !set {
+	if set, err := s.Semaphore(semaphoreName).TrySetPermits(ctx, semaphorePermits); (err != nil || !set) && !r.program.World.Outside {
 		r.problem("redisson: the permits are not set: %v, %v", set, err)
 	}
 	r.face.call("redisson.PermitSemaphore.TrySetPermits")
-	if set, err := s.PermitSemaphore(permitsName).TrySetPermits(ctx, permitsOf); err != nil || !set {
+	if set, err := s.PermitSemaphore(permitsName).TrySetPermits(ctx, permitsOf); (err != nil || !set) && !r.program.World.Outside {
 		r.problem("redisson: the permits are not set: %v, %v", set, err)
 	}
 	r.counts = counts{semaphorePermits, semaphorePermits}
@@ -158,14 +159,22 @@ func (c *caller) permits(o *Op) {
 	}
 	r.face.call("redisson.Permit.ID")
 	id := p.ID()
-	sp := &span{from: r.now(), owner: id, permits: 1, what: fmt.Sprintf("%s of %s", o, c.m.name)}
-	r.keep(Lock{"RPermitExpirableSemaphore", permitsName}, sp)
+	op := history.Op{
+		Worker: c.lane, Method: history.Acquire, Name: permitsName, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
+		Lease: r.program.World.Lease, Kept: true,
+	}
+	record, since := c.m.recorder.Begin(op), r.now()
+	record.End(history.Result{Outcome: history.Acquired})
+	defer func() {
+		op.Method = history.Release
+		c.m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed})
+	}()
 	look := func() {
 		r.face.call("redisson.Permit.Err")
+		record.Look(func() history.Belief { return history.Belief{Held: p.Err() == nil} })
 		if before := r.now(); p.Err() == nil {
-			sp.to = before
-			if lease > 0 && before > sp.from+lease && o.arg("how").N != 1 && r.ground.Virtual {
-				r.problem("redisson: a permit with a lease of %v is valid after %v", lease, before-sp.from)
+			if lease > 0 && before > since+lease && o.arg("how").N != 1 && r.ground.Virtual {
+				r.problem("redisson: a permit with a lease of %v is valid after %v", lease, before-since)
 			}
 		}
 	}

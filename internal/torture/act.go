@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/report"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 	"github.com/go-rlock/rlock/internal/torture/worker"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // answerLimit is how long a worker may take to answer: longer than it waits for calls that
@@ -35,10 +37,8 @@ type act struct {
 	stage    *stage.Stage
 	recorder *history.Recorder
 	probe    *probe.Probe
-	cancels  []time.Duration // how late cancelled calls returned
-
-	reigns []string     // of the primaries, at the last look
-	looked history.Time // the time of that look
+	reigns   []string     // of the primaries, at the last look
+	looked   history.Time // the time of that look
 }
 
 // play runs the act. An error means that it could not begin, or could not be checked.
@@ -82,7 +82,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.probe, err = probe.Start(worker.Config(a.stage.Address().Servers()[0], 0)); err != nil {
+	if a.probe, err = probe.Start(rlock.Config{Redis: a.stage.Address().Servers()[0].Option(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	defer a.probe.Close() // a second time if all goes well
@@ -102,8 +102,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 // job is the job of a worker's life.
 func (a *act) job(number, life int) worker.Job {
 	return worker.Job{
-		Address: a.stage.AddressOf(number), Seed: a.seed + uint64(a.number), Worker: number, Life: life,
-		Goroutines: a.workers, Names: a.names(), Wide: a.wide(number), Kinds: worker.Fit(a.kinds, a.plan.Topology), Lease: a.lease, Losses: a.losses, Section: a.section,
+		Address: a.stage.Address(), Seed: a.seed + uint64(a.number), Worker: number, Life: life, Names: a.wide(number), Lease: a.lease,
 		History: filepath.Join(a.history, workerName(number, life)),
 	}
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/checker"
 	"github.com/go-rlock/rlock/internal/history"
-	"github.com/go-rlock/rlock/internal/torture/report"
 )
 
 // late is how late a loss may be reported, beyond the time in which the worker could not run:
@@ -17,7 +15,6 @@ const late = time.Second
 
 // check runs the checker over the history of all processes.
 func (a *act) check() error {
-	a.report.Cancels = report.NewLatency(a.cancels)
 	paths, err := filepath.Glob(filepath.Join(a.history, "*"))
 	if err != nil {
 		return err
@@ -27,14 +24,12 @@ func (a *act) check() error {
 		return err
 	}
 	a.say("checking %d events", len(events))
-	checked, err := checker.Check(events, checker.Options{Late: late, Pictures: a.dir})
+	checked, err := checker.Check(events, checker.Options{Late: late})
 	if err != nil {
 		return err
 	}
-	if int64(checked.Operations) < a.report.Calls {
-		return fmt.Errorf("the history has %d operations of at least %d: the missing ones cannot be judged", checked.Operations, a.report.Calls)
-	}
-	a.report.Holds, a.report.Undecided, a.report.LatestLoss = checked.Holds, checked.Undecided, checked.LatestLoss
+	a.report.Calls, a.report.Acquired, a.report.Lost = checked.Operations, checked.Outcomes[history.Acquired], checked.LossesTold
+	a.report.Holds, a.report.LatestLoss, a.report.LatestReturn, a.report.LongestWait = checked.Holds, checked.LatestLoss, checked.LatestReturn, checked.LongestWait
 	a.report.Overlaps = checked.Broken(checker.Overlap)
 	for _, v := range checked.Violations {
 		a.report.Violate("%s of %q: %s", v.Rule, v.Name, v.What)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/torture/report"
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 	"github.com/go-rlock/rlock/internal/torture/worker"
 )
@@ -14,32 +14,17 @@ import (
 const (
 	// leftoverLimit is how long something may outlive its use: the lease of a killed worker, and more.
 	leftoverLimit = 20 * time.Second
-	// spareGoroutines is how many more goroutines a client may have at rest than after its
-	// first lock: for each node, those of a connection for commands and of one for messages.
-	spareGoroutines = 10
+	// spareGoroutines is how many more goroutines a process may have at rest than after it has connected, for each node: those
+	// of the connections of its clients for commands and for messages.
+	spareGoroutines = 100
 )
 
 // close takes the measurements that need an idle machine, ends the workers, and looks for
 // leftovers.
 func (a *act) close() error {
 	a.say("at rest")
-	if _, err := stage.AskAll[worker.Settled](a.stage, "settle"); err != nil {
+	if _, err := stage.AskAll[together.Settled](a.stage, "settle"); err != nil {
 		return err
-	}
-	var calls, bare []time.Duration
-	for _, w := range a.stage.Workers { // one at a time
-		var c worker.Cancels
-		if err := w.Ask("cancels", &c); err != nil {
-			return err
-		}
-		calls, bare = append(calls, c.Calls...), append(bare, c.Bare...)
-	}
-	a.report.QuietCancels, a.report.QuietBare = report.NewLatency(calls), report.NewLatency(bare)
-	if late := a.report.QuietCancels.P50 - a.report.QuietBare.P50; late > report.CancelLimit {
-		a.report.Violate("half of the cancelled calls returned %v later than goroutines that only waited for their contexts", late)
-	}
-	if late := a.report.QuietCancels.Worst - a.report.QuietBare.Worst; late > report.LatestCancel {
-		a.report.Violate("a cancelled call returned %v later than a goroutine that only waited for its context", late)
 	}
 	if err := a.probe.Close(); err != nil {
 		a.report.Violate("the client of the probe, closed while nothing is broken: %v", err)
@@ -52,8 +37,8 @@ func (a *act) close() error {
 		return err
 	}
 	for i, e := range ends {
-		if err := e.Err(); err != nil {
-			a.report.Violate("worker %d: %v", i, err)
+		for _, problem := range e.Problems {
+			a.report.Violate("worker %d, closed while nothing is broken: %s", i, problem)
 		}
 	}
 	a.nothingLeft("subscriptions", a.subscriptions) // of a client that lives some stay for a minute: see package pubsub
@@ -84,7 +69,7 @@ func (a *act) nothingLeft(what string, find func() ([]string, error)) {
 func (a *act) keys() (list []string, err error) {
 	keys, err := a.stage.Keys()
 	for key, left := range keys {
-		if stage.IsCounter(key) || a.died() && stage.IsQueue(key, left) {
+		if together.Stays(key) || left >= 0 && !together.OfLock(key) || a.died() && stage.IsQueue(key, left) {
 			continue
 		}
 		list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
@@ -112,9 +97,9 @@ func (a *act) died() bool {
 func (a *act) goroutines() (list []string, err error) {
 	answers, err := stage.AskAll[worker.Idle](a.stage, "idle")
 	for i, idle := range answers {
-		usual := idle.AtFirst + spareGoroutines*len(a.stage.Address().Networks)
+		usual := idle.AtFirst + spareGoroutines*a.stage.Nodes()
 		if idle.Goroutines > usual {
-			list = append(list, fmt.Sprintf("worker %d has %d, and had %d after its first lock", i, idle.Goroutines, idle.AtFirst))
+			list = append(list, fmt.Sprintf("worker %d has %d, and had %d at first", i, idle.Goroutines, idle.AtFirst))
 		}
 	}
 	return list, err

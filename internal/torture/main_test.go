@@ -66,7 +66,7 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
-		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-names", "0", "-lease", "3s", "-section", "1s", "-losses", "renewals"},
+		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "flushall,del", "-processes", "2", "-names", "0", "-lease", "3s"},
 	} {
 		o, err := parse(args)
 		require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"-topology", "ring"}, {"-faults", "earthquake"}, {"-faults", "move-slot", "-topology", "aof"},
-		{"-processes", "0"}, {"-losses", "gossip"}, {"-workers", "0"}, {"-locks", "0"}, {"-names", "-1"}, {"-names", "10001"}, {"cluster"},
+		{"-processes", "0"}, {"-names", "-1"}, {"-names", "10001"}, {"cluster"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, "%v", args)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/plan"
 	"github.com/go-rlock/rlock/internal/torture/report"
 	"github.com/go-rlock/rlock/internal/torture/stage"
@@ -19,9 +20,8 @@ const (
 	// healLimit is how long a fault may take to heal, since another fault may affect its
 	// server.
 	healLimit = 2 * time.Minute
-	// claim is how long a fair lock is kept for a client that was granted it and has not
-	// answered.
-	claim = 2 * time.Second
+	// longest is the longest lease that a lock may have when no client holds it: that of a pass, or of a killed client.
+	longest = 5 * time.Second
 	// recoveryLimit is the time after which locks that do not work are taken for broken.
 	recoveryLimit = 2 * time.Minute
 )
@@ -163,21 +163,17 @@ func (a *act) recover(r plan.Round) {
 
 // settle lets the waiting calls of all workers come to rest, and then go on.
 func (a *act) settle(r plan.Round) error {
-	answers, err := stage.AskAll[worker.Settled](a.stage, "settle")
+	answers, err := stage.AskAll[together.Settled](a.stage, "settle")
 	if err != nil {
 		return err
 	}
 	for _, s := range answers {
-		a.report.Calls += s.Calls
-		a.report.Acquired += s.Acquired
-		a.report.Lost += s.Lost
 		a.report.Most = max(a.report.Most, s.Most)
-		if s.Longest.For > a.report.Longest.For {
-			a.report.Longest = s.Longest
-		}
-		a.cancels = append(a.cancels, s.Cancels.Calls...)
 		for _, hung := range s.Hung {
-			a.report.Violate("round %d: after %v: %s", r.Number, r, hung)
+			a.report.Violate("round %d: after %v: it does not return: %s", r.Number, r, hung)
+		}
+		for _, problem := range s.Problems {
+			a.report.Violate("round %d: after %v: %s", r.Number, r, problem)
 		}
 	}
 	if err := a.endless(r); err != nil {
@@ -198,10 +194,10 @@ func (a *act) endless(r plan.Round) error {
 		return err
 	}
 	for key, left := range keys {
-		if stage.IsCounter(key) || stage.IsQueue(key, left) {
+		if together.Stays(key) || stage.IsQueue(key, left) {
 			continue // no token is given twice: its counter stays
 		}
-		if left < 0 || left > max(a.lease, claim).Milliseconds() {
+		if left < 0 || together.OfLock(key) && left > max(a.lease, longest).Milliseconds() {
 			a.report.Violate("round %d: after %v: %s ends in %d ms, and has no holder", r.Number, r, key, left)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/fault"
 	"github.com/go-rlock/rlock/internal/torture/plan"
 	"github.com/go-rlock/rlock/internal/torture/report"
 	"github.com/go-rlock/rlock/internal/torture/stage"
-	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
 const (
@@ -46,7 +46,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 			first: rounds[topology],
 			plan: plan.Plan{
 				Seed: o.seed, Topology: topology, Kinds: fault.For(topology, o.faults...),
-				Scene: fault.Scene{Workers: o.processes, Names: worker.Names(worker.Fit(o.kinds, topology), o.names()), Lease: o.lease},
+				Scene: fault.Scene{Workers: o.processes, Names: together.Names, Lease: o.lease},
 			},
 			report: &report.Act{Topology: string(topology), Faults: make(map[string]report.Count), Excused: make(map[string][]time.Duration)},
 		}
@@ -77,15 +77,6 @@ func (o *options) makeOut() (err error) {
 		return fmt.Errorf("torture: %w", err)
 	}
 	return nil
-}
-
-// names returns the names of the locks.
-func (o options) names() []string {
-	list := make([]string, o.locks)
-	for i := range list {
-		list[i] = fmt.Sprintf("torture:%d", i)
-	}
-	return list
 }
 
 // wide returns how many names a process wants besides: every second process is wide.

@@ -66,7 +66,7 @@ var (
 
 // All returns every kind, in an order that does not change.
 func All() []Kind {
-	return slices.Concat(ofWorkers(), ofServers(), ofConnections(), ofNetworks(), ofData(), ofLimits(), ofTopologies())
+	return slices.Concat(ofWorkers(), ofServers(), ofConnections(), ofData(), ofLimits(), ofTopologies())
 }
 
 // For returns the kinds of a topology; of those named, if any are.

@@ -69,7 +69,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 // settings are the limits of the servers, and the rights of the workers.
 func settings(t *testing.T, s *stage.Stage) (all []string) {
 	t.Helper()
-	for node := range len(s.Address().Networks) {
+	for node := range s.Nodes() {
 		limits, err := s.Do(node, "CONFIG", "GET", "max*").AsStrMap()
 		require.NoError(t, err)
 		rights, err := s.Do(node, "ACL", "LIST").AsStrSlice()
@@ -88,11 +88,9 @@ func heal(t *testing.T, f *fault.Fault, s *stage.Stage) {
 func worker(t *testing.T, s *stage.Stage) (clients []rueidis.Client) {
 	t.Helper()
 	for _, a := range s.Address().Servers() {
-		client, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: a.Init, Username: stage.User, Password: stage.Password, DisableCache: true,
-			Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
-			ForceSingleClient: a.Topology != stage.Sentinel && a.Topology != stage.Cluster, DialCtxFn: a.Dial,
-		})
+		option := a.Option()
+		option.DisableCache = true
+		client, err := rueidis.NewClient(option)
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
 		clients = append(clients, client)
@@ -181,7 +179,7 @@ func TestATopologyHasOneKindOfAName(t *testing.T) {
 			require.False(t, seen[kind.Name], "%s: %s", topology, kind.Name)
 			seen[kind.Name] = true
 		}
-		require.Greater(t, len(seen), 15)
+		require.Greater(t, len(seen), 10)
 	}
 }
 
@@ -198,13 +196,13 @@ func TestAFaultOfAWorkerOrOfALockNamesIt(t *testing.T) {
 }
 
 func TestKindsAreChosenByName(t *testing.T) {
-	names, err := fault.Parse("cut,move-slot")
+	names, err := fault.Parse("flushall,move-slot")
 	require.NoError(t, err)
 	require.Len(t, fault.For(stage.Cluster, names...), 2)
 	require.Len(t, fault.For(stage.Standalone, names...), 1)
 	names, err = fault.Parse("")
 	require.NoError(t, err)
 	require.Empty(t, names)
-	_, err = fault.Parse("cut,earthquake")
+	_, err = fault.Parse("flushall,earthquake")
 	require.ErrorContains(t, err, "earthquake")
 }

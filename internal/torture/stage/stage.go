@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
@@ -17,13 +16,12 @@ import (
 // patience is how long a node may take to answer the stage itself.
 const patience = 2 * time.Second
 
-// A Stage is one Redis with its networks, or several. Server and its methods belong to one
-// goroutine at a time; the rest may be called concurrently.
+// A Stage is one Redis, or several. Server and its methods belong to one goroutine at a time; the rest may be called
+// concurrently.
 type Stage struct {
 	Topology Topology
 	Servers  []*redistest.Server // call their methods within Attempt; one but for Independent
 	Server   *redistest.Server   // the first
-	Networks networks            // in front of the data nodes
 	Workers  []*Worker           // added by Hire
 
 	keeper standin.Test
@@ -31,7 +29,7 @@ type Stage struct {
 	admins []rueidis.Client // one of each data node
 }
 
-// Open starts the servers of a topology and their networks. Its files are below dir.
+// Open starts the servers of a topology. Its files are below dir.
 func Open(topology Topology, dir string) (*Stage, error) {
 	s := &Stage{Topology: topology, keeper: standin.Test{Dir: dir}}
 	if err := s.open(); err != nil {
@@ -56,16 +54,11 @@ func (s *Stage) open() (err error) {
 		}
 		s.admins = append(s.admins, admin)
 	}
-	return s.Networks.open(int(Everyone), s.addresses())
+	return nil
 }
 
-// addresses are those of the data nodes.
-func (s *Stage) addresses() (list []string) {
-	for _, node := range s.nodes {
-		list = append(list, node.Addr())
-	}
-	return list
-}
+// Nodes is how many data nodes there are.
+func (s *Stage) Nodes() int { return len(s.nodes) }
 
 // adminOption is for one connection that outlasts a paused node: where maxclients is reached
 // there is no second one, and a command must be executed before the one that undoes it.
@@ -76,7 +69,7 @@ func adminOption(node *redistest.Server) rueidis.ClientOption {
 	return option
 }
 
-// Close ends all processes and networks. It may be called twice.
+// Close ends all processes. It may be called twice.
 func (s *Stage) Close() {
 	for _, w := range s.Workers {
 		w.Kill()
@@ -84,7 +77,6 @@ func (s *Stage) Close() {
 	for _, admin := range s.admins {
 		admin.Close()
 	}
-	s.Networks.Each(Everyone, (*network.Network).Close)
 	s.keeper.Close()
 }
 
@@ -101,7 +93,7 @@ func (s *Stage) Ready() error {
 	return standin.Attempt(s.Server.Start)
 }
 
-// Do sends a command to one data node, past its network.
+// Do sends a command to one data node.
 func (s *Stage) Do(node int, command ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -210,9 +202,6 @@ func (s *Stage) times(node int, names []string, keys map[string]int64) error {
 	}
 	return nil
 }
-
-// IsCounter reports whether a key is that of a counter, which has no end.
-func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
 
 // IsQueue reports whether a key with so many milliseconds left is the queue of a lock. The
 // tickets of killed clients stay in it until it is their turn, or until a minute has passed

@@ -2,7 +2,6 @@ package stage_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/launch"
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
@@ -56,101 +53,6 @@ func hire(t *testing.T, s *stage.Stage) *stage.Worker {
 	w, err := s.Hire(parrot, time.Minute, func(life int) any { return life })
 	require.NoError(t, err)
 	return w
-}
-
-// connect returns a client that connects as the workers do.
-func connect(t *testing.T, s *stage.Stage) rueidis.Client {
-	t.Helper()
-	return connectTo(t, s.Address())
-}
-
-func connectTo(t *testing.T, a stage.Address) rueidis.Client {
-	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: a.Init, Username: stage.User, Password: stage.Password, DisableCache: true, ForceSingleClient: true,
-		DialCtxFn: a.Dial,
-	})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	return client
-}
-
-func ping(client rueidis.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return client.Do(ctx, client.B().Set().Key("key").Value("1").Build()).Error()
-}
-
-// answers requires that the client can connect: one of its connections may have died.
-func answers(t *testing.T, client rueidis.Client) {
-	t.Helper()
-	require.Eventually(t, func() bool { return ping(client) == nil }, time.Minute, time.Millisecond)
-}
-
-func TestWorkersReachANodeThroughItsNetworkAndTheStagePastIt(t *testing.T) {
-	s := open(t, stage.Standalone)
-	client := connect(t, s)
-	require.NoError(t, ping(client))
-
-	lift := s.Networks.Refuse(stage.Everyone)
-	require.Error(t, ping(client))
-	require.NoError(t, s.Do(0, "PING").Error())
-	lift()
-	lift()
-	answers(t, client)
-}
-
-func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
-	s := open(t, stage.Standalone)
-	cut := func(command string) func() network.Rule {
-		return func() network.Rule { return network.All(network.Cut, network.Request, command) }
-	}
-	liftSet, liftGet := s.Networks.Impose(stage.Everyone, cut("SET")), s.Networks.Impose(stage.Everyone, cut("GET"))
-	client := connect(t, s)
-	get := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // it retries for that long
-		defer cancel()
-		err := client.Do(ctx, client.B().Get().Key("key").Build()).Error()
-		if rueidis.IsRedisNil(err) {
-			return nil
-		}
-		return err
-	}
-	require.Error(t, ping(client))
-	require.Error(t, get())
-
-	s.Networks.Refuse(stage.Everyone)() // must forget no rule
-	require.Error(t, get())
-	liftGet()
-	liftGet()
-	require.Eventually(t, func() bool { return get() == nil }, time.Minute, time.Millisecond)
-	require.Error(t, ping(client))
-	liftSet()
-	answers(t, client)
-}
-
-func TestAFaultOfOneWorkerAffectsNoOther(t *testing.T) {
-	s := open(t, stage.Standalone)
-	hire(t, s)
-	hire(t, s)
-	first, second, visitor := connectTo(t, s.AddressOf(0)), connectTo(t, s.AddressOf(1)), connect(t, s)
-	for _, disturb := range []func() (lift func()){
-		func() func() { return s.Networks.Refuse(0) },
-		func() func() {
-			return s.Networks.Impose(0, func() network.Rule { return network.All(network.Cut, network.Request, "SET") })
-		},
-	} {
-		lift := disturb()
-		require.Error(t, ping(first))
-		answers(t, second)
-		answers(t, visitor)
-		both := s.Networks.Refuse(stage.Everyone)
-		require.Error(t, ping(second))
-		lift()
-		require.Error(t, ping(first), "the other fault still refuses connections")
-		both()
-		answers(t, first)
-	}
 }
 
 func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {

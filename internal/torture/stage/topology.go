@@ -1,12 +1,11 @@
 package stage
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/redistest/standin"
@@ -73,18 +72,13 @@ func (t Topology) single() bool { return t != Sentinel && t != Cluster }
 // An Address tells a worker how to reach the servers. It travels as JSON.
 type Address struct {
 	Topology  Topology
-	Init      []string          // the first addresses of a client
-	MasterSet string            // Sentinel only
-	Networks  map[string]string // the address of the network in front of each node, by the node's
+	Init      []string // the first addresses of a client
+	MasterSet string   // Sentinel only
 }
 
-// Address returns the address for clients that are not workers: through networks that only
-// faults of Everyone affect.
-func (s *Stage) Address() Address { return s.AddressOf(int(Everyone)) }
-
-// AddressOf returns the address for a worker that was hired: through networks of its own.
-func (s *Stage) AddressOf(worker int) Address {
-	a := Address{Topology: s.Topology, Networks: s.Networks.of(worker)}
+// Address returns the address of the servers.
+func (s *Stage) Address() Address {
+	a := Address{Topology: s.Topology}
 	for _, server := range s.Servers {
 		option := server.Options()
 		a.Init, a.MasterSet = append(a.Init, option.InitAddress...), option.Sentinel.MasterSet
@@ -98,18 +92,21 @@ func (a Address) Servers() (list []Address) {
 		return []Address{a}
 	}
 	for _, init := range a.Init {
-		list = append(list, Address{Topology: AOF, Init: []string{init}, Networks: a.Networks})
+		list = append(list, Address{Topology: AOF, Init: []string{init}})
 	}
 	return list
 }
 
-// Dial dials the network of a node in its stead; it is made for DialCtxFn of rueidis.
-// Sentinels have no network and are dialled directly.
-func (a Address) Dial(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	if network, ok := a.Networks[addr]; ok {
-		addr = network
+// Replicated reports whether the servers have replicas.
+func (a Address) Replicated() bool { return !a.Topology.single() }
+
+// Option is how a worker connects to one of Servers.
+func (a Address) Option() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: a.Init, Username: User, Password: Password,
+		Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
+		ForceSingleClient: a.Topology.single(),
 	}
-	return dialer.DialContext(ctx, "tcp", addr)
 }
 
 // ParseTopology returns the topology of that name.

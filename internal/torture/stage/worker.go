@@ -27,9 +27,6 @@ type Worker struct {
 // program its role; job returns the first input of each life, numbered from 0. limit is how
 // long it may take to answer.
 func (s *Stage) Hire(role string, limit time.Duration, job func(life int) any) (*Worker, error) {
-	if err := s.Networks.open(len(s.Workers), s.addresses()); err != nil {
-		return nil, err
-	}
 	w := &Worker{role: role, job: job, limit: limit}
 	s.Workers = append(s.Workers, w)
 	return w, w.Revive()

@@ -1,180 +1,216 @@
+// Package worker is a process of torture: a [together.Process], which calls everything that there is, and notes in a history
+// (package history) what it was told of locks. It may be stopped or killed at any moment.
+//
+// It reads its [Job] as a line of JSON, and connects. Then it answers each word that it reads with a line of JSON:
+//
+//	storm     callers go on, and its own networks break              Done
+//	settle    its networks are whole, callers return, and rest       together.Settled
+//	idle      how many goroutines an idle process has                Idle
+//	end       the clients close, and the process ends                Ended
 package worker
 
 import (
+	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
+	"net"
+	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
-	"github.com/go-rlock/rlock/rlock"
 )
 
+// Role is set in the environment of a process that is a worker.
+const Role = "RLOCK_TORTURE_WORKER=1"
+
 const (
-	// hungAfter is how long a call that is not cancelled may go on with nothing broken any
-	// more: all leases have ended by then, and a fallback poll or two.
+	// hungAfter is how long a call may go on with nothing broken any more: all leases have ended by then, and a fallback
+	// poll or two.
 	hungAfter = 2 * time.Minute
-	// linger is how long goroutines of a closed rueidis client may take to end: it keeps the
-	// connections of a former topology for five seconds, and a machine may be busy.
+	// linger is how long goroutines of a closed rueidis client may take to end: it keeps the connections of a former topology
+	// for five seconds, and a machine may be busy.
 	linger = 40 * time.Second
 )
+
+// A Job is the work of one life of a worker.
+type Job struct {
+	Address stage.Address
+	Seed    uint64 // of the world, which all workers share
+	Worker  int    // its number, from 0
+	Life    int    // how often it was killed before
+	Names   int    // of locks that it wants beside those of all: each has a goroutine
+	Lease   time.Duration
+	History string // the file to write
+}
+
+// Name returns the name of the process in the history.
+func (j Job) Name() string { return fmt.Sprintf("w%d.%d", j.Worker, j.Life) }
+
+// program returns the program: a seed that is one more than a multiple of three has three servers.
+func (j Job) program() *together.Program {
+	seed := 3 * j.Seed
+	if len(j.Address.Servers()) > 1 {
+		seed++
+	}
+	return together.Generate(seed, func(w *together.World) {
+		w.Outside, w.Calm, w.Forgets, w.Delays = true, false, true, true
+		w.Names, w.Lease, w.Patience, w.Trip, w.Prefix = j.Names, j.Lease, time.Hour, 0, "" // a call that does not return hangs
+		for i, c := range w.Clients {                                                       // without a replica no call for a lock returns
+			w.Clients[i].Settings = slices.DeleteFunc(c.Settings, func(c together.Choice) bool { return c.Name == "SyncReplicas" && !j.Address.Replicated() })
+		}
+	})
+}
+
+type (
+	// Done is the answer to storm.
+	Done struct{}
+	// Idle is the answer to idle.
+	Idle struct {
+		Goroutines int
+		AtFirst    int // when the clients had connected
+	}
+	// Ended is the answer to end.
+	Ended struct{ Problems []string }
+)
+
+// Main runs a worker, if this process is one, and exits. Otherwise it returns at once: call it first in main and in TestMain.
+func Main() {
+	name, value, _ := strings.Cut(Role, "=")
+	if os.Getenv(name) != value {
+		return
+	}
+	if err := Run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
 
 // A worker is one life.
 type worker struct {
 	Job
-	name     string // of the process in the history
 	recorder *history.Recorder
-	gate     *gate
 	before   goleak.Option // the goroutines that are not the worker's
+	ctx      context.Context
+	crew     sync.WaitGroup
 
-	ready   chan struct{}    // closed when there is a client of each server
-	client  *rlock.Client    // the first
-	clients []*rlock.Client  // one for each server that knows of no other
-	shared  []rueidis.Client // those that the clients share, if they do
-	first   int              // goroutines after the first lock
-
-	ctx    context.Context // ends with the worker
-	cancel context.CancelFunc
-	crew   sync.WaitGroup
-	hands  []*hand
-	held   gauge // levels
+	ready   chan struct{}     // closed when the clients are there
+	process *together.Process // nil if the worker ended before
+	first   int
 }
 
-// begin starts a worker, which connects in the background: its server may be down.
-func begin(job Job) (*worker, error) {
-	name := job.Name()
-	recorder, err := history.NewRecorder(io.Discard, name), error(nil)
-	if job.History != "" {
-		recorder, err = history.Create(job.History, name)
+// Run does one Job, and then obeys the words that it reads.
+func Run(in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	if !lines.Scan() {
+		return fmt.Errorf("worker: no job: %w", io.ErrUnexpectedEOF)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("worker: %w", err)
+	w := &worker{before: goleak.IgnoreCurrent(), ready: make(chan struct{})}
+	if err := json.Unmarshal(lines.Bytes(), &w.Job); err != nil {
+		return fmt.Errorf("worker: job: %w", err)
 	}
-	w := &worker{Job: job, name: name, recorder: recorder, gate: newGate(job.Goroutines + job.Wide), before: goleak.IgnoreCurrent(), ready: make(chan struct{})}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	crowded, wide := job.crowded(), job.wide()
-	for i := range job.Goroutines + job.Wide {
-		share := crowded
-		if i >= job.Goroutines {
-			share = wide
-		}
-		seed := uint64(job.Worker)<<32 | uint64(job.Life)<<16 | uint64(i)
-		w.hands = append(w.hands, &hand{worker: w, number: i, share: share, random: rand.New(rand.NewPCG(job.Seed, seed))})
+	var err error
+	if w.recorder, err = history.Create(w.History, w.Name()); err != nil {
+		return fmt.Errorf("worker: %w", err)
 	}
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithCancel(context.Background())
+	defer cancel() // also when its parent is gone
 	w.crew.Go(func() { w.recorder.Pulse(w.ctx) })
 	w.crew.Go(w.connect)
-	return w, nil
+	answers := json.NewEncoder(out)
+	for lines.Scan() {
+		var answer any
+		switch word := lines.Text(); word {
+		case "storm":
+			answer = w.storm()
+		case "settle":
+			answer = w.settle()
+		case "idle":
+			answer = Idle{runtime.NumGoroutine(), w.first}
+		case "end":
+			cancel()
+			return answers.Encode(w.end())
+		default:
+			return fmt.Errorf("worker: unknown word %q", word)
+		}
+		if err := answers.Encode(answer); err != nil {
+			return fmt.Errorf("worker: %w", err)
+		}
+	}
+	return lines.Err()
 }
 
-// connect retries until it has a client, and then starts the hands.
+// connect begins the process, as soon as its servers let it, and its first storm.
 func (w *worker) connect() {
-	servers := w.Address.Servers()
-	for w.ctx.Err() == nil {
-		client, err := w.connectTo(servers[len(w.clients)])
-		if err != nil {
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-w.ctx.Done():
-			}
-			continue
-		}
-		if w.clients = append(w.clients, client); len(w.clients) < len(servers) {
-			continue
-		}
-		w.client = w.clients[0]
-		own := w.client.NewLock("torture:own:" + w.name)
-		if own.Lock(w.ctx) == nil {
-			_ = own.Unlock(w.ctx) // errors show elsewhere
-		}
-		w.first = runtime.NumGoroutine() + len(w.hands)
-		for _, h := range w.hands {
-			w.crew.Go(h.work)
-		}
-		close(w.ready)
+	defer close(w.ready)
+	ground := together.Ground{Name: w.Name(), Recorder: w.recorder, First: (100*w.Worker + w.Life + 1) * 10_000_000}
+	for _, a := range w.Address.Servers() {
+		ground.Servers = append(ground.Servers, together.Server{
+			Option: a.Option(),
+			Dial:   func(address string) (net.Conn, error) { return net.Dial("tcp", address) },
+		})
+	}
+	process, err := together.Begin(w.ctx, w.program(), ground, w.Seed<<16|uint64(w.Worker)<<8|uint64(w.Life))
+	if err != nil {
 		return
 	}
+	w.process, w.first = process, runtime.NumGoroutine()
+	process.Storm()
 }
 
-// Config returns the config of a worker's client of one server.
-func Config(a stage.Address, lease time.Duration) rlock.Config {
-	return rlock.Config{
-		Lease:  lease,
-		Logger: slog.New(slog.DiscardHandler),
-		Redis: rueidis.ClientOption{
-			InitAddress:       a.Init,
-			Username:          stage.User,
-			Password:          stage.Password,
-			Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
-			ForceSingleClient: a.Topology == stage.Standalone || a.Topology == stage.AOF,
-			DialCtxFn:         a.Dial,
-		},
-	}
-}
-
-// settle shuts the gate, and waits until all hands rest.
-func (w *worker) settle() (s Settled) {
+// there waits until the process has begun, and reports whether it has.
+func (w *worker) there(limit time.Duration) bool {
 	select {
 	case <-w.ready:
-	case <-time.After(hungAfter):
-		return Settled{Hung: []string{"New by " + w.name}}
+		return w.process != nil
+	case <-time.After(limit):
+		return false
 	}
-	all := w.gate.close(hungAfter)
-	for _, h := range w.hands {
-		h.tell(&s, !all)
-	}
-	s.Most = w.held.most.Load()
-	return s
 }
 
-func (w *worker) idle() Idle {
-	return Idle{Goroutines: runtime.NumGoroutine(), AtFirst: w.first}
+func (w *worker) storm() Done {
+	if w.there(hungAfter) {
+		w.process.Storm()
+	}
+	return Done{}
 }
 
-// end ends the worker, and looks for leftovers.
+func (w *worker) settle() together.Settled {
+	if !w.there(hungAfter) {
+		return together.Settled{Hung: []string{"New by " + w.Name()}}
+	}
+	return w.process.Settle(hungAfter)
+}
+
+// end ends the worker, which rests, and looks for leftovers.
 func (w *worker) end() (e Ended) {
-	w.cancel()
-	w.gate.end()
-	w.crew.Wait()
-	if len(w.clients) > 0 {
-		closing := w.recorder.Begin(history.Op{Method: history.Close})
-		var err error
-		for _, client := range w.clients {
-			err = errors.Join(err, client.Close())
-		}
-		for _, shared := range w.shared {
-			shared.Close()
-		}
-		closing.End(history.Result{Outcome: gaveBack(err), Error: text(err)})
-		e.Closed = text(err)
+	if w.there(hungAfter) {
+		e.Problems = w.process.End()
 	}
+	w.crew.Wait()
 	var left error
 	for deadline := time.Now().Add(linger); time.Now().Before(deadline); {
 		if left = goleak.Find(w.before); left == nil { // Find waits a little itself
 			break
 		}
 	}
-	e.Left = text(left)
-	if e.Left != "" {
-		w.recorder.Leftover("goroutines of " + w.name)
+	if left != nil {
+		w.recorder.Leftover("goroutines of " + w.Name())
+		e.Problems = append(e.Problems, left.Error())
 	}
 	if err := w.recorder.Close(); err != nil {
-		e.Closed = text(err)
+		e.Problems = append(e.Problems, err.Error())
 	}
 	return e
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -59,7 +59,7 @@ import (
 //	    (TestTheWatchdogKeepsALockForAnHour, TestAfterUnlockNothingIsRenewedEver)
 //	  testConcurrency_SingleInstance, testConcurrency_MultiInstance, testConcurrencyLoop_MultiInstance: 15 threads
 //	    have the lock once, 100 clients once, 16 clients 100 times. Kept
-//	    (TestTheSectionsOfSeveralClientsNeverOverlap)
+//	    (TestProgramsOnServers)
 //	  testLockListener: listeners are told that the key was deleted, or expired. Does not apply: they are Redis'
 //	    keyspace events, for which a Go client subscribes itself. Java's are told of our locks too; a lease that
 //	    ends under a living holder is a deletion here (TestKeyspaceEventsTellOfAReleaseAndOfADeadHoldersLease,
@@ -200,7 +200,7 @@ func TestAfterALossTheNextLockIsRenewed(t *testing.T) {
 //	    TestEveryClientSeesReadersAndWriters)
 //	  testUnlockFail, testLockUnlock: Kept (TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing,
 //	    TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
-//	  testConcurrency_*: Kept (TestTheSectionsOfSeveralClientsNeverOverlap, TestNoWriterOverlapsReadersOrWriters)
+//	  testConcurrency_*: Kept (TestProgramsOnServers)
 //	  testMultiInstanceReadLockZombieCleanup: a dead client's read hold ends though others renew theirs. Kept
 //	    (TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews)
 //
