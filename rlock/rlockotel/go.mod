@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-rlock/rlock v0.1.0
+	github.com/prometheus/otlptranslator v1.0.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

@@ -4,8 +4,8 @@
 // from a program by the variables here.
 //
 // Both use the names that the Prometheus exporter of OpenTelemetry makes of the metrics by
-// default, as lock_client_held. A test in examples/observed collects the metrics through it
-// and checks each name and each label.
+// default, as lock_client_held. A test checks each name and each label against the metrics of a
+// client.
 package dashboards
 
 import _ "embed" // for the files

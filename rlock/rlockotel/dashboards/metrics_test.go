@@ -1,4 +1,4 @@
-package main_test
+package dashboards_test
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/otlptranslator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -26,19 +27,17 @@ var (
 	labelled = regexp.MustCompile(`\b(lock_client_\w+)\{([^}]*)\}`)
 	matcher  = regexp.MustCompile(`(\w+)\s*[=!]~?`)
 	grouping = regexp.MustCompile(`by \(([^)]*)\)`)
+	part     = regexp.MustCompile(`_(bucket|count|sum)$`)
 )
 
-// exported returns the names of the metrics as the exporter of Prometheus has them, each with
-// its labels.
+// exported returns the names that the metrics have in Prometheus, each with its labels.
 func exported(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	found := make(map[string]map[string]bool)
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		registry := prometheus.NewRegistry()
-		exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
-		require.NoError(t, err)
+		reader := sdkmetric.NewManualReader()
 		observer, err := rlockotel.NewObserver(
-			rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))),
+			rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
 			rlockotel.WithLockClass(func(string) string { return "all" }),
 		)
 		require.NoError(t, err)
@@ -54,26 +53,58 @@ func exported(t *testing.T) map[string]map[string]bool {
 		require.Error(t, lock.Lock(soon))
 		require.NoError(t, lock.Unlock(me))
 		synctest.Wait()
-		families, err := registry.Gather()
-		require.NoError(t, err)
-		for _, family := range families {
-			labels := map[string]bool{"job": true, "le": true} // which Prometheus adds, and the buckets have
-			for _, m := range family.GetMetric() {
-				for _, l := range m.GetLabel() {
-					labels[l.GetName()] = true
-				}
-			}
-			names := []string{family.GetName()}
-			if family.GetType().String() == "HISTOGRAM" {
-				names = append(names, names[0]+"_bucket", names[0]+"_count", names[0]+"_sum")
-			}
-			for _, name := range names {
-				found[name] = labels
+		var all metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(context.Background(), &all))
+		for _, scope := range all.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				export(t, found, m)
 			}
 		}
 		require.NoError(t, client.Close())
 	})
 	return found
+}
+
+// export adds the names and the labels of a metric as the exporter of OpenTelemetry has them by default.
+func export(t *testing.T, found map[string]map[string]bool, m metricdata.Metrics) {
+	t.Helper()
+	kind, labels := otlptranslator.MetricType(otlptranslator.MetricTypeGauge), map[string]bool{"job": true} // which Prometheus adds
+	add := func(attributes attribute.Set) {
+		for _, kv := range attributes.ToSlice() {
+			name, err := (&otlptranslator.LabelNamer{}).Build(string(kv.Key))
+			require.NoError(t, err)
+			labels[name] = true
+		}
+	}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		if data.IsMonotonic {
+			kind = otlptranslator.MetricTypeMonotonicCounter
+		}
+		for _, p := range data.DataPoints {
+			add(p.Attributes)
+		}
+	case metricdata.Sum[float64]:
+		require.True(t, data.IsMonotonic, m.Name)
+		kind = otlptranslator.MetricTypeMonotonicCounter
+		for _, p := range data.DataPoints {
+			add(p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		kind, labels["le"] = otlptranslator.MetricTypeHistogram, true
+		for _, p := range data.DataPoints {
+			add(p.Attributes)
+		}
+	default:
+		require.Fail(t, "a metric of another type", "%s: %T", m.Name, data)
+	}
+	namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
+	name, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: kind})
+	require.NoError(t, err)
+	found[name] = labels
+	if labels["le"] {
+		found[name+"_bucket"], found[name+"_count"], found[name+"_sum"] = labels, labels, labels
+	}
 }
 
 // check asserts that the metrics of an expression and their labels exist.
@@ -113,14 +144,12 @@ func TestTheDashboardShowsMetricsThatExist(t *testing.T) {
 		for _, target := range panel.Targets {
 			check(t, metrics, target.Expr)
 			for _, name := range metric.FindAllString(target.Expr, -1) {
-				shown[strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")] = true
+				shown[part.ReplaceAllString(name, "")] = true
 			}
 		}
 	}
 	for name := range metrics {
-		if strings.HasPrefix(name, "lock_client_") && !regexp.MustCompile(`_(bucket|count|sum)$`).MatchString(name) {
-			assert.True(t, shown[name], "no panel shows %s", name)
-		}
+		assert.True(t, shown[part.ReplaceAllString(name, "")], "no panel shows %s", name)
 	}
 }
 
