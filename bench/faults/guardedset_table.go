@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"image/color"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,20 +102,15 @@ func (t table) write(b *strings.Builder, results []result) {
 
 // draw draws the lost updates of the first scenario.
 func draw(results []result, folder string) error {
-	var bars []report.Bar
+	bars := make(map[string][]float64)
 	for _, r := range results {
-		if r.Scenario != holders {
-			continue
+		if r.Scenario == holders {
+			bars[r.Library+", "+r.Form] = []float64{r.lost()}
 		}
-		colour := report.Grey
-		if r.Library == "rlock" {
-			colour = color.RGBA{} // the first of the palette
-		}
-		bars = append(bars, report.Bar{Name: r.Library + ", " + r.Form, Value: r.lost(), Colour: colour})
 	}
 	if len(bars) == 0 {
 		return nil
 	}
 	return report.Bars(filepath.Join(folder, "guardedset.svg"),
-		"Lost updates of a value under a lock, with processes that are stopped, cut off and killed", "% of the writes", bars)
+		"Lost updates of a value under a lock, with processes that are stopped, cut off and killed", "% of the writes", []string{""}, bars)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
-	"github.com/go-rlock/rlock/bench/contender"
 )
 
 // ours is the contender that is compared with its peers.
@@ -43,16 +42,6 @@ func (r *Report) Write(folder string) error {
 	return Save(folder, r, r.Markdown(plots))
 }
 
-// find returns the result of a contender in a cell that has figures, or nil.
-func (r *Report) find(scenario, setting, network, contender string) *arena.Result {
-	for _, res := range r.Results {
-		if res.Scenario == scenario && res.Setting == setting && res.Network == network && res.Contender == contender && res.Sections+int64(res.Rounds) > 0 {
-			return res
-		}
-	}
-	return nil
-}
-
 // of returns the results of a cell in order.
 func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 	for _, res := range r.Results {
@@ -61,18 +50,4 @@ func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 		}
 	}
 	return of
-}
-
-// best returns the fastest peer that excluded, in the cell of res.
-func (r *Report) best(res *arena.Result) (best *arena.Result) {
-	for _, other := range r.of(res.Scenario, res.Setting, res.Network) {
-		c, err := contender.Find(other.Contender)
-		if err != nil || !c.Peer || other.Sections == 0 || other.Overlaps > 0 {
-			continue
-		}
-		if best == nil || other.Rate() > best.Rate() {
-			best = other
-		}
-	}
-	return best
 }
