@@ -1,9 +1,5 @@
 package core
 
-import (
-	"github.com/go-rlock/rlock/internal/enum"
-)
-
 // The answers to commands. Each command has one, also if its call has left.
 
 // Answer tells the lock the result of a command, which counts for its tenure and for the call c that has sent it. c is nil if
@@ -129,10 +125,6 @@ const (
 	verdicts = iota // how many there are
 )
 
-func (v verdict) String() string {
-	return enum.Name(v, "verdict", "holds", "waits", "free", "nowhere", "left", "absent", "granted", "executed", "notRun", "unknown", "fatal")
-}
-
 // A change is the place after an answer, if that changes it.
 type change uint8
 
@@ -143,10 +135,6 @@ const (
 	toInQueue
 	toOwner
 )
-
-func (c change) String() string {
-	return enum.Name(c, "change", "asItWas", "toOut", "toUnsure", "toInQueue", "toOwner")
-}
 
 func (c change) place() Place { return Place(c - toOut) }
 
@@ -174,6 +162,7 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	default:
 		panic("core: a reply with the fault " + a.Fault.String())
 	}
+	//exhaustive:ignore
 	switch f.op {
 	case Step, Unmark:
 		return executed
@@ -287,6 +276,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 func (l *Lock) taken(t *Tenure, now Now) {
 	w := t.call
 	way := ByRedis
+	//exhaustive:ignore
 	switch t.entry {
 	case Acquire:
 	case Join:

@@ -3,8 +3,6 @@ package core
 import (
 	"math"
 	"slices"
-
-	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has named.
@@ -25,8 +23,6 @@ const (
 	Shared             // "s": other readers may hold it too
 )
 
-func (m Mode) String() string { return enum.Name(m, "Mode", "Alone", "Shared") }
-
 // An Op is the purpose of a command for a tenure.
 type Op uint8
 
@@ -44,10 +40,6 @@ const (
 
 	ops = iota // how many there are
 )
-
-func (o Op) String() string {
-	return enum.Name(o, "Op", "None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write")
-}
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
 type Ticket struct {
@@ -113,10 +105,6 @@ const (
 	Behind         // as Unknown, since its caller has left it behind: Redis has not failed
 )
 
-func (f Fault) String() string {
-	return enum.Name(f, "Fault", "Answered", "NotRun", "Unknown", "Fatal", "Behind")
-}
-
 // A Found is where a command has found its tenure.
 type Found uint8
 
@@ -126,8 +114,6 @@ const (
 	First                // in the queue, as the first ticket
 	Holds                // in the lock, for the lease that the command asks for, from when it was executed
 )
-
-func (f Found) String() string { return enum.Name(f, "Found", "Nowhere", "Waits", "First", "Holds") }
 
 // A Reply is the outcome of a command.
 type Reply struct {
@@ -175,10 +161,6 @@ const (
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 )
-
-func (m MessageKind) String() string {
-	return enum.Name(m, "MessageKind", "Granted", "AtFront", "Forced", "ForeignNews", "Shown", "Satisfied")
-}
 
 // A Message is a message to a client. Any client may publish, so that a message may be forged, late
 // or doubled.
@@ -260,10 +242,6 @@ const (
 	IgnoreAbroad                   // end that
 )
 
-func (e EffectKind) String() string {
-	return enum.Name(e, "EffectKind", "Wake", "Poll", "Ended", "Lose", "Subscribe", "Unsubscribe", "ListenAbroad", "IgnoreAbroad")
-}
-
 // An Effect is something for a driver to do, in the order in which they come.
 type Effect struct {
 	Kind   EffectKind
@@ -288,10 +266,6 @@ const (
 	ByClose                  // the client closes
 	Unconfirmed              // the release has no answer
 )
-
-func (c Cause) String() string {
-	return enum.Name(c, "Cause", "ByUnlock", "LeaseEnded", "TooLong", "Unrenewed", "KeyGone", "ByForce", "ByClose", "Unconfirmed")
-}
 
 // TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
 // carrying the effects out may bring about more. The time of each tenure that an event has touched is found here, once.

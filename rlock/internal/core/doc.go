@@ -101,3 +101,5 @@
 // stays, the number is known that long (parted.go). Nested locks and hand-offs allocate nothing, and no event but a new
 // subscription and Close walks the line.
 package core
+
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type verdict,change,Purpose,Todo,Mode,Op,Fault,Found,MessageKind,EffectKind,Cause,question,hearing,abroadNews,Extension,news,Want,Place,PartResult,Outcome,Way,attempt

@@ -1,7 +1,5 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
-
 // The commands of a lock's tenures.
 
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
@@ -24,8 +22,6 @@ const (
 	opens // it does, since it takes the write lock away, and readers may enter
 )
 
-func (q question) String() string { return enum.Name(q, "question", "asksNot", "asks", "opens") }
-
 // The flight of a tenure changes here, and only here.
 
 // send notes that the command is about to be sent, and returns it.
@@ -37,6 +33,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, tenure: t, tenureSeq: t.flight.seq}
+	//exhaustive:ignore
 	switch op {
 	case Acquire, Resume, Look:
 		t.flight.lease = t.call.asked(c)

@@ -1,9 +1,5 @@
 package core
 
-import (
-	"github.com/go-rlock/rlock/internal/enum"
-)
-
 // What the client hears: messages, of which none is believed, and doubts, after which Redis is asked.
 
 // Hear deals with a message, of which none is believed: it may be late, doubled or forged.
@@ -129,10 +125,6 @@ const (
 	refused                  // it cannot hear them
 )
 
-func (h hearing) String() string {
-	return enum.Name(h, "hearing", "deaf", "asking", "listening", "refused")
-}
-
 // Subscribes reports whether the lock wants to be told of grants.
 func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
@@ -199,10 +191,6 @@ const (
 	heard                 // one has published a message since the last look at a lock that one holds
 	silent                // one has taken the lock again, and none has published
 )
-
-func (a abroadNews) String() string {
-	return enum.Name(a, "abroadNews", "noneAbroad", "heard", "silent")
-}
 
 // hear notes a message for foreign clients, unless a client of ours has published it.
 func (a *abroad) hear(m Message) {

@@ -1,9 +1,5 @@
 package core
 
-import (
-	"github.com/go-rlock/rlock/internal/enum"
-)
-
 // A Lock is one lock as one client knows it: its owners here, its waiters here, and the tenures.
 // Its methods are the events of the lock, and the caller serializes those of one [Client]. After
 // each it takes [Client.Effects].
@@ -148,10 +144,6 @@ const (
 	NoEnd              // the level ends by its Unlock alone
 	NoLevel            // there is no such level
 )
-
-func (e Extension) String() string {
-	return enum.Name(e, "Extension", "EndMoves", "EndAsked", "NoEnd", "NoLevel")
-}
 
 // Extend moves the end of a level that ends by itself: it is so long from now on.
 func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {

@@ -1,7 +1,5 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
-
 // News are the messages about a tenure since the command in flight was sent, whose answer may be
 // older.
 type news uint8
@@ -11,8 +9,6 @@ const (
 	doubt       // something may have changed
 	grant       // it has the lock
 )
-
-func (n news) String() string { return enum.Name(n, "news", "noNews", "doubt", "grant") }
 
 // The place of a tenure changes here, and only here.
 
@@ -59,6 +55,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 
 // stepped notes that a Step or an Unmark was executed.
 func (t *Tenure) stepped(f flight) {
+	//exhaustive:ignore
 	switch f.op {
 	case Step:
 		t.step = false
@@ -75,6 +72,7 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	if a.Token > 0 {
 		t.tokens.take(a.Token, uint64(t.tokens.reserved))
 	}
+	//exhaustive:ignore
 	switch f.op {
 	case Look:
 		t.marked = true

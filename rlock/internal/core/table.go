@@ -1,7 +1,5 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
-
 // A Want is what this client wants of a tenure.
 type Want uint8
 
@@ -14,8 +12,6 @@ const (
 	wants = iota // how many there are
 )
 
-func (w Want) String() string { return enum.Name(w, "Want", "Gone", "Asked", "Held", "Parted") }
-
 // A Place is where Redis has a tenure, as far as this client knows.
 type Place uint8
 
@@ -27,8 +23,6 @@ const (
 
 	places = iota // how many there are
 )
-
-func (p Place) String() string { return enum.Name(p, "Place", "Out", "Unsure", "InQueue", "Owner") }
 
 // A cell has the moves for a tenure at one want and place. The first move that is due is sent.
 type cell []move

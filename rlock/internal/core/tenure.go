@@ -1,10 +1,6 @@
 package core
 
-import (
-	"slices"
-
-	"github.com/go-rlock/rlock/internal/enum"
-)
+import "slices"
 
 // A Tenure is the time during which this client owns the lock's key in Redis. Before, it is a ticket in the queue, if it
 // has to wait. It is known by its ID, which no other tenure has.
@@ -219,10 +215,6 @@ const (
 	NotAlone                      // there are other levels
 	NothingHeld                   // there is no such level
 )
-
-func (r PartResult) String() string {
-	return enum.Name(r, "PartResult", "HasParted", "NotAlone", "NothingHeld")
-}
 
 // passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
 const passedOn OwnerID = 0

@@ -344,6 +344,7 @@ func (s *story) run(c *Call) {
 	if sh == nil || sh.flies {
 		return
 	}
+	//exhaustive:ignore
 	switch a := s.lock.Next(c, true, s.now); a.Do {
 	case Returns:
 		if delete(s.shells, c); c.Outcome == Done {
@@ -378,6 +379,7 @@ func (s *story) carryOut() {
 	for {
 		effects := slices.Clone(s.client.TakeEffects(s.now))
 		for _, e := range effects {
+			//exhaustive:ignore
 			switch e.Kind {
 			case Poll:
 				if e.Call == nil {

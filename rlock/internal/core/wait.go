@@ -1,9 +1,6 @@
 package core
 
-import (
-	"github.com/go-rlock/rlock/internal/enum"
-	"github.com/go-rlock/rlock/waitqueue"
-)
+import "github.com/go-rlock/rlock/waitqueue"
 
 // An Outcome is how a call has ended.
 type Outcome uint8
@@ -24,10 +21,6 @@ const (
 	Done                      // a call that does not lock: see its Cause, its Fault and Found
 )
 
-func (o Outcome) String() string {
-	return enum.Name(o, "Outcome", "Waiting", "Acquired", "Denied", "TimedOut", "Full", "Cancelled", "Closed", "Upgrades", "Failed", "GotAnswer", "NotPassed", "Unanswered", "Done")
-}
-
 // A Way is how a call has got the lock.
 type Way uint8
 
@@ -40,10 +33,6 @@ const (
 	ByPass               // from another client, which has passed it on
 )
 
-func (w Way) String() string {
-	return enum.Name(w, "Way", "ByRedis", "ByQueue", "ByNesting", "ByHandoff", "ByJoining", "ByPass")
-}
-
 // An attempt is where a call that locks is with its Acquires. It may send one, and one more if the holder makes way for that.
 type attempt uint8
 
@@ -53,10 +42,6 @@ const (
 	triesAgain                // it may send one more
 	triedAgain                // it has sent that one
 )
-
-func (a attempt) String() string {
-	return enum.Name(a, "attempt", "tried", "tries", "triesAgain", "triedAgain")
-}
 
 // may reports whether the call may send an Acquire.
 func (a attempt) may() bool { return a == tries || a == triesAgain }

@@ -108,6 +108,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 			return nil, nil, now, l.giveUp(ctx, req, err)
 		}
 		l.asksMore(&w, req, now)
+		//exhaustive:ignore
 		switch outcome := l.AtOnce(&w, now); outcome {
 		case core.Acquired:
 		case core.Waiting:
@@ -308,6 +309,7 @@ func (l *lock) leave(w *waiter) {
 	if w.hold != nil || w.Outcome == core.Cancelled { // else they are not read
 		holder = l.holderWords(w.holder, &w.req)
 	}
+	//exhaustive:ignore
 	switch o := w.Outcome; o {
 	case core.GotAnswer:
 		w.err = terms.ErrAnswered

@@ -43,3 +43,5 @@
 // ends subscriptions, connections and notices, in this order. A tenure whose release is not confirmed by then ends with
 // its lease, and Close says so.
 package driver
+
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type writeFate,sender,tracking,KindID,stage,wakeUp

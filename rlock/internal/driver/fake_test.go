@@ -230,6 +230,7 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 			return false
 		}
 	}
+	//exhaustive:ignore
 	switch fate {
 	case panicking:
 		panic("the carrier panics")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -315,10 +314,6 @@ const (
 	writeFenced  // it was not executed, since the lock does not have the tenure
 	writeRefused // nor, since Redis has refused it
 )
-
-func (f writeFate) String() string {
-	return enum.Name(f, "writeFate", "writeUnknown", "writeRan", "writeFenced", "writeRefused")
-}
 
 // A guard is what a kind of lock looks at before a guarded write. Its keys and arguments are the last of the script.
 type guard struct {

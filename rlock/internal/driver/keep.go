@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -48,8 +47,6 @@ const (
 	nudged                    // the keeper asks as soon as may be
 	keeperSends               // the keeper has asked, and sends a command as soon as may be
 )
-
-func (s sender) String() string { return enum.Name(s, "sender", "unasked", "nudged", "keeperSends") }
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
 func (s *shard) workOf(l *lock, t *core.Tenure) *work {
@@ -289,10 +286,6 @@ const (
 	alarmed                   // a change was reported: the next mirror finds out what it was
 	verified                  // that mirror was built, at verifiedAt: a later one tracks the key again
 )
-
-func (t tracking) String() string {
-	return enum.Name(t, "tracking", "untracked", "putOff", "due", "tracked", "alarmed", "verified")
-}
 
 // track changes the tracking to t, or puts it off.
 func (k *work) track(t tracking) {

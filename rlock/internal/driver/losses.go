@@ -104,6 +104,7 @@ func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner)
 // causeOf returns the error that says why the levels are lost.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
 	now := s.client.clock.time(s.at.Time)
+	//exhaustive:ignore
 	switch cause {
 	case core.KeyGone:
 		return ErrGone

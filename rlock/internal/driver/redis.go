@@ -262,6 +262,7 @@ func (r *redis) polls(c *exchange) bool { return r.client.leavesWindows(c.name, 
 
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *exchange) wire.Call {
+	//exhaustive:ignore
 	switch c.cmd.Op {
 	case core.Acquire:
 		if c.kind.foreign && r.Polls() {
@@ -281,6 +282,7 @@ func (r *redis) command(c *exchange) wire.Call {
 func (r *redis) step(c *exchange) wire.Call {
 	n := c.name
 	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
+	//exhaustive:ignore
 	switch c.cmd.Op {
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
@@ -462,6 +464,7 @@ func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
 }
 
 func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, error) {
+	//exhaustive:ignore
 	switch cmd.Op {
 	case core.Acquire:
 		if cmd.Takes {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // An Observer is told of the events of each lock: package rlock has their order, and
@@ -74,10 +72,6 @@ const (
 	WayCount = iota // how many there are
 )
 
-func (w Way) String() string {
-	return enum.Name(w, "Way", "ByNesting", "ByJoining", "ByHandoff", "ByRedis", "ByQueue", "ByParts", "ByPass")
-}
-
 // A LossReason is why a lock was lost.
 type LossReason uint8
 
@@ -92,10 +86,6 @@ const (
 
 	LossReasonCount = iota // how many there are
 )
-
-func (r LossReason) String() string {
-	return enum.Name(r, "LossReason", "LostUnrenewed", "LostLeaseEnded", "LostHeldTooLong", "LostKeyGone", "LostForced", "LostParts")
-}
 
 // TellReleased tells of an Unlock. It may find that the lock was lost, for that reason.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {

@@ -26,3 +26,5 @@
 // those of releases apart from the others, so that a release never waits for an acquire.
 // After Close nothing is left running.
 package wire
+
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Fault,RedissonPolls,PubSub,Position

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
@@ -39,8 +38,6 @@ const (
 	// Never: the command was certainly not executed, and waiting cures nothing.
 	Never
 )
-
-func (f Fault) String() string { return enum.Name(f, "Fault", "Unknown", "NotNow", "Never") }
 
 // ErrCrowded is the fault of a command that found no slot among those in flight
 // to its node.

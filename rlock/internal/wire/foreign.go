@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // Foreign clients are those of Redisson, which know nothing of the queue: see
@@ -22,10 +20,6 @@ const (
 	RedissonPollsNever
 	RedissonPollsAlways
 )
-
-func (p RedissonPolls) String() string {
-	return enum.Name(p, "RedissonPolls", "RedissonPollsAuto", "RedissonPollsNever", "RedissonPollsAlways")
-}
 
 // foreign is a client's knowledge of foreign clients at its server.
 type foreign struct {

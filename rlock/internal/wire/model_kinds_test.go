@@ -61,6 +61,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		number = strconv.Itoa(c.Permits)
 	}
 	n := &k.keys
+	//exhaustive:ignore
 	switch c.Op {
 	case core.Acquire:
 		switch {
@@ -118,6 +119,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		return write
 	}
 	step := wire.Step{Lease: lease, Number: number, Polls: c.Polling, Heard: c.Heard}
+	//exhaustive:ignore
 	switch c.Op {
 	case core.Join:
 		step.Join = member(c.Ticket)

@@ -210,6 +210,7 @@ const aForeignOne = "a foreign one"
 
 func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 	ticket := uuidText(m.ID) + permitsText(m.More)
+	//exhaustive:ignore
 	switch m.Kind {
 	case core.Granted:
 		var token, n string

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // PubSub is a family of publish and subscribe commands.
@@ -23,10 +21,6 @@ const (
 	PubSubSharded
 	PubSubPlain
 )
-
-func (p PubSub) String() string {
-	return enum.Name(p, "PubSub", "PubSubAuto", "PubSubSharded", "PubSubPlain")
-}
 
 // choosePubSub decides whether pub/sub is sharded: by Redisson's rule, but where no
 // server says it is an error and no guess, since a client that guesses otherwise than

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/internal/enum"
 )
 
 // A Step is one command about a lock's queue: see scripts/queue.lua.
@@ -110,13 +108,6 @@ const (
 
 	FullPosition Position = -1 // it has joined, and was taken out again in the same step: too many wait
 )
-
-func (p Position) String() string {
-	if p == FullPosition {
-		return "FullPosition"
-	}
-	return enum.Name(p, "Position", "NoPosition", "SomePosition", "FirstPosition")
-}
 
 // A Value is a reply of Redis, or one of several values in it.
 type Value interface {
