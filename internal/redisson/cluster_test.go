@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
@@ -67,6 +68,26 @@ func TestInAClusterFencedAndReadWriteLocksAreTheSameToBothSides(t *testing.T) {
 		s.of(redisson.Write).eachOwnerFirst(func(s *scene, first, second couple) {
 			reading(s, first, second)
 			downgrading(s, first, second)
+		})
+	})
+}
+
+// What a fleet gets that is configured wrong: neither side hears the
+// other. The locks exclude all the same, and each waiter looks when it would without
+// any message.
+func TestWithoutOneFamilyOfPubSubTheLockStillExcludes(t *testing.T) {
+	wrong := setting{lease: shortLease, sharding: redisson.ShardingOff, pubSub: rlock.PubSubSharded}
+	withNewestInACluster(t, wrong, func(s *scene) {
+		s.run("exclusion", func(s *scene) { s.eachWay(exclusion) })
+		s.eachWayAtOnce(func(s *scene, first, second side) {
+			lock := s.fresh()
+			require.NoError(s.t, first.Lock(lock, 0))
+			waiter := s.start(func() error { return second.Lock(lock, 0) })
+			s.awaitWaiter(lock)
+			unlocked := time.Now()
+			require.NoError(s.t, first.Unlock(lock))
+			s.t.Logf("at a lease of %v a waiter has the lock after %v", shortLease, waiter.succeeds().Sub(unlocked))
+			require.NoError(s.t, second.Unlock(lock))
 		})
 	})
 }

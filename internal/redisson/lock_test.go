@@ -1,12 +1,16 @@
 package redisson_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -207,4 +211,277 @@ func force(s *scene, first, second side) {
 	gives(s.t, true)(second.TryLock(lock, 0, 0))
 	assert.True(s.t, notHeld(first.Unlock(lock)))
 	require.NoError(s.t, second.Unlock(lock))
+}
+
+// Keys, channels and their braces have to be the same bytes on both sides, and the
+// slot with them: a waiter on another channel is not woken.
+func names(s *scene) {
+	golang, java := s.golang(), s.java.Thread("one")
+	for _, name := range []string{
+		"a",
+		"orders:42",
+		"orders 42 ",
+		"{orders}:42",
+		"42:{orders}:{items}",
+		"a{b",
+		"a}b",
+		"}{",
+		"{}",
+		`quoted"and\escaped`,
+		"naïve",
+		"заказ:42",
+		"注文42",
+		"🔒",
+		"line\nfeed\ttab",
+	} {
+		woken := wakeUp(s, golang, java, name) + wakeUp(s, java, golang, name+name)
+		assert.Less(s.t, woken, fallback, "%q", name)
+	}
+}
+
+// rlock's fair lock and Java's locks of its name. They have no queue in common, but
+// one key.
+
+// fairGo is golang for rlock's fair lock.
+func (s *scene) fairGo() side {
+	return owner{rlock.WithOwner(s.ctx, rlock.NewOwner()), func(lock string) *rlock.Lock { return s.client.NewFairLock(lock) }}
+}
+
+func fairLock(s *scene) {
+	for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
+		s.run("Java's is "+string(kind), func(s *scene) { fairExclusion(s.of(kind)) })
+	}
+	s.run("Java's plain one and ours wake each other", fairWakes)
+}
+
+func fairExclusion(s *scene) {
+	java, golang := s.thread("one"), s.fairGo()
+	for _, sides := range [][2]side{{java, golang}, {golang, java}} {
+		first, second := sides[0], sides[1]
+		exclusion(s, first, second)
+		nesting(s, first, second)
+		lock := s.fresh()
+		require.NoError(s.t, first.Lock(lock, 0))
+		gives(s.t, true)(second.ForceUnlock(lock))
+		err := first.Unlock(lock)
+		if first != side(java) || s.setting.kind == redisson.Plain { // Redisson's fair unlock of a free lock is no error
+			assert.True(s.t, notHeld(err))
+		}
+	}
+}
+
+func fairWakes(s *scene) {
+	for _, sides := range [][2]side{{s.thread("one"), s.fairGo()}, {s.fairGo(), s.thread("one")}} {
+		assert.Less(s.t, wakeUp(s, sides[0], sides[1], s.fresh()), fallback)
+	}
+}
+
+// The fenced lock between Java and Go.
+
+func fencedLock(s *scene) {
+	s.eachWay(func(s *scene, first, second side) {
+		exclusion(s, first, second)
+		nesting(s, first, second)
+		views(s, first, second)
+		force(s, first, second)
+		assert.Less(s.t, wakeUp(s, first, second, s.fresh()), fallback)
+	})
+	s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
+	s.run("tokens grow from Java to Go and back", alternating)
+	s.run("tokens grow in a crowd of threads and goroutines", tokensOfACrowd)
+}
+
+func alternating(s *scene) {
+	java, lock := s.thread("one"), s.client.NewFencedLock(s.fresh())
+	var last uint64
+	for range 10 {
+		gives(s.t, last+1)(java.LockAndGetToken(lock.Name()))
+		nested, err := java.LockAndGetToken(lock.Name())
+		require.NoError(s.t, err)
+		assert.Equal(s.t, last+2, nested, "Redisson has a token for each level")
+		require.NoError(s.t, java.Unlock(lock.Name()))
+		require.NoError(s.t, java.Unlock(lock.Name()))
+
+		hold, err := lock.Acquire(s.ctx)
+		require.NoError(s.t, err)
+		last, err = hold.Token()
+		require.NoError(s.t, err)
+		assert.Equal(s.t, nested+1, last)
+		gives(s.t, last)(java.Token(lock.Name())) // no caller waited: no other token is reserved
+		require.NoError(s.t, hold.Release(s.ctx))
+	}
+}
+
+func tokensOfACrowd(s *scene) {
+	const each, rounds = 6, 40
+	lock := s.client.NewFencedLock(s.fresh())
+	var last, java, golang atomic.Uint64
+	var all sync.WaitGroup
+	// inside is called with the lock held: no call of another falls in between.
+	inside := func(token uint64, sections *atomic.Uint64) {
+		sections.Add(1)
+		if before := last.Swap(token); before >= token {
+			assert.Fail(s.t, "tokens do not grow", "%d after %d", token, before)
+		}
+	}
+	for i := range each {
+		all.Go(func() {
+			thread := s.thread(fmt.Sprint("crowd ", i))
+			for range rounds {
+				token, err := thread.LockAndGetToken(lock.Name())
+				if !assert.NoError(s.t, err) {
+					return
+				}
+				inside(token, &java)
+				assert.NoError(s.t, thread.Unlock(lock.Name()))
+			}
+		})
+		all.Go(func() {
+			for java.Load() < each*rounds && s.ctx.Err() == nil && !s.t.Failed() {
+				hold, err := lock.Acquire(s.ctx)
+				if !assert.NoError(s.t, err) {
+					return
+				}
+				token, err := hold.Token()
+				assert.NoError(s.t, err)
+				inside(token, &golang)
+				assert.NoError(s.t, hold.Release(s.ctx))
+			}
+		})
+	}
+	all.Wait()
+	s.t.Logf("sections: Java %d, Go %d; the last token %d", java.Load(), golang.Load(), last.Load())
+	assert.Positive(s.t, golang.Load())
+}
+
+func TestEightThreadsAndEightGoroutinesLoseNoCount(t *testing.T) {
+	withNewest(t, setting{}, func(s *scene) {
+		java, golang := crowd(s, 8, 4*time.Second)
+		assert.Positive(s.t, java)
+		assert.Positive(s.t, golang)
+	})
+}
+
+// crowd has so many threads and goroutines take the lock again and again. Each adds one
+// to a counter in Redis, by a GET and a SET: only the lock keeps two from
+// reading the same number. It returns how often each side had it.
+func crowd(s *scene, each int, during time.Duration) (fromJava, fromGo int) {
+	var all sync.WaitGroup
+	java, golang := make([]int, each), make([]int, each)
+	lock := s.client.NewLock(s.fresh())
+	counter := lock.Name() + ":counter"
+	for i := range each {
+		all.Go(func() {
+			var err error
+			java[i], err = s.java.Thread(fmt.Sprint("crowd ", i)).Count(lock.Name(), counter, during)
+			assert.NoError(s.t, err)
+		})
+		all.Go(func() {
+			for end := time.Now().Add(during); time.Now().Before(end); golang[i]++ {
+				if !assert.NoError(s.t, lock.Do(s.ctx, func(ctx context.Context) error { return s.addOne(ctx, counter) })) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+
+	counted, err := s.do("GET", counter).AsInt64()
+	require.NoError(s.t, err)
+	fromJava, fromGo = sum(java), sum(golang)
+	s.t.Logf("sections: Java %d %v, Go %d %v", fromJava, java, fromGo, golang)
+	assert.EqualValues(s.t, fromJava+fromGo, counted, "a section that overlapped another lost its count")
+	return fromJava, fromGo
+}
+
+func (s *scene) addOne(ctx context.Context, counter string) error {
+	n, err := s.outside.Do(ctx, s.outside.B().Get().Key(counter).Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	return s.outside.Do(ctx, s.outside.B().Set().Key(counter).Value(fmt.Sprint(n+1)).Build()).Error()
+}
+
+func sum(numbers []int) (all int) {
+	for _, n := range numbers {
+		all += n
+	}
+	return all
+}
+
+// A lock that Go has passed on belongs to no thread of Java: Redisson sees a lock of another client with a lease.
+
+func TestALockThatIsPassedOnIsHeldToRedisson(t *testing.T) {
+	withBoth(t, setting{lease: 3 * time.Second}, func(s *scene) {
+		java := s.thread("one")
+		passed := func(within time.Duration) (lock, pass string) {
+			lock = s.fresh()
+			hold, err := s.client.NewLock(lock).Acquire(s.ctx)
+			require.NoError(s.t, err)
+			pass, err = hold.Pass(s.ctx, within)
+			require.NoError(s.t, err)
+			return lock, pass
+		}
+		refused := func(lock string, within time.Duration) {
+			s.t.Helper()
+			gives(s.t, true)(java.IsLocked(lock))
+			gives(s.t, false)(java.IsHeld(lock))
+			left, err := java.TTL(lock)
+			require.NoError(s.t, err)
+			assert.Positive(s.t, left)
+			assert.LessOrEqual(s.t, left, within)
+			gives(s.t, false)(java.TryLock(lock, 0, 0))
+			assert.True(s.t, notHeld(java.Unlock(lock)))
+		}
+
+		lock, pass := passed(time.Minute)
+		refused(lock, time.Minute)
+		left, err := java.TTL(lock)
+		require.NoError(s.t, err)
+		assert.Greater(s.t, left, 3*time.Second, "the time of the pass, and not the lease of before")
+		hold, err := s.client.Resume(s.ctx, pass)
+		require.NoError(s.t, err)
+		refused(lock, 3*time.Second)
+		gives(s.t, true)(java.ForceUnlock(lock))
+		select {
+		case <-hold.Context().Done(): // with the next renewal
+			require.ErrorIs(s.t, context.Cause(hold.Context()), rlock.ErrLost)
+		case <-s.ctx.Done():
+			require.NoError(s.t, s.ctx.Err())
+		}
+		require.ErrorIs(s.t, hold.Release(s.ctx), rlock.ErrLost)
+
+		lock, pass = passed(time.Minute)
+		waiter := s.start(func() error { return java.Lock(lock, 0) })
+		s.awaitAsleep(java, lock)
+		gives(s.t, true)(s.thread("two").ForceUnlock(lock))
+		waiter.succeeds()
+		_, err = s.client.Resume(s.ctx, pass)
+		require.ErrorIs(s.t, err, rlock.ErrNotPassed)
+		require.NoError(s.t, java.Unlock(lock))
+
+		lock, pass = passed(time.Second)
+		require.NoError(s.t, java.Lock(lock, 0), "its time is over")
+		_, err = s.client.Resume(s.ctx, pass)
+		require.ErrorIs(s.t, err, rlock.ErrNotPassed)
+		require.NoError(s.t, java.Unlock(lock))
+	})
+}
+
+// A thread that waits has read a lease of 30 s. It is told that the lock is left to a shorter one.
+func TestAThreadHasALockThatIsPassedOnAndNotResumedInTime(t *testing.T) {
+	withNewest(t, setting{}, func(s *scene) {
+		lock, java := s.fresh(), s.thread("one")
+		hold, err := s.client.NewLock(lock).Acquire(s.ctx)
+		require.NoError(s.t, err)
+		waits := s.start(func() error { return java.Lock(lock, 0) })
+		s.awaitAsleep(java, lock)
+		passed := time.Now()
+		_, err = hold.Pass(s.ctx, 2*time.Second)
+		require.NoError(s.t, err)
+		took := waits.succeeds().Sub(passed)
+		s.t.Logf("after %v", took)
+		assert.Less(s.t, took, 20*time.Second)
+		require.NoError(s.t, java.Unlock(lock))
+	})
 }
