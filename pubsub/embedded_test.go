@@ -182,7 +182,7 @@ func wakes(s wakeable) (confirmed, heard <-chan struct{}) {
 // may be one.
 func awaitWake(t testing.TB, all ...wakeable) {
 	t.Helper()
-	timer := time.NewTimer(2 * time.Minute)
+	timer := time.NewTimer(redistest.Hang)
 	defer timer.Stop()
 	for _, s := range all {
 		confirmed, heard := wakes(s)

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/pubsub"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/pubsub"
 )
 
 // newHub returns a hub with a client of its own. Both are closed with the test.
@@ -31,7 +32,7 @@ func newHub(t testing.TB, opt rueidis.ClientOption, cfg pubsub.Config) (*pubsub.
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond, what)
+	require.Eventually(t, condition, redistest.Hang, 5*time.Millisecond, what)
 }
 
 func do(t testing.TB, client rueidis.Client, command ...string) rueidis.RedisResult {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
@@ -41,7 +42,7 @@ func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool {
 			return e.Kind == history.Stalled && e.At >= goesOn && e.At.Add(-e.Stall) <= stopped.Add(stall/2)
 		})
-	}, time.Minute, time.Millisecond)
+	}, redistest.Hang, time.Millisecond)
 	require.NoError(t, child.Process.Kill())
 	require.Error(t, child.Wait())
 }

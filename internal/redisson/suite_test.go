@@ -21,8 +21,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// hang is when a wait counts as one without end. Nothing is measured by it.
-const hang = 2 * time.Minute
+// hang is when a wait is taken for endless.
+var hang = redistest.Hang
 
 var long = flag.Bool("long", false, "run the tests that measure a mixed fleet as well")
 

@@ -20,9 +20,8 @@ import (
 	"github.com/go-rlock/rlock/internal/launch"
 )
 
-// patience is how long the package waits for a server before it returns an error. It is long,
-// since it only ends hopeless waits.
-const patience = 2 * time.Minute
+// patience is how long the package waits for a server before it returns an error.
+var patience = Hang
 
 // A process is one redis-server, as a data node or as a sentinel. It keeps its
 // port and its directory when it is stopped and started again. It is not safe

@@ -108,7 +108,7 @@ func ping(t *testing.T, c rueidis.Client) error {
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	// Sentinels whose election failed try again after 20 s.
-	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, condition, redistest.Hang, 5*time.Millisecond)
 }
 
 // A server that is configured incompletely omits primaries, and clients then do not find the

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// hang is longer than anything here takes.
-const hang = 20 * time.Second
+// hang is when a wait is taken for endless.
+var hang = redistest.Hang
 
 // lockWith takes a lock and passes it on to a second client, both with the option, and checks that
 // the client of go-redis sees the lock, where it looks for its own keys. It returns a client that

@@ -73,7 +73,7 @@ func newWorker(t *testing.T, addr string, env ...string) worker {
 func (w worker) until(t *testing.T, prefix string) (before []string) {
 	t.Helper()
 	for {
-		line, err := w.Hear(time.Minute)
+		line, err := w.Hear(redistest.Hang)
 		require.NoError(t, err, "%q", before)
 		if strings.HasPrefix(line, prefix) {
 			return before

@@ -65,7 +65,7 @@ func TestSynchronizersAreInspected(t *testing.T) {
 			semaphore, err2 := c.Inspect(ctx, "s")
 			return err == nil && err2 == nil && latch.Kind == redisson.KindCountDownLatch && latch.Number == 3 && latch.Listening == 1 &&
 				semaphore.Kind == redisson.KindSemaphore && !semaphore.Present
-		}, time.Minute, time.Millisecond)
+		}, redistest.Hang, time.Millisecond)
 		for pattern, want := range map[string][]string{"": {"l", "p{a}", "s"}, "p*": {"p{a}"}, "[ls]": {"l", "s"}} {
 			names, err := c.Names(ctx, pattern)
 			require.NoError(t, err)

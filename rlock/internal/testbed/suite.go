@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
-	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -14,11 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // WithPrefix sets Config.Prefix.
@@ -65,20 +65,8 @@ const atOnce = "6"
 // The suite is every test that begins with everywhere: it tests the lock on the embedded
 // server, a single Redis, one behind Sentinel, and a Cluster.
 
-// Hang is the time after which a wait is taken for endless. It measures nothing. RLOCK_HANG is another one, for a machine that
-// is busy with more than the tests.
-var Hang = hang(os.Getenv("RLOCK_HANG"))
-
-func hang(text string) time.Duration {
-	if text == "" {
-		return 20 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		panic("RLOCK_HANG: " + err.Error())
-	}
-	return d
-}
+// Hang is when a wait is taken for endless.
+var Hang = redistest.Hang
 
 // Key is the name of the lock in tests that need only one, channel its channel.
 const (

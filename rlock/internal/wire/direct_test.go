@@ -356,7 +356,7 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	require.Eventually(t, func() bool { // it is alone for long enough to have a direct connection
 		err, settled := send(t.Context())
 		return err == nil && settled && redis.HasDirect()
-	}, time.Minute, time.Millisecond)
+	}, redistest.Hang, time.Millisecond)
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

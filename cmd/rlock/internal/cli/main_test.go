@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -79,8 +78,8 @@ func beChild(how string) (code int) {
 	}
 }
 
-// hang is the time after which a wait is taken for endless. It measures nothing.
-const hang = 2 * time.Minute
+// hang is when a wait is taken for endless.
+var hang = redistest.Hang
 
 // A site is a server, and a client beside the command.
 type site struct {

@@ -44,7 +44,7 @@ func TestTheCommandShowsRedissonsSynchronizers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, stdout, _ = s.run("", "ls")
 		return strings.Contains(stdout, "RCountDownLatch") && strings.Contains(stdout, "RSemaphore")
-	}, time.Minute, 10*time.Millisecond)
+	}, hang, 10*time.Millisecond)
 	assert.Regexp(t, `(?m)^jobs +RSemaphore +4 +- +- +1$`, stdout)
 	assert.Regexp(t, `(?m)^started +RCountDownLatch +- +- +2 +1$`, stdout)
 	_, stdout, _ = s.run("", "ls", "--waiting")

@@ -20,7 +20,7 @@ import (
 // safe are the arguments of a server without findings.
 var safe = []string{"--appendonly", "yes"}
 
-const hang = 2 * time.Minute
+var hang = redistest.Hang
 
 func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Finding {
 	t.Helper()
