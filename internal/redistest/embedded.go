@@ -1,11 +1,8 @@
 package redistest
 
 import (
-	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/inmemory"
 )
@@ -33,25 +30,14 @@ func (s *Server) Refuse(refuse func(command string, args ...string) string) {
 	s.embedded.Refuse(refuse)
 }
 
-// bubbleLimit is more than any test needs. A bubble with a watchdog's tick a second reaches
-// it within seconds.
-const bubbleLimit = 24 * time.Hour
-
 // Bubble runs a test with an Embedded in a testing/synctest bubble, in
-// virtual time. A bubble in which some ticker goes on is never found deadlocked:
-// time just flies. So when 24 virtual hours have passed, Bubble panics and
-// shows all goroutines. Everything the test starts must have ended when it
+// virtual time, with a [Guard]. Everything the test starts must have ended when it
 // returns.
 func Bubble(t *testing.T, run func(t *testing.T, s *Server)) {
 	t.Helper()
 	WithoutServer(t) // before the bubble, which a test cannot leave by skipping
+	Guard(t)
 	synctest.Test(t, func(t *testing.T) {
-		guard := time.AfterFunc(bubbleLimit, func() {
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			panic(fmt.Sprintf("redistest: %s hangs: %v of virtual time have passed\n\n%s", t.Name(), bubbleLimit, stacks))
-		})
-		defer guard.Stop()
 		run(t, Embedded(t))
 	})
 }

@@ -1,7 +1,10 @@
 package redistest
 
 import (
+	"fmt"
 	"os"
+	"runtime"
+	"testing"
 	"time"
 )
 
@@ -18,4 +21,16 @@ func hang(text string) time.Duration {
 		panic("RLOCK_HANG: " + err.Error())
 	}
 	return d
+}
+
+// Guard ends the process, and shows all goroutines, if the test has not ended after three times Hang. Virtual
+// time flies as long as there is a ticker, so that no bubble with one is found deadlocked: there it is called outside of the
+// bubble.
+func Guard(t testing.TB) {
+	guard := time.AfterFunc(3*Hang, func() {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		panic(fmt.Sprintf("redistest: %s hangs\n\n%s", t.Name(), stacks))
+	})
+	t.Cleanup(func() { guard.Stop() })
 }

@@ -100,7 +100,8 @@ func NeedsWideNumbers(t *testing.T, kind redistest.Kind) {
 // At makes a site of the server. The test must leave no key behind once its clients are
 // closed.
 func At(t *testing.T, server *redistest.Server) *Site {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*Hang)
+	redistest.Guard(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*Hang)
 	t.Cleanup(cancel)
 	s := &Site{Server: server, T: t, Ctx: ctx, Outside: server.Client(t)}
 	t.Cleanup(func() {

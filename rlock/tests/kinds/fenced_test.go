@@ -60,11 +60,13 @@ func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
 			for range goroutines {
 				all.Go(func() {
 					for range rounds {
-						assert.NoError(t, lock.Do(s.Ctx, func(ctx context.Context) error {
+						if !assert.NoError(t, lock.Do(s.Ctx, func(ctx context.Context) error {
 							token, err := lock.Token(ctx)
 							assert.Greater(t, token, last.Swap(token), "tokens do not grow")
 							return err
-						}))
+						})) {
+							return
+						}
 					}
 				})
 			}
