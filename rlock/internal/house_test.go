@@ -17,7 +17,7 @@ import (
 var below = map[string][]string{
 	"driver":  {"core", "losses", "task", "terms", "wire"},
 	"core":    {}, // machines without I/O
-	"explore": {"core", "explore/image", "explore/server"},
+	"explore": {"core", "explore/server"},
 	"group":   {"losses", "task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
 	"diag":    {"task", "terms", "wire"},           // it reads locks by a Source
 	"losses":  {"terms"},

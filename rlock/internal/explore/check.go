@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/explore/image"
 )
 
 // The assertions about each state, each grant and each call that returns. Those of check are made after each event.
@@ -27,7 +26,7 @@ func (w *world) check() {
 func (w *world) checkSummaries() {
 	for i := range w.clients {
 		for _, l := range w.clients[i].locks {
-			if !image.IsSummed(l) {
+			if !core.IsSummed(l) {
 				w.fail("client %d: the summary of its levels is another one", i)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/explore/image"
 )
 
 var seed = maphash.MakeSeed()
@@ -16,7 +15,7 @@ var seed = maphash.MakeSeed()
 type keys struct {
 	buf   []byte
 	parts [8][]byte
-	names [8]image.Names
+	names [8]core.Names
 	order [8]int
 	rank  [8]byte
 }
@@ -25,7 +24,7 @@ type keys struct {
 func (k *keys) hash(w *world) uint64 {
 	order := k.order[:len(w.clients)]
 	for i := range w.clients {
-		k.names[i] = image.Names{Client: uint32(i)}
+		k.names[i] = core.Names{Client: uint32(i)}
 		k.parts[i] = w.appendClient(k.parts[i][:0], &w.clients[i], &k.names[i])
 		order[i] = i
 	}
@@ -55,7 +54,7 @@ func (w *world) since(t core.Time) byte { return byte(int8(min(max(t-w.now, -12)
 // left writes a time that decides nothing once it has come.
 func (w *world) left(t core.Time) byte { return byte(max(t-w.now, 0)) }
 
-func (w *world) appendClient(b []byte, c *client, n *image.Names) []byte {
+func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
 	now := w.clock(c)
 	if !c.dead {
@@ -85,7 +84,7 @@ func (w *world) appendClient(b []byte, c *client, n *image.Names) []byte {
 }
 
 // appendUsers writes the users in the order in which the lock has named them, and then the others, sorted.
-func (w *world) appendUsers(b []byte, c *client, n *image.Names) []byte {
+func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 	b = append(b, byte(len(c.nudges)), byte(c.slots[asks]), byte(c.slots[releases]))
 	for _, d := range c.nudges {
 		b = append(b, byte(d.user+1))
@@ -122,7 +121,7 @@ func (w *world) appendUsers(b []byte, c *client, n *image.Names) []byte {
 	return b
 }
 
-func (w *world) appendUser(b []byte, c *client, j int, n *image.Names) []byte {
+func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	u := &c.users[j]
 	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes, u.left, u.carries, u.wroteOut, u.admitted), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
 	if u.stays > 0 {
@@ -147,7 +146,7 @@ func (w *world) appendUser(b []byte, c *client, j int, n *image.Names) []byte {
 }
 
 // userName names the user whose call has sent a packet, 0 for none.
-func (w *world) userName(i int, n *image.Names) byte {
+func (w *world) userName(i int, n *core.Names) byte {
 	switch {
 	case i < 0:
 		return 0
@@ -157,9 +156,9 @@ func (w *world) userName(i int, n *image.Names) byte {
 	return 1 + n.Owner(w.ownerOf(i))
 }
 
-func (w *world) appendPacket(b []byte, c *client, p *packet, n *image.Names) []byte {
+func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []byte {
 	m, a := &p.cmd, &p.reply
-	t, j := image.Current(m)
+	t, j := core.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Takes, m.Joins.Takes, m.Bounded), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p)), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),

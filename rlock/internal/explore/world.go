@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/explore/image"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
@@ -67,7 +66,7 @@ type caller struct{ client, user int }
 // A client is one process: the locks, the driver as data, and its connections.
 type client struct {
 	id     int
-	image  image.Image // the memory of the copy
+	image  core.Image // the memory of the copy
 	core   *core.Client
 	locks  []*core.Lock
 	users  []user
@@ -239,7 +238,7 @@ func (c *client) copyTo(n *client) {
 	n.heard = append(n.heard[:0], c.heard...)
 }
 
-func copied(y *image.Image, to, from []packet) []packet {
+func copied(y *core.Image, to, from []packet) []packet {
 	to = append(to[:0], from...)
 	for i := range to {
 		y.Command(&to[i].cmd)
