@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long the package waits for a server before it returns an error.
-var patience = Hang
+var patience = 3 * Hang
 
 // A process is one redis-server, as a data node or as a sentinel. It keeps its
 // port and its directory when it is stopped and started again. It is not safe
