@@ -285,3 +285,25 @@ func TestACallerThatLeavesBetweenTwoPartsIsToldSo(t *testing.T) {
 		assert.Zero(t, a.held())
 	})
 }
+
+// A nested level that is still being acquired when the first is released begins its lease all the same.
+func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		home, o := f.home(func(c *Config) { c.Observer = new(terms.Observer) }), terms.NewOwner()
+		a, b := f.lock(home, "a"), f.lock(home, "b")
+		l := NewMulti(lockers(a, b))
+		hold := func(with Options) (*Hold, error) { return l.Hold(t.Context(), t.Context(), o, with) }
+		first, err := hold(forever)
+		require.NoError(t, err)
+		a.trip = time.Second
+		var nested *Hold
+		result := begin(func() (err error) { nested, err = hold(Options{Wait: terms.Forever, Lease: time.Minute}); return err })
+		require.NoError(t, first.Release(t.Context()))
+		require.NoError(t, <-result)
+		a.trip = 0
+		assert.Equal(t, time.Minute, nested.lease)
+		assert.False(t, nested.until.IsZero(), "its lease has begun")
+		assert.True(t, nested.whole.IsHeld())
+		require.NoError(t, nested.Release(t.Context()))
+	})
+}

@@ -81,7 +81,9 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
 		since := hold.since
 		hold.mu.Unlock()
 		next.mu.Lock()
-		next.since = since
+		if !next.since.IsZero() { // else it is still being acquired, and begins by itself
+			next.since = since
+		}
 		next.mu.Unlock()
 	}
 	return hold.way
