@@ -81,11 +81,12 @@ func (c *caller) post(o *Op) {
 	apply(groupSettings, &options, r.program.World.Options)
 	settings := options.idempotent
 	guarded := settings.Methods == nil || method == "POST"
-	id, runs := r.number(), 0
+	id := r.number()
+	var runs atomic.Int32
 	var ended atomic.Bool // the handler may end after the request
 	handler := func(w http.ResponseWriter, q *http.Request) {
-		if runs++; runs > 1 {
-			r.problem("idempotent: the handler of one request runs %d times", runs)
+		if n := runs.Add(1); n > 1 {
+			r.problem("idempotent: the handler of one request runs %d times", n)
 		}
 		r.face.call("idempotent.Key")
 		if (idempotent.Key(q.Context()) == "") != (key == "" || !guarded) {
@@ -116,7 +117,7 @@ func (c *caller) post(o *Op) {
 	w := httptest.NewRecorder()
 	r.face.call("idempotent.Guard.Handler")
 	if !apart(func() { c.m.guard.Handler(http.HandlerFunc(handler)).ServeHTTP(w, q) }) {
-		if o.arg("answer").S != "panics" || runs == 0 {
+		if o.arg("answer").S != "panics" || runs.Load() == 0 {
 			r.problem("idempotent: %s panics", o)
 		}
 		return

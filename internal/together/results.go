@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -79,7 +80,8 @@ func (c *caller) once(o *Op) {
 	r, m := c.run, c.m
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
 	defer cancel()
-	key, asked, runs := o.arg("key").S, r.now(), 0
+	key, asked := o.arg("key").S, r.now()
+	var begun atomic.Int32 // how often the function has begun: it may do so after its caller has left
 	switch o.arg("how").S {
 	case "fresh":
 		r.face.call("once.Fresh")
@@ -96,8 +98,8 @@ func (c *caller) once(o *Op) {
 	}
 	id := r.number()
 	work := func(ctx context.Context) (result, error) {
-		if runs++; runs > 1 {
-			r.problem("once: the function of %s runs %d times", o, runs)
+		if n := begun.Add(1); n > 1 {
+			r.problem("once: the function of %s runs %d times", o, n)
 		}
 		r.face.call("once.HoldOf")
 		hold, began := once.HoldOf(ctx), r.now()
@@ -160,6 +162,7 @@ func (c *caller) once(o *Op) {
 		r.face.call("once.Shared.Error")
 		v.Run, _ = strconv.Atoi(strings.TrimPrefix(forAll.Error(), "run "))
 	}
+	runs := int(begun.Load())
 	if runs > 0 && err != nil && err.Error() == "run "+strconv.Itoa(id) {
 		return // its own
 	}
