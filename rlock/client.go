@@ -56,7 +56,7 @@ func New(config Config) (*Client, error) {
 // connect returns the connections, or those that are yet to be opened.
 func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 	if c.Lazy {
-		return wire.OpenLater(c.wire()), nil
+		return wire.OpenLater(c.wire(), id.Prefix), nil
 	}
 	return wire.Open(c.wire(), id.Prefix)
 }

@@ -193,6 +193,7 @@ func (c Config) wire() wire.Options {
 	return wire.Options{
 		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.Advanced.PubSub),
 		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.Advanced.RedissonPolls), NoClientName: c.Advanced.NoClientName, Tracking: c.Advanced.TrackedKeys > 0,
+		Lease: c.Lease, NoClientChannel: c.Advanced.NoClientChannel,
 	}
 }
 

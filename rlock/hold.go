@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Hold is a handle to one level of a lock that is held. Its methods may be called by any
@@ -121,7 +122,7 @@ func newRequest(options []AcquireOption) driver.Request {
 		*with.answer = terms.Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
 		req.Answer = with.answer
 		if a := with.answer; a.Unless != "" {
-			req.Unless = &terms.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
+			req.Unless = &wire.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
 		}
 	}
 	return req

@@ -36,7 +36,7 @@ const (
 	Leave      // a step: take the tenure out of the lock and of the queue, and grant the lock to the next ticket
 	Step       // a step without members: grant a lock that is open to the tickets that may have it
 	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
-	Write      // a guarded write: execute it if the lock has the tenure: see write.go
+	Write      // a guarded write: execute it if the lock has the tenure: see lock.go
 
 	ops = iota // how many there are
 )

@@ -238,7 +238,7 @@ type Client struct {
 	closed   bool
 	last     uint64   // number of a tenure
 	spare    *Tenure  // one that is over, to be used again
-	partings partings // those that Redis may show yet: see parted.go
+	partings partings // those that Redis may show yet: see tenure.go
 	taken    []Effect // that the driver has taken last: the memory is used again
 }
 

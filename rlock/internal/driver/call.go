@@ -39,7 +39,7 @@ type Request struct {
 
 	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.
 	Answer *terms.Answer
-	Unless *terms.Condition // of Answer; nil for none
+	Unless *wire.Condition // of Answer; nil for none
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
@@ -216,7 +216,7 @@ func (n *Name) checkPermits(more int) error {
 	return nil
 }
 
-func (c *Client) checkAnswer(n *Name, unless *terms.Condition) error {
+func (c *Client) checkAnswer(n *Name, unless *wire.Condition) error {
 	if n.KindID == ReadWriteKind || n.KindID == SemaphoreKind {
 		return fmt.Errorf("rlock: lock %q: %w: a lock of this kind has no answers", n.Key, errors.ErrUnsupported)
 	}
@@ -494,16 +494,16 @@ func (c *Client) holderWords(holder string) string {
 const shutTime = 2 * time.Second
 
 // answered notes the answer to a command of the call. It reports whether the error is permanent.
-func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool) {
-	if a.err == nil {
-		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.holder
-		w.endless = a.holder != "" && a.TTL == core.NoTTL
+func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless bool) {
+	if a.Err == nil {
+		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.Owner
+		w.endless = a.Owner != "" && a.TTL == core.NoTTL
 		return false
 	}
 	now := clock.time(at)
-	f, err := wire.Diagnose(a.err)
+	f, err := wire.Diagnose(a.Err)
 	switch {
-	case !errors.Is(a.err, rueidis.ErrClosing):
+	case !errors.Is(a.Err, rueidis.ErrClosing):
 		w.shut = time.Time{}
 	case w.shut.IsZero():
 		w.shut = now
@@ -581,7 +581,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 		return one.err == nil
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
-		x.cmd, x.row = at.Lock.Command(&w.Call, a.Op, now), r
+		x.Cmd = at.Lock.Command(&w.Call, a.Op, now)
 		w.carries(x)
 		at.begins(x, now)
 		r.sent = append(r.sent, x)
@@ -608,7 +608,7 @@ func (r *row) send(ctx context.Context) {
 	}
 	if !r.client.wire.Start(carry) { // the client is closed, and the calls hear of that
 		for _, x := range all {
-			x.answer.Fault = core.NotRun
+			x.Answer.Fault = core.NotRun
 			r.client.landLate(x)
 		}
 		return

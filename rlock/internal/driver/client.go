@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,8 +43,6 @@ type Client struct {
 
 	witness *witness // asserts the rules, in tests with the build tag "invariants"
 
-	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
-
 	// waiters are used again by this client only: a waiter has a channel, which must not leave its
 	// testing/synctest bubble.
 	waiters   sync.Pool
@@ -62,7 +59,6 @@ type Client struct {
 	}
 
 	troubleAt atomic.Int64 // by the clock, in nanoseconds: when trouble may be logged again
-	spells    spells
 	troubles  troubles
 	seed      maphash.Seed
 
@@ -115,7 +111,6 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		ID:        id,
 		Tick:      min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
 		clock:     clock{start: began, wall: began.UnixNano()},
-		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 		diag:      noDiag{},
@@ -144,7 +139,7 @@ func (c *Client) open(w carrier) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.client, s.pools = c, make(map[string]*pool)
-		s.core = core.Client{Config: config, ID: thisClient, Tenure: c.ID.Number}
+		s.core = core.Client{Config: config, ID: wire.ThisClient, Tenure: c.ID.Number}
 		for id := range s.locks {
 			s.locks[id] = make(map[string]*lock)
 		}
@@ -221,7 +216,7 @@ func (c *Client) config() core.Config {
 func (c *Client) Connect() {
 	var waits, refused bool
 	log := c.Config.Logger
-	c.Redis.Connect(c.ID.Prefix, func(err error) {
+	c.Redis.Connect(func(err error) {
 		switch {
 		case err == nil:
 			c.Hub.Open(c.Redis.Client, c.Redis.Sharded)

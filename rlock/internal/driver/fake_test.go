@@ -139,7 +139,7 @@ func (w *fakeWire) traits() traits { return traits{patience: w.Patience(), track
 func (w *fakeWire) IsSettled(generation uint64) bool {
 	return !w.fake.loose && w.redis.IsSettled(generation)
 }
-func (w *fakeWire) abandonable() bool                      { return !w.keeps }
+func (w *fakeWire) IsAbandonable() bool                    { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
 func (w *fakeWire) group(*Name) uint32                     { return 0 }
@@ -158,47 +158,47 @@ func (w *fakeWire) inward(id core.ID) core.ID {
 	switch {
 	case id == core.ID{}:
 	case id.Client == w.number:
-		id.Client = thisClient
+		id.Client = wire.ThisClient
 	default:
-		id.Client = otherClient
+		id.Client = wire.OtherClient
 	}
 	return id
 }
 
-func (w *fakeWire) do(ctx context.Context, c *exchange) answer {
-	if c.cmd.Op == core.Leave {
+func (w *fakeWire) Carry(ctx context.Context, c *wire.Exchange) {
+	if c.Cmd.Op == core.Leave {
 		w.fake.mu.Lock()
-		w.fake.texts = append(w.fake.texts, c.text)
+		w.fake.texts = append(w.fake.texts, c.Text)
 		w.fake.mu.Unlock()
 	}
-	a := w.fake.run(ctx, w, c)
-	if c.cmd.Carries && a.Fault == core.Answered {
+	c.Answer = w.fake.run(ctx, w, c)
+	a := &c.Answer
+	if c.Cmd.Carries && a.Fault == core.Answered {
 		w.fake.mu.Lock()
-		if c.write.fate = writeFenced; w.fake.wrote[w.outward(c.cmd.ID)] > 0 {
-			c.write.fate = writeRan
+		if c.Write.Fate = wire.WriteFenced; w.fake.wrote[w.outward(c.Cmd.ID)] > 0 {
+			c.Write.Fate = wire.WriteRan
 		}
 		w.fake.mu.Unlock()
 	}
-	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, and a change ends the tracking
+	if c.Cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, and a change ends the tracking
 		w.fake.mu.Lock()
-		if w.fake.tracked = nil; c.track {
+		if w.fake.tracked = nil; c.Track {
 			w.fake.tracked = w.client
 		}
 		w.fake.mu.Unlock()
 	}
-	return a
 }
 
-func (w *fakeWire) doAll(ctx context.Context, all []*exchange) {
+func (w *fakeWire) CarryAll(ctx context.Context, all []*wire.Exchange) {
 	for _, c := range all {
-		c.answer = w.do(ctx, c)
+		w.Carry(ctx, c)
 	}
 }
 
 // run carries one command.
-func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
-	name, cmd, conditional := c.name.Key, c.cmd, c.unless != nil
-	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Generation: w.Generation()}}
+func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.Answer) {
+	name, cmd, conditional := c.Keys.Key, c.Cmd, c.Unless != nil
+	none := wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: wire.ErrNoAnswer, Sent: wire.Sent{Generation: w.Generation()}}
 	fate := passes
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
@@ -206,12 +206,12 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 		fate = f.fate(w.number, &cmd)
 	}
 	f.mu.Unlock()
-	execute := func() answer {
+	execute := func() wire.Answer {
 		f.mu.Lock()
 		met := f.met
 		f.mu.Unlock()
 		if conditional && met != "" {
-			return answer{Reply: core.Reply{Fault: core.NotRun}, met: &met, heard: true, clock: 1, sent: none.sent}
+			return wire.Answer{Reply: core.Reply{Fault: core.NotRun}, Met: &met, Heard: true, Clock: 1, Sent: none.Sent}
 		}
 		return f.execute(w, name, cmd)
 	}
@@ -278,7 +278,7 @@ func (f *fake) at(name string) *server.Server {
 const foreignOwner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
 
 // execute runs a command on the server, and delivers the messages.
-func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
+func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answer) {
 	f.mu.Lock()
 	redis := f.at(name)
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
@@ -314,10 +314,10 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
 		t()
 	}
 	if reply.Foreign {
-		a.holder = foreignOwner
+		a.Owner = foreignOwner
 	}
 	reply.Holder = w.inward(reply.Holder)
-	a.Reply, a.heard, a.sent = reply, true, wire.Sent{Generation: w.Generation()}
+	a.Reply, a.Heard, a.Sent = reply, true, wire.Sent{Generation: w.Generation()}
 	return a
 }
 

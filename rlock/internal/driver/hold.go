@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"strings"
 	"time"
 
@@ -290,42 +289,6 @@ func (s *shard) endMirrorWait(l *lock) {
 	}
 }
 
-// A write is a guarded write on its way.
-type write struct {
-	source     string
-	keys, args []string
-	nonce      string
-	reply      rueidis.RedisMessage
-	fate       writeFate // of one that a release carries
-	err        error     // writeRefused: why
-}
-
-// newWrite copies what the caller may write to once it has left, when the command may still have to be built.
-func newWrite(source string, keys, args []string) *write {
-	return &write{source: source, keys: slices.Clone(keys), args: slices.Clone(args), nonce: wire.Nonce()}
-}
-
-// A writeFate is what the answer to a release says of the guarded write that it carries.
-type writeFate uint8
-
-const (
-	writeUnknown writeFate = iota // it may have been executed, or may still be
-	writeRan
-	writeFenced  // it was not executed, since the lock does not have the tenure
-	writeRefused // nor, since Redis has refused it
-)
-
-// A guard is what a kind of lock looks at before a guarded write. Its keys and arguments are the last of the script.
-type guard struct {
-	*wire.Guard
-	keys, args []string
-}
-
-// call returns the call of a guarded write.
-func (g *guard) call(w *write) wire.Call {
-	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, g.keys), Args: slices.Concat(w.args, g.args, []string{w.nonce})}
-}
-
 // Write implements [Handle].
 func (h *hold) Write(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
 	c, n := h.lock.driver, h.lock.Name
@@ -338,7 +301,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
 		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: h.lock.mode(), Handle: h, Until: core.Never})
-		w.write = newWrite(source, keys, args)
+		w.write = wire.NewWrite(source, keys, args)
 		l.Write(&w.Call)
 		l.run(ctx, w, now)
 		l.shard.exit(l)
@@ -353,7 +316,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		case fault == core.NotRun && err == nil: // it had no slot
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
 		case fault != core.Answered || found:
-			return sent.reply, err
+			return sent.Reply, err
 		}
 	}
 }
@@ -472,7 +435,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 	var first core.Call
 	l.asks(&first, req, h, site)
 	l.asksMore(&first, req, now)
-	first.Named, first.Inherits = c.idOf(pass.Owner), pass.Token
+	first.Named, first.Inherits = c.Redis.IDOf(pass.Owner), pass.Token
 	_, first.More = wire.CutMore(pass.Owner)
 	w := c.newCall(&first)
 	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner

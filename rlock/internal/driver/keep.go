@@ -206,7 +206,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	c.wire.carryAll(ctx, all)
 	info.Took = time.Since(began)
 	for _, x := range all {
-		reached = reached || x.answer.heard
+		reached = reached || x.Answer.Heard
 		c.landLate(x)
 	}
 	c.tellRenewed(info)
@@ -227,7 +227,7 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	switch cmd, at := l.Poll(k.tenure, now); {
 	case cmd.Op != core.None:
 		x = c.exchanges.Get().(*exchange)
-		x.cmd, x.info, x.claimed = cmd, info, claimed
+		x.Cmd, x.info, x.claimed = cmd, info, claimed
 		l.begins(x, now)
 	case at != core.Never:
 		s.keep(k, at) // a nested lock was closed meanwhile, say
@@ -238,21 +238,21 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 
 // countRenewal counts a mirror of the keeper, before its answer is dealt with.
 func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
-	a, s, info := &x.answer, l.shard, x.info
+	a, s, info := &x.Answer, l.shard, x.info
 	if alive {
-		x.work.err = wire.Explain(a.err)
+		x.work.err = wire.Explain(a.Err)
 	}
 	if info == nil || x.work.tenure != l.Owner() || !l.IsHeld() {
 		return
 	}
 	info.Locks++
 	s.counts.Renewals++
-	if a.err != nil || a.Found != core.Holds {
+	if a.Err != nil || a.Found != core.Holds {
 		info.Failed++
 		s.counts.RenewalsFailed++
 	}
-	if a.err != nil {
-		info.Err = a.err
+	if a.Err != nil {
+		info.Err = a.Err
 	}
 	if l.IsKept() && !x.claimed {
 		info.Kept++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -24,57 +25,28 @@ const (
 // A KindID is the index of a kind among the kinds.
 type KindID uint8
 
-// A kind is what one sort of lock is in Redis, and what package core has to know of it.
+func (id KindID) String() string {
+	return enum.Name(id, "KindID", "PlainKind", "FencedKind", "ReadWriteKind", "FairKind", "SemaphoreKind")
+}
+
+// A kind is what one sort of lock is here, and what package core has to know of it.
 type kind struct {
-	public terms.Kind  // what users call it; the read lock is a kind of its own to them
-	layout wire.Layout // of its names
-	core   core.Kind   // the number of permits comes with the name
-
-	step    *wire.Script
-	acquire func(r *redis, c *exchange) wire.Call
-	resume  func(r *redis, c *exchange) wire.Call
-	mirror  func(r *redis, part []*exchange) wire.Call // of locks of one slot
-
-	acquireAll *wire.Script // of several locks of one slot: see HoldAll
-
-	guard func(c *exchange) guard // of a guarded write
-	asks  questions
-
-	foreign bool // clients of Redisson may hold the lock
+	public  terms.Kind // what users call it; the read lock is a kind of its own to them
+	wire    *wire.Kind // what it is in Redis
+	core    core.Kind  // the number of permits comes with the name
+	asks    questions
 	readers bool // it has a read lock beside the write lock
 	permits bool // each owner has a lock of its own: see pool
 }
 
 // kinds are all kinds of locks.
 var kinds = [KindCount]*kind{
-	PlainKind:  hashKind(terms.KindPlain, "", core.Kind{}, acquirePlain),
-	FencedKind: hashKind(terms.KindFenced, "redisson_lock_token:", core.Kind{Fenced: true}, acquireFenced),
-	FairKind:   hashKind(terms.KindFair, "", core.Kind{Strict: true}, acquirePlain),
-	ReadWriteKind: {
-		public: terms.KindWrite, layout: wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
-		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, acquireAll: wire.ReadWriteAcquireAll,
-		asks: questions{readersOrWriters, readOrWritten, keyTTL}, foreign: true, readers: true,
-	},
-	SemaphoreKind: {
-		public: terms.KindSemaphore, layout: wire.Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
-		core: core.Kind{Strict: true},
-		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits, acquireAll: wire.SemaphoreAcquireAll,
-		asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true,
-	},
+	PlainKind:     {public: terms.KindPlain, wire: wire.Plain, asks: questions{fields, keyExists, keyTTL}},
+	FencedKind:    {public: terms.KindFenced, wire: wire.Fenced, core: core.Kind{Fenced: true}, asks: questions{fields, keyExists, keyTTL}},
+	FairKind:      {public: terms.KindFair, wire: wire.Plain, core: core.Kind{Strict: true}, asks: questions{fields, keyExists, keyTTL}},
+	ReadWriteKind: {public: terms.KindWrite, wire: wire.ReadWrite, asks: questions{readersOrWriters, readOrWritten, keyTTL}, readers: true},
+	SemaphoreKind: {public: terms.KindSemaphore, wire: wire.Semaphore, core: core.Kind{Strict: true}, asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true},
 }
-
-// hashKind returns a kind of locks that are a hash of one owner. extra begins the name of its second key, "" if it
-// has none.
-func hashKind(public terms.Kind, extra string, k core.Kind, acquire func(r *redis, c *exchange) wire.Call) *kind {
-	return &kind{
-		public: public, layout: wire.Layout{Channel: plainChannel, Fair: true, Extra: extra, HasExtra: extra != ""},
-		core: k,
-		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, acquireAll: wire.AcquireAll,
-		asks: questions{fields, keyExists, keyTTL}, foreign: true,
-	}
-}
-
-const plainChannel = "redisson_lock__channel:"
 
 // KindOf returns the kind of the lock as users see it.
 func (n *Name) KindOf(shared bool) terms.Kind {
@@ -84,86 +56,7 @@ func (n *Name) KindOf(shared bool) terms.Kind {
 	return kinds[n.KindID].public
 }
 
-// A plain lock is a hash of one owner and its count, as Redisson's RLock. A fair lock is one as well, and a fenced lock
-// has a counter beside it.
-
-func acquirePlain(r *redis, c *exchange) wire.Call {
-	return acquireScript(c).Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text)
-}
-
-func acquireScript(c *exchange) *wire.Script {
-	if c.cmd.Takes {
-		return wire.AskAcquire
-	}
-	return wire.Acquire
-}
-
-func acquireFenced(r *redis, c *exchange) wire.Call {
-	return acquireScript(c).Call(3, c.name.Key, c.name.Queue(), c.name.Extra(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
-}
-
-func resumePlain(r *redis, c *exchange) wire.Call {
-	return r.Resume(&c.name.Keys, wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)})
-}
-
-func mirrorPlain(r *redis, part []*exchange) wire.Call {
-	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
-	args = append(args, r.Family())
-	var more []string // keys, of those that ask for others
-	for _, c := range part {
-		asks := r.asks(c)
-		more = append(more, asks.Keys...)
-		keys = append(keys, c.name.Key)
-		args = append(args, r.mirrorLease(&c.cmd), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
-	}
-	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
-}
-
-func guardPlain(c *exchange) guard {
-	return guard{wire.PlainGuard, []string{c.name.Key}, []string{c.text}}
-}
-
-// A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader that lives as long as
-// its lease, as Redisson's RReadWriteLock. Its two locks are one lock of package core, in two modes.
-
-func acquireReadWrite(r *redis, c *exchange) wire.Call {
-	n, mode := c.name, "write"
-	if c.cmd.Mode == core.Shared {
-		mode = "read"
-	}
-	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue(), n.Extra(), n.Extra()+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
-}
-
-func resumeReadWrite(r *redis, c *exchange) wire.Call {
-	s := wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)}
-	if c.cmd.Mode == core.Alone {
-		s.From, s.To = s.From+":write", s.To+":write"
-	} else {
-		s.FromLease, s.ToLease = c.name.Extra()+":"+c.passed+":rwlock_timeout:1", c.name.Extra()+":"+c.text+":rwlock_timeout:1"
-	}
-	return r.Resume(&c.name.Keys, s)
-}
-
-func mirrorReadWrite(r *redis, part []*exchange) wire.Call {
-	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
-	args = append(args, r.Family())
-	var more []string // keys, of those that ask for others
-	for _, c := range part {
-		asks := r.asks(c)
-		more = append(more, asks.Keys...)
-		keys = append(keys, c.name.Key, c.name.Extra(), c.name.Channel())
-		args = append(args, r.mirrorLease(&c.cmd), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
-	}
-	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
-}
-
-func guardReadWrite(c *exchange) guard {
-	mode := "x"
-	if c.cmd.Mode == core.Shared {
-		mode = "s"
-	}
-	return guard{wire.ReadWriteGuard, []string{c.name.Extra(), c.name.Key}, []string{mode, c.text}}
-}
+// The two locks of a read-write lock are one lock of package core, in two modes.
 
 // knownHere reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
 // it holds the lock, and Redis has not confirmed yet that it shows in which modes. To nest, and to unlock the write lock
@@ -206,9 +99,8 @@ func (l *lock) tend(k *work, now core.Now) {
 	}
 }
 
-// A semaphore is a sorted set of the owners that have permits, and of the ends of their leases. To package core the permits
-// of each owner are a lock of their own: of the name and the owner. Those of one name are together in a pool, under one mutex and
-// with one subscription: a grant names its owner, and costs no more where thousands wait.
+// To package core the permits of each owner are a lock of their own: of the name and the owner. Those of one name are together
+// in a pool, under one mutex and with one subscription: a grant names its owner, and costs no more where thousands wait.
 
 // A pool has the permits of one name.
 type pool struct {
@@ -217,25 +109,9 @@ type pool struct {
 	users int                    // locks that are subscribed
 }
 
-func acquirePermit(r *redis, c *exchange) wire.Call {
-	return wire.SemaphoreAcquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
-}
-
-func resumePermit(r *redis, c *exchange) wire.Call {
-	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
-}
-
-func mirrorPermits(r *redis, part []*exchange) wire.Call {
-	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
-	for _, c := range part {
-		keys = append(keys, c.name.Key)
-		args = append(args, r.mirrorLease(&c.cmd), c.text)
-	}
-	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
-}
-
-func guardPermits(c *exchange) guard {
-	return guard{wire.SemaphoreGuard, []string{c.name.Key}, []string{c.text}}
+// textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
+func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
+	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
 }
 
 // ownerIn returns the owner that the text of a tenure names, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 for none.

@@ -271,7 +271,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		f.mu.Lock()
 		f.fate = nil
 		f.mu.Unlock()
-		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77, 0)+"   "+key)
+		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0)+"   "+key)
 		s := here.shardOfKey(key)
 		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
@@ -324,7 +324,7 @@ func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 			bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 				f.most = 4
 				c := f.join(nil)
-				text := c.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77, 2)
+				text := c.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 2)
 				require.True(t, strings.HasSuffix(text, ":77*3"))
 				tell(c, text)
 				time.Sleep(time.Minute)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // An acquire of each kind, with each option of the face, ends in each way while its command is in flight, and the command is
@@ -34,7 +35,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	"WithMaxWaiters": func(req *Request) { req.Most = 1 },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {
-		req.Answer, req.Unless = new(terms.Answer), &terms.Condition{Source: "return false"}
+		req.Answer, req.Unless = new(terms.Answer), &wire.Condition{Source: "return false"}
 	},
 }
 

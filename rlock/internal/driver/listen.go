@@ -89,41 +89,25 @@ func (l *lock) unheard(now core.Now) {
 
 // hear deals with a message on this client's channel of the lock. Locks of different kinds share it.
 func (c *Client) hear(n *Name, message string) {
-	notice, ok := wire.ParseNotice(message)
+	notice, ok := c.Redis.ParseNotice(message)
 	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
 		return
 	}
-	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
-	_, m.More = wire.CutMore(notice.Ticket)
-	switch {
-	case notice.Granted:
-		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
-	case notice.Answered:
-		m.Kind = core.Satisfied
-	}
-	l, now := c.enterTenure(n.Key, notice.Ticket, m.ID)
+	l, now := c.enterTenure(n.Key, notice.Ticket, notice.ID)
 	switch {
 	case l != nil:
-	case !notice.Granted || m.ID == (core.ID{}):
+	case notice.Kind != core.Granted || notice.ID == (core.ID{}):
 		return
 	default: // no waiter wants it, and the next in the queue must not wait for that
 		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
 	if !c.Closed.Load() {
-		l.hearAnswer(&notice, m.ID)
-		l.Hear(m, now)
+		if t := l.Find(notice.ID); notice.Kind == core.Satisfied && t != nil && t.Agent() != nil {
+			t.Agent().Tag.(*waiter).answer = notice.Answer
+		}
+		l.Hear(notice.Message, now)
 	}
 	l.shard.exit(l)
-}
-
-// hearAnswer keeps the answer of a release for the call whose ticket it has taken out.
-func (l *lock) hearAnswer(n *wire.Notice, id core.ID) {
-	if !n.Answered {
-		return
-	}
-	if t := l.Find(id); t != nil && t.Agent() != nil {
-		t.Agent().Tag.(*waiter).answer = n.Answer
-	}
 }
 
 // hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
@@ -145,7 +129,7 @@ func (c *Client) heard(message string) {
 
 // toldOfTenure deals with a message of another client about a tenure of this one.
 func (c *Client) toldOfTenure(m wire.ClientMessage) {
-	id := c.idOf(m.Owner)
+	id := c.Redis.IDOf(m.Owner)
 	switch m.Verb {
 	case wire.Forced:
 		c.tells(id, m, core.Forced)
@@ -172,7 +156,7 @@ var sorts = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKi
 // shown releases a tenure of this client that has a lock, and that no lock of this client knows.
 func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	kind, ok := sorts[m.Text[0]]
-	if !ok || id.Client != thisClient {
+	if !ok || id.Client != wire.ThisClient {
 		return
 	}
 	if l, _ := c.enterTenure(m.Text[1:], m.Owner, id); l != nil {

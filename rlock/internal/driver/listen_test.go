@@ -25,7 +25,7 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 		waits := f.server.Queue[0]
 		f.mu.Unlock()
 		id := waits.ID
-		id.Client = thisClient
+		id.Client = wire.ThisClient
 		ticket := here.textOf(id, waits.Owner, 0)
 		id.N += 1000
 		prefix := here.ID.Prefix
@@ -58,7 +58,7 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 		c := f.join(nil)
 		h := holds(t, c.lock())
 		one := f.server.Holders[0]
-		one.ID.Client = thisClient
+		one.ID.Client = wire.ThisClient
 		owner := c.textOf(one.ID, one.Owner, 0)
 		one.ID.N++
 		asked := func() int {

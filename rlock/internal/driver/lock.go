@@ -23,7 +23,7 @@ type Name struct {
 // NewName returns the name of a lock of the kind. It asks Redis nothing.
 func (c *Client) NewName(id KindID, key string) *Name {
 	n := &Name{KindID: id, Hash: c.hashOf(key)}
-	n.Keys, n.Err = c.Redis.KeysOf(key, kinds[id].layout, c.ID.Prefix)
+	n.Keys, n.Err = c.Redis.KeysOf(key, kinds[id].wire.Layout, c.ID.Prefix)
 	return n
 }
 

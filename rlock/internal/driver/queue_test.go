@@ -319,7 +319,7 @@ func TestACallWhoseConditionIsMetTakesNothing(t *testing.T) {
 					sent := len(f.sent)
 					f.mu.Unlock()
 					req := request(terms.NewOwner())
-					req.Wait, req.Answer, req.Unless = wait, new(terms.Answer), &terms.Condition{Source: "return 1"}
+					req.Wait, req.Answer, req.Unless = wait, new(terms.Answer), &wire.Condition{Source: "return 1"}
 					require.ErrorIs(t, l.Take(t.Context(), req), terms.ErrAnswered)
 					assert.Equal(t, "it is 42", req.Answer.Text)
 					assert.True(t, req.Answer.Checked)
@@ -330,7 +330,7 @@ func TestACallWhoseConditionIsMetTakesNothing(t *testing.T) {
 					f.mu.Unlock()
 					require.NoError(t, h.Release(t.Context()))
 					req = request(terms.NewOwner())
-					req.Answer, req.Unless = new(terms.Answer), &terms.Condition{Source: "return 1"}
+					req.Answer, req.Unless = new(terms.Answer), &wire.Condition{Source: "return 1"}
 					require.NoError(t, l.Take(t.Context(), req))
 					assert.True(t, req.Answer.Checked)
 					require.NoError(t, l.Unlock(t.Context(), req.Owner))

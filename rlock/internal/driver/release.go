@@ -186,7 +186,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	}
 	h.released = true
 	l.shard.counts.Closed(was.First)
-	sent := newWrite(source, keys, args)
+	sent := wire.NewWrite(source, keys, args)
 	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience)), Carries: true})
 	w.write = sent
 	l.Release(t, &w.Call)
@@ -196,21 +196,21 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}
-	switch sent.fate {
-	case writeRan:
-		failed := sent.reply.Error()
+	switch sent.Fate {
+	case wire.WriteRan:
+		failed := sent.Reply.Error()
 		if rueidis.IsRedisNil(failed) {
 			failed = nil
 		}
-		return sent.reply, cmp.Or(err, failed)
-	case writeFenced:
+		return sent.Reply, cmp.Or(err, failed)
+	case wire.WriteFenced:
 		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, ErrGone)))
-	case writeRefused:
-		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.err))
-	case writeUnknown:
+	case wire.WriteRefused:
+		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.Err))
+	case wire.WriteUnknown:
 		return reply, err
 	default:
-		panic("driver: a guarded write that is " + sent.fate.String())
+		panic("driver: a guarded write that is " + sent.Fate.String())
 	}
 }
 
@@ -239,7 +239,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 	defer cancel()
 	for _, holder := range holders {
 		one, now := c.enter(l.Name, ownerIn(holder))
-		w := c.newCall(&core.Call{Named: c.idOf(holder), Until: core.Never})
+		w := c.newCall(&core.Call{Named: c.Redis.IDOf(holder), Until: core.Never})
 		w.passed = holder
 		one.Force(&w.Call)
 		one.run(ctx, w, now)

@@ -27,7 +27,7 @@ type waiter struct {
 type visit struct {
 	req    Request
 	passed string      // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
-	write  *write      // of Write
+	write  *wire.Write // of Write
 	hold   *hold       // the handle to fill in, nil for Lock
 	site   *terms.Site // where it is made, nil if that is not recorded, nor found yet
 
@@ -357,7 +357,7 @@ func (l *lock) leavesLine(w *waiter) {
 // counted notes where Redis has found a ticket.
 func (l *lock) counted(x *exchange) {
 	c := l.shard.audiences[l]
-	if c == nil || x.answer.err != nil || x.answer.Fault != core.Answered {
+	if c == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
 		return
 	}
 	for id := range c.before {
@@ -365,8 +365,8 @@ func (l *lock) counted(x *exchange) {
 			delete(c.before, id)
 		}
 	}
-	if delete(c.before, x.cmd.ID); x.answer.before >= 0 {
-		c.before[x.cmd.ID], c.tickets = x.answer.before, x.answer.Tickets
+	if delete(c.before, x.Cmd.ID); x.Answer.Before >= 0 {
+		c.before[x.Cmd.ID], c.tickets = x.Answer.Before, x.Answer.Tickets
 	}
 	l.wakeWatchers(c)
 }

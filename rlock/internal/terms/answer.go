@@ -22,10 +22,3 @@ type Answer struct {
 // answered: the call that has the client's place in Redis' queue. Only plain, fenced and fair locks have answers (else
 // errors.ErrUnsupported). Package rlock sets the function.
 var WithAnswer func(a *Answer) any
-
-// A Condition is the Unless of an Answer, with its keys and arguments, as a call has begun with it: the caller may write to the
-// Answer once the call has returned, when a command with the condition may still be sent.
-type Condition struct {
-	Source     string
-	Keys, Args []string
-}

@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -18,25 +20,20 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 	id := wire.NewID()
 	mine, theirs := id.Owner(1), id.Owner(2)
 	kinds := map[string]struct {
-		layout  int
-		all     *wire.Script
-		acquire func(k *wire.Keys) wire.Call
-		hold    func(k *wire.Keys, owner string) []string
+		kind *wire.Kind
+		cmd  core.Command
+		hold func(k *wire.Keys, owner string) []string
 	}{
-		"plain": {0, wire.AcquireAll, func(k *wire.Keys) wire.Call {
-			return wire.Acquire.Call(2, k.Key, k.Queue(), "30000", mine)
-		}, func(k *wire.Keys, owner string) []string { return []string{"HSET", k.Key, owner, "1"} }},
-		"fenced": {1, wire.AcquireAll, func(k *wire.Keys) wire.Call {
-			return wire.Acquire.Call(3, k.Key, k.Queue(), k.Extra(), "30000", mine, "3")
-		}, func(k *wire.Keys, owner string) []string { return []string{"HSET", k.Key, owner, "1"} }},
-		"write": {2, wire.ReadWriteAcquireAll, func(k *wire.Keys) wire.Call {
-			return wire.ReadWriteAcquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+mine+":rwlock_timeout:1", "30000", mine, "write")
-		}, func(k *wire.Keys, owner string) []string {
+		"plain": {wire.Plain, core.Command{}, func(k *wire.Keys, owner string) []string { return []string{"HSET", k.Key, owner, "1"} }},
+		"fenced": {wire.Fenced, core.Command{Tokens: 3}, func(k *wire.Keys, owner string) []string {
+			return []string{"HSET", k.Key, owner, "1"}
+		}},
+		"write": {wire.ReadWrite, core.Command{}, func(k *wire.Keys, owner string) []string {
 			return []string{"HSET", k.Key, "mode", "write", owner + ":write", "1"}
 		}},
-		"semaphore": {3, wire.SemaphoreAcquireAll, func(k *wire.Keys) wire.Call {
-			return wire.SemaphoreAcquire.Call(2, k.Key, k.Queue(), "30000", mine, "1")
-		}, func(k *wire.Keys, owner string) []string { return []string{"ZADD", k.Key, "99999999999999", owner} }},
+		"semaphore": {wire.Semaphore, core.Command{Permits: 1}, func(k *wire.Keys, owner string) []string {
+			return []string{"ZADD", k.Key, "99999999999999", owner}
+		}},
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		redis := openAt(t, s)
@@ -52,7 +49,7 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 					for i := range 1 + random.IntN(5) {
 						state := random.IntN(8) // most are free
 						for set := range sets {
-							k, err := redis.KeysOf(fmt.Sprintf("{%s}%d.%d.%d", name, seed, set, i), layouts[kind.layout], "")
+							k, err := redis.KeysOf(fmt.Sprintf("{%s}%d.%d.%d", name, seed, set, i), kind.kind.Layout, "")
 							require.NoError(t, err)
 							sets[set] = append(sets[set], k)
 							switch state {
@@ -67,29 +64,40 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 							}
 						}
 					}
-					var acquires []wire.Call
+					acquire := func(k *wire.Keys) *wire.Exchange {
+						x := &wire.Exchange{Cmd: kind.cmd, Kind: kind.kind, Keys: k, Text: mine}
+						x.Cmd.Op, x.Cmd.Lease = core.Acquire, core.Span(30*time.Second)
+						return x
+					}
+					text := func(a wire.Answer) string {
+						a.TTL = min(a.TTL, 1)
+						return fmt.Sprint(a.Found, a.Owner, a.TTL, a.Token, a.Err != nil)
+					}
+					var all []*wire.Exchange
 					var want, got []string
 					refused := false
 					for i := range sets[0] {
-						acquires = append(acquires, kind.acquire(&sets[0][i]))
+						all = append(all, acquire(&sets[0][i]))
 						if refused {
 							continue
 						}
-						result := redis.Do(t.Context(), kind.acquire(&sets[1][i]))
-						answer, err := wire.ReadAcquire(result, tokensOf(name))
-						answer.TTL = min(answer.TTL, 1)
-						refused = !answer.Granted
-						want = append(want, fmt.Sprint(answer, err != nil))
+						answer := carry(t, redis, acquire(&sets[1][i]))
+						refused = answer.Found != core.Holds
+						want = append(want, text(answer))
 					}
-					replies, err := wire.EachAcquire(redis.Do(t.Context(), kind.all.Together(acquires)), len(acquires))
-					if err != nil { // of a command of the last one that was asked for
+					result := redis.Do(t.Context(), redis.CallOf(all...))
+					redis.ReadAll(all, result)
+					if result.Error() != nil && len(all) > 1 { // of a command of the last one that was asked for
 						got = append(got, want[:len(want)-1]...)
-						got = append(got, fmt.Sprint(wire.Answer{Window: -1}, true))
-					}
-					for _, r := range replies {
-						answer, err := wire.ReadAcquire(r, tokensOf(name))
-						answer.TTL = min(answer.TTL, 1)
-						got = append(got, fmt.Sprint(answer, err != nil))
+						got = append(got, text(all[0].Answer))
+					} else {
+						for i, x := range all {
+							if i < len(want) {
+								got = append(got, text(x.Answer))
+							} else {
+								assert.Equal(t, core.NotRun, x.Answer.Fault, "seed %d: it is not asked for", seed)
+							}
+						}
 					}
 					require.Equal(t, want, got, "seed %d", seed)
 					for i := range sets[0] {
@@ -108,11 +116,4 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 			})
 		}
 	})
-}
-
-func tokensOf(kind string) uint64 {
-	if kind == "fenced" {
-		return 3
-	}
-	return 0
 }

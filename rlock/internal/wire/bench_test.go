@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	c.measure(b, func() {
 		owner := c.ids[0].Owner(1)
 		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", owner)).NonRedisError())
-		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
+		c.step(b, leave(&c.keys, owner))
 	})
 }
 
@@ -37,7 +38,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	var queue []string
 	join := func(client int) {
 		ticket := c.ids[client].Owner(uint64(client))
-		c.step(b, wire.Step{Join: wire.Member{Mode: "x", Ticket: ticket}})
+		c.step(b, &wire.Exchange{Cmd: core.Command{Op: core.Join}, Kind: wire.Plain, Keys: &c.keys, Text: ticket})
 		queue = append(queue, ticket)
 	}
 	for client := 1; client < len(c.ids); client++ {
@@ -45,7 +46,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	}
 	at := 0
 	c.measure(b, func() {
-		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: holder}})
+		c.step(b, leave(&c.keys, holder))
 		holder, queue = queue[0], queue[1:]
 		join(at)
 		at = (at + 1) % len(c.ids)
@@ -90,9 +91,8 @@ func newContention(b *testing.B, clients int) *contention {
 	return c
 }
 
-func (c *contention) step(b *testing.B, s wire.Step) {
-	s.Lease = "2000"
-	require.NoError(b, c.redis.Do(b.Context(), c.redis.Step(wire.PlainStep, &c.keys, s)).Error())
+func (c *contention) step(b *testing.B, x *wire.Exchange) {
+	require.NoError(b, c.redis.Do(b.Context(), c.redis.CallOf(x)).Error())
 }
 
 func (c *contention) measure(b *testing.B, turn func()) {

@@ -2,12 +2,14 @@ package wire_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -39,40 +41,36 @@ func (c *crowd) do(args ...string) rueidis.RedisResult {
 func (c *crowd) joins(tickets int) {
 	c.t.Helper()
 	for range tickets {
-		c.do("ZADD", c.keys.Queue(), "NX", "9", "x"+ticket().Ticket)
+		c.do("ZADD", c.keys.Queue(), "NX", "9", "x"+ticket())
 	}
 }
 
-func (c *crowd) step(s wire.Step) (wire.Answer, error) {
-	s.Lease = "60000"
-	return wire.ReadStep(c.redis.Do(c.t.Context(), c.redis.Step(wire.PlainStep, &c.keys, s)), 0)
+// step makes a step of the ticket.
+func (c *crowd) step(cmd core.Command, counts bool, ticket string) wire.Answer {
+	cmd.Lease = core.Span(time.Minute)
+	return carry(c.t, c.redis, &wire.Exchange{Cmd: cmd, Kind: wire.Plain, Keys: &c.keys, Counts: counts, Text: ticket})
 }
 
 // ticket returns a new ticket.
-func ticket() wire.Member { return wire.Member{Mode: "x", Ticket: wire.NewID().Owner(1)} }
+func ticket() string { return wire.NewID().Owner(1) }
 
 // A step that counts says where the ticket stands, and how many wait. A window of foreign clients is no ticket.
 func TestAStepThatCountsSaysWhereTheTicketStands(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		c := newCrowd(t, openAt(t, s), "lock")
 		first, second, none := ticket(), ticket(), ticket()
-		at := func(s wire.Step) (wire.Position, int, int) {
-			s.Counts, s.Most = true, -1
-			answer, err := c.step(s)
-			require.NoError(t, err)
-			return answer.Position, answer.Before, answer.Tickets
-		}
-		check := func(s wire.Step, position wire.Position, before, tickets int) {
+		check := func(op core.Op, ticket string, found core.Found, before, tickets int) {
 			t.Helper()
-			p, b, n := at(s)
-			assert.Equal(t, []int{int(position), before, tickets}, []int{int(p), b, n})
+			answer := c.step(core.Command{Op: op}, true, ticket)
+			require.NoError(t, answer.Err)
+			assert.Equal(t, []any{found, before, tickets}, []any{answer.Found, answer.Before, answer.Tickets})
 		}
-		check(wire.Step{Join: first}, wire.FirstPosition, 0, 1)
+		check(core.Join, first, core.First, 0, 1)
 		c.joins(1)
-		check(wire.Step{Join: second}, wire.SomePosition, 2, 3)
+		check(core.Join, second, core.Waits, 2, 3)
 		c.do("ZADD", c.keys.Queue(), "1", "?")
-		check(wire.Step{Look: second}, wire.SomePosition, 2, 3)
-		check(wire.Step{Look: none}, wire.NoPosition, 0, 3)
+		check(core.Look, second, core.Waits, 2, 3)
+		check(core.Look, none, core.Nowhere, -1, 3)
 	})
 }
 
@@ -104,10 +102,10 @@ func TestATicketWithABoundTakesNoPlaceAmongTooMany(t *testing.T) {
 					c.do("PEXPIRE", c.keys.Queue(), "5000")
 				}
 				mine := ticket()
-				answer, err := c.step(wire.Step{Join: mine, Counts: true, Most: test.most})
-				require.NoError(t, err)
-				assert.Equal(t, test.granted, answer.Granted)
-				assert.Equal(t, test.full, answer.Position == wire.FullPosition)
+				answer := c.step(core.Command{Op: core.Join, Bounded: true, Most: test.most}, false, mine)
+				require.NoError(t, answer.Err)
+				assert.Equal(t, test.granted, answer.Found == core.Holds)
+				assert.Equal(t, test.full, answer.Full)
 				assert.Equal(t, test.tickets, answer.Tickets)
 				if !test.full {
 					return
@@ -139,15 +137,16 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	})
 	poor := *c
 	poor.redis = redis
-	_, err = poor.step(wire.Step{Join: ticket(), Counts: true, Most: 5})
-	require.ErrorIs(t, wire.Explain(err), wire.ErrNoPermission)
+	refused := poor.step(core.Command{Op: core.Join, Bounded: true, Most: 5}, false, ticket())
+	require.ErrorIs(t, wire.Explain(refused.Err), wire.ErrNoPermission)
 	there, err := c.do("EXISTS", c.keys.Queue()).ToInt64()
 	require.NoError(t, err)
 	assert.Zero(t, there)
 	for _, counts := range []bool{false, true} {
-		answer, err := poor.step(wire.Step{Join: ticket(), Counts: counts, Most: -1})
-		require.NoError(t, err, "others do not need it")
-		assert.Equal(t, wire.Answer{TTL: answer.TTL, Holder: c.holder, Window: answer.Window, HeldBack: -1, Position: answer.Position}, answer)
-		assert.NotEqual(t, wire.NoPosition, answer.Position)
+		answer := poor.step(core.Command{Op: core.Join}, counts, ticket())
+		require.NoError(t, answer.Err, "others do not need it")
+		assert.Equal(t, c.holder, answer.Owner)
+		assert.Zero(t, answer.Tickets, "nor does it learn how many there are")
+		assert.NotEqual(t, core.Nowhere, answer.Found)
 	}
 }

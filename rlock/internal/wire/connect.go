@@ -439,32 +439,31 @@ func refusal(err error) *absent {
 // The first and the longest pause between two attempts to open a client.
 const firstOpenPause, lastOpenPause = FirstRetry, time.Second
 
-// OpenLater returns a Redis that is not connected, and does not try to be before [Redis.Connect].
-func OpenLater(o Options) *Redis {
-	r := newRedis(o)
+// OpenLater returns the Redis of the client with that id, which is not connected, and does not try to be before [Redis.Connect].
+func OpenLater(o Options, id string) *Redis {
+	r := newRedis(o, id)
 	r.opening = &opening{tried: make(chan struct{}), settled: make(chan struct{}), ended: make(chan struct{})}
 	r.Nodes = newNodes(r)
 	return r
 }
 
-// Connect opens a Redis that [OpenLater] has returned, for the client with that id, in a goroutine that Close waits for. It
-// calls told after each attempt, with its error: nil after the last, before any command is sent. For any other Redis it does
-// nothing.
-func (r *Redis) Connect(id string, told func(error)) {
+// Connect opens a Redis that [OpenLater] has returned, in a goroutine that Close waits for. It calls told after each attempt, with
+// its error: nil after the last, before any command is sent. For any other Redis it does nothing.
+func (r *Redis) Connect(told func(error)) {
 	o := r.opening
 	if o == nil {
 		return
 	}
-	if !r.background.start(func() { r.connect(id, told) }) {
+	if !r.background.start(func() { r.connect(told) }) {
 		close(o.ended)
 	}
 }
 
-func (r *Redis) connect(id string, told func(error)) {
+func (r *Redis) connect(told func(error)) {
 	o := r.opening
 	defer close(o.ended)
 	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
-		err := r.open(id, r.stoppable())
+		err := r.open(r.stoppable())
 		if err == nil {
 			told(nil)
 			o.open.Store(true)

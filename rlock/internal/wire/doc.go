@@ -1,10 +1,12 @@
 // Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts
-// with their keys, arguments and replies, the faults, and the connections. It knows nothing
+// with their keys, arguments and replies, the faults, and the connections. It takes commands
+// of package core ([Exchange]), and reads each reply once, as one that core knows (reply.go). It knows nothing
 // of goroutines that wait and of locks that are held: package driver does.
 //
 // docs/protocol.md has every key, channel, message and rule.
 //
-//	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
+//	Open ──► Redis ──► Carry, CarryAll    commands of package core, and their answers
+//	           │       Do, DoAll          calls of scripts: what they cost is counted
 //	           │       Send               one by itself, over a connection of its own if nothing else is in flight
 //	           │       Survey             commands that only read, repeated while it helps
 //	           │       Limits, Start      slots in rueidis' ring; work whose caller may leave

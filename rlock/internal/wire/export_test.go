@@ -1,10 +1,37 @@
 package wire
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
+
+	"github.com/redis/rueidis"
 )
+
+// CallOf returns the call of a command, or of several that share one.
+func (r *Redis) CallOf(all ...*Exchange) Call { return r.callOf(all) }
+
+// Read returns what the reply says to the command.
+func (r *Redis) Read(x *Exchange, reply rueidis.RedisResult) Answer { return read(r, x, reply) }
+
+// ReadAll reads the reply to commands that share a call, and DoReplicated makes a call and WAIT.
+func (r *Redis) ReadAll(all []*Exchange, reply rueidis.RedisResult) { r.readAll(all, reply) }
+
+func (r *Redis) DoReplicated(ctx context.Context, x *Exchange, c, release Call) {
+	r.doReplicated(ctx, x, c, release)
+}
+
+// FaultOf says what an error means for a command.
+var FaultOf = faultOf
+
+// Scripts returns the scripts of the kind, the acquire of several apart.
+func (k *Kind) Scripts() (acquire, resume, step, mirror *Script) {
+	return k.acquire, k.resume, k.step, k.mirror
+}
+
+// Guard makes the guarded writes of the kind.
+func (k *Kind) Guard() *Guard { return k.guard }
 
 // Words returns the words of the call's command, with the hash of its script.
 func (c Call) Words() []string {

@@ -23,7 +23,8 @@ const (
 
 // foreign is a client's knowledge of foreign clients at its server.
 type foreign struct {
-	fair fairRights
+	fair   fairRights
+	spells spells
 	// asked is when the server was asked last for Redisson's scripts, as a time after 1970 in
 	// nanoseconds, and seen whether it had one.
 	asked atomic.Int64
@@ -116,9 +117,9 @@ func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	return true
 }
 
-// WithoutFair reports whether the error has taught the client that it has no right to the keys of Redisson's fair queue: a
+// withoutFair reports whether the error has taught the client that it has no right to the keys of Redisson's fair queue: a
 // mirror that was refused is then to be built without them.
-func (r *Redis) WithoutFair(err error) bool {
+func (r *Redis) withoutFair(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
 }
@@ -129,26 +130,4 @@ func (r *Redis) fairRights(fairQueue string) *fairRights {
 		return nil
 	}
 	return &r.foreign.fair
-}
-
-// An Asker says how a mirror learns of the others that wait for its lock, if it asks: the keys and
-// arguments of scripts/others.lua.
-type Asker struct {
-	How     string // "" for a lock that does not ask
-	Channel string
-	Keys    []string
-}
-
-// Asks returns the argument that makes the mirror of a lock count other waiters; polls says whether
-// foreign clients may that only poll.
-func (r *Redis) Asks(k *Keys, polls bool) Asker {
-	n := k.names()
-	a := Asker{How: "2", Channel: n[channelName], Keys: []string{n[queueName], n[foreignName]}}
-	if r.fairRights(n[fairQueueName]) != nil {
-		a.How, a.Keys = "3", append(a.Keys, n[fairQueueName])
-	}
-	if polls {
-		a.How += "+"
-	}
-	return a
 }

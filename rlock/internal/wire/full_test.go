@@ -2,11 +2,13 @@ package wire_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -25,30 +27,29 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 		require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build()).Error())
 	}
 	for name, test := range map[string]struct {
-		step   *wire.Script
-		mode   string
-		number string
-		tokens uint64
+		kind *wire.Kind
+		cmd  core.Command
 	}{
-		"fenced":    {wire.PlainStep, "x", "1", 1},
-		"read":      {wire.ReadWriteStep, "s", "", 0},
-		"semaphore": {wire.SemaphoreStep, "x", "1", 0},
+		"fenced":    {wire.Fenced, core.Command{Tokens: 1}},
+		"read":      {wire.ReadWrite, core.Command{Ticket: core.Ticket{Mode: core.Shared}}},
+		"semaphore": {wire.Semaphore, core.Command{Permits: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: name != "semaphore"}, "")
 			require.NoError(t, err)
-			member := wire.Member{Mode: test.mode, Ticket: id.Owner(1)}
-			step := func(s wire.Step) wire.Answer {
-				s.Lease, s.Number = "60000", test.number
-				answer, err := wire.ReadStep(redis.Do(t.Context(), redis.Step(test.step, &keys, s)), test.tokens)
-				require.NoError(t, err)
-				return answer
+			text := id.Owner(1)
+			step := func(op core.Op) core.Found {
+				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: text}
+				x.Cmd.Op, x.Cmd.Lease = op, core.Span(time.Minute)
+				answer := carry(t, redis, x)
+				require.NoError(t, answer.Err)
+				return answer.Found
 			}
-			require.True(t, step(wire.Step{Join: member}).Granted)
+			require.Equal(t, core.Holds, step(core.Join))
 			do("DEL", keys.Queue())
 			do("CONFIG", "SET", "maxmemory", "1")
 			defer do("CONFIG", "SET", "maxmemory", "0")
-			assert.True(t, step(wire.Step{Look: member}).Granted)
+			assert.Equal(t, core.Holds, step(core.Look))
 			left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Key).Build()).ToInt64()
 			require.NoError(t, err)
 			assert.Greater(t, left, int64(50_000), "for the whole lease")

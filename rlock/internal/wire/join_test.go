@@ -2,11 +2,13 @@ package wire_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -33,20 +35,21 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 			holder string
 			joined []string // the tickets that joined before, in this order
 			window bool     // a window for guests is the last in the queue
-			answer wire.Answer
+			owner  string
+			found  core.Found
 		}{
-			"to a free lock":                   {"", nil, false, wire.Answer{Holder: ticket, Granted: true}},
-			"to a lock that it has":            {ticket, nil, false, wire.Answer{Holder: ticket, Granted: true}},
-			"to one that others wait for":      {ticket, []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
-			"behind one without a client":      {"", []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
-			"as the first":                     {holder, nil, false, wire.Answer{Position: wire.FirstPosition}},
-			"behind another one":               {holder, []string{before}, false, wire.Answer{Position: wire.SomePosition}},
-			"again, as the first":              {holder, []string{ticket}, false, wire.Answer{Position: wire.FirstPosition}},
-			"again, behind another one":        {holder, []string{before, ticket}, false, wire.Answer{Position: wire.SomePosition}},
-			"again, between two":               {holder, []string{before, ticket, behind}, false, wire.Answer{Position: wire.SomePosition}},
-			"behind a window for guests":       {holder, nil, true, wire.Answer{Position: wire.FirstPosition}},
-			"as the first, and a guest has it": {guest, nil, false, wire.Answer{Holder: guest, Position: wire.FirstPosition}},
-			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Position: wire.SomePosition}},
+			"to a free lock":                   {"", nil, false, ticket, core.Holds},
+			"to a lock that it has":            {ticket, nil, false, ticket, core.Holds},
+			"to one that others wait for":      {ticket, []string{before}, false, ticket, core.Holds},
+			"behind one without a client":      {"", []string{before}, false, ticket, core.Holds},
+			"as the first":                     {holder, nil, false, holder, core.First},
+			"behind another one":               {holder, []string{before}, false, holder, core.Waits},
+			"again, as the first":              {holder, []string{ticket}, false, holder, core.First},
+			"again, behind another one":        {holder, []string{before, ticket}, false, holder, core.Waits},
+			"again, between two":               {holder, []string{before, ticket, behind}, false, holder, core.Waits},
+			"behind a window for guests":       {holder, nil, true, holder, core.First},
+			"as the first, and a guest has it": {guest, nil, false, guest, core.First},
+			"behind another one, and a guest":  {guest, []string{before}, false, guest, core.Waits},
 		} {
 			t.Run(name, func(t *testing.T) {
 				keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
@@ -61,20 +64,15 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 				if test.window {
 					do("ZADD", keys.Queue(), "1", "?")
 				}
-				result := redis.Do(t.Context(), redis.Step(wire.PlainStep, &keys, wire.Step{
-					Join: wire.Member{Mode: "x", Ticket: ticket}, Lease: "60000",
-				}))
-
-				answer, err := wire.ReadStep(result, 0)
-				require.NoError(t, err)
-				assert.Positive(t, answer.TTL, "the rest of the lease")
-				assert.Negative(t, answer.Window, "there is no window")
-				if test.answer.Holder == "" {
-					test.answer.Holder = holder
+				answer := carry(t, redis, &wire.Exchange{Cmd: core.Command{Op: core.Join, Lease: core.Span(time.Minute)}, Kind: wire.Plain, Keys: &keys, Text: ticket})
+				require.NoError(t, answer.Err)
+				assert.Equal(t, test.found, answer.Found)
+				assert.Equal(t, test.owner, answer.Owner)
+				if test.found != core.Holds {
+					assert.Positive(t, answer.TTL, "the rest of the lease")
 				}
-				assert.Negative(t, answer.HeldBack, "there is no reader")
-				answer.TTL, answer.Window, answer.HeldBack = 0, 0, 0
-				assert.Equal(t, test.answer, answer)
+				assert.Zero(t, answer.Window, "there is no window")
+				assert.False(t, answer.HeldBack, "there is no reader")
 				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue()).Build()).ToInt64()
 				require.NoError(t, err)
 				assert.NotEqual(t, int64(-1), left, "the queue ends by itself")

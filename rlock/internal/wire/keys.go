@@ -8,6 +8,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -292,3 +293,40 @@ var (
 	ownerText = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:-?[0-9]`)
 	numbered  = regexp.MustCompile(`:-?[0-9]`)
 )
+
+// Beside returns the key of that name in the slot of the lock with that key. Two locks have different ones: with one colon
+// behind a key with braces, "x" and "{x}" would have the same.
+func Beside(key, name string) string {
+	if strings.Contains(key, "{") {
+		return key + "::" + name
+	}
+	return "{" + key + "}:" + name
+}
+
+// tagOf returns the part of a key that decides its slot.
+func tagOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// CheckKeys returns why a guarded write may not have the keys, nil if it may: they are none of a lock, and in a Cluster in
+// the slot of this one.
+func (r *Redis) CheckKeys(k *Keys, keys []string) error {
+	for _, key := range keys {
+		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||
+			strings.HasPrefix(key, "rlock_queue:") || strings.HasPrefix(key, "rlock_foreign:") || strings.Contains(key, ":rwlock_timeout:")
+		switch {
+		case key == "":
+			return fmt.Errorf("%w: a key is empty", ErrInvalidName)
+		case own:
+			return fmt.Errorf("%w: the key %q is one of a lock", ErrInvalidName, key)
+		case r.InCluster() && HashSlot(key) != k.Slot:
+			return fmt.Errorf("%w: the key %q has another slot than the lock: give it the lock's hash tag, as in %q, or, if it exists, name the lock after it, as in %q", ErrInvalidName, key, Beside(k.Key, key), "lock:{"+tagOf(key)+"}")
+		}
+	}
+	return nil
+}

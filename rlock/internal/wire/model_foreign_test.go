@@ -8,17 +8,11 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Foreign clients in the comparison: they do with plain commands what Redisson does with scripts of its own.
 
 const foreignClients = 3
-
-func withFair(l wire.Layout) wire.Layout {
-	l.Fair = true
-	return l
-}
 
 func clientName(client uint32) string { return fmt.Sprintf("client-%d", client) }
 

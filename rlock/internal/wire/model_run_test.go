@@ -41,7 +41,7 @@ type comparison struct {
 func compare(t testing.TB, on subject, k modelKind) *comparison {
 	k.redis = open(t)
 	var err error
-	k.keys, err = k.redis.KeysOf(modelLock, k.layout, "")
+	k.keys, err = k.redis.KeysOf(modelLock, k.kind.Layout, "")
 	require.NoError(t, err)
 	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
@@ -220,9 +220,9 @@ func (c *comparison) expected(cmd core.Command, at server.Time) snapshot {
 
 func commandText(c core.Command) string {
 	names := [...]string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark", "write"}
-	text := fmt.Sprintf("%s %s%s for %d", names[c.Op], member(c.Ticket).Mode, member(c.Ticket).Ticket, c.Lease)
+	text := fmt.Sprintf("%s %s for %d", names[c.Op], member(c.Ticket), c.Lease)
 	if c.Joins != (core.Ticket{}) {
-		text += ", " + member(c.Joins).Mode + member(c.Joins).Ticket + " joins"
+		text += ", " + member(c.Joins) + " joins"
 	}
 	if c.Op == core.Mirror {
 		text += fmt.Sprintf(", exact %v, writes %d, reads %v", c.Exact, c.Writes, c.Reads)

@@ -50,13 +50,13 @@ func permitsText(more int32) string {
 	return fmt.Sprintf("*%d", 1+more)
 }
 
-// member returns the member of the queue, the zero Member for no ticket.
-func member(t core.Ticket) wire.Member {
+// member returns the member of the queue, "" for no ticket.
+func member(t core.Ticket) string {
 	if t == (core.Ticket{}) {
-		return wire.Member{}
+		return ""
 	}
 	if t == server.Window {
-		return wire.Member{Mode: "?"}
+		return "?"
 	}
 	mode := "x"
 	if t.Mode == core.Shared {
@@ -68,7 +68,7 @@ func member(t core.Ticket) wire.Member {
 	if t.Polls {
 		mode = strings.ToUpper(mode)
 	}
-	return wire.Member{Mode: mode, Ticket: ownerText(t.ID, t.Owner) + permitsText(t.More)}
+	return mode + ownerText(t.ID, t.Owner) + permitsText(t.More)
 }
 
 // A snapshot is all that is compared after a command.
@@ -153,7 +153,7 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	slices.Sort(fields)
 	n.words = append(fields, "queue")
 	for _, t := range s.Queue {
-		n.words = append(n.words, member(t).Mode+member(t).Ticket)
+		n.words = append(n.words, member(t))
 	}
 	n.words = append(n.words, "marks")
 	var marks []string

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 const (
@@ -270,16 +272,15 @@ const (
 	SyncConnections, SyncIdle = 32, time.Minute
 )
 
-// DoReplicated makes the call of an acquire or a look, for a lease, with
-// Options.SyncReplicas: a grant counts once so many replicas have it, and is released
-// again otherwise. The script and WAIT travel as one pipeline on one connection, since WAIT
+// doReplicated makes the call of an acquire, a resume or a look, with Options.SyncReplicas: a grant counts once so many replicas
+// have it, and is released again otherwise. The script and WAIT travel as one pipeline on one connection, since WAIT
 // answers for what its own connection has written: on another it says yes at once, to
 // nothing.
 //
 // WAIT blocks its connection, so no other command shares it. So the call has
 // no order among the client's other commands; see Ordered.
-func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, read func(rueidis.RedisResult) (Answer, error), release Call) (Answer, error) {
-	limit := min(syncTime, lease/4)
+func (r *Redis) doReplicated(ctx context.Context, x *Exchange, c, release Call) {
+	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
 	ctx, cancel := context.WithTimeout(ctx, limit+r.deadline.patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
@@ -289,23 +290,24 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	if c.again(script) {
 		script, wait = r.together(ctx, c.eval(r.Client), r.wait(limit))
 	}
-	a, err := read(script)
-	if Answered(err) {
+	a := &x.Answer
+	*a = read(r, x, script)
+	if a.Heard {
 		r.heard(generation)
 	}
-	if err != nil || !a.Granted {
-		return a, err
+	if a.Err != nil || a.Found != core.Holds {
+		return
 	}
-	switch n, err := wait.AsInt64(); {
+	n, err := wait.AsInt64()
+	switch {
 	case err != nil:
-		a.Refused = err
 	case n < int64(r.options.SyncReplicas):
-		a.Refused = fmt.Errorf("%w: %d of %d had it after %v", ErrNotReplicated, n, r.options.SyncReplicas, limit)
+		err = fmt.Errorf("%w: %d of %d had it after %v", ErrNotReplicated, n, r.options.SyncReplicas, limit)
 	default:
-		return a, nil
+		return
 	}
+	a.Unreplicated, a.Err, a.Token, a.Others = true, err, 0, 0
 	r.Do(ctx, release)
-	return a, nil
 }
 
 // wait is the command that returns how many replicas have what its connection
@@ -337,6 +339,10 @@ func (r *Redis) checkWait() error {
 func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
 }
+
+// IsAbandonable reports whether the caller of Carry may leave a command behind now, by the end of its context, without harm to
+// others: the next one comes behind it, or is known not to.
+func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
 
 // together sends two commands as one pipeline on one connection that no other command shares
 // meanwhile. The second must be sent as one that blocks: for these rueidis keeps connections

@@ -1,13 +1,16 @@
 package wire_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -21,17 +24,17 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 		return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build())
 	}
 	ticket := id.Owner(1)
-	permits := map[*wire.Script]string{wire.SemaphoreStep: "3", wire.PlainStep: ""}
+	permits := map[*wire.Kind]int{wire.Semaphore: 3}
 	calls := make(map[string]wire.Call)
-	for name, script := range map[string]*wire.Script{"plain": wire.PlainStep, "read-write": wire.ReadWriteStep, "semaphore": wire.SemaphoreStep} {
-		for _, mode := range []string{"x", "s"} {
-			member := wire.Member{Mode: mode, Ticket: ticket}
-			for step, s := range map[string]wire.Step{
-				"join": {Join: member}, "look": {Look: member}, "release": {Leave: member},
-				"release and join": {Leave: member, Join: wire.Member{Mode: mode, Ticket: id.Owner(2)}},
-			} {
-				s.Lease, s.Number = "60000", permits[script]
-				calls[name+", "+mode+", "+step] = redis.Step(script, &keys, s)
+	for name, kind := range map[string]*wire.Kind{"plain": wire.Plain, "read-write": wire.ReadWrite, "semaphore": wire.Semaphore} {
+		for _, mode := range []core.Mode{core.Alone, core.Shared} {
+			for step, op := range map[string]core.Op{"join": core.Join, "look": core.Look, "release": core.Leave, "release and join": core.Leave} {
+				x := &wire.Exchange{Kind: kind, Keys: &keys, Text: ticket}
+				x.Cmd = core.Command{Op: op, Ticket: core.Ticket{Mode: mode}, Lease: core.Span(time.Minute), Permits: permits[kind]}
+				if step == "release and join" {
+					x.Joins, x.Cmd.Joins = id.Owner(2), core.Ticket{Mode: mode}
+				}
+				calls[fmt.Sprint(name, ", ", mode, ", ", step)] = redis.CallOf(x)
 			}
 		}
 	}

@@ -74,9 +74,6 @@ func (r *Redis) askForSharded() (f Fault, err error) {
 // plain pub/sub.
 func (r *Redis) Counts() bool { return r.family[0] != 'c' }
 
-// Family is how the scripts publish and count subscribers.
-func (r *Redis) Family() string { return r.family }
-
 // tracking asks Redis for notices of keys that other clients change: CLIENT TRACKING with
 // OPTIN, so that only chosen keys cost anything, and NOLOOP, so that changes over this
 // connection send no notice. Redis stops tracking a key after one notice, and after a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,10 @@ type Options struct {
 	SyncReplicas  int
 	RedissonPolls RedissonPolls
 	NoClientName  bool
-	Tracking      bool // where the server allows it
+	Tracking      bool          // where the server allows it
+	Lease         time.Duration // that most commands ask for
+	// NoClientChannel: a client is not told of a release by force
+	NoClientChannel bool
 }
 
 // A Redis is the link of one client of rlock to its server or Cluster: the connections,
@@ -31,7 +35,9 @@ type Redis struct {
 	Nodes   *Nodes
 
 	options     Options
-	cluster     bool // whether the client is one of a Cluster
+	prefix      string // of the UUIDs of this client's tenures
+	leaseText   string // Options.Lease in milliseconds
+	cluster     bool   // whether the client is one of a Cluster
 	conns       *connections
 	opening     *opening // nil: it was connected before anything else
 	direct      *direct  // nil: a lone caller uses the pipeline as well
@@ -60,8 +66,8 @@ type sent struct {
 // Open connects as the options say, and names the connections after the client with that
 // id. It fails as rlock.New does; then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
-	r := newRedis(o)
-	if err := r.open(id, r.options); err != nil {
+	r := newRedis(o, id)
+	if err := r.open(r.options); err != nil {
 		r.cancel()
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
@@ -71,8 +77,8 @@ func Open(o Options, id string) (*Redis, error) {
 }
 
 // newRedis returns a Redis without what the server decides.
-func newRedis(o Options) *Redis {
-	r := &Redis{options: o, conns: new(connections), clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
+func newRedis(o Options, id string) *Redis {
+	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
 	if r.tracking.on = o.tracks(); r.tracking.on {
 		r.options.Redis = r.conns.listen(o.Redis)
 	}
@@ -81,8 +87,8 @@ func newRedis(o Options) *Redis {
 }
 
 // open connects, and asks the server for what the client depends on. After an error nothing of it is left.
-func (r *Redis) open(id string, o Options) *absent {
-	client, refused := connect(o, id, r.conns)
+func (r *Redis) open(o Options) *absent {
+	client, refused := connect(o, r.prefix, r.conns)
 	if refused != nil {
 		return refused
 	}
@@ -163,13 +169,6 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 		result = r.Client.DoMulti(ctx, c.eval(r.Client), r.message(m.Owner, m))[0]
 	}
 	return result
-}
-
-// Unmark takes the mark of a ticket that was granted the lock out of the queue: see
-// scripts/queue.lua.
-func (r *Redis) Unmark(ctx context.Context, k *Keys, ticket string) error {
-	r.sent.n.Add(1)
-	return r.Client.Do(ctx, r.Client.B().Zrem().Key(k.Queue()).Member("!"+ticket[:TenureLen-1]).Build()).Error()
 }
 
 // Tell publishes the message to the client whose id begins the text, and returns how many subscribers

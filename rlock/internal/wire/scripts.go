@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
 )
@@ -36,8 +37,8 @@ var (
 	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
 	// AskAcquire and PlainAskStep are Acquire and PlainStep for a call that takes an answer.
-	AskAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + read("clocked_acquire"))
-	PlainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + read("clocked"))
+	AskAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
+	PlainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
@@ -53,17 +54,17 @@ func (s *Script) Hash() string { return s.sha }
 func newScript(names ...string) *Script {
 	text := ""
 	for _, name := range names {
-		text += read(name)
+		text += readScript(name)
 	}
-	text = strings.Replace(text, swiftHere, read("swift"), 1)
-	text = strings.Replace(text, ownersHere, read("owners"), 1)
-	text = strings.Replace(text, permitsHere, read("permits"), 1)
+	text = strings.Replace(text, swiftHere, readScript("swift"), 1)
+	text = strings.Replace(text, ownersHere, readScript("owners"), 1)
+	text = strings.Replace(text, permitsHere, readScript("permits"), 1)
 	return ScriptOf(text)
 }
 
 // ofSeveral returns the script that acquires several locks by the acquire script s: see acquire_all.lua.
 func (s *Script) ofSeveral() *Script {
-	return ScriptOf(strings.Replace(read("acquire_all"), acquireHere, s.text, 1))
+	return ScriptOf(strings.Replace(readScript("acquire_all"), acquireHere, s.text, 1))
 }
 
 // ScriptOf returns the script of that text.
@@ -85,16 +86,13 @@ const swiftHere = "-- (swift.lua)\n"
 // acquireHere is the line of acquire_all.lua that the acquire script of a kind takes the place of.
 const acquireHere = "-- (acquire)\n"
 
-func read(name string) string {
+func readScript(name string) string {
 	text, err := files.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
 		panic(err)
 	}
 	return string(text)
 }
-
-// Exact writes a lease in milliseconds as a mirror takes it that may shorten it: see scripts/mirror.lua.
-func Exact(lease string) string { return "=" + lease }
 
 // A Call is a script with its keys and arguments.
 type Call struct {
@@ -121,9 +119,6 @@ func (s *Script) Call(keys int, all ...string) Call {
 	copy(c.words.all[:], all)
 	return c
 }
-
-// Split returns the keys and the arguments of the call.
-func (c *Call) Split() (keys, args []string) { return c.split() }
 
 // Together returns the call of several acquires of one kind, of which s is the script for several.
 func (s *Script) Together(acquires []Call) Call {
@@ -223,3 +218,107 @@ type pipeline struct {
 func (p *pipeline) add(command rueidis.Completed, read func(rueidis.RedisResult)) {
 	p.commands, p.readers = append(p.commands, command), append(p.readers, read)
 }
+
+// A Guard makes guarded writes: scripts of users that look first whether the lock has their tenure. It has one script for
+// each source, and for each with a step.
+type Guard struct {
+	looks string // the part that refuses, on one line, so that an error names the line of the source
+	composed
+}
+
+// composed are scripts that are made of a source of the user's.
+type composed struct {
+	mu      sync.Mutex // protects following
+	scripts map[parts]*Script
+}
+
+// parts are what such a script is made of: a source, and the command that is executed with it, nil for none.
+type parts struct {
+	source  string
+	command *Script
+}
+
+// The guards of the kinds of locks. Each has its KEYS, ARGV and replies on top of its file.
+var (
+	PlainGuard     = newGuard("guard")
+	ReadWriteGuard = newGuard("rw_guard")
+	SemaphoreGuard = newGuard("semaphore_guard")
+)
+
+// Commands is the source of a guarded write that is a list of commands: see its file.
+var Commands = readScript("commands")
+
+// mostSources is how many of them are remembered: a source that is made anew for each call would fill the memory here,
+// as it does that of Redis.
+const mostSources = 1000
+
+// The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and of a release that carries one.
+const writeBegins = "local done, reply = pcall(function() "
+
+var (
+	writeEnds     = oneLine(readScript("guard_end"))
+	releaseBegins = oneLine(readScript("release"))
+	answers       = oneLine(readScript("release_answer"))
+	releaseEnds   = readScript("release_end")
+)
+
+func newGuard(name string) *Guard {
+	return &Guard{looks: oneLine(readScript(name))}
+}
+
+// oneLine returns a script without its comments on one line.
+func oneLine(text string) (line string) {
+	for l := range strings.Lines(text) {
+		if !strings.HasPrefix(l, "--") {
+			line += strings.TrimSpace(l) + " "
+		}
+	}
+	return line
+}
+
+// Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...") stays the first.
+func (g *Guard) Script(source string) *Script {
+	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
+}
+
+// Release returns the script of a guarded write that a release carries, whose step is this one: see scripts/release.lua.
+func (g *Guard) Release(source string, step *Script) *Script {
+	return g.script(parts{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
+		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
+}
+
+// script returns the script of a source between a beginning, on the line of its first, and an end.
+func (c *composed) script(of parts, begin, end string) *Script {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.scripts[of]
+	if s == nil {
+		flags, rest := "", of.source
+		if strings.HasPrefix(rest, "#!") {
+			flags, rest, _ = strings.Cut(rest, "\n")
+			flags += "\n"
+		}
+		s = ScriptOf(flags + begin + rest + "\n" + end)
+		if c.scripts == nil || len(c.scripts) >= mostSources {
+			c.scripts = make(map[parts]*Script)
+		}
+		c.scripts[of] = s
+	}
+	return s
+}
+
+// fenced reports whether err says that the guarded write with the nonce was refused, since the lock does not have its
+// tenure.
+func fenced(err error, nonce string) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && reply.Error() == "RLOCK_FENCED "+nonce
+}
+
+// conditions makes the scripts of conditions, each before an acquire or a step.
+var conditions composed
+
+// The parts of such a script around its source: see scripts/condition.lua.
+var (
+	conditionBegins = releaseBegins + oneLine(readScript("condition"))
+	conditionEnds   = "end)() " + oneLine(readScript("condition_end"))
+)

@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -16,17 +15,16 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	id := wire.NewID()
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1)}})
+	release := redis.CallOf(leave(&keys, id.Owner(1)))
 	ways := map[string]func() error{
 		"one": func() error { return redis.Do(t.Context(), release).Error() },
 		"one and a message": func() error {
 			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1), Text: "lock"}).Error()
 		},
 		"one that waits for replicas": func() error {
-			_, err := redis.DoReplicated(t.Context(), release, time.Second, func(result rueidis.RedisResult) (wire.Answer, error) {
-				return wire.Answer{}, result.Error()
-			}, release)
-			return err
+			x := leave(&keys, id.Owner(1))
+			redis.DoReplicated(t.Context(), x, release, release)
+			return x.Answer.Err
 		},
 	}
 	for name, send := range ways {
@@ -47,7 +45,7 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 		return wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1))
 	}
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1)}})
+	release := redis.CallOf(leave(&keys, id.Owner(1)))
 
 	results, _ := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
 	require.Len(t, results, 4)

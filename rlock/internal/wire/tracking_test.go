@@ -29,7 +29,7 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 	call := func(name, owner string) wire.Call {
 		keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
 		require.NoError(t, err)
-		c := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
+		c := redis.CallOf(leave(&keys, owner))
 		c.Track = []string{name}
 		return c
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -23,6 +24,16 @@ func openAt(t testing.TB, server *redistest.Server) *wire.Redis {
 		redis.Close()
 	})
 	return redis
+}
+
+// leave returns the release of an owner of a plain lock.
+func leave(keys *wire.Keys, owner string) *wire.Exchange {
+	return &wire.Exchange{Cmd: core.Command{Op: core.Leave}, Kind: wire.Plain, Keys: keys, Text: owner}
+}
+
+// carry makes the call of a command, whose foreign clients do not poll.
+func carry(t testing.TB, redis *wire.Redis, x *wire.Exchange) wire.Answer {
+	return redis.Read(x, redis.Do(t.Context(), redis.CallOf(x)))
 }
 
 // reply returns Redis' answer to a Lua expression.

@@ -1,0 +1,201 @@
+package wire_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// them is the owner of a foreign client.
+const them = "0123abcd-0123-4123-8123-0123456789ab:1"
+
+func TestTheAnswersToAnAcquire(t *testing.T) {
+	redis := open(t)
+	foreign := core.Reply{Foreign: true, TTL: core.Span(29 * time.Second)}
+	for _, test := range []struct {
+		reply  string
+		tokens uint64
+		answer core.Reply
+		owner  string
+		fails  bool
+	}{
+		{"false", 0, core.Reply{Found: core.Holds}, "", false},
+		{"'7'", 3, core.Reply{Found: core.Holds, Token: 7}, "", false},
+		{"{29000, '" + them + "'}", 0, foreign, them, false},
+		{"{-1, '" + them + "'}", 0, core.Reply{Foreign: true, TTL: core.NoTTL}, them, false},
+		{"{-1, ''}", 1, core.Reply{}, "", false},
+		{"'2'", 3, core.Reply{}, "", true},   // fewer tokens than reserved
+		{"'x'", 1, core.Reply{}, "", true},   // not a number
+		{"false", 1, core.Reply{}, "", true}, // granted without a token
+		{"{1}", 0, core.Reply{}, "", true},
+		{"1", 0, core.Reply{}, "", true},
+	} {
+		x := &wire.Exchange{Cmd: core.Command{Op: core.Acquire, Tokens: test.tokens}, Kind: wire.Plain}
+		a := redis.Read(x, reply(t, redis, test.reply))
+		if test.fails {
+			assert.Error(t, a.Err, test.reply)
+			continue
+		}
+		require.NoError(t, a.Err, test.reply)
+		assert.True(t, a.Heard)
+		assert.Equal(t, test.answer, a.Reply, test.reply)
+		assert.Equal(t, test.owner, a.Owner, test.reply)
+	}
+}
+
+func TestTheAnswersToAStep(t *testing.T) {
+	redis := open(t)
+	ms := func(n int64) core.Span { return core.Span(n * int64(time.Millisecond)) }
+	foreign := func(r core.Reply) core.Reply {
+		r.Foreign, r.TTL = true, ms(50)
+		return r
+	}
+	for _, test := range []struct {
+		reply  string // with "them" for the holder
+		tokens uint64
+		answer core.Reply
+		before int
+		fails  bool
+	}{
+		{"{1, -1, '', -2, ''}", 0, core.Reply{Left: true, Found: core.Holds}, -1, false},
+		{"{0, 50, 'them', 9, 2}", 0, foreign(core.Reply{Window: ms(9), Found: core.First}), -1, false},
+		{"{0, 50, 'them', 0, 2}", 0, foreign(core.Reply{Window: 1, Found: core.First}), -1, false},
+		{"{0, 50, 'them', -2, 0}", 4, foreign(core.Reply{}), -1, false},
+		{"{0, 50, 'them', -2, 1, 900}", 0, foreign(core.Reply{HeldBack: true, HeldFor: ms(900), Found: core.Waits}), -1, false},
+		{"{0, 50, 'them', -2, 1, 0}", 0, foreign(core.Reply{HeldBack: true, Found: core.Waits}), -1, false},
+		{"{0, -2, '', -2, 0}", 0, core.Reply{}, -1, false},
+		{"{0, 50, 'them', -2, 1, 'x'}", 0, core.Reply{}, 0, true},
+		{"{0, -1, '', -2, '12'}", 4, core.Reply{Found: core.Holds, Token: 12}, -1, false},
+		{"{0, -1, '', -2, '3'}", 4, core.Reply{}, 0, true}, // fewer tokens than reserved
+		{"{0, -1, '', -2}", 0, core.Reply{}, 0, true},
+		{"{'x', -1, '', -2, 1}", 0, core.Reply{}, 0, true},
+		{"{0, -1, {}, -2, 1}", 0, core.Reply{}, 0, true},
+		{"{0, 50, 'them', -2, -1}", 0, foreign(core.Reply{Full: true}), -1, false},
+		{"{0, 50, 'them', -2, {2, 1, 3}}", 0, foreign(core.Reply{Found: core.First, Tickets: 3}), 0, false},
+		{"{0, 50, 'them', -2, {1, 3, 3}}", 0, foreign(core.Reply{Found: core.Waits, Tickets: 3}), 2, false},
+		{"{0, 50, 'them', -2, {-1, 0, 3}}", 0, foreign(core.Reply{Full: true, Tickets: 3}), -1, false},
+		// There is no such position.
+		{"{0, 50, 'them', -2, 3}", 0, core.Reply{}, 0, true},
+		{"{0, 50, 'them', -2, -2}", 0, core.Reply{}, 0, true},
+		{"{0, 50, 'them', -2, {3, 1, 3}}", 0, core.Reply{}, 0, true},
+		{"{0, 50, 'them', -2, {-2, 1, 3}}", 0, core.Reply{}, 0, true},
+		{"7", 0, core.Reply{}, 0, true},
+	} {
+		x := &wire.Exchange{Cmd: core.Command{Op: core.Join, Tokens: test.tokens}, Kind: wire.Plain}
+		a := redis.Read(x, reply(t, redis, strings.ReplaceAll(test.reply, "them", them)))
+		if test.fails {
+			assert.Error(t, a.Err, test.reply)
+			assert.Equal(t, core.Unknown, a.Fault, test.reply)
+			continue
+		}
+		require.NoError(t, a.Err, test.reply)
+		assert.Equal(t, test.answer, a.Reply, test.reply)
+		assert.Equal(t, test.before, a.Before, test.reply)
+	}
+}
+
+// An answer names the tenure that has the lock: of this client, of another one of rlock, or of neither.
+func TestAnAnswerNamesTheHolder(t *testing.T) {
+	id := wire.NewID()
+	server := redistest.Embedded(t)
+	option := server.Options()
+	option.DisableCache = true
+	redis, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		redis.Stop()
+		redis.Close()
+	})
+	mine, theirs := id.Text(1<<63, 7), wire.NewID().Text(1<<63, 7)
+	for owner, want := range map[string]core.ID{
+		mine: {Client: wire.ThisClient, N: 1 << 63}, theirs: {Client: wire.OtherClient, N: 1 << 63}, them: {}, "some text": {},
+	} {
+		x := &wire.Exchange{Cmd: core.Command{Op: core.Acquire}, Kind: wire.Plain}
+		a := redis.Read(x, reply(t, redis, "{1000, '"+owner+"'}"))
+		require.NoError(t, a.Err)
+		assert.Equal(t, core.Reply{Holder: want, Foreign: want == core.ID{}, TTL: core.Span(time.Second)}, a.Reply)
+		assert.Equal(t, owner, a.Owner)
+	}
+}
+
+func TestTheMessagesToAClient(t *testing.T) {
+	redis := open(t)
+	const u = "0123abcd-0123-8123-8123-0123456789ab:1"
+	id := core.ID{Client: wire.OtherClient, N: 0x8123_0123456789ab}
+	granted := func(token, tokens uint64) core.Message {
+		return core.Message{Kind: core.Granted, ID: id, Token: token, Tokens: tokens}
+	}
+	several := granted(0, 0)
+	several.More = 2
+	for message, notice := range map[string]wire.Notice{
+		"+" + u + "   x":                      {Message: granted(0, 0), Ticket: u, Lock: "x"},
+		"+" + u + "*3   x":                    {Message: several, Ticket: u + "*3", Lock: "x"},
+		"+" + u + " 9 2 x y ":                 {Message: granted(9, 2), Ticket: u, Lock: "x y "},
+		"+" + u + " 2 9 x":                    {Message: granted(0, 0), Ticket: u, Lock: "x"}, // an impossible number of tokens
+		"+" + u + " 9 0 x":                    {Message: granted(0, 0), Ticket: u, Lock: "x"},
+		"+" + u + " 18446744073709551616 1 x": {Message: granted(0, 0), Ticket: u, Lock: "x"},
+		"?" + u + " x":                        {Message: core.Message{Kind: core.AtFront, ID: id}, Ticket: u, Lock: "x"},
+		"=" + u + " 3 x yan answer ":          {Message: core.Message{Kind: core.Satisfied, ID: id}, Ticket: u, Lock: "x y", Answer: "an answer "},
+		"=" + u + " 1 x":                      {Message: core.Message{Kind: core.Satisfied, ID: id}, Ticket: u, Lock: "x"},
+	} {
+		n, ok := redis.ParseNotice(message)
+		assert.True(t, ok, message)
+		assert.Equal(t, notice, n, message)
+	}
+	for _, message := range []string{"", "+", "?", "+" + u, "+" + u + " 1 1", "?" + u, "0", u + " x", "+u:1   x", "?u:1 x", "=", "=" + u, "=" + u + " 2 x", "=" + u + " -1 x", "=" + u + " x x", "=u:1 1 x"} {
+		_, ok := redis.ParseNotice(message)
+		assert.False(t, ok, message)
+	}
+}
+
+// An acquire takes back what it has written. Another command that fails inside of its script may have done a part.
+func TestTheErrorsOfRedisSayWhetherACommandHasRun(t *testing.T) {
+	redis := redistest.Embedded(t).Client(t)
+	const inside = " script: f_ab, on @user_script:12."
+	for _, c := range []struct {
+		op    core.Op
+		reply string // "" for none
+		fault core.Fault
+	}{
+		{core.Acquire, "", core.Unknown},
+		{core.Acquire, "READONLY You can't write against a read only replica." + inside, core.NotRun},
+		{core.Acquire, "ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -READONLY You can't write against a read only replica.", core.NotRun},
+		{core.Acquire, "OOM command not allowed when used memory > 'maxmemory'.", core.NotRun},
+		{core.Acquire, "NOPERM this user has no permissions to run the 'zcard' command" + inside, core.Fatal},
+		{core.Acquire, "WRONGTYPE Operation against a key holding the wrong kind of value" + inside, core.Fatal},
+		{core.Look, "NOPERM this user has no permissions to run the 'zcard' command", core.Fatal},
+		{core.Look, "NOPERM this user has no permissions to run the 'zcard' command" + inside, core.Unknown},
+		{core.Join, "READONLY You can't write against a read only replica." + inside, core.Unknown},
+		{core.Join, "READONLY You can't write against a read only replica.", core.NotRun},
+		{core.Mirror, "", core.Unknown},
+		{core.Mirror, "NOPERM this user has no permissions to run the 'evalsha' command", core.NotRun},
+		{core.Mirror, "WRONGTYPE Operation against a key holding the wrong kind of value" + inside, core.Fatal},
+		{core.Leave, "NOPERM this user has no permissions to run the 'evalsha' command", core.NotRun},
+		{core.Leave, "OOM command not allowed when used memory > 'maxmemory'." + inside, core.Unknown},
+		{core.Leave, "WRONGTYPE Operation against a key holding the wrong kind of value", core.Fatal},
+	} {
+		err := errors.New("EOF")
+		if c.reply != "" {
+			err = redis.Do(t.Context(), redis.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(c.reply).Build()).Error()
+			var said *rueidis.RedisError
+			require.ErrorAs(t, err, &said)
+		}
+		assert.Equal(t, c.fault, wire.FaultOf(c.op, err), "%d: %s", c.op, c.reply)
+	}
+}
+
+// lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java.
+func TestAForeignLeaseMayBeLongerThanADuration(t *testing.T) {
+	assert.Equal(t, 5*time.Second, wire.Milliseconds(5000))
+	assert.InDelta(t, float64(math.MaxInt64), wire.Milliseconds(31556952000000000), float64(time.Millisecond))
+}
