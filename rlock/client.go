@@ -9,7 +9,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -25,7 +24,10 @@ type Client struct {
 	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
 	diag   *diag.Diag
+	inside // gives the packages beside this one the first two
 }
+
+type inside = driver.Inside
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig], [ErrUnsupported]
 // for a server without a feature of the config, [ErrNoPermission] if the user may not log in or
@@ -64,6 +66,7 @@ func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 // open makes the parts of the client.
 func (c *Client) open(config driver.Config, redis *wire.Redis, id *wire.ID) {
 	c.driver = driver.New(config, redis, id)
+	c.inside = driver.NewInside(c.driver, c.prefix)
 	c.groups = homeOf(c.driver)
 	c.diag = diag.New(diag.Config{
 		Source: c.driver, Redis: redis, Logger: c.driver.Config.Logger,
@@ -136,12 +139,3 @@ func (c *Client) inRedis(name string) string {
 
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (c *Client) named(key string) string { return strings.TrimPrefix(key, c.prefix) }
-
-func init() {
-	driver.Of = func(face any) (*driver.Client, string) {
-		c := face.(*Client)
-		return c.driver, c.prefix
-	}
-	terms.Standing = AcquireOption(func(o *acquireOptions) { o.standing = true })
-	terms.WithAnswer = func(a *terms.Answer) any { return AcquireOption(func(o *acquireOptions) { o.answer = a }) }
-}

@@ -43,18 +43,11 @@ func (h *holding) handle() *Hold {
 //	all but WithLease and WithWait, and a lock over several: errors.ErrUnsupported
 type AcquireOption func(*acquireOptions)
 
-type acquireOptions struct {
-	lease, wait, maxHold, minHold time.Duration
-	more                          int // permits beside the first
-	standing                      bool
-	answer                        *terms.Answer
-	maxWaiters                    int32 // 0: any number, negative: none
-	progress                      func(place, waiting int)
-}
+type acquireOptions = terms.AcquireOptions
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
 func WithLease(lease time.Duration) AcquireOption {
-	return func(o *acquireOptions) { o.lease = lease }
+	return func(o *acquireOptions) { o.Lease = lease }
 }
 
 // WithMaxHold limits how long the lock is held, for work that may hang. The watchdog renews the
@@ -62,14 +55,14 @@ func WithLease(lease time.Duration) AcquireOption {
 // with cause [ErrHeldTooLong], and after that the lock is released. The first level of an owner to
 // end ends all.
 func WithMaxHold(d time.Duration) AcquireOption {
-	return func(o *acquireOptions) { o.maxHold = d }
+	return func(o *acquireOptions) { o.MaxHold = d }
 }
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a
 // short job does not run again where a clock is late. The lock does not stay if Redis does not
 // confirm the release ([ErrUnconfirmed]), nor if it is lost, passed on or released by Close.
 func WithMinHold(d time.Duration) AcquireOption {
-	return func(o *acquireOptions) { o.minHold = max(d, 0) }
+	return func(o *acquireOptions) { o.MinHold = max(d, 0) }
 }
 
 // WithWait limits how long Acquire or Do waits. If other owners hold the lock until then, or come
@@ -77,14 +70,14 @@ func WithMinHold(d time.Duration) AcquireOption {
 // fault at once. An attempt in flight ends with its answer, or after some 4 s if the server is
 // silent; to leave earlier, end the context. By default a call waits until its context ends.
 func WithWait(wait time.Duration) AcquireOption {
-	return func(o *acquireOptions) { o.wait = max(wait, 0) }
+	return func(o *acquireOptions) { o.Wait = max(wait, 0) }
 }
 
 // WithPermits takes k permits of a semaphore at once: all of them or none. The last level of their
 // owner gives all back. A nested call takes none, and returns [ErrUpgrade] if the owner has fewer
 // than k. A k below 1, or above the semaphore's number, is [ErrPermits].
 func WithPermits(k int) AcquireOption {
-	return func(o *acquireOptions) { o.more = k - 1 }
+	return func(o *acquireOptions) { o.More = k - 1 }
 }
 
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait
@@ -93,8 +86,8 @@ func WithPermits(k int) AcquireOption {
 // callers of a process share one place, and are counted one by one in their own process only.
 func WithMaxWaiters(n int) AcquireOption {
 	return func(o *acquireOptions) {
-		if o.maxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
-			o.maxWaiters = -1
+		if o.MaxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
+			o.MaxWaiters = -1
 		}
 	}
 }
@@ -104,24 +97,24 @@ func WithMaxWaiters(n int) AcquireOption {
 // held. A call that is granted the lock while f runs loses it after a second, and waits again when
 // f has returned.
 func WithProgress(f func(place, waiting int)) AcquireOption {
-	return func(o *acquireOptions) { o.progress = f }
+	return func(o *acquireOptions) { o.Progress = f }
 }
 
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise. Its owner is not set.
 func newRequest(options []AcquireOption) driver.Request {
-	with := acquireOptions{wait: terms.Forever}
+	with := acquireOptions{Wait: terms.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	req := driver.Request{Lease: with.lease, Wait: with.wait, Least: with.minHold, More: with.more, Standing: with.standing, Caller: terms.Caller(), Most: with.maxWaiters, Progress: with.progress}
-	if with.maxHold != 0 {
-		req.LimitHold(with.maxHold)
+	req := driver.Request{Lease: with.Lease, Wait: with.Wait, Least: with.MinHold, More: with.More, Standing: with.Standing, Caller: terms.Caller(), Most: with.MaxWaiters, Progress: with.Progress}
+	if with.MaxHold != 0 {
+		req.LimitHold(with.MaxHold)
 	}
-	if with.answer != nil {
-		*with.answer = terms.Answer{Unless: with.answer.Unless, Keys: with.answer.Keys, Args: with.answer.Args}
-		req.Answer = with.answer
-		if a := with.answer; a.Unless != "" {
+	if with.Answer != nil {
+		*with.Answer = terms.Answer{Unless: with.Answer.Unless, Keys: with.Answer.Keys, Args: with.Answer.Args}
+		req.Answer = with.Answer
+		if a := with.Answer; a.Unless != "" {
 			req.Unless = &wire.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
 		}
 	}

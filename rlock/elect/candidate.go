@@ -81,7 +81,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 	}
 	defer c.stands.Store(false)
 	for {
-		hold, err := c.lock.Acquire(ctx, terms.Standing.(rlock.AcquireOption)) // a standby may wait for weeks
+		hold, err := c.lock.Acquire(ctx, terms.Standing) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil

@@ -199,7 +199,7 @@ func (f *flight) round(looks bool) (again bool) {
 	if looks {
 		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, f.wanted()
 	}
-	hold, err := f.lock.Acquire(f.ctx, terms.WithAnswer(&a).(rlock.AcquireOption))
+	hold, err := f.lock.Acquire(f.ctx, terms.WithAnswer(&a))
 	if err == nil {
 		f.noteServed()
 	}

@@ -71,9 +71,26 @@ type Client struct {
 	drained chan struct{}
 }
 
-// Of returns the part of face, a *rlock.Client, that is here, and the prefix of its names. Package rlock sets it, for the
-// packages beside it: those that have keys of their own, and those that show the state of a client.
-var Of func(face any) (c *Client, prefix string)
+// An Inside is embedded in an rlock.Client, which has its unexported method then, by which [Of] finds it.
+type Inside struct {
+	client *Client
+	prefix string
+}
+
+// NewInside returns the Inside of a face with that prefix of its names.
+func NewInside(c *Client, prefix string) Inside { return Inside{c, prefix} }
+
+func (i *Inside) inside() *Inside { return i }
+
+// A Face is an rlock.Client.
+type Face interface{ inside() *Inside }
+
+// Of returns the part of a face that is in this package, and the prefix of its names: for the packages beside rlock that have keys of
+// their own, or show the state of a client.
+func Of(face Face) (c *Client, prefix string) {
+	i := face.inside()
+	return i.client, i.prefix
+}
 
 // A Config says how a client behaves. It is complete: package rlock fills in the defaults,
 // and says there what each field means.

@@ -160,5 +160,5 @@ func TestKindsWithoutAnswers(t *testing.T) {
 
 // withAnswer is the option of package once.
 func withAnswer(a *terms.Answer) rlock.AcquireOption {
-	return terms.WithAnswer(a).(rlock.AcquireOption)
+	return terms.WithAnswer(a)
 }

@@ -326,7 +326,7 @@ func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 		lock := w.NewClient().NewLock(testbed.Key)
 		a := terms.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
 		waits := testbed.Waits(t, func() error {
-			h, err := lock.Acquire(w.Ctx, terms.WithAnswer(&a).(rlock.AcquireOption))
+			h, err := lock.Acquire(w.Ctx, terms.WithAnswer(&a))
 			if err != nil {
 				return err
 			}

@@ -17,8 +17,24 @@ type Answer struct {
 	Checked    bool
 }
 
-// WithAnswer returns an option of an acquire, an rlock.AcquireOption, which lets another holder answer a call that waits: if the
+// AcquireOptions are what the options of an acquire say.
+type AcquireOptions struct {
+	Lease, MaxHold, MinHold, Wait time.Duration
+	More                          int // permits of a semaphore beside the first
+	MaxWaiters                    int32
+	Progress                      func(place, waiting int)
+	Standing                      bool
+	Answer                        *Answer
+}
+
+// Standing is an rlock.AcquireOption of package elect: the call waits for long by design, as a standby does, and that is not
+// logged.
+func Standing(o *AcquireOptions) { o.Standing = true }
+
+// WithAnswer is an rlock.AcquireOption which lets another holder answer a call that waits: if the
 // script of its Hold.ReleaseWith returns a string, Acquire returns ErrAnswered, and *a has the string. One call of a client is
 // answered: the call that has the client's place in Redis' queue. Only plain, fenced and fair locks have answers (else
-// errors.ErrUnsupported). Package rlock sets the function.
-var WithAnswer func(a *Answer) any
+// errors.ErrUnsupported).
+func WithAnswer(a *Answer) func(*AcquireOptions) {
+	return func(o *AcquireOptions) { o.Answer = a }
+}
