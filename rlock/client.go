@@ -9,6 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -45,11 +46,11 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{prefix: config.Prefix}
 	if config.Observer == nil {
-		c.open(config.driver(nil), redis, id)
+		c.open(config, nil, redis, id)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
-	c.open(config.driver(o.events()), redis, id)
+	c.open(config, o.events(), redis, id)
 	o.log = c.driver.Config.Logger
 	o.about("Opened", config.Observer.Opened)
 	return c, nil
@@ -64,15 +65,15 @@ func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 }
 
 // open makes the parts of the client.
-func (c *Client) open(config driver.Config, redis *wire.Redis, id *wire.ID) {
-	c.driver = driver.New(config, redis, id)
+func (c *Client) open(config Config, o *terms.Observer, redis *wire.Redis, id *wire.ID) {
+	c.driver = driver.New(config.driver(o), redis, id)
 	c.inside = driver.NewInside(c.driver, c.prefix)
-	c.groups = homeOf(c.driver)
+	c.groups = homeOf(c.driver, config)
 	c.diag = diag.New(diag.Config{
 		Source: c.driver, Redis: redis, Logger: c.driver.Config.Logger,
 		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})
-	c.driver.Watch(c.diag)
+	c.driver.Watch(c.diag.WaitBegins, c.diag.HoldBegins)
 	c.driver.Connect()
 }
 

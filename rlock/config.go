@@ -65,16 +65,14 @@ type Advanced struct {
 	// another client is known to wait; then this client's next waiter joins the end of the queue.
 	// Negative: none. A fair lock has none, nor a lock after [Client.Resume]. Defaults to 16.
 	HandoffLimit int
-	// HandoffTime is the time for which the lock is handed off then, if it ends sooner; a section
-	// that has begun is not cut short. Must not be negative. Defaults to 10 ms.
+	// HandoffTime is the time for which it is handed off then, at most. Not negative. Defaults to 10 ms.
 	HandoffTime time.Duration
 	// PubSub is the family of commands that notifies waiters, the same for all clients of a lock.
 	PubSub PubSub
 	// RedissonPolls says whether clients of Redisson contend that cannot be counted. A lock that
 	// this client always wants is then left to them for 140 ms about every 2.4 s.
 	RedissonPolls RedissonPolls
-	// NoClientName omits the name of the connections by which package inspect finds processes. A
-	// Redis.ClientName, or the name of a shared Client, is kept.
+	// NoClientName omits our name of the connections, by which package inspect finds processes.
 	NoClientName bool
 	// NoClientChannel omits the channel on which clients notify each other of a ForceUnlock.
 	NoClientChannel bool
@@ -83,6 +81,8 @@ type Advanced struct {
 	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
+	// LogSteps logs each change of what is wanted of a lock, or of its place in Redis, for Debug.
+	LogSteps bool
 }
 
 // RedissonPolls says when a lock is left to clients of Redisson that only poll: spin locks, loops
@@ -200,9 +200,9 @@ func (c Config) wire() wire.Options {
 // driver returns the settings of the locks.
 func (c Config) driver(o *terms.Observer) driver.Config {
 	return driver.Config{
-		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.Advanced.HandoffLimit, HandoffTime: c.Advanced.HandoffTime,
-		TrackedKeys: c.Advanced.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, ReleaseDropped: c.ReleaseDropped, RecordSites: c.RecordSites, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.Advanced.NoClientChannel, RedissonPolls: wire.RedissonPolls(c.Advanced.RedissonPolls),
+		Lease: c.Lease, HandoffLimit: c.Advanced.HandoffLimit, HandoffTime: c.Advanced.HandoffTime,
+		TrackedKeys: c.Advanced.TrackedKeys, RecordSites: c.RecordSites, Logger: c.Logger, LogSteps: c.Advanced.LogSteps, Observer: o,
+		NoClientChannel: c.Advanced.NoClientChannel,
 	}
 }
 

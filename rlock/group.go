@@ -16,7 +16,7 @@ import (
 // How locks of one key become parts of locks over several, and these become locks.
 
 // homeOf returns what package group needs of a client.
-func homeOf(e *driver.Client) *group.Home {
+func homeOf(e *driver.Client, config Config) *group.Home {
 	together := acquireAll
 	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas by itself
 		together = nil
@@ -27,13 +27,13 @@ func homeOf(e *driver.Client) *group.Home {
 		Observer: e.Observer.Observer,
 		Later:    e.Observer.Later,
 		Logger:   e.Config.Logger,
-		LongWait: e.Config.LongWait,
+		LongWait: config.LongWait,
 		Site:     e.Site,
 		Trouble:  e.TellTrouble,
 		Start:    e.Redis.Start,
 		Done:     e.Redis.Done(),
 		Server:   e.Redis.ServerProcess,
-		Longest:  e.Config.LongestLease,
+		Longest:  config.LongestLease,
 		CheckLease: func(lock string, lease time.Duration) error {
 			return e.CheckLease(&driver.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},

@@ -161,7 +161,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 		s.leavesTurn(numbers[1])
 		return numbers[0], f, nil
 	}
-	held, f, lost, err := s.repeat(ctx, r.Patience(), release)
+	held, f, lost, err := s.repeat(ctx, r.Patience, release)
 	switch {
 	case f == executed && err == nil && lost:
 		return len(raws), nil
@@ -205,7 +205,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 // updateOne gives a permit a lease. It reports whether the permit is held, the time at which the
 // answered command was sent, and whether an earlier command may be executed late.
 func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.Duration) (held bool, sent time.Time, unsure bool, err error) {
-	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience(), func(ctx context.Context, first bool) (int64, fate, error) {
+	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience, func(ctx context.Context, first bool) (int64, fate, error) {
 		sent = time.Now()
 		all, f, err := s.update(ctx, first, milliseconds(lease), raw)
 		if len(all) == 1 && all[0] {

@@ -152,10 +152,10 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 		}
 	}
 	n := l.asks(w, Join)
-	if !n.IsTicket() {
+	if n.Want() != Asked {
 		t.Error("it is a ticket")
 	}
-	if n.holds(); n.IsTicket() {
+	if n.holds(); n.Want() != Held {
 		t.Error("it holds the lock")
 	}
 	l.owner = n

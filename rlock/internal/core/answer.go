@@ -6,8 +6,8 @@ package core
 // the keeper has sent it, and if the call has returned before: its memory may be a call of another lock by then.
 func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
-	case cmd.tenure != nil:
-		l.lands(cmd.tenure, cmd.tenureSeq, a, now)
+	case cmd.Tenure != nil:
+		l.lands(cmd.Tenure, cmd.tenureSeq, a, now)
 	case cmd.Op == Write:
 		l.wrote(cmd.ID, cmd.Mode, a, now)
 	case cmd.Op == Leave: // by force
@@ -15,10 +15,10 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	default:
 		panic("core: an answer to a command " + cmd.Op.String() + " of no tenure")
 	}
-	if c != nil && c.purpose != Locks && c.Outcome == Waiting {
+	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
 		l.answers(c, cmd, a)
 	}
-	l.moved(cmd.tenure)
+	l.moved(cmd.Tenure)
 	if cmd.joins != nil {
 		if a.Fault == Answered {
 			a.Fault = a.JoinFault
@@ -49,7 +49,7 @@ func (l *Lock) moved(t *Tenure) {
 // answered deals with the answer to the tenure's command.
 func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	t.answered(f, a, now)
-	if w := t.call; w != nil && w.purpose == Locks {
+	if w := t.Agent; w != nil && w.Purpose == Locks {
 		l.answersTicket(w, t, a, now)
 	}
 	switch {
@@ -60,7 +60,7 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	default:
 		l.mirrored(t, f, a, now)
 	}
-	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.want == Asked {
 		l.giveWay(now)
 	}
 	l.ticketMoved(t, now)
@@ -167,50 +167,40 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	case Step, Unmark:
 		return executed
 	case Leave:
-		return t.verdictOfLeave(f, a)
+		switch {
+		case t.news == grant:
+			return granted // by a command that ran late
+		case a.Left:
+			return left
+		case t.mayCome(f, a):
+			return unknown // it is tried again for a lease, and less and less often
+		}
+		return absent
 	case Acquire, Resume, Join, Look, Mirror:
-		return t.verdictOfFound(a)
+		switch a.Found {
+		case Holds:
+			return holds
+		case Waits, First:
+			return waits
+		case Nowhere:
+			if a.Holder == (ID{}) && !a.Foreign && !t.joinsNext() {
+				return free
+			}
+			return nowhere
+		default:
+			panic("core: a reply that has found the tenure " + a.Found.String())
+		}
 	default:
 		panic("core: a reply to a command " + f.op.String())
 	}
 }
 
-// verdictOfFound returns what the answer to a command says that has looked for the tenure.
-func (t *Tenure) verdictOfFound(a Reply) verdict {
-	switch a.Found {
-	case Holds:
-		return holds
-	case Waits, First:
-		return waits
-	case Nowhere:
-		if a.Holder == (ID{}) && !a.Foreign && !t.joinsNext() {
-			return free
-		}
-		return nowhere
-	default:
-		panic("core: a reply that has found the tenure " + a.Found.String())
-	}
-}
-
 // joinsNext reports whether the call of the ticket, which has tried once, waits in the queue next: its Join is a step, too.
-func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.call != nil && t.call.Waits }
-
-// verdictOfLeave returns what the answer to a Leave says.
-func (t *Tenure) verdictOfLeave(f flight, a Reply) verdict {
-	switch {
-	case t.news == grant:
-		return granted // by a command that ran late
-	case a.Left:
-		return left
-	case t.mayCome(f, a):
-		return unknown // it is tried again for a lease, and less and less often
-	}
-	return absent
-}
+func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.Agent != nil && t.Agent.Waits }
 
 // settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
-	l.current(now)
+	l.lapse(now)
 	if l.line.overdue > 0 {
 		l.decided(now)
 	}
@@ -225,11 +215,10 @@ func (l *Lock) settle(now Now) {
 	}
 }
 
-// current returns the owner if it is valid. One that is not is lost at the moment when it is looked at.
-func (l *Lock) current(now Now) *Tenure {
+// lapse ends the holds whose time is over: an event looks at the owner after it.
+func (l *Lock) lapse(now Now) {
 	switch t := l.owner; {
 	case t == nil:
-		return nil
 	case t.place != Owner:
 		l.lose(KeyGone, now)
 	case now.Safe >= l.validUntil():
@@ -243,7 +232,6 @@ func (l *Lock) current(now Now) *Tenure {
 			l.ended(now)
 		}
 	}
-	return l.owner
 }
 
 // ended ends the holds of those owners whose time is over.
@@ -260,8 +248,8 @@ func (l *Lock) ended(now Now) {
 
 // ticketMoved starts the hold of a granted ticket, or replaces a ticket that can no longer be granted.
 func (l *Lock) ticketMoved(t *Tenure, now Now) {
-	switch w := t.call; {
-	case !t.isTicket():
+	switch w := t.Agent; {
+	case t.want != Asked:
 	case t.place == Owner:
 		l.taken(t, now)
 	case t.isMissing():
@@ -274,7 +262,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 
 // taken begins a hold with a ticket that has the lock.
 func (l *Lock) taken(t *Tenure, now Now) {
-	w := t.call
+	w := t.Agent
 	way := ByRedis
 	//exhaustive:ignore
 	switch t.entry {
@@ -286,7 +274,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	default:
 		panic("core: a ticket enters by " + t.entry.String())
 	}
-	w.Tenure, t.call = nil, nil
+	w.Tenure, t.Agent = nil, nil
 	t.alarm = 0 // the keeper is its agent now, and is about to be told
 	switch {
 	case l.owner == nil:

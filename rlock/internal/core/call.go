@@ -1,6 +1,9 @@
 package core
 
-import "github.com/go-rlock/rlock/waitqueue"
+import (
+	"github.com/go-rlock/rlock/internal/enum"
+	"github.com/go-rlock/rlock/waitqueue"
+)
 
 // A Purpose is what a call waits for.
 type Purpose uint8
@@ -12,6 +15,10 @@ const (
 	Writes                  // the answer to a guarded write
 	Forces                  // the answer to the Leave of a holder that is released by force
 )
+
+func (p Purpose) String() string {
+	return enum.Name(p, "Purpose", "Locks", "Releases", "Tends", "Writes", "Forces")
+}
 
 // A Call is a caller that waits. It is a state machine, and a goroutine of the driver is its shell: that asks Next, does what
 // the answer says, and tells the lock the result. The commands that no call sends are the keeper's.
@@ -44,26 +51,41 @@ type Call struct {
 	Tag      any    // the driver's
 
 	// The lock sets these, and the caller reads them.
+	Purpose Purpose
 	Outcome Outcome
-	Way     Way     // how it has got the lock
-	Cause   Cause   // Done: the result of a release
-	Fault   Fault   // Done: why there is no answer
-	Found   bool    // Done: Redis had the tenure when it executed the command
-	Token   uint64  // the fencing token of its level, 0 for a lock without
-	Others  int32   // Full: how many wait, as far as this client knows
+	Began   Time    // when a call that locks has begun
 	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
+	Grant
+	Result
 
-	purpose  Purpose
-	asleep   bool // it waits for an effect or for its time; else it asks Next by itself
-	flies    bool // its command has no answer; not of one that locks, whose ticket knows
+	asleep bool // it waits for an effect or for its time; else it asks Next by itself
+	flies  bool // its command has no answer; not of one that locks, whose ticket knows
+	alarm  Time // asleep: when its goroutine asks Next by itself
+	waiting
+}
+
+// A Grant is what a call that locks has got, or has not.
+type Grant struct {
+	Way    Way    // how it has got the lock
+	Token  uint64 // the fencing token of its level, 0 for a lock without
+	Others int32  // Full: how many wait, as far as this client knows
+}
+
+// A Result is the result of a call that is Done.
+type Result struct {
+	Cause Cause // of a release
+	Fault Fault // why there is no answer
+	Found bool  // Redis had the tenure when it executed the command
+}
+
+// waiting is the part of a call that locks.
+type waiting struct {
 	attempt  attempt
-	counted  bool // among the line's repeats
-	overdue  bool // its time is up, and it waits for an answer that is on its way
-	admitted bool // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
-	fails    int  // its commands in a row without an answer
-	rest     Time // until when nothing is sent for it
-	began    Time
-	alarm    Time                    // asleep: when its goroutine asks Next by itself
+	counted  bool                    // among the line's repeats
+	overdue  bool                    // its time is up, and it waits for an answer that is on its way
+	admitted bool                    // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
+	fails    int                     // its commands in a row without an answer
+	rest     Time                    // until when nothing is sent for it
 	position waitqueue.Waiter[*Call] // in the line of its lock
 }
 
@@ -77,6 +99,8 @@ const (
 	Sends               // the command, in its slot
 )
 
+func (t Todo) String() string { return enum.Name(t, "Todo", "Returns", "Sleeps", "Queues", "Sends") }
+
 // An Action is what Next says. Op is the command that the call Sends: Command builds it.
 type Action struct {
 	Do    Todo
@@ -84,14 +108,12 @@ type Action struct {
 	Until Time
 }
 
-// Purpose returns what the call waits for, Began since when, and Alarm when its goroutine asks Next by itself.
-func (c *Call) Purpose() Purpose { return c.purpose }
-func (c *Call) Began() Time      { return c.began }
-func (c *Call) Alarm() Time      { return c.alarm }
+// Alarm returns when the goroutine of the call asks Next by itself.
+func (c *Call) Alarm() Time { return c.alarm }
 
 // begins makes the memory a new call. The lock is not idle until it has returned or has the lock.
 func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
-	c.purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
+	c.Purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
 	l.line.calls++
 }
 
@@ -99,7 +121,7 @@ func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
 // or the Mirror that passes it on. Without a call the keeper sends it.
 func (l *Lock) Release(t *Tenure, c *Call) {
 	l.begins(c, Releases, t)
-	t.call = c
+	t.Agent = c
 }
 
 // Tend begins a call that sends the command of the tenure which is due now, beside the keeper, which would pause before.
@@ -139,18 +161,18 @@ func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 func (l *Lock) advance(c *Call, now Now) {
 	switch {
 	case c.Outcome != Waiting:
-	case c.purpose == Locks:
+	case c.Purpose == Locks:
 		if c.alarm = l.wakes(c, now); c.alarm <= now.Time {
 			l.tick(c, now)
 			c.alarm = l.wakes(c, now)
 		}
 	case c.flies:
 		c.alarm = Never
-	case c.purpose == Writes && !l.mayWrite(c, now):
+	case c.Purpose == Writes && !l.mayWrite(c, now):
 		c.done(Answered, false, KeyGone)
-	case c.purpose == Releases && c.Tenure.isLost():
+	case c.Purpose == Releases && c.Tenure.isLost():
 		l.unsent(c, now)
-	case c.purpose == Tends && !l.tends(c, now):
+	case c.Purpose == Tends && !l.tends(c, now):
 		c.done(Answered, false, ByUnlock)
 	case now.Time >= c.Until:
 		l.Leave(c, TimedOut, now)
@@ -167,8 +189,7 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	case c.flies:
 		return None, Never
 	}
-	//exhaustive:ignore
-	switch c.purpose {
+	switch c.Purpose {
 	case Locks: // it has no ticket now
 		return None, Never
 	case Writes:
@@ -176,7 +197,7 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	case Forces:
 		return Leave, Never
 	default: // the others have a tenure
-		panic("core: a call without a tenure " + c.purpose.String())
+		panic("core: a call without a tenure " + c.Purpose.String())
 	}
 }
 
@@ -187,15 +208,15 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 		cmd, _ = l.send(c.Tenure, op, now)
 	case op == Write:
 		cmd = l.guarded(c, now)
-	case c.purpose == Forces:
+	case c.Purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {
 			cmd.Tokens = 1 // for the waiter that is granted the lock
 		}
 	default:
-		panic("core: a call that " + c.purpose.String() + " sends a command " + op.String())
+		panic("core: a call that " + c.Purpose.String() + " sends a command " + op.String())
 	}
-	c.flies = c.purpose != Locks
+	c.flies = c.Purpose != Locks
 	return cmd
 }
 
@@ -206,14 +227,14 @@ func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 		found = a.Left
 	}
 	cause := ByUnlock
-	if c.purpose == Releases {
+	if c.Purpose == Releases {
 		switch {
 		case a.Fault == Fatal, a.Fault == Answered && !found:
 			cause = KeyGone
 		case a.Fault != Answered:
 			cause = Unconfirmed
 		}
-		c.Tenure.call = nil // the keeper goes on with it
+		c.Tenure.Agent = nil // the keeper goes on with it
 	}
 	if a.Fault == Behind {
 		a.Fault = Unknown
@@ -225,7 +246,7 @@ func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 // another tenure's by now.
 func (l *Lock) tends(c *Call, now Now) bool {
 	t := c.Tenure
-	if t.lock != l || t.ID != c.Named || t.call != nil {
+	if t.lock != l || t.ID != c.Named || t.Agent != nil {
 		return false
 	}
 	op, _ := t.next(now)
@@ -238,14 +259,14 @@ func (t *Tenure) isLost() bool { return t.want == Parted && t.place != Owner }
 // unsent ends a pass that has nothing to send, since Redis does not have its tenure any more.
 func (l *Lock) unsent(c *Call, now Now) {
 	t := c.Tenure
-	t.call = nil
+	t.Agent = nil
 	c.done(Answered, false, KeyGone)
 	l.give(t, now)
 }
 
 // done ends a call that does not lock.
 func (c *Call) done(f Fault, found bool, cause Cause) {
-	c.Outcome, c.Fault, c.Found, c.Cause, c.Tenure, c.flies = Done, f, found, cause, nil, false
+	c.Outcome, c.Result, c.Tenure, c.flies = Done, Result{cause, f, found}, nil, false
 }
 
 // returned notes that the call leaves the lock alone from now on.
@@ -265,10 +286,10 @@ func (l *Lock) Leave(c *Call, o Outcome, now Now) {
 	switch {
 	case c.Outcome != Waiting:
 		return
-	case c.purpose == Locks:
+	case c.Purpose == Locks:
 		l.leave(c, o, now)
-	case c.purpose == Releases:
-		t.call = nil
+	case c.Purpose == Releases:
+		t.Agent = nil
 		c.done(NotRun, false, Unconfirmed)
 		if t.want == Parted && t.within > 0 {
 			l.give(t, now)

@@ -44,7 +44,7 @@ func TestAReleaseThatHasNothingToSend(t *testing.T) {
 		n := l.owner
 		l.client.spare = nil
 		n.flight = flight{op: Mirror, seq: 7}
-		mirror := Command{Op: Mirror, tenure: n, tenureSeq: 7}
+		mirror := Command{Op: Mirror, Tenure: n, tenureSeq: 7}
 		l.owner, n.want = nil, c.want
 		if c.want == Parted {
 			n.within = 10
@@ -92,11 +92,11 @@ func TestAReleaseThatWaitsForASlotForTooLong(t *testing.T) {
 		}
 		c := releasing(l, n)
 		c.Until = 50
-		if a := l.Next(c, false, at(49)); a.Do != Queues || a.Until != 50 || n.Agent() != c {
+		if a := l.Next(c, false, at(49)); a.Do != Queues || a.Until != 50 || n.Agent != c {
 			t.Fatalf("it does %d until %d", a.Do, a.Until)
 		}
 		l.client.TakeEffects(at(49))
-		if a := l.Next(c, false, at(50)); a.Do != Returns || c.Cause != Unconfirmed || n.Agent() != nil || n.want != Gone || !polled(l, n) {
+		if a := l.Next(c, false, at(50)); a.Do != Returns || c.Cause != Unconfirmed || n.Agent != nil || n.want != Gone || !polled(l, n) {
 			t.Errorf("it does %d, cause %d, want %d", a.Do, c.Cause, n.want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestACallWithoutATenureKeepsItsLock(t *testing.T) {
 	c := &Call{Named: ID{2, 9}, Until: Never}
 	l.Force(c)
 	cmd := sendFor(t, l, c, at(1), Leave)
-	if cmd.ID != c.Named || cmd.Tokens != 1 || cmd.Tenure() != nil {
+	if cmd.ID != c.Named || cmd.Tokens != 1 || cmd.Tenure != nil {
 		t.Errorf("%+v", cmd)
 	}
 	force(l, l.owner.ID, at(2))
@@ -146,7 +146,7 @@ func TestWhatIsTended(t *testing.T) {
 		"it is over":               func(_ *Lock, n *Tenure) { n.lock = nil },
 		"it is of another lock":    func(l *Lock, n *Tenure) { n.lock = l.client.NewLock(Kind{}) },
 		"the step was sent":        func(_ *Lock, n *Tenure) { n.step = false },
-		"a call is its agent":      func(_ *Lock, n *Tenure) { n.call = &Call{} },
+		"a call is its agent":      func(_ *Lock, n *Tenure) { n.Agent = &Call{} },
 		"another one is in flight": func(_ *Lock, n *Tenure) { n.flight.op = Mirror },
 	} {
 		l := held(reads(1, NeverSafe))

@@ -87,12 +87,10 @@ type Command struct {
 	// follows none may use a connection of its own: on the pipeline it cannot overtake.
 	Follows bool
 
-	tenure, joins       *Tenure
+	Tenure              *Tenure // whose command it is, nil of a guarded write and of a release by force
+	joins               *Tenure
 	tenureSeq, joinsSeq uint32
 }
-
-// Tenure returns the tenure of the command, nil of a guarded write and of a release by force.
-func (cmd *Command) Tenure() *Tenure { return cmd.tenure }
 
 // A Fault is why a command has no answer.
 type Fault uint8
@@ -299,7 +297,7 @@ func (l *Lock) schedule(e *Effect, now Now) bool {
 		l.settle(now)
 		return false
 	}
-	c := t.call
+	c := t.Agent
 	if t.alarm = 0; c != nil && !c.asleep {
 		return false
 	}

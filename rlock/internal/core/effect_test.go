@@ -21,7 +21,7 @@ func TestWhoIsToldWhenATenureIsDue(t *testing.T) {
 		l.showing(n, at(50))
 		n.trust.seen = at(50)
 		for _, agent := range []*Call{{Owner: 2, asleep: true}, c.agent} {
-			n.call = agent
+			n.Agent = agent
 			l.touch(n)
 		}
 		told := effects(l, Poll)

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/go-rlock/rlock/internal/enum"
+
 // The commands of a lock's tenures.
 
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
@@ -22,6 +24,8 @@ const (
 	opens // it does, since it takes the write lock away, and readers may enter
 )
 
+func (q question) String() string { return enum.Name(q, "question", "asksNot", "asks", "opens") }
+
 // The flight of a tenure changes here, and only here.
 
 // send notes that the command is about to be sent, and returns it.
@@ -32,26 +36,28 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.late, opening = now.Time.After(c.Lease), t.flight.asks == opens
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
-	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, tenure: t, tenureSeq: t.flight.seq}
-	//exhaustive:ignore
+	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, Tenure: t, tenureSeq: t.flight.seq}
 	switch op {
 	case Acquire, Resume, Look:
-		t.flight.lease = t.call.asked(c)
+		t.flight.lease = c.Lease
+		if w := t.Agent; w != nil && w.Lease > 0 && !w.Capped { // a look may go on without its call
+			t.flight.lease = w.Lease
+		}
 	case Join:
 		t.flight.lease = c.Claim
-		l.bound(&cmd, t.call)
+		l.bound(&cmd, t.Agent)
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
-		cmd.Carries = t.call != nil && t.call.Carries
+		cmd.Carries = t.Agent != nil && t.Agent.Carries
 	case Step, Unmark: // which have no lease
 	default:
 		panic("core: a tenure sends a command " + op.String())
 	}
 	if op.enters() {
 		t.entering()
-		t.shown, t.old = oneLevel(t.call.Owner, t.mode), false
+		t.shown, t.old = oneLevel(t.Agent.Owner, t.mode), false
 	}
 	if op != Leave {
 		t.asksFor(t.flight)
@@ -59,21 +65,13 @@ func (t *Tenure) send(op Op, now Now) Command {
 	cmd.Lease = t.flight.lease
 	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.more, t.shown.owner}
 	if op == Resume {
-		cmd.Passed, t.flight.asks = t.call.Named, asks
+		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}
 	cmd.Asks = t.flight.asks != asksNot
 	if op == Look || op == Leave {
 		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}
 	return cmd
-}
-
-// asked returns the lease that the command asks for which is to bring the call the lock. A look may go on without its call.
-func (w *Call) asked(c *Client) Span {
-	if w != nil && w.Lease > 0 && !w.Capped {
-		return w.Lease
-	}
-	return c.Lease
 }
 
 // mirror fills in the Mirror that is about to be sent: of the levels, or of a lock that is passed on. opening says that a Mirror
@@ -116,7 +114,7 @@ func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
 // may end while a command is in flight. The keeper sends the command at once, and gives the result to Answer. A Poll too many
 // is harmless, also of a tenure that is over or has another agent by now.
 func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
-	if t.lock != l || t.call != nil {
+	if t.lock != l || t.Agent != nil {
 		return cmd, Never
 	}
 	if t == l.owner {
@@ -142,7 +140,7 @@ func (t *Tenure) Alarm() Time { return t.alarm }
 // meanwhile by the clock.
 func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.send(op, now), Never
-	if w := l.line.first(); op == Leave && t.call != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
+	if w := l.line.first(); op == Leave && t.Agent != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
 		next := l.asks(w, Join)
 		joins := next.send(Join, now)

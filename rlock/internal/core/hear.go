@@ -54,7 +54,8 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 		l.give(t, now)
 		return
 	}
-	if o := l.current(now); o != nil && o != t && t.isTicket() && !(t.mode == Shared && l.isRead()) {
+	l.lapse(now)
+	if o := l.owner; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
 		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which is asked about both.
 		o.unshown()
 		l.touch(o)
@@ -71,10 +72,10 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 // one whose Join has no answer yet the place is not known, and it leaves. The message may be forged: then the ticket stays, and
 // what it is granted some time is given back.
 func (l *Lock) satisfied(t *Tenure, now Now) {
-	if t == nil || t.call == nil || !t.queues() || !t.takes {
+	if t == nil || t.Agent == nil || !t.queues() || !t.takes {
 		return
 	}
-	w := t.call
+	w := t.Agent
 	if t.place == InQueue {
 		t.takenOut()
 	}
@@ -96,7 +97,7 @@ func (l *Lock) Doubt(now Now) {
 // doubtTickets schedules a look for each ticket.
 func (l *Lock) doubtTickets(now Now) {
 	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.isTicket() {
+		if t.want == Asked {
 			t.doubted(now)
 			l.touch(t)
 		}

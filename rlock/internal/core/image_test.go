@@ -1,4 +1,4 @@
-package core
+package image
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // decidesNothing are the fields that tell no two states apart, with the reason.
@@ -15,51 +17,54 @@ var decidesNothing = map[string]string{
 	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.Queue.head": "see Call", "Lock.line.Queue.len": "counted from the line", "Lock.line.calls": "counted by the calls",
 	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
-	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
+	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.Agent": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current", "Tenure.since": "of one that is Gone",
-	"Call.Info": "the driver's", "Call.Tag": "the driver's", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.Others": "for the caller", "Call.flies": "told by its user", "Call.position.Value": "a link", "Call.position.queue": "a link", "Call.position.prev": "a link", "Call.position.next": "a link",
+	"Call.Info": "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.flies": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
 // full returns a lock in which every condition is on under which a field decides.
-func full() *Lock {
-	c := &Client{Config: Config{ReadersTime: 2}}
-	c.partings = []parting{{n: 5, until: 20}}
-	l := c.NewLock(Kind{})
+func full() *core.Lock {
+	c := &core.Client{Config: core.Config{ReadersTime: 2}}
+	ofClient(c).partings = []parting{{n: 5, until: 20}}
+	made := c.NewLock(core.Kind{})
+	l := ofLock(made)
 	l.hears, l.patient, l.stays = asking, 20, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
-	w := &Call{Owner: 1, Mode: Shared, Until: 20, began: 20, rest: 20, alarm: 20}
+	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
+	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, Began: 20, waiting: waiting{rest: 20}, alarm: 20}
 	l.line.join(w)
-	n := &Tenure{
-		ID: ID{N: 1}, lock: l, mode: Shared, want: Held, call: w,
-		flight: flight{op: Leave, at: Now{Time: 20, Safe: 20}, last: true},
-		trust:  trust{until: 20, seen: Now{Time: 20, Safe: 20}},
+	n := &core.Tenure{ID: core.ID{N: 1}}
+	*ofTenure(n) = tenure{
+		ID: n.ID, lock: made, mode: core.Shared, want: core.Held, Agent: w,
+		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
+		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
 		tokens: tokens{reserved: 3, left: 2, current: 4},
 		share:  share{contested: true, since: 20},
 		since:  20, again: 20, late: 20, look: 20, alarm: 20,
 	}
 	l.tenures.add(n)
 	w.Tenure, l.owner = n, n
-	l.levels.all = []Level{{Owner: 1, Until: 20}}
+	l.levels.all = []core.Level{{Owner: 1, Until: 20}}
 	l.levels.summary.ends = 20
-	return l
+	return made
 }
 
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
-	state := func(l *Lock) []byte {
-		n, now := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4}, Now{Time: 10, Safe: 10}
+	state := func(l *core.Lock) []byte {
+		n, now := &Names{Owners: [8]core.OwnerID{1, 2, 3, 4}, No: 4}, core.Now{Time: 10, Safe: 10}
 		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
 	}
 	for _, c := range []struct {
-		lock func() *Lock
-		of   func(*Lock) any
+		lock func() *core.Lock
+		of   func(*core.Lock) any
 	}{
-		{full, func(l *Lock) any { return l }},
-		{full, func(l *Lock) any { return l.tenures.first }},
-		{full, func(l *Lock) any { return l.line.Head().Value }},
-		{full, func(l *Lock) any { return &l.Levels()[0] }},
-		{full, func(l *Lock) any { return &l.Client().partings[0] }},
+		{full, func(l *core.Lock) any { return l }},
+		{full, func(l *core.Lock) any { return ofLock(l).tenures.first }},
+		{full, func(l *core.Lock) any { return ofLock(l).line.Head().Value }},
+		{full, func(l *core.Lock) any { return &l.Levels()[0] }},
+		{full, func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] }},
 	} {
 		v := reflect.ValueOf(c.of(c.lock())).Elem()
 		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
@@ -102,26 +107,76 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 
 // A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
 func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
-	c := &Client{Config: Config{Lease: 9}}
-	l := c.NewLock(Kind{})
-	acquires := func(l *Lock) Command {
-		w := &Call{Owner: 1, Until: Never}
-		l.Lock(w, Now{})
-		return l.Command(w, l.Next(w, true, Now{}).Op, Now{})
+	c := &core.Client{Config: core.Config{Lease: 9}}
+	l := c.NewLock(core.Kind{})
+	acquires := func(l *core.Lock) core.Command {
+		w := &core.Call{Owner: 1, Until: core.Never}
+		l.Lock(w, core.Now{})
+		return l.Command(w, l.Next(w, true, core.Now{}).Op, core.Now{})
 	}
 	cmd := acquires(l)
-	l.Answer(&cmd, nil, Reply{Fault: Fatal}, Now{})
-	for len(c.TakeEffects(Now{})) > 0 {
+	l.Answer(&cmd, nil, core.Reply{Fault: core.Fatal}, core.Now{})
+	for len(c.TakeEffects(core.Now{})) > 0 {
 	}
 	var first, second Image
 	first.Copy(c, l)
 	first.Command(&cmd)
 	second.Copy(&first.Client, &first.Locks[0])
 	second.Command(&cmd)
-	was := cmd
+	was := *ofCommand(&cmd)
 	life := acquires(&second.Locks[0])
-	if life.tenure != was.tenure || life.tenureSeq == was.tenureSeq || second.gone.lock != nil {
-		t.Errorf("the memory is used again: %v, with the number %d after %d", life.tenure == was.tenure, life.tenureSeq, was.tenureSeq)
+	if is := ofCommand(&life); is.Tenure != was.Tenure || is.tenureSeq == was.tenureSeq || ofTenure(&second.gone).lock != nil {
+		t.Errorf("the memory is used again: %v, with the number %d after %d", is.Tenure == was.Tenure, is.tenureSeq, was.tenureSeq)
+	}
+}
+
+// A struct of another layout is told apart.
+func TestAnotherLayoutIsNoMirror(t *testing.T) {
+	type inner struct{ A, B int8 }
+	type of struct {
+		A inner
+		B []inner
+		C int
+	}
+	for _, c := range []struct {
+		mirror any
+		want   string
+	}{
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A, B int8 }
+			C int
+		}{}, ""},
+		{struct {
+			A struct{ A, B int8 }
+			B []struct{ A int8 }
+			C int
+		}{}, "of.B[].B"},
+		{struct {
+			A struct{ A, X int8 }
+			B []inner
+			C int
+		}{}, "of.A.B"},
+		{struct {
+			A inner
+			B []inner
+			C int32
+		}{}, "of.C, a int"},
+		{struct {
+			A inner
+			B []inner
+			C int
+			D bool
+		}{}, "of, which has no field D"},
+		{struct {
+			A inner
+			C int
+			B []inner
+		}{}, "of.B"},
+	} {
+		if got := difference(reflect.TypeOf(c.mirror), reflect.TypeFor[of](), "of"); got != c.want {
+			t.Errorf("it finds %q, not %q", got, c.want)
+		}
 	}
 }
 

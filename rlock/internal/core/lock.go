@@ -47,8 +47,9 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Call, now Now) bool {
-	w.began = now.Time
-	if l.owner == nil || l.current(now) == nil || !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
+	w.Began = now.Time
+	l.lapse(now)
+	if l.owner == nil || !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
 		return false
 	}
 	l.nest(w, ByNesting, now)
@@ -96,8 +97,8 @@ func (l *Lock) nest(w *Call, way Way, now Now) {
 // Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it. If that takes a command
 // it returns the tenure: the keeper sends the command, unless a call does: see Release.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
-	t := l.current(now)
-	i := -1
+	l.lapse(now)
+	t, i := l.owner, -1
 	if t != nil {
 		i = l.levelOf(o, m, handle)
 	}
@@ -125,7 +126,8 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 
 // SetLease gives a level a lease from now on, 0 for one that is renewed until its Unlock.
 func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
-	t, i := l.current(now), l.levelOf(o, m, handle)
+	l.lapse(now)
+	t, i := l.owner, l.levelOf(o, m, handle)
 	if t == nil || i < 0 {
 		return false
 	}
@@ -147,7 +149,8 @@ const (
 
 // Extend moves the end of a level that ends by itself: it is so long from now on.
 func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {
-	t, i := l.current(now), l.levelOf(o, m, handle)
+	l.lapse(now)
+	t, i := l.owner, l.levelOf(o, m, handle)
 	if t == nil || i < 0 {
 		return NoLevel
 	}
@@ -172,8 +175,8 @@ func (l *Lock) Close(now Now) {
 		l.leave(l.line.first(), Closed, now)
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.call != nil && t.call.purpose == Locks { // that of a Resume does not wait in the line
-			l.leave(t.call, Closed, now)
+		if t.Agent != nil && t.Agent.Purpose == Locks { // that of a Resume does not wait in the line
+			l.leave(t.Agent, Closed, now)
 		}
 	}
 	if l.owner != nil {
@@ -234,6 +237,10 @@ type Client struct {
 	ID      uint32
 	Tenure  func() uint64 // returns the number of a new tenure; nil: they are counted
 	Effects []Effect      // that the driver has not taken yet, by TakeEffects
+
+	// Changed is called with each tenure whose want or place is another one now, and with what they were; nil: for none. It may
+	// only look.
+	Changed func(t *Tenure, want Want, place Place)
 
 	closed   bool
 	last     uint64   // number of a tenure
@@ -324,9 +331,6 @@ func (t *Tenure) InFlight() Op { return t.flight.op }
 // More returns how many permits of a semaphore the tenure takes beside the first.
 func (t *Tenure) More() int32 { return t.more }
 
-// IsTicket reports whether the tenure does not have the lock, and is to get it.
-func (t *Tenure) IsTicket() bool { return t.isTicket() }
-
 // Look ends all holds whose time is over.
 func (l *Lock) Look(now Now) { l.settle(now) }
 
@@ -366,7 +370,8 @@ func (t *Tenure) Claimed() bool { return t.claim }
 
 // mayWrite reports whether the level of the call holds the lock. It ends the holds whose time is over.
 func (l *Lock) mayWrite(c *Call, now Now) bool {
-	held := l.current(now) != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
+	l.lapse(now)
+	held := l.owner != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
 	l.settle(now)
 	return held
 }
@@ -382,8 +387,9 @@ func (l *Lock) guarded(c *Call, now Now) Command {
 // call has the write, and no other command: one that is repeated does not find the tenure. The tenure begins no other hold, so
 // that there is a release. It reports false, and changes nothing, unless the level is the only one of a lock that does not stay.
 func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
+	l.lapse(now)
 	i := -1
-	if l.current(now) != nil && len(l.levels.all) == 1 && l.stays <= now.Time {
+	if l.owner != nil && len(l.levels.all) == 1 && l.stays <= now.Time {
 		i = l.levelOf(o, m, handle)
 	}
 	if i < 0 {

@@ -19,7 +19,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		{"a strict lock", func(l *Lock, _ *Tenure, w *Call) { l.Kind.Strict = true }, false},
 		{"the client is not told", func(l *Lock, _ *Tenure, _ *Call) { l.hears = asking }, false},
 		{"the client closes", func(l *Lock, _ *Tenure, _ *Call) { l.client.closed = true }, false},
-		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Call) { n.call = nil }, false},
+		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Call) { n.Agent = nil }, false},
 		{"it is passed on", func(_ *Lock, n *Tenure, _ *Call) { n.want, n.within = Parted, 10 }, false},
 	} {
 		l, w := waiter()
@@ -81,10 +81,10 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		n := l.newTenure(ID{1, 7}, c.ticket)
 		w := &Call{Owner: 9, Mode: c.ticket, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(w)
-		n.want, n.entry, n.place, n.look, n.trust.seen, n.call, w.Tenure = Asked, Join, InQueue, Never, at(50), w, n
+		n.want, n.entry, n.place, n.look, n.trust.seen, n.Agent, w.Tenure = Asked, Join, InQueue, Never, at(50), w, n
 		if c.change != nil {
 			c.change(l, n)
-			n.call, w.Tenure = nil, nil
+			n.Agent, w.Tenure = nil, nil
 		}
 		if o != nil {
 			o.shown = l.shape(at(50))
@@ -208,8 +208,8 @@ func TestACallThatIsServedAtOnce(t *testing.T) {
 		if !nests {
 			l.AtOnce(w, at(50))
 		}
-		if nests != c.nests || w.Outcome != c.outcome || w.began != 50 {
-			t.Errorf("%s: nests %v, outcome %d, began %d", c.name, nests, w.Outcome, w.began)
+		if nests != c.nests || w.Outcome != c.outcome || w.Began != 50 {
+			t.Errorf("%s: nests %v, outcome %d, began %d", c.name, nests, w.Outcome, w.Began)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func TestEachEventEndsWhatIsOver(t *testing.T) {
 		},
 		"Resume": func(l *Lock, now Now) { l.Resume(&Call{Owner: 3, Until: Never}, now) },
 		"Poll":   func(l *Lock, now Now) { l.Poll(l.owner, now) },
-		"Answer": func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, nil, Reply{}, now) },
+		"Answer": func(l *Lock, now Now) { l.Answer(&Command{Tenure: l.owner}, nil, Reply{}, now) },
 	} {
 		l := held(writes(1, NeverSafe))
 		l.line.join(&Call{Owner: 2, Waits: true, Until: Never})
@@ -334,7 +334,7 @@ func TestTheResultOfARelease(t *testing.T) {
 		call := releasing(l, n)
 		cmd := sendFor(t, l, call, at(50), op)
 		l.Answer(&cmd, call, c.reply, at(60))
-		if call.Outcome != Done || call.Cause != c.cause || n.want != c.then || n.call != nil || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
+		if call.Outcome != Done || call.Cause != c.cause || n.want != c.then || n.Agent != nil || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
 			t.Errorf("%s: outcome %d, cause %d, want %d", c.name, call.Outcome, call.Cause, n.want)
 		}
 	}
@@ -397,7 +397,7 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		n := l.asks(w, Join)
 		n.mode, n.place, l.hears, r.attempt = c.mode, InQueue, listening, tries
 		if c.change != nil {
-			n.call, w.Tenure = nil, nil
+			n.Agent, w.Tenure = nil, nil
 			c.change(n)
 		}
 		l.answered(n, flight{op: Look, at: at(40)}, Reply{Found: Waits, HeldBack: true, HeldFor: c.heldFor}, at(50))

@@ -12,19 +12,28 @@ const (
 
 // The place of a tenure changes here, and only here.
 
+// goes changes the place.
+func (t *Tenure) goes(to Place) {
+	was := t.place
+	if t.place = to; was != to {
+		t.changed(t.want, was)
+	}
+}
+
 // entering notes that the command is sent that may bring the tenure in.
-func (t *Tenure) entering() { t.place = Unsure }
+func (t *Tenure) entering() { t.goes(Unsure) }
 
 // forcedOut notes that this client has taken the tenure out of Redis by force.
-func (t *Tenure) forcedOut() { t.place = Out }
+func (t *Tenure) forcedOut() { t.goes(Out) }
 
 // takenOut notes that a release has taken the ticket out of the queue.
-func (t *Tenure) takenOut() { t.place = Out }
+func (t *Tenure) takenOut() { t.goes(Out) }
 
 // stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
 func (l *Lock) stranger(m Message) *Tenure {
 	t := l.newTenure(m.ID, Alone)
-	t.place, t.more = Owner, m.More
+	t.more = m.More
+	t.goes(Owner)
 	return t
 }
 
@@ -32,7 +41,7 @@ func (l *Lock) stranger(m Message) *Tenure {
 func (t *Tenure) answered(f flight, a Reply, now Now) {
 	v := t.verdict(f, a)
 	if to := answers[f.op][v]; to != asItWas {
-		t.place = to.place()
+		t.goes(to.place())
 	}
 	switch v {
 	case notRun, unknown, fatal:
@@ -85,16 +94,18 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	default:
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
-	if t.isTicket() && !t.worthHolding(f, now) {
+	if t.want == Asked && !t.worthHolding(f, now) {
 		t.comesLate(now)
 	}
 }
 
 // comesLate notes that the answer that grants the lock comes too late to be believed. It may be true all the same.
 func (t *Tenure) comesLate(now Now) {
-	t.place, t.look = InQueue, now.Time // a Look finds that it has the lock, for longer
-	if t.entry == Resume {              // another Resume does
-		t.place = Unsure
+	t.look = now.Time
+	if t.entry == Resume {
+		t.goes(Unsure) // another Resume finds that it has the lock, for longer
+	} else {
+		t.goes(InQueue) // a Look does
 	}
 }
 
@@ -120,7 +131,7 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	}
 	switch {
 	case f.op == Leave && f.last:
-		t.place = Out
+		t.goes(Out)
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
 	case f.op == Mirror && v != fatal:
@@ -140,7 +151,8 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 func (t *Tenure) granted(m Message, now Now) {
 	switch {
 	case t.want == Gone:
-		t.place, t.since = Owner, now.Time
+		t.goes(Owner)
+		t.since = now.Time
 		t.again, t.fails = 0, 0 // its release decides again whose the lock is
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant
@@ -155,7 +167,8 @@ func (t *Tenure) granted(m Message, now Now) {
 			t.look = now.Time
 			return
 		}
-		t.place, t.marked = Owner, true
+		t.goes(Owner)
+		t.marked = true
 		t.share.heardOf(1, now)
 	}
 }

@@ -165,7 +165,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		n.mode, n.trust.lease, n.trust.seen = Shared, 2_000, at(90)
 		l.showing(n, at(90))
 		c.change(l)
-		w := &Call{Owner: 2, Mode: c.mode, Waits: true, Until: Never, began: 100}
+		w := &Call{Owner: 2, Mode: c.mode, Waits: true, Until: Never, Began: 100}
 		if joins := l.owner != nil && l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.isMirrored(n, at(100)) != c.shows {
 			t.Errorf("%s: joins %v, shows %v", c.name, joins, !c.shows)
 		}
@@ -193,7 +193,7 @@ func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
 	} {
 		l := held(c.levels...)
 		l.owner.mode, l.owner.share.contested, l.hears = c.levels[0].Mode, true, listening
-		w := &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
+		w := &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never, waiting: waiting{rest: Never}}
 		l.line.join(w)
 		l.Unlock(1, c.closes, nil, at(50))
 		if let := w.Outcome == Acquired; let != c.let || let && w.Way != ByJoining {

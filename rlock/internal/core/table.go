@@ -39,7 +39,7 @@ var table [wants][places]cell
 
 func init() { // since the times need the table
 	leave := cell{{Leave, (*Tenure).leaves}}
-	resume := move{Resume, (*Tenure).resumes}
+	resume := move{Resume, entersBy(Resume)}
 	table = [wants][places]cell{
 		Gone: {
 			Unsure:  leave,
@@ -47,7 +47,7 @@ func init() { // since the times need the table
 			Owner:   leave,
 		},
 		Asked: {
-			Out:     {{Acquire, (*Tenure).acquires}, {Join, (*Tenure).joins}, resume},
+			Out:     {{Acquire, entersBy(Acquire)}, {Join, entersBy(Join)}, resume},
 			Unsure:  {resume},
 			InQueue: {{Look, (*Tenure).looks}},
 		},
@@ -90,9 +90,6 @@ func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 
 // asksLease reports whether the command asks for a lease, and so may be executed late with an effect.
 func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
-
-// isTicket reports whether the tenure does not have the lock, and is to get it.
-func (t *Tenure) isTicket() bool { return t.want == Asked }
 
 // queues reports whether the tenure is a ticket that enters by the queue.
 func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
@@ -188,17 +185,15 @@ func (t *Tenure) passes(Now) Time {
 	return Never
 }
 
-// acquires, joins and resumes return when the command is sent by which a ticket enters. A Resume is sent again if there was no
-// answer, since one that has run finds its own tenure.
-func (t *Tenure) acquires(Now) Time { return t.entersBy(Acquire) }
-func (t *Tenure) joins(Now) Time    { return t.entersBy(Join) }
-func (t *Tenure) resumes(Now) Time  { return t.entersBy(Resume) }
-
-func (t *Tenure) entersBy(op Op) Time {
-	if t.entry != op {
-		return Never
+// entersBy returns when that command is sent, for a ticket that enters by it. A Resume is sent again if there was no answer, since
+// one that has run finds its own tenure.
+func entersBy(op Op) func(*Tenure, Now) Time {
+	return func(t *Tenure, _ Now) Time {
+		if t.entry != op {
+			return Never
+		}
+		return t.again
 	}
-	return t.again
 }
 
 // unmarks returns when the mark of a tenure that was parted with is to be taken out.

@@ -134,7 +134,7 @@ func TestWhatElseIsDue(t *testing.T) {
 func polled(l *Lock, n *Tenure) bool {
 	for _, e := range l.client.TakeEffects(at(0)) {
 		if e.Kind == Poll && e.Tenure == n {
-			return e.Lock == l && e.Call == n.call
+			return e.Lock == l && e.Call == n.Agent
 		}
 	}
 	return false

@@ -31,7 +31,7 @@ type Tenure struct {
 
 	flight flight
 	trust  trust
-	call   *Call   // its agent, which sends its commands: the one for which a ticket stands, or that releases it; nil: the keeper
+	Agent  *Call   // which sends its commands: the one for which a ticket stands, or that releases it; nil: the keeper
 	named  OwnerID // Held: in whose name the next mirror shows it, if that has a level then
 	shown  shape   // what Redis was told last, with the owner in its text
 	tokens tokens
@@ -49,8 +49,12 @@ type Tenure struct {
 // Lock returns the tenure's lock, nil once it is over.
 func (t *Tenure) Lock() *Lock { return t.lock }
 
-// Agent returns the call that sends the tenure's commands, nil for the keeper.
-func (t *Tenure) Agent() *Call { return t.call }
+// changed tells [Client.Changed] of another want or place, with what they were.
+func (t *Tenure) changed(want Want, place Place) {
+	if told := t.lock.client.Changed; told != nil {
+		told(t, want, place)
+	}
+}
 
 // newTenure returns a tenure in the memory of one that is over, if there is one: a lock that is taken and freed all day
 // would touch new memory each time. Its sequence of commands goes on, so that an answer to its former life is not taken
@@ -77,8 +81,8 @@ func (l *Lock) forget(t *Tenure, now Now) {
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t
-	if c := t.call; c != nil { // it was about to release it
-		t.call = nil
+	if c := t.Agent; c != nil { // it was about to release it
+		t.Agent = nil
 		c.done(Answered, false, KeyGone)
 		l.tell(Effect{Kind: Wake, Call: c})
 	}
@@ -222,8 +226,8 @@ const passedOn OwnerID = 0
 // Pass ends the hold of the only level, and passes the lock on for so long. A call sends the command: see Release. Unless
 // Redis has passed the lock on it is released.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
-	t := l.current(now)
-	i := l.levelOf(o, m, handle)
+	l.lapse(now)
+	t, i := l.owner, l.levelOf(o, m, handle)
 	switch {
 	case t == nil || i < 0:
 		return was, nil, NothingHeld
@@ -271,7 +275,7 @@ func (t *Tenure) passing() (lease Span) {
 // Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
 // lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
 func (l *Lock) Resume(w *Call, now Now) Outcome {
-	w.began, w.Waits = now.Time, true
+	w.Began, w.Waits = now.Time, true
 	l.begins(w, Locks, nil)
 	if l.client.closed {
 		w.Outcome = Closed

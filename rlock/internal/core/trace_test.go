@@ -68,7 +68,7 @@ type story struct {
 	shells map[*Call]*shell // the goroutines of calls
 }
 
-// A shell is the goroutine of a call: it asks Next at that time, unless it waits for an answer.
+// A shell is the goroutine of a Agent: it asks Next at that time, unless it waits for an answer.
 type shell struct {
 	at    Time
 	flies bool
@@ -429,7 +429,7 @@ func (s *story) fire() {
 		s.run(c)
 	}
 	for t := range s.lock.Tenures {
-		if at, ok := s.alarms[t]; ok && at <= s.now.Time && t.call == nil {
+		if at, ok := s.alarms[t]; ok && at <= s.now.Time && t.Agent == nil {
 			cmd, at := s.lock.Poll(t, s.now)
 			if s.alarms[t] = at; cmd.Op != None {
 				s.sends(cmd, nil)
@@ -442,7 +442,7 @@ func (s *story) fire() {
 func (s *story) misses() {
 	for t := range s.lock.Tenures {
 		at, ok := s.alarms[t]
-		if sh := s.shells[t.call]; sh != nil {
+		if sh := s.shells[t.Agent]; sh != nil {
 			if at, ok = sh.at, true; sh.flies {
 				at = 0
 			}

@@ -283,7 +283,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	case t == nil:
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answers == t.takes && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
-		t.call, next.Tenure = next, t
+		t.Agent, next.Tenure = next, t
 		t.unsure() // the owner text in Redis is that of the waiter that left
 		l.touch(t)
 	default:
@@ -442,9 +442,9 @@ func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	case t == nil || w.Mode != Shared || l.line.first() != w || !l.isRead():
 		return 0, false
 	case !t.isOpen():
-		return w.began, true
+		return w.Began, true
 	}
-	return w.began.After(l.client.ReadersTime), t.share.contested
+	return w.Began.After(l.client.ReadersTime), t.share.contested
 }
 
 // giveWay puts the writers at the front of the line behind the readers: as long as foreign readers keep the writers out,

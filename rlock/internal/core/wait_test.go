@@ -20,7 +20,7 @@ func heldBack(h hearing) func(*Lock, *Call) {
 		o := held(reads(2, NeverSafe)).owner
 		l.owner, o.lock, o.share.contested = o, l, true
 		l.add(reads(2, NeverSafe))
-		l.client.ReadersTime, w.Mode, w.began = 40, Shared, 10
+		l.client.ReadersTime, w.Mode, w.Began = 40, Shared, 10
 		l.hears, l.patient = h, 70
 	}
 }
@@ -72,7 +72,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		}, 100, 100},
 		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
-			l.line.join(&Call{Owner: 2, attempt: tries})
+			l.line.join(&Call{Owner: 2, waiting: waiting{attempt: tries}})
 			w.attempt, w.overdue = tries, true
 			l.line.join(w)
 			isBusy(l)
@@ -88,8 +88,8 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		}, 10, 70},
 		{"a subscription may take longer than it waits", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 170 }, 10, 100},
 		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Call) { w.rest = 60 }, 10, 60},
-		{"it is held back for longer than it waits", func(l *Lock, w *Call) { heldBack(deaf)(l, w); w.began = 90 }, 91, 100},
-		{"it is held back, after its subscription", func(l *Lock, w *Call) { heldBack(listening)(l, w); w.began = 40 }, 41, 80},
+		{"it is held back for longer than it waits", func(l *Lock, w *Call) { heldBack(deaf)(l, w); w.Began = 90 }, 91, 100},
+		{"it is held back, after its subscription", func(l *Lock, w *Call) { heldBack(listening)(l, w); w.Began = 40 }, 41, 80},
 		{"it is held back", heldBack(deaf), 10, 50},
 		{"it is held back, and its subscription is under way", heldBack(asking), 10, 70},
 	} {
@@ -130,7 +130,7 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		}, 101, TimedOut, false},
 	} {
 		l, w := waiter()
-		l.line.join(&Call{Owner: 2, Waits: true, Until: Never, rest: Never})
+		l.line.join(&Call{Owner: 2, Waits: true, Until: Never, waiting: waiting{rest: Never}})
 		c.change(l, w)
 		n := w.Tenure
 		if n != nil {
@@ -244,9 +244,9 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		switch {
 		case w.Tenure != nil || w.Outcome != Cancelled:
 			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Tenure != nil, w.Outcome)
-		case c.passed && (next.Tenure != n || n.call != next || n.want != Asked || !n.old || asked[0].Tenure != n || asked[0].Call != next):
+		case c.passed && (next.Tenure != n || n.Agent != next || n.want != Asked || !n.old || asked[0].Tenure != n || asked[0].Call != next):
 			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
-		case !c.passed && (next.Tenure != had || n.call != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Call != nil):
+		case !c.passed && (next.Tenure != had || n.Agent != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Call != nil):
 			t.Errorf("%s: it does not leave: %+v", c.name, asked)
 		}
 	}
@@ -382,7 +382,7 @@ func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 	l, _ := waiter()
 	l.Kind.Strict, l.hears = true, listening
-	second := &Call{Owner: 2, Waits: true, Until: Never, rest: 50}
+	second := &Call{Owner: 2, Waits: true, Until: Never, waiting: waiting{rest: 50}}
 	l.line.join(second)
 	if l.tick(second, at(49)); second.Tenure != nil {
 		t.Error("it rests")

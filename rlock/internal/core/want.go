@@ -2,10 +2,19 @@ package core
 
 // What this client wants of a tenure changes here, and only here.
 
+// wants changes the want.
+func (t *Tenure) wants(w Want) {
+	was := t.want
+	if t.want = w; was != w {
+		t.changed(was, t.place)
+	}
+}
+
 // asks returns a new ticket for the waiter, which enters by that command.
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	t := l.newTenure(ID{l.client.ID, l.client.number()}, w.Mode)
-	t.want, t.entry, t.call, t.more = Asked, entry, w, w.More
+	t.entry, t.Agent, t.more = entry, w, w.More
+	t.wants(Asked)
 	if l.hears != listening {
 		t.polls = 1
 	}
@@ -19,10 +28,16 @@ func (l *Lock) asks(w *Call, entry Op) *Tenure {
 }
 
 // holds makes the tenure hold the lock for the levels that are opened next.
-func (t *Tenure) holds() { t.want, t.entry = Held, None }
+func (t *Tenure) holds() {
+	t.entry = None
+	t.wants(Held)
+}
 
 // parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
-func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
+func (t *Tenure) parts(within Span) {
+	t.within = within
+	t.wants(Parted)
+}
 
 // give makes the tenure leave Redis, until Redis says that it has left or its lease has ended. Undoing an acquire, releasing a
 // hold and returning an unwanted grant are all this transition.
@@ -32,9 +47,10 @@ func (l *Lock) give(t *Tenure, now Now) {
 			l.reserve = t.tokens.next()
 		}
 	}
-	if w := t.call; w != nil && w.purpose == Locks {
-		w.Tenure, t.call = nil, nil
+	if w := t.Agent; w != nil && w.Purpose == Locks {
+		w.Tenure, t.Agent = nil, nil
 	}
-	t.want, t.entry, t.within, t.since, t.again, t.fails = Gone, None, 0, now.Time, 0, 0
+	t.entry, t.within, t.since, t.again, t.fails = None, 0, now.Time, 0, 0
+	t.wants(Gone)
 	l.touch(t)
 }

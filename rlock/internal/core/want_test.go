@@ -5,7 +5,7 @@ import "testing"
 func TestATicketIsAskedForAsItsCallEnters(t *testing.T) {
 	for _, entry := range []Op{Acquire, Join, Resume} {
 		l, w := waiter()
-		if n := l.asks(w, entry); n.want != Asked || n.entry != entry || w.Tenure != n || n.call != w {
+		if n := l.asks(w, entry); n.want != Asked || n.entry != entry || w.Tenure != n || n.Agent != w {
 			t.Errorf("%v: %+v", entry, n)
 		}
 	}
@@ -22,7 +22,7 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	}
 	l, w := waiter()
 	n = l.asks(w, Join)
-	if l.give(n, at(50)); w.Tenure != nil || n.call != nil {
+	if l.give(n, at(50)); w.Tenure != nil || n.Agent != nil {
 		t.Error("its waiter has it")
 	}
 }
@@ -30,8 +30,8 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 // The memory of a call is used again, and a client that has closed resumes nothing.
 func TestACallThatResumesBeginsAnew(t *testing.T) {
 	l, _ := waiter()
-	w := &Call{Owner: 2, Until: Never, Named: ID{2, 9}, Outcome: Failed, began: 7}
-	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.entry != Resume || w.Tenure.tokens != (tokens{}) {
+	w := &Call{Owner: 2, Until: Never, Named: ID{2, 9}, Outcome: Failed, Began: 7}
+	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.Began != 50 || w.Tenure.entry != Resume || w.Tenure.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}
 	for _, token := range []uint64{1, 5} {

@@ -354,7 +354,7 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 		c.giveBack(n, w)
 		cancelled = true
 	}
-	waited := time.Duration(c.clock.now().Time.Since(w.Began()))
+	waited := time.Duration(c.clock.now().Time.Since(w.Began))
 	if err = w.err; cancelled {
 		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holder)
@@ -582,7 +582,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
 		x.Cmd = at.Lock.Command(&w.Call, a.Op, now)
-		w.carries(x)
+		x.waiter, w.carried = w, x
 		at.begins(x, now)
 		r.sent = append(r.sent, x)
 		w.stage = flying // until it goes on

@@ -50,9 +50,14 @@ type Client struct {
 
 	shards [shardCount]shard // by the hash of the key
 
-	diag     Diag      // see [Client.Watch]
-	hearing  sync.Once // for the messages about tenures: see hearOfTenures
-	notices  *notices  // by which the Logger is called
+	waitBegins, holdBegins func() // see [Client.Watch]
+
+	hearing sync.Once // for the messages about tenures: see hearOfTenures
+	notices *notices  // by which the Logger is called
+	// trace is the Logger for what package core decides, nil for none (Config.LogSteps): the messages are so many that they
+	// have notices of their own, and others are not dropped for them.
+	trace    *slog.Logger
+	traces   *notices
 	refusals struct {
 		sync.Mutex
 		texts []string // that were logged
@@ -96,15 +101,11 @@ func Of(face Face) (c *Client, prefix string) {
 // and says there what each field means.
 type Config struct {
 	Lease           time.Duration
-	LongestLease    time.Duration
 	HandoffLimit    int // 0: no hand-offs while others wait
 	HandoffTime     time.Duration
-	TrackedKeys     int           // 0: none
-	LongHold        time.Duration // 0: never
-	LongWait        time.Duration // 0: never
-	ReleaseDropped  bool
+	TrackedKeys     int // 0: none
 	RecordSites     bool
-	RedissonPolls   wire.RedissonPolls
+	LogSteps        bool
 	NoClientChannel bool
 	Logger          *slog.Logger
 	Observer        *terms.Observer // nil for none
@@ -123,18 +124,21 @@ func New(config Config, r *wire.Redis, id *wire.ID) *Client {
 func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	began := time.Now()
 	c := &Client{
-		Config:    config,
-		Redis:     r,
-		ID:        id,
-		Tick:      min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
-		clock:     clock{start: began, wall: began.UnixNano()},
-		waiters:   sync.Pool{New: newWaiter},
-		exchanges: sync.Pool{New: func() any { return new(exchange) }},
-		diag:      noDiag{},
-		seed:      maphash.MakeSeed(),
-		drained:   make(chan struct{}, 1),
+		Config:     config,
+		Redis:      r,
+		ID:         id,
+		Tick:       min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
+		clock:      clock{start: began, wall: began.UnixNano()},
+		waiters:    sync.Pool{New: newWaiter},
+		exchanges:  sync.Pool{New: func() any { return new(exchange) }},
+		waitBegins: func() {}, holdBegins: func() {},
+		seed:    maphash.MakeSeed(),
+		drained: make(chan struct{}, 1),
 	}
 	c.Config.Logger, c.notices = newLogger(config.Logger)
+	if config.LogSteps {
+		c.trace, c.traces = newLogger(config.Logger)
+	}
 	if config.Observer != nil {
 		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
 	}
@@ -157,11 +161,14 @@ func (c *Client) open(w carrier) {
 		s := &c.shards[i]
 		s.client, s.pools = c, make(map[string]*pool)
 		s.core = core.Client{Config: config, ID: wire.ThisClient, Tenure: c.ID.Number}
+		if c.trace != nil {
+			s.core.Changed = c.traceChange
+		}
 		for id := range s.locks {
 			s.locks[id] = make(map[string]*lock)
 		}
 	}
-	if w.traits().tracks {
+	if w.Tracks() {
 		c.tracked.all = int64(c.Config.TrackedKeys)
 	}
 	c.keeper = lease.NewKeeper(c.keeperConfig())
@@ -224,7 +231,7 @@ func (c *Client) config() core.Config {
 
 		Jitter: func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
 
-		Replicas: c.wire.traits().replicated,
+		Replicas: c.Redis.SyncReplicas() > 0,
 	}
 }
 
@@ -263,6 +270,9 @@ func (c *Client) Close() error {
 	c.Hub.Close()
 	c.Redis.Close()
 	c.Observer.close()
+	if c.traces != nil {
+		c.traces.close()
+	}
 	c.notices.close()
 	return err
 }
@@ -301,11 +311,7 @@ func (c *Client) unreleased() int {
 	return len(names)
 }
 
-// tenureBegan counts a tenure that is not over, before its first command is sent. Each ends with
-// tenureOver: Close waits for that.
-func (c *Client) tenureBegan() { c.live.Add(1) }
-
-// tenureOver counts a tenure that has ended.
+// tenureOver counts a tenure that has ended: Close waits for each.
 func (c *Client) tenureOver() {
 	if c.live.Add(-1) == 0 && c.Closed.Load() {
 		select {
@@ -358,32 +364,9 @@ func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
 	}
 }
 
-// A Diag hears of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
-type Diag interface {
-	// WaitBegins notes that a call waits, and HoldBegins that a hold has begun.
-	WaitBegins()
-	HoldBegins()
-}
-
-// Watch sets the Diag, before the client has locks.
-func (c *Client) Watch(d Diag) { c.diag = d }
-
-// WaitBegins notes that a call waits, and HoldBegins that a lock is held: see package diag. They may be called with a
-// mutex held.
-func (c *Client) WaitBegins() { c.diag.WaitBegins() }
-
-func (c *Client) HoldBegins() {
-	if c.Config.LongHold > 0 || c.Config.ReleaseDropped {
-		c.diag.HoldBegins()
-	}
-}
-
-// noDiag hears nothing.
-type noDiag struct{}
-
-func (noDiag) WaitBegins() {}
-
-func (noDiag) HoldBegins() {}
+// Watch has waits called when a call begins to wait, and holds when a lock is held, before the client has locks: see package diag.
+// Both wait for nothing, and may be called with a mutex held.
+func (c *Client) Watch(waits, holds func()) { c.waitBegins, c.holdBegins = waits, holds }
 
 // Site returns where the call comes from into rlock, nil if sites are not recorded.
 func (c *Client) Site() *terms.Site {

@@ -135,7 +135,7 @@ func (f *fake) join(change func(*Config)) *Client {
 	return c
 }
 
-func (w *fakeWire) traits() traits { return traits{patience: w.Patience(), tracks: w.tracks} }
+func (w *fakeWire) Tracks() bool { return w.tracks }
 func (w *fakeWire) IsSettled(generation uint64) bool {
 	return !w.fake.loose && w.redis.IsSettled(generation)
 }

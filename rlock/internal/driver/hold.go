@@ -203,7 +203,7 @@ func (h *hold) ReleaseLater() {
 		return
 	}
 	if !h.released {
-		was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now) // the keeper releases it
+		was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now) // the keeper releases it
 		l.shard.counts.Closed(was.First)
 		h.released = true
 	}
@@ -212,7 +212,7 @@ func (h *hold) ReleaseLater() {
 
 func (h *hold) SetLease(lease time.Duration) {
 	if l, now := h.enter(); l != nil {
-		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(lease), now)
+		l.SetLease(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(lease), now)
 		l.shard.exit(l)
 	}
 }
@@ -227,7 +227,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	if l == nil {
 		return h.Err()
 	}
-	result := l.Extend(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(d), now)
+	result := l.Extend(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(d), now)
 	l.shard.exit(l)
 	switch result {
 	case core.NoLevel:
@@ -300,7 +300,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		if l == nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
-		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: h.lock.mode(), Handle: h, Until: core.Never})
+		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
 		l.Write(&w.Call)
 		l.run(ctx, w, now)
@@ -377,7 +377,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	if l == nil {
 		return "", h.Err()
 	}
-	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(within), now)
+	was, t, result := l.Pass(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(within), now)
 	var err error
 	switch result {
 	case core.NotAlone:

@@ -96,10 +96,10 @@ func (l *lock) checkTenures() (seen int) {
 // checkKnown asserts that the driver knows a tenure as package core does, and returns what it knows.
 func (l *lock) checkKnown(t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
-	if k == nil && t.Agent() != nil { // its call has sent nothing for it
+	if k == nil && t.Agent != nil { // its call has sent nothing for it
 		k = &work{life: life{lock: l, tenure: t}}
 	}
-	if k == nil || k.tenure != t && t.Agent() == nil {
+	if k == nil || k.tenure != t && t.Agent == nil {
 		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
 	}
 	return k
@@ -108,7 +108,7 @@ func (l *lock) checkKnown(t *core.Tenure) *work {
 // checkAgent asserts that the agent of a tenure wakes in time.
 func (l *lock) checkAgent(t *core.Tenure, k *work) {
 	op, at := l.Peek(t, l.shard.at)
-	switch caller := t.Agent(); {
+	switch caller := t.Agent; {
 	case t.InFlight() != core.None && op == core.None:
 	case caller != nil:
 		if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
@@ -281,7 +281,7 @@ func (w *witness) carried(cmd *core.Command) {
 
 // landed notes the answer to a command, if it is one of a tenure.
 func (w *witness) landed(cmd *core.Command) {
-	if w != nil && cmd.Tenure() != nil {
+	if w != nil && cmd.Tenure != nil {
 		w.answered(cmd)
 	}
 }

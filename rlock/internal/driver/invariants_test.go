@@ -31,7 +31,7 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 		one()
 	}
 	for tenure := range l.Tenures {
-		if agent := tenure.Agent(); agent != nil {
+		if agent := tenure.Agent; agent != nil {
 			agent.Tag.(*waiter).wake()
 		} else {
 			_, at := l.Peek(tenure, now)

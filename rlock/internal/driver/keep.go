@@ -57,7 +57,7 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 	}
 	if k.tenure == nil {
 		k.life = life{lock: l, name: l.name, tenure: t}
-		s.client.tenureBegan()
+		s.client.live.Add(1)
 	}
 	return k
 }
@@ -102,6 +102,14 @@ func (s *shard) keep(k *work, at core.Time) {
 	}
 }
 
+// wakes returns when the keeper has to ask about the tenure, which package core wants to be polled then.
+func (l *lock) wakes(k *work, at core.Time) core.Time {
+	if k.tenure == l.Owner() {
+		at = min(at, l.trackedFrom(k))
+	}
+	return at
+}
+
 // schedule makes the keeper ask at that time, or sooner. The keeper's own note of the time, [lease.Entry], is behind another mutex:
 // so the alarm saves that one if the keeper asks soon enough anyhow.
 func (s *shard) schedule(k *work, at core.Time) {
@@ -109,14 +117,6 @@ func (s *shard) schedule(k *work, at core.Time) {
 		k.alarm = at
 		s.client.keeper.Schedule(k, s.client.clock.time(at))
 	}
-}
-
-// wakes returns when the keeper has to ask about the tenure, which package core wants to be polled then.
-func (l *lock) wakes(k *work, at core.Time) core.Time {
-	if k.tenure == l.Owner() {
-		at = min(at, l.trackedFrom(k))
-	}
-	return at
 }
 
 // Entry implements [lease.Renewable], as Group and Due.
@@ -165,7 +165,7 @@ func (s *shard) heldBack(k *work) bool {
 // time: until the batch is built, that at which the tenure ends by the clock.
 func (s *shard) due(k *work, now core.Now) bool {
 	l, t := k.lock, k.tenure
-	if t.Agent() != nil {
+	if t.Agent != nil {
 		return false
 	}
 	switch at := t.Alarm(); {
@@ -219,7 +219,7 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
 	k.sender = unasked
-	if k.tenure == nil || k.tenure.Agent() != nil || s.heldBack(k) {
+	if k.tenure == nil || k.tenure.Agent != nil || s.heldBack(k) {
 		s.unlock()
 		return nil
 	}
@@ -290,7 +290,7 @@ const (
 // track changes the tracking to t, or puts it off.
 func (k *work) track(t tracking) {
 	c, had := k.lock.shard.client, k.tracking >= due
-	if t >= due && !(c.wire.traits().tracks && (had || c.tracked.enter())) {
+	if t >= due && !(c.wire.Tracks() && (had || c.tracked.enter())) {
 		t = putOff
 	}
 	if had && t < due {
@@ -317,7 +317,7 @@ func (p *trackedKeys) leave() { p.taken.Add(-1) }
 
 // Tracked returns how many keys are tracked.
 func (c *Client) Tracked() int64 {
-	if !c.wire.traits().tracks {
+	if !c.wire.Tracks() {
 		return 0
 	}
 	return min(c.tracked.taken.Load(), c.tracked.all) // one too many is counted for a moment

@@ -72,7 +72,7 @@ func (l *Lock) knownHere() (locked, known bool) {
 	one.Look(now)
 	levels := one.Levels()
 	for i := range levels {
-		locked = locked || levels[i].Mode == l.mode()
+		locked = locked || levels[i].Mode == modeOf(l.Shared)
 	}
 	known = one.IsHeld() && !one.IsShown(now)
 	one.shard.exit(one)

@@ -102,8 +102,8 @@ func (c *Client) hear(n *Name, message string) {
 		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
 	if !c.Closed.Load() {
-		if t := l.Find(notice.ID); notice.Kind == core.Satisfied && t != nil && t.Agent() != nil {
-			t.Agent().Tag.(*waiter).answer = notice.Answer
+		if t := l.Find(notice.ID); notice.Kind == core.Satisfied && t != nil && t.Agent != nil {
+			t.Agent.Tag.(*waiter).answer = notice.Answer
 		}
 		l.Hear(notice.Message, now)
 	}

@@ -58,9 +58,6 @@ func (l *Lock) ForReaders() Lock { return Lock{Name: l.Name, Shared: true, drive
 // Title returns the name that the lock was made with.
 func (l *Lock) Title() string { return l.Name.Key }
 
-// mode is the way in which the lock is taken.
-func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
-
 // modeOf is the mode of a read lock, or of any other lock.
 func modeOf(shared bool) core.Mode {
 	if shared {
@@ -91,7 +88,7 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 func (l *Lock) Depth(o terms.Owner) (n int) {
 	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
 		one.Look(now)
-		n = one.depth(o, l.mode())
+		n = one.depth(o, modeOf(l.Shared))
 		one.shard.exit(one)
 	}
 	return n
@@ -105,7 +102,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 		return s
 	}
 	one.Look(now)
-	s.Depth = one.depth(o, l.mode())
+	s.Depth = one.depth(o, modeOf(l.Shared))
 	switch live, waits := one.first(); {
 	case one.Owner() != nil:
 		s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)

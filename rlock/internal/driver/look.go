@@ -293,25 +293,25 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 	for w := range l.Waiters {
 		w := w.Tag.(*waiter)
 		switch {
-		case w.Began() < r.began || !w.waits:
+		case w.Began < r.began || !w.waits:
 			continue
-		case w.Began() == r.began && skip > 0:
+		case w.Began == r.began && skip > 0:
 			skip--
 			continue
 		case len(r.calls) >= atOnce:
 			return false
 		}
-		if w.Began() != r.began {
-			r.began, r.same = w.Began(), 0
+		if w.Began != r.began {
+			r.began, r.same = w.Began, 0
 		}
 		r.same++
 		one.waits++
-		if w.site == nil && w.Began() <= r.locate && !w.locates {
+		if w.site == nil && w.Began <= r.locate && !w.locates {
 			w.locates = true
 			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
-			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
+			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began),
 			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}

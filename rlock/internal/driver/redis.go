@@ -20,10 +20,6 @@ type redis struct {
 	hub *pubsub.Hub
 }
 
-func (r *redis) traits() traits {
-	return traits{patience: r.Patience(), replicated: r.SyncReplicas() > 0, cluster: r.InCluster(), tracks: r.Tracks()}
-}
-
 func (r *redis) hears(n *Name) bool { return r.hub.Confirmed(n.GrantChannel()) }
 
 func (r *redis) group(n *Name) uint32 { return r.Nodes.Of(n.Slot) }
@@ -33,7 +29,8 @@ func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trou
 // A carrier takes commands to Redis, and messages from there. The one of a client is redis (redis.go);
 // tests have one whose answers they hold back, lose and reorder.
 type carrier interface {
-	traits() traits
+	// Tracks reports whether Redis tells of changed keys.
+	Tracks() bool
 	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
 	Limits(slot uint16) *wire.Limits
 	group(n *Name) uint32
@@ -55,14 +52,6 @@ type carrier interface {
 	refresh(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
 	Start(work func()) bool
-}
-
-// traits are what the driver has to know of a carrier.
-type traits struct {
-	patience   time.Duration // how long an Unlock has
-	replicated bool          // a grant needs replicas
-	cluster    bool          // messages go from node to node
-	tracks     bool          // Redis tells of changed keys
 }
 
 // A line sends commands to Redis. What may be left behind, and on which connection, is known here and below only.

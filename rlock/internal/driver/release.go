@@ -28,7 +28,7 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if h.staysAt(now) && l.hasHandle(h) {
 		l.StayUntil(h.stays)
 	}
-	was, t, ok := l.Unlock(core.OwnerID(o.ID), of.mode(), handleOf(o, h), now)
+	was, t, ok := l.Unlock(core.OwnerID(o.ID), modeOf(of.Shared), handleOf(o, h), now)
 	if !ok {
 		advice := l.advice(o)
 		l.shard.exit(l)
@@ -75,7 +75,7 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 // releases returns the call that releases the tenure which Unlock has returned, or passes it on.
 func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
 	c := l.shard.client
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience))})
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience))})
 	l.Release(t, &w.Call)
 	return w
 }
@@ -179,7 +179,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
-	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
+	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now)
 	if !alone {
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
@@ -187,7 +187,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	h.released = true
 	l.shard.counts.Closed(was.First)
 	sent := wire.NewWrite(source, keys, args)
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.traits().patience)), Carries: true})
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience)), Carries: true})
 	w.write = sent
 	l.Release(t, &w.Call)
 	l.shard.exit(l)
@@ -217,7 +217,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 // writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock
 // stays. The context of the caller ends neither.
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lock.driver.wire.traits().patience)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lock.driver.Redis.Patience)
 	defer cancel()
 	reply, err := h.Write(within, source, keys, args)
 	return reply, cmp.Or(err, h.Release(ctx))
@@ -235,7 +235,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 		return false, err
 	}
 	c := l.driver
-	ctx, cancel := context.WithTimeout(caller, c.wire.traits().patience)
+	ctx, cancel := context.WithTimeout(caller, c.Redis.Patience)
 	defer cancel()
 	for _, holder := range holders {
 		one, now := c.enter(l.Name, ownerIn(holder))

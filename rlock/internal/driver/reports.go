@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -224,6 +225,13 @@ func (h noticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h noticeHandler) WithGroup(name string) slog.Handler {
 	return noticeHandler{h.notices, h.to.WithGroup(name)}
+}
+
+// traceChange logs a change of what this client wants of a tenure, or of where it is: each decision of package core. A mutex is held.
+func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
+	n := t.Lock().Tag.(*lock).name
+	c.trace.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
+		"want", t.Want().String(), "place", t.Place().String(), "wanted", want.String(), "was", place.String())
 }
 
 // A call that waits for a lock goes on while Redis refuses to serve it, or does not answer,

@@ -52,7 +52,7 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 // slots returns the limit of the commands in flight that the call's has a slot in: releases have one of their own.
 func (l *lock) slots(w *waiter) *wire.Limit {
 	limits := l.shard.client.wire.Limits(l.name.Slot)
-	if p := w.Purpose(); p == core.Releases || p == core.Forces {
+	if p := w.Purpose; p == core.Releases || p == core.Forces {
 		return &limits.Releases
 	}
 	return &limits.Asks
@@ -64,8 +64,10 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	x := c.exchanges.Get().(*exchange)
 	x.Cmd = l.Lock.Command(&w.Call, op, now)
 	x.Write, x.Passed, x.slot = w.write, w.passed, slot
-	x.Unless = w.unless(op)
-	w.carries(x)
+	if op == core.Acquire || op == core.Join {
+		x.Unless = w.req.Unless
+	}
+	x.waiter, w.carried = w, x // until one of land and abandon
 	l.begins(x, now)
 	u := w.flies()
 	x.until = u
@@ -75,8 +77,10 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	over := u != nil && ctx.Err() != nil
 
 	now = l.again()
-	w.lands(u)
-	if over && w.Purpose() == core.Locks { // first, since it does not want the answer any more
+	if w.stage = running; u != nil && u.spent {
+		w.until = nil
+	}
+	if over && w.Purpose == core.Locks { // first, since it does not want the answer any more
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	if answered {
@@ -109,7 +113,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.Cmd
 	x.lock, x.Keys, x.Kind, x.sentAt = l, &l.name.Keys, l.kind().wire, now.Time
 	var k *work
-	switch t := cmd.Tenure(); {
+	switch t := cmd.Tenure; {
 	case t != nil:
 		k = l.shard.workOf(l, t)
 		if invariants {
@@ -123,7 +127,10 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	}
 	x.work = k
 	l.names(x)
+	first := false // no earlier command of the tenure can be in flight, unless it was told to queue
 	switch cmd.Op {
+	case core.Acquire, core.Write:
+		first = !cmd.Follows
 	case core.Join:
 		k.queued, x.Counts = true, l.isWatched()
 	case core.Look:
@@ -131,15 +138,16 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	case core.Mirror:
 		x.Track = k.buildTracked(now)
 	case core.Leave:
-		if cmd.Joins.ID != (core.ID{}) {
+		if first = !cmd.Follows; cmd.Joins.ID != (core.ID{}) {
 			l.joinsNext(x)
+			first = false
 		}
-	case core.Acquire, core.Resume, core.Step, core.Unmark, core.Write: // they need no more
+	case core.Resume, core.Step, core.Unmark: // they need no more
 	default:
 		panic("driver: a command " + cmd.Op.String())
 	}
-	if x.First = !k.queued && x.isFirst(); x.First {
-		x.At = c.clock.time(now.Time)
+	if first && !k.queued {
+		x.First, x.At = true, c.clock.time(now.Time)
 	}
 }
 
@@ -165,20 +173,6 @@ func (l *lock) joinsNext(x *exchange) {
 	x.Joins = k.text
 }
 
-// isFirst reports whether no earlier command of a tenure that was never told to queue can be in flight: see [wire.Exchange].
-func (x *exchange) isFirst() bool {
-	switch x.Cmd.Op {
-	case core.Acquire, core.Write:
-		return !x.Cmd.Follows
-	case core.Leave:
-		return !x.Cmd.Follows && x.Joins == ""
-	case core.Resume, core.Join, core.Look, core.Mirror, core.Step, core.Unmark:
-		return false
-	default:
-		panic(x.Cmd.Op)
-	}
-}
-
 // land tells package core the result of a command: of a call or of the keeper, in time or late. The mutex is held. The
 // exchange is over then.
 func (l *lock) land(x *exchange, now core.Now) {
@@ -188,7 +182,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	alive := k != nil && k.tenure != nil && k.tenure.ID == x.Cmd.ID
 	l.entered(x, alive)
-	if w := x.waiter; w != nil && w.Purpose() != core.Locks {
+	if w := x.waiter; w != nil && w.Purpose != core.Locks {
 		w.err = a.Err
 	}
 	hopeless := l.answersCaller(x, alive, now)
@@ -208,7 +202,11 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if invariants {
 		c.witness.landed(&x.Cmd)
 	}
-	l.Answer(&x.Cmd, x.call(), a.Reply, now)
+	var call *core.Call // nil if the keeper has sent it, or if its caller has left
+	if x.waiter != nil {
+		call = &x.waiter.Call
+	}
+	l.Answer(&x.Cmd, call, a.Reply, now)
 	switch {
 	case hopeless != nil:
 		l.Leave(&hopeless.Call, core.Failed, now)
@@ -263,8 +261,8 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 	if !alive || a.Fault == core.Behind {
 		return nil
 	}
-	agent := x.work.tenure.Agent()
-	if agent == nil || agent.Purpose() != core.Locks || agent.Outcome != core.Waiting {
+	agent := x.work.tenure.Agent
+	if agent == nil || agent.Purpose != core.Locks || agent.Outcome != core.Waiting {
 		return nil
 	}
 	w := agent.Tag.(*waiter)
@@ -280,18 +278,10 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 	return nil
 }
 
-// unless returns the condition before a command of the call, nil for none.
-func (w *waiter) unless(op core.Op) *wire.Condition {
-	if op == core.Acquire || op == core.Join {
-		return w.req.Unless
-	}
-	return nil
-}
-
 // checksFor returns the call whose condition the command has checked, nil for none: it waits for the lock by that command. A
 // caller that has left has no use for the result, and its ticket may be another call's.
 func (x *exchange) checksFor(alive bool) *waiter {
-	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent() == &w.Call && w.Outcome == core.Waiting {
+	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent == &w.Call && w.Outcome == core.Waiting {
 		return w
 	}
 	return nil

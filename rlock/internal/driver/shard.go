@@ -333,7 +333,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 	granted := w.Outcome == core.Acquired
 	if granted {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)
-		w.waited = time.Duration(s.at.Time.Since(w.Began()))
+		w.waited = time.Duration(s.at.Time.Since(w.Began))
 		s.counts.Waited += w.waited
 		if w.telling {
 			s.grantedWhileTold(l.name, w)
@@ -359,7 +359,7 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
 	s.counts.Opened(req.Way)
-	s.client.HoldBegins()
+	s.client.holdBegins()
 	if h != nil {
 		h.begins(w.Token, s.at)
 	}

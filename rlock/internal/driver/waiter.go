@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -69,6 +70,10 @@ const (
 	serving               // it has the lock, and a message that says so is on its way
 )
 
+func (s stage) String() string {
+	return enum.Name(s, "stage", "running", "flying", "asleep", "queueing", "waking", "serving")
+}
+
 // isAsleep reports whether the goroutine has to be woken.
 func (s stage) isAsleep() bool { return s == asleep || s == queueing }
 
@@ -80,15 +85,14 @@ const (
 	served               // it has the lock
 )
 
-// stays reports whether the caller of the call does not leave.
-func (w *waiter) stays() bool { return w.Purpose() == core.Releases || w.Purpose() == core.Tends }
+func (w wakeUp) String() string { return enum.Name(w, "wakeUp", "looks", "served") }
 
 // flies notes that the goroutine waits for the answer to its command from now on, and returns the context by which that ends,
 // nil for one that does not leave.
 func (w *waiter) flies() *until {
 	w.stage = flying
 	switch {
-	case w.stays():
+	case w.Purpose == core.Releases, w.Purpose == core.Tends: // whose caller stays
 		return nil
 	case w.until == nil:
 		w.until = newUntil()
@@ -96,29 +100,11 @@ func (w *waiter) flies() *until {
 	return w.until
 }
 
-// call returns the call that has sent the command, nil if the keeper has, or if its caller has left.
-func (x *exchange) call() *core.Call {
-	if x.waiter == nil {
-		return nil
-	}
-	return &x.waiter.Call
-}
-
-// carries makes the answer of x land with the call, until one of land and abandon.
-func (w *waiter) carries(x *exchange) { x.waiter, w.carried = w, x }
-
 // abandon takes the call out of the command that its caller has left behind, which lands without it: the memory of the call is
 // reused, by another lock perhaps. The mutex is held. It does nothing if the answer has landed.
 func (w *waiter) abandon() {
 	if x := w.carried; x != nil {
 		x.waiter, w.carried = nil, nil
-	}
-}
-
-// lands notes that it has the mutex again.
-func (w *waiter) lands(u *until) {
-	if w.stage = running; u != nil && u.spent {
-		w.until = nil
 	}
 }
 
@@ -252,11 +238,11 @@ func (w *waiter) hasWaited() bool {
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
-	begins := !w.waits && w.Purpose() == core.Locks && (t == nil || t.InFlight() == core.None)
+	begins := !w.waits && w.Purpose == core.Locks && (t == nil || t.InFlight() == core.None)
 	if begins {
 		w.waits = true
 		l.shard.counts.Waiting++
-		c.WaitBegins()
+		c.waitBegins()
 	}
 	moves := w.watches && l.moves(w)
 	w.telling = moves
@@ -507,7 +493,7 @@ func (c *Client) endTurn(n *Name, w *waiter, turn *time.Timer) {
 func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	req, h := w.req, w.hold
 	if req.Wait < terms.Forever {
-		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began())), 0)
+		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began)), 0)
 	}
 	if h != nil {
 		h.stays = core.Time(req.Least)

@@ -156,7 +156,7 @@ func (w *world) checkAgents() {
 					continue
 				}
 				has := core.Never
-				if call := t.Agent(); call != nil {
+				if call := t.Agent; call != nil {
 					has = w.looksAt(c, call)
 				} else {
 					has = w.keepsAt(c, t)

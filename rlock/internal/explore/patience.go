@@ -102,7 +102,7 @@ func (w *world) checkUnheard() {
 			continue
 		}
 		t := w.lockOf(c, h.ID).Find(h.ID)
-		unheard = unheard || t == nil || t.IsTicket()
+		unheard = unheard || t == nil || t.Want() == core.Asked
 	}
 	if w.unheard++; !unheard {
 		w.unheard = 0

@@ -67,7 +67,7 @@ func (w *world) claimEnded() bool {
 		}
 		for _, l := range c.locks {
 			for t := range l.Tenures {
-				if t.IsTicket() && t.Place() == core.InQueue && !w.has(t.ID) {
+				if t.Want() == core.Asked && t.Place() == core.InQueue && !w.has(t.ID) {
 					return true
 				}
 			}

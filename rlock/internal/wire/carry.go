@@ -18,32 +18,30 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 		x.Answer = x.failed(err)
 		return
 	}
-	switch {
-	case x.Cmd.Op == core.Mirror, x.Cmd.Op == core.Unmark:
+	op := x.Cmd.Op
+	if op == core.Mirror || op == core.Unmark {
 		r.pipeline(ctx, []*Exchange{x}, 1)
-	case x.Cmd.Op == core.Leave && x.Cmd.Tenure() == nil:
-		r.force(ctx, x)
-	case r.SyncReplicas() > 0 && (x.Cmd.Op == core.Acquire || x.Cmd.Op == core.Resume || x.Cmd.Op == core.Look):
-		x.Cmd.Polling = r.leavesWindows(x)
-		release := Exchange{Cmd: core.Command{Op: core.Leave, Ticket: x.Cmd.Ticket, Tokens: x.Cmd.Tokens, Permits: x.Cmd.Permits}, Keys: x.Keys, Kind: x.Kind, Text: x.Text}
-		r.doReplicated(ctx, x, r.call(x), r.step(&release))
-	default:
-		x.Cmd.Polling = r.leavesWindows(x)
-		r.carry(ctx, x)
+		return
 	}
-}
-
-// carry sends the call of a command. One with a source of the user's is built and sent once more if it was refused, before it
-// was executed, since the client has no right to the keys of Redisson's fair queue: the call does not know which these are.
-func (r *Redis) carry(ctx context.Context, x *Exchange) {
+	x.Cmd.Polling = r.leavesWindows(x)
+	switch {
+	case op == core.Leave && x.Cmd.Tenure == nil:
+		r.force(ctx, x)
+		return
+	case r.options.SyncReplicas > 0 && (op == core.Acquire || op == core.Resume || op == core.Look):
+		r.doReplicated(ctx, x)
+		return
+	}
 	order := Order{Call: r.call(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
 	result, sent := r.Send(ctx, order)
+	// One with a source of the user's is built and sent once more if it was refused, before it was executed, since the client
+	// has no right to the keys of Redisson's fair queue: the call does not know which these are.
 	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
 		order.Call, order.First = r.call(x), false
 		result, sent = r.Send(ctx, order)
 	}
 	switch {
-	case x.Cmd.Op == core.Write:
+	case op == core.Write:
 		if x.Answer = x.readWrite(result); sent.IsLate() { // its caller has left, and learns nothing more
 			sent.GiveUp()
 			sent = Sent{}
@@ -58,7 +56,6 @@ func (r *Redis) carry(ctx context.Context, x *Exchange) {
 
 // force releases the holder in Redis, and tells its client if that is another of rlock.
 func (r *Redis) force(ctx context.Context, x *Exchange) {
-	x.Cmd.Polling = r.leavesWindows(x)
 	call, result := r.step(x), rueidis.RedisResult{}
 	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
 		result = r.Do(ctx, call)

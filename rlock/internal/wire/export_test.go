@@ -18,9 +18,7 @@ func (r *Redis) Read(x *Exchange, reply rueidis.RedisResult) Answer { return rea
 // ReadAll reads the reply to commands that share a call, and DoReplicated makes a call and WAIT.
 func (r *Redis) ReadAll(all []*Exchange, reply rueidis.RedisResult) { r.readAll(all, reply) }
 
-func (r *Redis) DoReplicated(ctx context.Context, x *Exchange, c, release Call) {
-	r.doReplicated(ctx, x, c, release)
-}
+func (r *Redis) DoReplicated(ctx context.Context, x *Exchange) { r.doReplicated(ctx, x) }
 
 // FaultOf says what an error means for a command.
 var FaultOf = faultOf

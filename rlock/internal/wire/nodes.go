@@ -279,9 +279,10 @@ const (
 //
 // WAIT blocks its connection, so no other command shares it. So the call has
 // no order among the client's other commands; see Ordered.
-func (r *Redis) doReplicated(ctx context.Context, x *Exchange, c, release Call) {
+func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
+	c := r.call(x)
 	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
-	ctx, cancel := context.WithTimeout(ctx, limit+r.deadline.patience) // nothing else ends a blocking command whose peer is dead
+	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
 	generation := r.Generation()
@@ -307,7 +308,8 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange, c, release Call) 
 		return
 	}
 	a.Unreplicated, a.Err, a.Token, a.Others = true, err, 0, 0
-	r.Do(ctx, release)
+	release := Exchange{Cmd: core.Command{Op: core.Leave, Ticket: x.Cmd.Ticket, Tokens: x.Cmd.Tokens, Permits: x.Cmd.Permits}, Keys: x.Keys, Kind: x.Kind, Text: x.Text}
+	r.Do(ctx, r.step(&release))
 }
 
 // wait is the command that returns how many replicas have what its connection

@@ -60,7 +60,7 @@ func (r *Redis) askForSharded() (f Fault, err error) {
 		nodes = append(nodes, r.Client)
 	}
 	for _, node := range nodes {
-		ctx, cancel := context.WithTimeout(r.ctx, r.deadline.patience/3)
+		ctx, cancel := context.WithTimeout(r.ctx, r.Patience/3)
 		f, err = Diagnose(node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error())
 		cancel()
 		if f == Never {

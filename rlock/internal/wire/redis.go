@@ -33,6 +33,8 @@ type Redis struct {
 	Client  rueidis.Client
 	Sharded bool // whether pub/sub is
 	Nodes   *Nodes
+	// Patience is how long a command may take before its outcome counts as unknown.
+	Patience time.Duration
 
 	options     Options
 	prefix      string // of the UUIDs of this client's tenures
@@ -78,7 +80,8 @@ func Open(o Options, id string) (*Redis, error) {
 
 // newRedis returns a Redis without what the server decides.
 func newRedis(o Options, id string) *Redis {
-	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: newClientLists(), Patience: patienceOf(o.Redis)}
+	r.deadline.patience = r.Patience
 	if r.tracking.on = o.tracks(); r.tracking.on {
 		r.options.Redis = r.conns.listen(o.Redis)
 	}
@@ -136,13 +139,10 @@ func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 // itself once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
 
-// Patience is how long a command may take before its outcome counts as unknown.
-func (r *Redis) Patience() time.Duration { return r.deadline.patience }
-
 // Within gives commands an end of their own: rueidis retries those that only look until their
 // context ends.
 func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, r.deadline.patience)
+	return context.WithTimeout(ctx, r.Patience)
 }
 
 // Start calls work in a goroutine that Close waits for, and reports whether it did: once

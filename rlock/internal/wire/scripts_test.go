@@ -23,7 +23,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 		},
 		"one that waits for replicas": func() error {
 			x := leave(&keys, id.Owner(1))
-			redis.DoReplicated(t.Context(), x, release, release)
+			redis.DoReplicated(t.Context(), x)
 			return x.Answer.Err
 		},
 	}
