@@ -21,7 +21,7 @@ import (
 
 // BenchmarkUncontendedPair measures an acquire and a release.
 func BenchmarkUncontendedPair(b *testing.B) {
-	c := newContention(b, 1)
+	c := newContention(b, redistest.Standalone(b), wire.Plain, 1)
 	c.measure(b, func() {
 		owner := c.ids[0].Owner(1)
 		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", owner)).NonRedisError())
@@ -32,7 +32,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 // BenchmarkContendedTurn measures a critical section while eight clients want the lock: a
 // release that grants it to the first in the queue, and the ticket of the next client.
 func BenchmarkContendedTurn(b *testing.B) {
-	c := newContention(b, 8)
+	c := newContention(b, redistest.Standalone(b), wire.Plain, 8)
 	holder := c.ids[0].Owner(0)
 	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", holder)).NonRedisError())
 	var queue []string
@@ -60,8 +60,8 @@ type contention struct {
 	ids   []*wire.ID
 }
 
-func newContention(b *testing.B, clients int) *contention {
-	option := redistest.Standalone(b).Options()
+func newContention(b testing.TB, server *redistest.Server, kind *wire.Kind, clients int) *contention {
+	option := server.Options()
 	option.DisableCache = true
 	c := &contention{}
 	for range clients {
@@ -74,7 +74,7 @@ func newContention(b *testing.B, clients int) *contention {
 		c.redis.Stop()
 		c.redis.Close()
 	})
-	c.keys, err = c.redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:", Fair: true}, "")
+	c.keys, err = c.redis.KeysOf("lock", kind.Layout, "")
 	require.NoError(b, err)
 	var channels []string
 	for _, id := range c.ids { // a client that is not subscribed is dropped

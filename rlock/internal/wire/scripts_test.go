@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -60,4 +61,19 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	denial, err := results[3].ToArray()
 	require.NoError(t, err, "it was executed more than once")
 	assert.Len(t, denial, 2)
+}
+
+// A call may have to send the unmark of a tenure, though the keeper sends most: it is no call of a script.
+func TestAnUnmarkIsCarriedByItself(t *testing.T) {
+	redis := open(t)
+	keys, err := redis.KeysOf("lock", wire.Plain.Layout, "")
+	require.NoError(t, err)
+	owner := wire.NewID().Owner(1)
+	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Zadd().Key(keys.Queue()).ScoreMember().ScoreMember(0, "!"+owner[:wire.TenureLen-1]).Build()).Error())
+	x := &wire.Exchange{Cmd: core.Command{Op: core.Unmark}, Kind: wire.Plain, Keys: &keys, Text: owner}
+	redis.Carry(t.Context(), x)
+	require.NoError(t, x.Answer.Err)
+	there, err := redis.Client.Do(t.Context(), redis.Client.B().Exists().Key(keys.Queue()).Build()).AsInt64()
+	require.NoError(t, err)
+	assert.Zero(t, there)
 }

@@ -18,7 +18,7 @@ end
 -- The lock passes from its owner to the first ticket, whose client listens, and no foreign client
 -- is there. Another ticket of the owner's client may join.
 local swaps = ARGV[4] == '1' and ARGV[5] == '1'
-if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
+if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
 	local ticket = swaps and string.sub(ARGV[6], 2) or ARGV[2]
 	local front = redis.pcall('zrange', KEYS[2], '0', '2')
 	local mark, first, behind = '!' .. string.sub(ticket, 1, 36), front[1], front[2]
