@@ -32,7 +32,7 @@
 // is due. Unsure is the honest place after a lost reply: the command may have run, or may run yet. To hold a lock for a least
 // time and to pass it on to another client are one thing, too: the want Parted, whose Mirror sets the lease. A ticket enters
 // by one of three commands, and one that enters by an Acquire is in the queue only if the answer comes so late that it is
-// looked for again. A Join may have a bound (bound.go): it is undone in its own step if too many wait.
+// looked for again. A Join may have a bound (wait.go): it is undone in its own step if too many wait.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in, and the Mirror that passes a tenure on overtakes another one.
@@ -80,7 +80,7 @@
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
 //     the clock that never runs behind (command.go), from before the command was sent (trust.go).
-//   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (write.go). One that
+//   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (lock.go). One that
 //     a release carries was executed if the release is confirmed.
 //   - A caller that has left never holds the lock: what it was granted is given back.
 //   - No lock stays idle for longer than a claim while a caller waits, and a tenure that is no longer wanted leaves Redis.
@@ -98,7 +98,7 @@
 //
 // A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and an answer to a former
 // life does not fit, by its sequence number. Of one that Redis shows until its lease ends, since it was passed on or
-// stays, the number is known that long (parted.go). Nested locks and hand-offs allocate nothing, and no event but a new
+// stays, the number is known that long (tenure.go). Nested locks and hand-offs allocate nothing, and no event but a new
 // subscription and Close walks the line.
 package core
 
