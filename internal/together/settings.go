@@ -54,6 +54,7 @@ var settings = []setting[*rlock.Config]{
 	duration("LongWait", 6, func(c *rlock.Config, d time.Duration) { c.LongWait = d }, 200*ms, -1),
 	flag("ReleaseDropped", 8, func(c *rlock.Config) { c.ReleaseDropped = true }),
 	flag("RecordSites", 8, func(c *rlock.Config) { c.RecordSites = true }),
+	flag("LogSteps", 8, func(c *rlock.Config) { c.Advanced.LogSteps = true }),
 	{"PubSub", 0, nil, func(c *rlock.Config, to Choice) { c.Advanced.PubSub = rlock.PubSubPlain }},
 	{"Client", 0, nil, func(*rlock.Config, Choice) {}}, // the runner makes the rueidis client
 }
