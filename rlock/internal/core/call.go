@@ -1,7 +1,6 @@
 package core
 
 import (
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
@@ -15,10 +14,6 @@ const (
 	Writes                  // the answer to a guarded write
 	Forces                  // the answer to the Leave of a holder that is released by force
 )
-
-func (p Purpose) String() string {
-	return enum.Name(p, "Purpose", "Locks", "Releases", "Tends", "Writes", "Forces")
-}
 
 // A Call is a caller that waits. It is a state machine, and a goroutine of the driver is its shell: that asks Next, does what
 // the answer says, and tells the lock the result. The commands that no call sends are the keeper's.
@@ -98,8 +93,6 @@ const (
 	Queues              // the same, or until it has a slot among the commands in flight: then it asks again, with the slot
 	Sends               // the command, in its slot
 )
-
-func (t Todo) String() string { return enum.Name(t, "Todo", "Returns", "Sleeps", "Queues", "Sends") }
 
 // An Action is what Next says. Op is the command that the call Sends: Command builds it.
 type Action struct {

@@ -1,7 +1,5 @@
 package core
 
-import "github.com/go-rlock/rlock/internal/enum"
-
 // The commands of a lock's tenures.
 
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
@@ -23,8 +21,6 @@ const (
 	asks
 	opens // it does, since it takes the write lock away, and readers may enter
 )
-
-func (q question) String() string { return enum.Name(q, "question", "asksNot", "asks", "opens") }
 
 // The flight of a tenure changes here, and only here.
 

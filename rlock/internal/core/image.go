@@ -85,8 +85,8 @@ func (y *Image) lock(from, to *Lock) {
 		c.Tenure = y.Tenure(c.Tenure)
 	}
 	for t := to.tenures.first; t != nil; t = t.behind {
-		if c := y.Call(t.call); c != nil {
-			t.call, c.Tenure = c, t // that of a Resume or of a release is not in the line
+		if c := y.Call(t.Agent); c != nil {
+			t.Agent, c.Tenure = c, t // that of a Resume or of a release is not in the line
 		}
 	}
 	to.owner = y.Tenure(from.owner)
@@ -113,7 +113,7 @@ func (y *Image) Call(w *Call) *Call {
 	if c == nil {
 		c = y.calls.add(w)
 		c.Tenure = nil
-		if w.Purpose() == Tends && w.Outcome == Waiting {
+		if w.Purpose == Tends && w.Outcome == Waiting {
 			c.Tenure = y.Tenure(w.Tenure)
 		}
 	}
@@ -122,5 +122,5 @@ func (y *Image) Call(w *Call) *Call {
 
 // Command makes the command name the copies of its tenures.
 func (y *Image) Command(cmd *Command) {
-	cmd.tenure, cmd.joins = y.Tenure(cmd.tenure), y.Tenure(cmd.joins)
+	cmd.Tenure, cmd.joins = y.Tenure(cmd.Tenure), y.Tenure(cmd.joins)
 }

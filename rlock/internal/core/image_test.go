@@ -1,4 +1,4 @@
-package image
+package core
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
-
-	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
 // decidesNothing are the fields that tell no two states apart, with the reason.
@@ -24,47 +22,44 @@ var decidesNothing = map[string]string{
 }
 
 // full returns a lock in which every condition is on under which a field decides.
-func full() *core.Lock {
-	c := &core.Client{Config: core.Config{ReadersTime: 2}}
-	ofClient(c).partings = []parting{{n: 5, until: 20}}
-	made := c.NewLock(core.Kind{})
-	l := ofLock(made)
+func full() *Lock {
+	c := &Client{Config: Config{ReadersTime: 2}}
+	c.partings = []parting{{n: 5, until: 20}}
+	l := c.NewLock(Kind{})
 	l.hears, l.patient, l.stays = asking, 20, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
-	w := &core.Call{Owner: 1, Mode: core.Shared, Until: 20}
-	*ofCall(w) = call{Owner: 1, Mode: core.Shared, Until: 20, Began: 20, waiting: waiting{rest: 20}, alarm: 20}
+	w := &Call{Owner: 1, Mode: Shared, Until: 20, Began: 20, alarm: 20, waiting: waiting{rest: 20}}
 	l.line.join(w)
-	n := &core.Tenure{ID: core.ID{N: 1}}
-	*ofTenure(n) = tenure{
-		ID: n.ID, lock: made, mode: core.Shared, want: core.Held, Agent: w,
-		flight: flight{op: core.Leave, at: core.Now{Time: 20, Safe: 20}, last: true},
-		trust:  trust{until: 20, seen: core.Now{Time: 20, Safe: 20}},
+	n := &Tenure{
+		ID: ID{N: 1}, lock: l, mode: Shared, want: Held, Agent: w,
+		flight: flight{op: Leave, at: Now{Time: 20, Safe: 20}, last: true},
+		trust:  trust{until: 20, seen: Now{Time: 20, Safe: 20}},
 		tokens: tokens{reserved: 3, left: 2, current: 4},
 		share:  share{contested: true, since: 20},
 		since:  20, again: 20, late: 20, look: 20, alarm: 20,
 	}
 	l.tenures.add(n)
 	w.Tenure, l.owner = n, n
-	l.levels.all = []core.Level{{Owner: 1, Until: 20}}
+	l.levels.all = []Level{{Owner: 1, Until: 20}}
 	l.levels.summary.ends = 20
-	return made
+	return l
 }
 
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
-	state := func(l *core.Lock) []byte {
-		n, now := &Names{Owners: [8]core.OwnerID{1, 2, 3, 4}, No: 4}, core.Now{Time: 10, Safe: 10}
+	state := func(l *Lock) []byte {
+		n, now := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4}, Now{Time: 10, Safe: 10}
 		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
 	}
 	for _, c := range []struct {
-		lock func() *core.Lock
-		of   func(*core.Lock) any
+		lock func() *Lock
+		of   func(*Lock) any
 	}{
-		{full, func(l *core.Lock) any { return l }},
-		{full, func(l *core.Lock) any { return ofLock(l).tenures.first }},
-		{full, func(l *core.Lock) any { return ofLock(l).line.Head().Value }},
-		{full, func(l *core.Lock) any { return &l.Levels()[0] }},
-		{full, func(l *core.Lock) any { return &ofClient(l.Client()).partings[0] }},
+		{full, func(l *Lock) any { return l }},
+		{full, func(l *Lock) any { return l.tenures.first }},
+		{full, func(l *Lock) any { return l.line.Head().Value }},
+		{full, func(l *Lock) any { return &l.Levels()[0] }},
+		{full, func(l *Lock) any { return &l.Client().partings[0] }},
 	} {
 		v := reflect.ValueOf(c.of(c.lock())).Elem()
 		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
@@ -107,76 +102,26 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 
 // A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
 func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
-	c := &core.Client{Config: core.Config{Lease: 9}}
-	l := c.NewLock(core.Kind{})
-	acquires := func(l *core.Lock) core.Command {
-		w := &core.Call{Owner: 1, Until: core.Never}
-		l.Lock(w, core.Now{})
-		return l.Command(w, l.Next(w, true, core.Now{}).Op, core.Now{})
+	c := &Client{Config: Config{Lease: 9}}
+	l := c.NewLock(Kind{})
+	acquires := func(l *Lock) Command {
+		w := &Call{Owner: 1, Until: Never}
+		l.Lock(w, Now{})
+		return l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	}
 	cmd := acquires(l)
-	l.Answer(&cmd, nil, core.Reply{Fault: core.Fatal}, core.Now{})
-	for len(c.TakeEffects(core.Now{})) > 0 {
+	l.Answer(&cmd, nil, Reply{Fault: Fatal}, Now{})
+	for len(c.TakeEffects(Now{})) > 0 {
 	}
 	var first, second Image
 	first.Copy(c, l)
 	first.Command(&cmd)
 	second.Copy(&first.Client, &first.Locks[0])
 	second.Command(&cmd)
-	was := *ofCommand(&cmd)
+	was := cmd
 	life := acquires(&second.Locks[0])
-	if is := ofCommand(&life); is.Tenure != was.Tenure || is.tenureSeq == was.tenureSeq || ofTenure(&second.gone).lock != nil {
-		t.Errorf("the memory is used again: %v, with the number %d after %d", is.Tenure == was.Tenure, is.tenureSeq, was.tenureSeq)
-	}
-}
-
-// A struct of another layout is told apart.
-func TestAnotherLayoutIsNoMirror(t *testing.T) {
-	type inner struct{ A, B int8 }
-	type of struct {
-		A inner
-		B []inner
-		C int
-	}
-	for _, c := range []struct {
-		mirror any
-		want   string
-	}{
-		{struct {
-			A struct{ A, B int8 }
-			B []struct{ A, B int8 }
-			C int
-		}{}, ""},
-		{struct {
-			A struct{ A, B int8 }
-			B []struct{ A int8 }
-			C int
-		}{}, "of.B[].B"},
-		{struct {
-			A struct{ A, X int8 }
-			B []inner
-			C int
-		}{}, "of.A.B"},
-		{struct {
-			A inner
-			B []inner
-			C int32
-		}{}, "of.C, a int"},
-		{struct {
-			A inner
-			B []inner
-			C int
-			D bool
-		}{}, "of, which has no field D"},
-		{struct {
-			A inner
-			C int
-			B []inner
-		}{}, "of.B"},
-	} {
-		if got := difference(reflect.TypeOf(c.mirror), reflect.TypeFor[of](), "of"); got != c.want {
-			t.Errorf("it finds %q, not %q", got, c.want)
-		}
+	if life.Tenure != was.Tenure || life.tenureSeq == was.tenureSeq || second.gone.lock != nil {
+		t.Errorf("the memory is used again: %v, with the number %d after %d", life.Tenure == was.Tenure, life.tenureSeq, was.tenureSeq)
 	}
 }
 

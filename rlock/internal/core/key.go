@@ -1,20 +1,18 @@
-package image
-
-import "github.com/go-rlock/rlock/rlock/internal/core"
+package core
 
 // Names renames tenures and owners in the order in which they are seen: states that differ by names only are one.
 type Names struct {
 	Client uint32
 	ids    [24]uint64
 	n      int
-	Owners [8]core.OwnerID
+	Owners [8]OwnerID
 	No     int
 }
 
 // ID returns the name of a tenure: 0 for none, 1 for one of another client.
-func (n *Names) ID(id core.ID) byte {
+func (n *Names) ID(id ID) byte {
 	switch {
-	case id == core.ID{}:
+	case id == ID{}:
 		return 0
 	case id.Client != n.Client:
 		return 1
@@ -30,7 +28,7 @@ func (n *Names) ID(id core.ID) byte {
 }
 
 // Owner returns the name of an owner: 0 for none.
-func (n *Names) Owner(o core.OwnerID) byte {
+func (n *Names) Owner(o OwnerID) byte {
 	if o == 0 {
 		return 0
 	}
@@ -59,38 +57,38 @@ func bits(fs ...bool) (v byte) {
 }
 
 // clocks writes times as seen from now.
-type clocks struct{ core.Now }
+type clocks struct{ Now }
 
-func (c clocks) time(t core.Time) byte {
-	if t >= core.Never/4 {
+func (c clocks) time(t Time) byte {
+	if t >= Never/4 {
 		return 127
 	}
 	return byte(int8(min(max(t-c.Time, -12), 100)))
 }
 
 // until is time for one that decides nothing once it has come.
-func (c clocks) until(t core.Time) byte { return c.time(max(t, c.Time)) }
+func (c clocks) until(t Time) byte { return c.time(max(t, c.Time)) }
 
-func (c clocks) safe(t core.SafeTime) byte {
-	if t >= core.NeverSafe/4 {
+func (c clocks) safe(t SafeTime) byte {
+	if t >= NeverSafe/4 {
 		return 127
 	}
 	return byte(int8(min(max(t-c.Safe, -12), 100)))
 }
 
 // AppendClient appends what tells the state of the client from others, apart from that of its locks.
-func (n *Names) AppendClient(b []byte, c *core.Client, now core.Now) []byte {
-	for _, p := range ofClient(c).partings {
+func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
+	for _, p := range c.partings {
 		if now.Time < p.until {
-			b = append(b, n.ID(core.ID{Client: c.ID, N: p.n}), clocks{now}.time(p.until))
+			b = append(b, n.ID(ID{Client: c.ID, N: p.n}), clocks{now}.time(p.until))
 		}
 	}
 	return append(b, 0)
 }
 
 // AppendLock appends what tells the state of the lock from others.
-func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
-	at, l := clocks{now}, ofLock(of)
+func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
+	at := clocks{now}
 	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.hears == asking {
 		b = append(b, at.until(l.patient))
@@ -102,17 +100,17 @@ func (n *Names) AppendLock(b []byte, of *core.Lock, now core.Now) []byte {
 		b = append(b, byte(l.abroad.news), bit(l.abroad.listens), at.time(l.abroad.ends), at.time(l.abroad.since))
 	}
 	for i := range l.levels.all {
-		v := ofLevel(&l.levels.all[i])
+		v := &l.levels.all[i]
 		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
 	}
 	for w := range l.line.All {
-		b = n.call(b, ofCall(w.Value), l, at)
+		b = n.call(b, w.Value, l, at)
 	}
-	for t := l.tenures.first; t != nil; t = ofTenure(t).behind {
-		b = n.tenure(b, of, ofTenure(t), at)
+	for t := l.tenures.first; t != nil; t = t.behind {
+		b = n.tenure(b, l, t, at)
 	}
 	return b
 }
@@ -124,7 +122,7 @@ func handle(h any) byte {
 	return 0
 }
 
-func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
+func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
 		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
@@ -133,18 +131,18 @@ func (n *Names) call(b []byte, w *call, l *lock, at clocks) []byte {
 		b = append(b, 0)
 	}
 	b = append(b, at.until(w.alarm))
-	if w.Mode == core.Shared {
+	if w.Mode == Shared {
 		b = append(b, at.until(w.Began.After(l.client.ReadersTime)))
 	}
 	return b
 }
 
-func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
-	now, owns := at.Now, of.Owner() != nil && ofTenure(of.Owner()) == t
+func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
+	now, owns := at.Now, of.Owner() != nil && of.Owner() == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(owns, t.mode == core.Shared, t.Agent != nil && t.Agent.Purpose == core.Releases, t.step, t.marked, t.share.contested),
+		bits(owns, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes), byte(t.more))
-	if f := &t.flight; f.op != core.None {
+	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
 	if t.tokens.reserved > 0 {
@@ -153,7 +151,7 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 	if t.Agent != nil {
 		b = append(b, n.Owner(t.Agent.Owner))
 	}
-	if t.want == core.Gone {
+	if t.want == Gone {
 		return append(b, at.time(t.since))
 	}
 	if owns {
@@ -168,36 +166,34 @@ func (n *Names) tenure(b []byte, of *core.Lock, t *tenure, at clocks) []byte {
 }
 
 // Current reports whether the command's answers will be read.
-func Current(cmd *core.Command) (tenure, joins bool) {
-	m := ofCommand(cmd)
-	flies := func(t *core.Tenure, seq uint32) bool {
-		return t != nil && t.InFlight() != core.None && ofTenure(t).flight.seq == seq
+func Current(cmd *Command) (tenure, joins bool) {
+	flies := func(t *Tenure, seq uint32) bool {
+		return t != nil && t.InFlight() != None && t.flight.seq == seq
 	}
-	return flies(m.Tenure, m.tenureSeq), flies(m.joins, m.joinsSeq)
+	return flies(cmd.Tenure, cmd.tenureSeq), flies(cmd.joins, cmd.joinsSeq)
 }
 
 // IsSummed reports whether the summary of the levels of a lock is that of the levels themselves.
-func IsSummed(of *core.Lock) bool {
-	l := ofLock(of)
-	is, s := l.levels.summary, summary{asked: core.NeverSafe, ends: core.NeverSafe}
+func IsSummed(l *Lock) bool {
+	is, s := l.levels.summary, summary{asked: NeverSafe, ends: NeverSafe}
 	if len(l.levels.all) > 0 {
 		s.asked = 0
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		if v.Mode == core.Alone {
+		if v.Mode == Alone {
 			s.writes++
 		}
-		if v.Until == core.NeverSafe {
-			s.asked = core.NeverSafe
+		if v.Until == NeverSafe {
+			s.asked = NeverSafe
 			continue
 		}
 		if v.Capped {
-			s.asked = core.NeverSafe
+			s.asked = NeverSafe
 		} else {
 			s.asked, s.longest = max(s.asked, v.Until), max(s.longest, v.Until)
 		}
-		if v.Mode == core.Shared || v.Capped {
+		if v.Mode == Shared || v.Capped {
 			s.ends = min(s.ends, v.Until)
 			if is.ends > askedBy(l.levels.all, v.Owner) {
 				return false
@@ -209,13 +205,13 @@ func IsSummed(of *core.Lock) bool {
 }
 
 // askedBy returns until when the levels of an owner ask for the lock.
-func askedBy(all []core.Level, o core.OwnerID) core.SafeTime {
-	until, most := core.SafeTime(0), core.NeverSafe
+func askedBy(all []Level, o OwnerID) SafeTime {
+	until, most := SafeTime(0), NeverSafe
 	for i := range all {
 		switch v := &all[i]; {
 		case v.Owner != o:
 		case v.Capped:
-			until, most = core.NeverSafe, min(most, v.Until)
+			until, most = NeverSafe, min(most, v.Until)
 		default:
 			until = max(until, v.Until)
 		}

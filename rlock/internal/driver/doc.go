@@ -44,4 +44,4 @@
 // its lease, and Close says so.
 package driver
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type writeFate,sender,tracking,KindID,stage,wakeUp
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type sender,tracking,KindID,stage,wakeUp

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/enum/enumcheck"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -50,18 +49,6 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 		})
 	}
 	assert.Len(t, written, len(home))
-}
-
-func TestEachStateHasAName(t *testing.T) {
-	faults, err := enumcheck.Names(".", map[string]func(n int) string{
-		"KindID":   enumcheck.Name[KindID],
-		"sender":   enumcheck.Name[sender],
-		"stage":    enumcheck.Name[stage],
-		"wakeUp":   enumcheck.Name[wakeUp],
-		"tracking": enumcheck.Name[tracking],
-	})
-	require.NoError(t, err)
-	assert.Empty(t, faults)
 }
 
 // A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's allocator.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -24,10 +23,6 @@ const (
 
 // A KindID is the index of a kind among the kinds.
 type KindID uint8
-
-func (id KindID) String() string {
-	return enum.Name(id, "KindID", "PlainKind", "FencedKind", "ReadWriteKind", "FairKind", "SemaphoreKind")
-}
 
 // A kind is what one sort of lock is here, and what package core has to know of it.
 type kind struct {

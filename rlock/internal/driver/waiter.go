@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -70,10 +69,6 @@ const (
 	serving               // it has the lock, and a message that says so is on its way
 )
 
-func (s stage) String() string {
-	return enum.Name(s, "stage", "running", "flying", "asleep", "queueing", "waking", "serving")
-}
-
 // isAsleep reports whether the goroutine has to be woken.
 func (s stage) isAsleep() bool { return s == asleep || s == queueing }
 
@@ -84,8 +79,6 @@ const (
 	looks  wakeUp = iota // it has to look, with the mutex
 	served               // it has the lock
 )
-
-func (w wakeUp) String() string { return enum.Name(w, "wakeUp", "looks", "served") }
 
 // flies notes that the goroutine waits for the answer to its command from now on, and returns the context by which that ends,
 // nil for one that does not leave.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/enum"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
@@ -68,10 +67,6 @@ const (
 	WriteFenced  // it was not executed, since the lock does not have the tenure
 	WriteRefused // nor, since Redis has refused it
 )
-
-func (f Fate) String() string {
-	return enum.Name(f, "Fate", "WriteUnknown", "WriteRan", "WriteFenced", "WriteRefused")
-}
 
 // A Kind is what one sort of lock is in Redis: its names, its scripts, and what these are told.
 type Kind struct {

@@ -29,4 +29,4 @@
 // After Close nothing is left running.
 package wire
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Fault,RedissonPolls,PubSub,Position
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Fault,RedissonPolls,PubSub,Fate
