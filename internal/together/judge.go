@@ -317,7 +317,7 @@ func (v *giving) stays(late bool) (until time.Duration) {
 	r.mu.Lock()
 	r.notes.hold(g.call.lock, interval{v.began, root.most})
 	r.mu.Unlock()
-	if late || g.call.lock.Kind == "read" && r.program.passesReads() {
+	if late || g.call.lock.Kind == "read" && r.program.endsReads() {
 		return 0
 	}
 	return root.least

@@ -119,12 +119,17 @@ func (p *Program) any(is func(o *Op) bool) (found bool) {
 	for _, l := range p.Lanes {
 		look(l.Ops)
 	}
+	look(p.Faults)
 	return found
 }
 
-// passesReads reports whether a reader may pass its lock on, with the least hold of another of its process.
-func (p *Program) passesReads() bool {
-	return p.World.Outside || p.any(func(o *Op) bool { return o.End != nil && o.End.Verb == "Pass" && o.Lock.Kind == "read" })
+// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it or is closed, which ends the
+// least hold of another reader of its process.
+func (p *Program) endsReads() bool {
+	return p.World.Outside || p.any(func(o *Op) bool {
+		return o.Verb == "close and open" || o.Lock.Kind == "read" && (o.End != nil && o.End.Verb == "Pass" ||
+			find(o.With, "WithLease").D > 0 || find(o.With, "WithMaxHold").D > 0)
+	})
 }
 
 // String returns the program as text. The first line says how to run it again.

@@ -182,6 +182,7 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	case c.flies:
 		return None, Never
 	}
+	//exhaustive:ignore
 	switch c.Purpose {
 	case Locks: // it has no ticket now
 		return None, Never

@@ -33,6 +33,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: int(l.Kind.Permits), Follows: follows, Tenure: t, tenureSeq: t.flight.seq}
+	//exhaustive:ignore
 	switch op {
 	case Acquire, Resume, Look:
 		t.flight.lease = c.Lease

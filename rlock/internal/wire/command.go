@@ -115,6 +115,7 @@ func hashKind(number int, extra string) *Kind {
 
 // call returns the call of a command that is sent by itself.
 func (r *Redis) call(x *Exchange) (c Call) {
+	//exhaustive:ignore
 	switch x.Cmd.Op {
 	case core.Acquire:
 		c = x.Kind.acquires(r, x)

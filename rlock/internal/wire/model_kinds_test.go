@@ -65,6 +65,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		x.Joins = ownerText(c.Joins.ID, c.Joins.Owner) + permitsText(c.Joins.More)
 	}
 	call := k.redis.CallOf(x)
+	//exhaustive:ignore
 	switch c.Op {
 	case core.Acquire:
 		call.Script = k.acquire

@@ -67,6 +67,7 @@ type value interface {
 // since an interface would take memory with each command.
 func read[V value](r *Redis, x *Exchange, reply V) Answer {
 	a, err := Answer{Before: -1, Heard: true}, error(nil)
+	//exhaustive:ignore
 	switch x.Cmd.Op {
 	case core.Acquire:
 		if x.Cmd.Takes {
