@@ -37,19 +37,19 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 		if counts[2] == 0 and counts[4] > 0 and redis.call('hdel', KEYS[1], ticket) == 1 then
 			left = 1
 			local next, number, token = string.sub(first, 2), ARGV[3] or '', ''
-			if number ~= '' then
+			local taken = type(redis.pcall('zrem', KEYS[2], first, mark)) == 'number'
+			if taken and number ~= '' then
 				local n = redis.pcall('incrby', KEYS[7] or KEYS[5], number)
 				token = type(n) == 'number' and n >= tonumber(number) and n < 2^53 and string.format('%.0f', n)
 				if not token and type(n) == 'number' then
 					redis.call('incrby', KEYS[7] or KEYS[5], '-' .. number) -- as it was
 				end
 			end
-			if token then
+			if taken and token then
 				redis.call('hset', KEYS[1], next, '1')
 				local expires = redis.pcall('pexpire', KEYS[1], '2000')
 				local told = expires == 1 and redis.pcall(publish, own, '+' .. next .. ' ' .. token .. ' ' .. number .. ' ' .. KEYS[1])
 				if type(told) == 'number' then
-					redis.call('zrem', KEYS[2], first, mark)
 					if not swaps then
 						redis.call('zadd', KEYS[2], '0', '!' .. string.sub(next, 1, 36))
 						if not behind then -- the mark is kept for the lease that it is about
@@ -62,6 +62,10 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 					return {1, 2000, next, -2, behind and 1 or 2} -- end 4
 				end
 				redis.call('hdel', KEYS[1], next)
+			end
+			if taken then -- the server refused what followed: the ticket is the first again
+				redis.call('zadd', KEYS[2], '1', first)
+				redis.call('pexpire', KEYS[2], '60000')
 			end
 		end
 	end
