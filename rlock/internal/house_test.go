@@ -15,12 +15,11 @@ import (
 
 // below has, for each package, those of this folder that it may import.
 var below = map[string][]string{
-	"driver":  {"core", "losses", "task", "terms", "wire"},
+	"driver":  {"core", "task", "terms", "wire"},
 	"core":    {}, // machines without I/O
 	"explore": {"core", "explore/server"},
-	"group":   {"losses", "task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
-	"diag":    {"task", "terms", "wire"},           // it reads locks by a Source
-	"losses":  {"terms"},
+	"group":   {"task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
+	"diag":    {"task", "terms", "wire"}, // it reads locks by a Source
 	"terms":   {},
 	"task":    {},
 	"testbed": {"driver", "wire"}, // for tests: none of these imports it

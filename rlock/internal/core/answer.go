@@ -136,8 +136,6 @@ const (
 	toOwner
 )
 
-func (c change) place() Place { return Place(c - toOut) }
-
 // answers has the place of a tenure after the answer to each command. The picture in doc.go shows it. Two answers are
 // not in it: the last Leave, after which the tenure is Out by the clock, and a grant that comes too late to be believed.
 var answers = [ops][verdicts]change{

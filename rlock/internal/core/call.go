@@ -163,7 +163,7 @@ func (l *Lock) advance(c *Call, now Now) {
 		c.alarm = Never
 	case c.Purpose == Writes && !l.mayWrite(c, now):
 		c.done(Answered, false, KeyGone)
-	case c.Purpose == Releases && c.Tenure.isLost():
+	case c.Purpose == Releases && c.Tenure.want == Parted && c.Tenure.place != Owner: // Redis has not what is to be passed on
 		l.unsent(c, now)
 	case c.Purpose == Tends && !l.tends(c, now):
 		c.done(Answered, false, ByUnlock)
@@ -246,9 +246,6 @@ func (l *Lock) tends(c *Call, now Now) bool {
 	op, _ := t.next(now)
 	return op != None
 }
-
-// isLost reports whether Redis has said that it does not have the tenure, which is about to be passed on.
-func (t *Tenure) isLost() bool { return t.want == Parted && t.place != Owner }
 
 // unsent ends a pass that has nothing to send, since Redis does not have its tenure any more.
 func (l *Lock) unsent(c *Call, now Now) {

@@ -4,7 +4,7 @@ package core
 
 // Hear deals with a message, of which none is believed: it may be late, doubled or forged.
 func (l *Lock) Hear(m Message, now Now) {
-	t := l.tenures.find(m.ID)
+	t := l.Find(m.ID)
 	switch m.Kind {
 	case Granted:
 		l.heardGrant(t, m, now)

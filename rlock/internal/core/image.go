@@ -6,8 +6,9 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// For the explorer, which keeps a copy of a client for each state, and tells states apart: see key.go. What ships calls neither.
-// A new field has its place there, unless a struct is copied as a whole; a test finds one that was left out.
+// For the explorer, which keeps a copy of a client for each state, and tells states apart by their keys. What ships calls none of
+// this. A new field has its place in the copy and in the key, unless a struct is copied as a whole; a test finds one that was left
+// out.
 
 const mostLocks = 3
 
@@ -123,4 +124,223 @@ func (y *Image) Call(w *Call) *Call {
 // Command makes the command name the copies of its tenures.
 func (y *Image) Command(cmd *Command) {
 	cmd.Tenure, cmd.joins = y.Tenure(cmd.Tenure), y.Tenure(cmd.joins)
+}
+
+// Names renames tenures and owners in the order in which they are seen: states that differ by names only are one.
+type Names struct {
+	Client uint32
+	ids    [24]uint64
+	n      int
+	Owners [8]OwnerID
+	No     int
+}
+
+// ID returns the name of a tenure: 0 for none, 1 for one of another client.
+func (n *Names) ID(id ID) byte {
+	switch {
+	case id == ID{}:
+		return 0
+	case id.Client != n.Client:
+		return 1
+	}
+	for i := range n.n {
+		if n.ids[i] == id.N {
+			return byte(2 + i)
+		}
+	}
+	n.ids[n.n] = id.N
+	n.n++
+	return byte(1 + n.n)
+}
+
+// Owner returns the name of an owner: 0 for none.
+func (n *Names) Owner(o OwnerID) byte {
+	if o == 0 {
+		return 0
+	}
+	for i := range n.No {
+		if n.Owners[i] == o {
+			return byte(i + 1)
+		}
+	}
+	n.Owners[n.No] = o
+	n.No++
+	return byte(n.No)
+}
+
+func bit(f bool) byte {
+	if f {
+		return 1
+	}
+	return 0
+}
+
+func bits(fs ...bool) (v byte) {
+	for _, f := range fs {
+		v = v<<1 | bit(f)
+	}
+	return v
+}
+
+// clocks writes times as seen from now.
+type clocks struct{ Now }
+
+func (c clocks) time(t Time) byte {
+	if t >= Never/4 {
+		return 127
+	}
+	return byte(int8(min(max(t-c.Time, -12), 100)))
+}
+
+// until is time for one that decides nothing once it has come.
+func (c clocks) until(t Time) byte { return c.time(max(t, c.Time)) }
+
+func (c clocks) safe(t SafeTime) byte {
+	if t >= NeverSafe/4 {
+		return 127
+	}
+	return byte(int8(min(max(t-c.Safe, -12), 100)))
+}
+
+// AppendClient appends what tells the state of the client from others, apart from that of its locks.
+func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
+	for _, p := range c.partings {
+		if now.Time < p.until {
+			b = append(b, n.ID(ID{Client: c.ID, N: p.n}), clocks{now}.time(p.until))
+		}
+	}
+	return append(b, 0)
+}
+
+// AppendLock appends what tells the state of the lock from others.
+func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
+	at := clocks{now}
+	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	if l.hears == asking {
+		b = append(b, at.until(l.patient))
+	}
+	if l.stays > 0 {
+		b = append(b, at.until(l.stays))
+	}
+	if l.abroad.hears != deaf {
+		b = append(b, byte(l.abroad.news), bit(l.abroad.listens), at.time(l.abroad.ends), at.time(l.abroad.since))
+	}
+	for i := range l.levels.all {
+		v := &l.levels.all[i]
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
+	}
+	if len(l.levels.all) > 0 {
+		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
+	}
+	for w := range l.line.All {
+		b = n.call(b, w.Value, l, at)
+	}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		b = n.tenure(b, l, t, at)
+	}
+	return b
+}
+
+func handle(h any) byte {
+	if i, ok := h.(int); ok {
+		return byte(i)
+	}
+	return 0
+}
+
+func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
+	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
+		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
+	if w.rest > 0 {
+		b = append(b, 1+at.until(w.rest))
+	} else {
+		b = append(b, 0)
+	}
+	b = append(b, at.until(w.alarm))
+	if w.Mode == Shared {
+		b = append(b, at.until(w.Began.After(l.client.ReadersTime)))
+	}
+	return b
+}
+
+func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
+	now, owns := at.Now, of.Owner() != nil && of.Owner() == t
+	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
+		bits(owns, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes), byte(t.more))
+	if f := &t.flight; f.op != None {
+		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
+	}
+	if t.tokens.reserved > 0 {
+		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.left, 255)), bit(t.tokens.current > 0))
+	}
+	if t.Agent != nil {
+		b = append(b, n.Owner(t.Agent.Owner))
+	}
+	if t.want == Gone {
+		return append(b, at.time(t.since))
+	}
+	if owns {
+		b = append(b, at.until(t.alarm))
+	}
+	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
+		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until))
+	if t.share.contested {
+		b = append(b, at.time(t.share.since), byte(min(t.share.passes, 200)))
+	}
+	return b
+}
+
+// Current reports whether the command's answers will be read.
+func Current(cmd *Command) (tenure, joins bool) {
+	flies := func(t *Tenure, seq uint32) bool {
+		return t != nil && t.InFlight() != None && t.flight.seq == seq
+	}
+	return flies(cmd.Tenure, cmd.tenureSeq), flies(cmd.joins, cmd.joinsSeq)
+}
+
+// IsSummed reports whether the summary of the levels of a lock is that of the levels themselves.
+func IsSummed(l *Lock) bool {
+	is, s := l.levels.summary, summary{asked: NeverSafe, ends: NeverSafe}
+	if len(l.levels.all) > 0 {
+		s.asked = 0
+	}
+	for i := range l.levels.all {
+		v := &l.levels.all[i]
+		if v.Mode == Alone {
+			s.writes++
+		}
+		if v.Until == NeverSafe {
+			s.asked = NeverSafe
+			continue
+		}
+		if v.Capped {
+			s.asked = NeverSafe
+		} else {
+			s.asked, s.longest = max(s.asked, v.Until), max(s.longest, v.Until)
+		}
+		if v.Mode == Shared || v.Capped {
+			s.ends = min(s.ends, v.Until)
+			if is.ends > askedBy(l.levels.all, v.Owner) {
+				return false
+			}
+		}
+	}
+	s.ends = max(s.ends, is.ends) // a level may be over whose owner goes on
+	return is == s
+}
+
+// askedBy returns until when the levels of an owner ask for the lock.
+func askedBy(all []Level, o OwnerID) SafeTime {
+	until, most := SafeTime(0), NeverSafe
+	for i := range all {
+		switch v := &all[i]; {
+		case v.Owner != o:
+		case v.Capped:
+			until, most = NeverSafe, min(most, v.Until)
+		default:
+			until = max(until, v.Until)
+		}
+	}
+	return min(until, most)
 }

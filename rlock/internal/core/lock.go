@@ -303,9 +303,6 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 	}
 }
 
-// Find returns the tenure of an ID that is not over, nil if there is none.
-func (l *Lock) Find(id ID) *Tenure { return l.tenures.find(id) }
-
 // Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
 	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
@@ -403,7 +400,7 @@ func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, re
 // wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
 // A tenure whose write was refused leaves Redis: a part of it may be there, as of a reader whose lease is gone.
 func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
-	t := l.tenures.find(id)
+	t := l.Find(id)
 	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
 		l.lose(KeyGone, now)
 	}

@@ -41,7 +41,7 @@ func (l *Lock) stranger(m Message) *Tenure {
 func (t *Tenure) answered(f flight, a Reply, now Now) {
 	v := t.verdict(f, a)
 	if to := answers[f.op][v]; to != asItWas {
-		t.goes(to.place())
+		t.goes(Place(to - toOut))
 	}
 	switch v {
 	case notRun, unknown, fatal:

@@ -141,8 +141,9 @@ func (s *tenures) remove(t *Tenure) {
 	}
 }
 
-// find returns the tenure of an ID, nil if there is none.
-func (s *tenures) find(id ID) *Tenure {
+// Find returns the tenure of an ID that is not over, nil if there is none.
+func (l *Lock) Find(id ID) *Tenure {
+	s := &l.tenures
 	if s.byID != nil {
 		return s.byID[id]
 	}

@@ -294,7 +294,7 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		}
 		a := c.setting(l, n)
 		l.denied(w, n, a, at(50))
-		h := l.tenures.find(a.Holder)
+		h := l.Find(a.Holder)
 		got := did{w.Outcome, w.attempt, w.rest, h != nil && h.again == 0}
 		if got != c.did || w.fails != 0 {
 			t.Errorf("%s: %+v after %d faults", c.name, got, w.fails)

@@ -101,13 +101,12 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}
 	var w core.Call // of a call that is served at once: it needs no memory that lasts
-	l.asks(&w, req, h, site)
+	l.asks(&w, req, h, site, now)
 	if !l.Nest(&w, now) {
 		l.shard.applyAll() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
 			return nil, nil, now, l.giveUp(ctx, req, err)
 		}
-		l.asksMore(&w, req, now)
 		//exhaustive:ignore
 		switch outcome := l.AtOnce(&w, now); outcome {
 		case core.Acquired:
@@ -128,17 +127,14 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	return nil, nil, now, nil
 }
 
-// asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site) {
+// asks fills in what the request asks for.
+func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site, now core.Now) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	w.Capped, w.More = req.Capped, int32(req.More)
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
 	if site != nil {
 		w.Info = site
 	}
-}
-
-func (l *lock) asksMore(w *core.Call, req *Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answers, w.Most = req.Answer != nil, req.Most
 	w.Repeats = req.Owner.IsNamed()
@@ -622,7 +618,7 @@ func (r *row) send(ctx context.Context) {
 // goOn goes on with the call as with any other, unless its caller leaves.
 func (c *rowCall) goOn(ctx context.Context, leaves bool) {
 	l, w := c.lock, c.waiter
-	now := l.again()
+	now := l.shard.take()
 	w.stage = running
 	if w.abandon(); leaves {
 		l.Leave(&w.Call, core.Cancelled, now)

@@ -13,7 +13,6 @@ import (
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/task"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -32,7 +31,7 @@ type Client struct {
 	Tick   time.Duration // how exactly times are kept
 
 	Observer observing
-	Losses   losses.Losses
+	Losses   terms.Losses
 
 	wire   carrier
 	clock  clock
@@ -52,7 +51,7 @@ type Client struct {
 
 	waitBegins, holdBegins func() // see [Client.Watch]
 
-	hearing sync.Once // for the messages about tenures: see hearOfTenures
+	hearing sync.Once // for the messages about tenures: see granted
 	notices *notices  // by which the Logger is called
 	// trace is the Logger for what package core decides, nil for none (Config.LogSteps): the messages are so many that they
 	// have notices of their own, and others are not dropped for them.

@@ -398,7 +398,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	w := l.releases(t, now)
 	l.shard.exit(l)
 	h.End(h.lost) // before another can have it
-	err = l.release(w, t.ID, h.owner, l.again())
+	err = l.release(w, t.ID, h.owner, l.shard.take())
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
@@ -433,8 +433,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 		return l.giveUp(ctx, req, err)
 	}
 	var first core.Call
-	l.asks(&first, req, h, site)
-	l.asksMore(&first, req, now)
+	l.asks(&first, req, h, site, now)
 	first.Named, first.Inherits = c.Redis.IDOf(pass.Owner), pass.Token
 	_, first.More = wire.CutMore(pass.Owner)
 	w := c.newCall(&first)

@@ -116,11 +116,11 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		l.shard.asserted().spared = 0
 		l.shard.exit(l)
 		exits, broken := 0, ""
-		losesALook(l, l.again())
+		losesALook(l, l.shard.take())
 		for exits < 100 && broken == "" {
 			exits++
 			broken = foundBy(func() { l.shard.exit(l) })
-			l.again()
+			l.shard.take()
 		}
 		for w := range l.Waiters {
 			w.Tag.(*waiter).wake()

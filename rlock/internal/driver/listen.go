@@ -110,15 +110,6 @@ func (c *Client) hear(n *Name, message string) {
 	l.shard.exit(l)
 }
 
-// hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
-// holds a lock needs none. It waits for nothing, and may be called with a mutex held. The
-// subscription ends with the hub.
-func (c *Client) hearOfTenures() {
-	if !c.Config.NoClientChannel {
-		c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
-	}
-}
-
 // heard deals with a message on the client's own channel. It may be untrue, and so is a reason to ask Redis or to release
 // the lock, and no proof of a loss.
 func (c *Client) heard(message string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"strconv"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -169,4 +170,179 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 		err = fmt.Errorf("rlock: token of %q: %s: %w", l.Name.Key, o.Title(), losses.NotHeld())
 	}
 	return 0, err
+}
+
+// The kinds. Locks of one name and different kinds have rooms of their own: what
+// one of them is in Redis decides whether they exclude each other.
+const (
+	PlainKind KindID = iota
+	FencedKind
+	ReadWriteKind
+	FairKind
+	SemaphoreKind
+
+	KindCount = iota // how many there are
+)
+
+// A KindID is the index of a kind among the kinds.
+type KindID uint8
+
+// A kind is what one sort of lock is here, and what package core has to know of it.
+type kind struct {
+	public  terms.Kind // what users call it; the read lock is a kind of its own to them
+	wire    *wire.Kind // what it is in Redis
+	core    core.Kind  // the number of permits comes with the name
+	asks    questions
+	readers bool // it has a read lock beside the write lock
+	permits bool // each owner has a lock of its own: see pool
+}
+
+// kinds are all kinds of locks.
+var kinds = [KindCount]*kind{
+	PlainKind:     {public: terms.KindPlain, wire: wire.Plain, asks: questions{fields, keyExists, keyTTL}},
+	FencedKind:    {public: terms.KindFenced, wire: wire.Fenced, core: core.Kind{Fenced: true}, asks: questions{fields, keyExists, keyTTL}},
+	FairKind:      {public: terms.KindFair, wire: wire.Plain, core: core.Kind{Strict: true}, asks: questions{fields, keyExists, keyTTL}},
+	ReadWriteKind: {public: terms.KindWrite, wire: wire.ReadWrite, asks: questions{readersOrWriters, readOrWritten, keyTTL}, readers: true},
+	SemaphoreKind: {public: terms.KindSemaphore, wire: wire.Semaphore, core: core.Kind{Strict: true}, asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true},
+}
+
+// KindOf returns the kind of the lock as users see it.
+func (n *Name) KindOf(shared bool) terms.Kind {
+	if shared {
+		return terms.KindRead
+	}
+	return kinds[n.KindID].public
+}
+
+// The two locks of a read-write lock are one lock of package core, in two modes.
+
+// knownHere reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
+// it holds the lock, and Redis has not confirmed yet that it shows in which modes. To nest, and to unlock the write lock
+// and read on, waits for no command.
+func (l *Lock) knownHere() (locked, known bool) {
+	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
+		return false, false
+	}
+	one, now := l.driver.enterIfAny(l.Name, 0)
+	if one == nil {
+		return false, false
+	}
+	one.Look(now)
+	levels := one.Levels()
+	for i := range levels {
+		locked = locked || levels[i].Mode == modeOf(l.Shared)
+	}
+	known = one.IsHeld() && !one.IsShown(now)
+	one.shard.exit(one)
+	return locked, known
+}
+
+// tend sends the step that lets readers elsewhere in after a downgrade, if one is due: the keeper, which has just sent a mirror
+// of the tenure, would pause before.
+func (l *lock) tend(k *work, now core.Now) {
+	if op, _ := l.Peek(k.tenure, now); op != core.Step {
+		return
+	}
+	c := l.shard.client
+	w := c.newCall(&core.Call{Until: core.Never})
+	l.Tend(k.tenure, &w.Call)
+	if !c.wire.Start(func() {
+		l.run(context.Background(), w, l.shard.take())
+		l.shard.exit(l)
+		c.done(w)
+	}) {
+		l.Leave(&w.Call, core.Closed, now)
+		l.Next(&w.Call, false, now)
+		c.done(w)
+	}
+}
+
+// To package core the permits of each owner are a lock of their own: of the name and the owner. Those of one name are together
+// in a pool, under one mutex and with one subscription: a grant names its owner, and costs no more where thousands wait.
+
+// A pool has the permits of one name.
+type pool struct {
+	locks map[core.OwnerID]*lock // that hold a permit or wait for one
+	sub   subscription           // nil for none
+	users int                    // locks that are subscribed
+}
+
+// textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
+func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
+	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
+}
+
+// ownerIn returns the owner that the text of a tenure names, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 for none.
+func ownerIn(text string) core.OwnerID {
+	text, _ = wire.CutMore(text)
+	if len(text) < wire.TenureLen {
+		return 0
+	}
+	o, err := strconv.ParseUint(text[wire.TenureLen:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return core.OwnerID(o)
+}
+
+// permit returns the lock of the owner's permit, nil if there is none.
+func (s *shard) permit(key string, o core.OwnerID) *lock {
+	if p := s.pools[key]; p != nil {
+		return p.locks[o]
+	}
+	return nil
+}
+
+func (s *shard) addPermit(l *lock) {
+	p := s.pools[l.name.Key]
+	if p == nil {
+		p = &pool{locks: make(map[core.OwnerID]*lock)}
+		s.pools[l.name.Key] = p
+	}
+	p.locks[l.owner] = l
+}
+
+func (s *shard) removePermit(l *lock) {
+	p := s.pools[l.name.Key]
+	delete(p.locks, l.owner)
+	if len(p.locks) == 0 {
+		delete(s.pools, l.name.Key)
+	}
+}
+
+// eachPermit calls yield with each lock of the name.
+func (s *shard) eachPermit(key string, yield func(*lock) bool) bool {
+	p := s.pools[key]
+	if p == nil {
+		return true
+	}
+	for _, l := range p.locks {
+		if !yield(l) {
+			return false
+		}
+	}
+	return true
+}
+
+// A share is one lock's part of the subscription of its pool.
+type share struct {
+	subscription
+	pool *pool
+}
+
+// share subscribes for one more lock of the name.
+func (s *shard) share(n *Name, listen func() subscription) subscription {
+	p := s.pools[n.Key]
+	if p.sub == nil {
+		p.sub = listen()
+	}
+	p.users++
+	return &share{p.sub, p}
+}
+
+func (s *share) close() {
+	if s.pool.users--; s.pool.users == 0 {
+		s.pool.sub.close()
+		s.pool.sub = nil
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -51,8 +50,8 @@ func (n *Name) closedError(o terms.Owner) error {
 }
 
 // lossKey is what the losses know the owner by.
-func (n *Name) lossKey(o terms.Owner) losses.Key {
-	return losses.Key{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
+func (n *Name) lossKey(o terms.Owner) terms.LossKey {
+	return terms.LossKey{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
 }
 
 // An ending is a report about levels that ended by loss or by Close. It is reported outside of the
@@ -146,7 +145,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 	s.counts.lostOne(v.First, lossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.lostError(o, e.why)
-	lost := losses.Level{Shared: v.Mode == core.Shared}
+	lost := terms.LostLevel{Shared: v.Mode == core.Shared}
 	if !kept {
 		lost.Until = s.client.clock.safe(v.Until)
 	}
@@ -182,7 +181,7 @@ func (e *ending) tell() {
 		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
 			"lock", n.Key, "owner", first, "cause", n.lostError(first, e.why))
 	}
-	e.lock.again()
+	e.lock.shard.take()
 	s := e.lock.shard
 	s.unreported[e.lock] = slices.DeleteFunc(s.unreported[e.lock], func(o *ending) bool { return o == e })
 	if len(s.unreported[e.lock]) == 0 {

@@ -207,7 +207,7 @@ func (x *exchange) settles(l line) {
 // landLate lands a command whose caller has left.
 func (c *Client) landLate(x *exchange) {
 	l := x.lock
-	now := l.again()
+	now := l.shard.take()
 	l.land(x, now)
 	l.shard.exit(l)
 }

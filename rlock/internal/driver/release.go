@@ -192,7 +192,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	l.Release(t, &w.Call)
 	l.shard.exit(l)
 	h.End(terms.Released(h.title())) // before another can have it
-	err = l.release(w, t.ID, h.owner, l.again())
+	err = l.release(w, t.ID, h.owner, l.shard.take())
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}

@@ -69,14 +69,21 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	}
 	x.waiter, w.carried = w, x // until one of land and abandon
 	l.begins(x, now)
-	u := w.flies()
+	w.stage = flying
+	var u *until // nil for a call whose caller stays
+	if p := w.Purpose; p != core.Releases && p != core.Tends {
+		if w.until == nil {
+			w.until = newUntil()
+		}
+		u = w.until
+	}
 	x.until = u
 	l.shard.exit(l)
 
 	answered := c.wire.carry(ctx, x)
 	over := u != nil && ctx.Err() != nil
 
-	now = l.again()
+	now = l.shard.take()
 	if w.stage = running; u != nil && u.spent {
 		w.until = nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.
@@ -94,14 +95,6 @@ func (s *shard) add(n *Name, o core.OwnerID) *lock {
 	return l
 }
 
-func (s *shard) remove(l *lock) {
-	if l.kind().permits {
-		s.removePermit(l)
-	} else {
-		delete(s.locks[l.name.KindID], l.name.Key)
-	}
-}
-
 // named calls yield with the locks of the key, of all kinds, and those of its permits.
 func (s *shard) named(key string) iter.Seq[*lock] {
 	return func(yield func(*lock) bool) {
@@ -155,9 +148,6 @@ func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// again retakes the mutex. The lock still exists: the caller waits in it, or one of its tenures is live.
-func (l *lock) again() core.Now { return l.shard.take() }
-
 // take takes the mutex, and reads the clocks then: a goroutine that is delayed between the two would believe
 // a lease that has ended.
 func (s *shard) take() core.Now {
@@ -196,7 +186,11 @@ func (s *shard) exit(l *lock) {
 			l.unsubscribe()
 		}
 		s.endMirrorWait(l) // none comes any more
-		s.remove(l)
+		if l.kind().permits {
+			s.removePermit(l)
+		} else {
+			delete(s.locks[l.name.KindID], l.name.Key)
+		}
 		s.spare = l
 	}
 	if invariants {
@@ -365,7 +359,9 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	}
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:
-		s.client.hearOfTenures()
+		if c := s.client; !c.Config.NoClientChannel { // which is subscribed with the first tenure, and until the hub ends
+			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
+		}
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
 	default:
 		panic("driver: a lock is acquired " + w.Way.String())

@@ -80,19 +80,6 @@ const (
 	served               // it has the lock
 )
 
-// flies notes that the goroutine waits for the answer to its command from now on, and returns the context by which that ends,
-// nil for one that does not leave.
-func (w *waiter) flies() *until {
-	w.stage = flying
-	switch {
-	case w.Purpose == core.Releases, w.Purpose == core.Tends: // whose caller stays
-		return nil
-	case w.until == nil:
-		w.until = newUntil()
-	}
-	return w.until
-}
-
 // abandon takes the call out of the command that its caller has left behind, which lands without it: the memory of the call is
 // reused, by another lock perhaps. The mutex is held. It does nothing if the answer has landed.
 func (w *waiter) abandon() {
@@ -201,7 +188,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	case <-w.req.Quit:
 		quit = true
 	}
-	now = l.again()
+	now = l.shard.take()
 	was := w.stage
 	w.stage = running
 	switch {
@@ -500,7 +487,7 @@ func (l *lock) abandon(ctx context.Context, w *waiter) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	c, n, h := l.shard.client, l.name, w.hold
-	now := l.again()
+	now := l.shard.take()
 	was := w.stage
 	w.stage = running
 	w.told()

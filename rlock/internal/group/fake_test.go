@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -69,7 +68,7 @@ func (f *fleet) home(change ...func(*Config)) *fakeHome {
 		ID: id, Where: func() string { return "at " + id }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Later: func(ctx context.Context, hook terms.Hook, e terms.Event) { hook.Tell(ctx, e) },
 		Site:  func() *terms.Site { return nil }, Trouble: func(string, time.Time, error) {}, Start: h.start,
-		CheckLease: func(string, time.Duration) error { return nil }, Losses: new(losses.Losses),
+		CheckLease: func(string, time.Duration) error { return nil }, Losses: new(terms.Losses),
 		NotHeld: func(string, terms.Owner) error { return terms.ErrNotHeld },
 		Done:    h.done, Server: h.server, Longest: longest,
 	}

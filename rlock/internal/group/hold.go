@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Hold is one level of a lock made of several: a part of each, in the name of one owner. Nothing runs while it has all.
@@ -133,7 +133,7 @@ func (h *Hold) lose(m *member, why error) {
 		until = time.Now()
 	}
 	if h.options.Whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
-		l.home.Losses.Add(l.key(o), losses.Level{Until: until}, cause)
+		l.home.Losses.Add(l.key(o), terms.LostLevel{Until: until}, cause)
 	}
 	left, since := h.end(cause), h.since
 	h.mu.Unlock()
@@ -262,4 +262,298 @@ func (h *Hold) Pass(context.Context, time.Duration) (string, error) {
 // Extend refuses.
 func (h *Hold) Extend(context.Context, time.Duration) error {
 	return fmt.Errorf("rlock: lock %q: extend: %w: it is made of several locks", h.of.name, errors.ErrUnsupported)
+}
+
+// How parts are given back: all at once, each in a goroutine that the Close of its client waits for. A release that a
+// caller does not wait for is the client's own affair (ReleaseLater), but for those of a red lock that were sent when
+// the majority was confirmed.
+
+// maxReleases is how many goroutines of a client may release parts when a call leaves some behind.
+const maxReleases = 1024
+
+// Release gives the parts back, and returns when enough of them are confirmed.
+func (h *Hold) Release(ctx context.Context) error {
+	released := terms.Released(h.of.name)
+	if h.isValid() {
+		h.End(released) // before another can have it
+	}
+	err := h.unlock(ctx)
+	h.End(released)
+	return err
+}
+
+func (h *Hold) unlock(ctx context.Context) error {
+	l, o := h.of, h.owner
+	h.mu.Lock()
+	if h.over {
+		cause := h.lost
+		h.lost = nil
+		h.mu.Unlock()
+		if cause == nil {
+			return fmt.Errorf("rlock: unlock %q: %s: %w", l.name, o.Title(), terms.ErrNotHeld)
+		}
+		if h.options.Whole == nil {
+			_ = l.home.Losses.Unlock(l.key(o), false)
+		}
+		return cause
+	}
+	parts, held := h.end(nil), time.Since(h.since)
+	h.mu.Unlock()
+	h.quit()
+	err := l.home.release(o, parts, l.need, nil)
+	h.tellReleased(ctx, held, err)
+	return err
+}
+
+// undo gives back what a call has acquired that does not return the hold.
+func (h *Hold) undo(ctx context.Context) {
+	h.mu.Lock()
+	if h.over { // lost meanwhile
+		h.mu.Unlock()
+		_ = h.unlock(ctx)
+		return
+	}
+	parts := h.end(nil)
+	h.mu.Unlock()
+	h.quit()
+	h.of.giveBack(ctx, h.owner, parts)
+}
+
+// ReleaseLater waits for nothing.
+func (h *Hold) ReleaseLater() {
+	h.End(terms.Released(h.of.name))
+	h.mu.Lock()
+	parts := h.end(nil)
+	h.mu.Unlock()
+	h.quit()
+	releaseLater(parts)
+}
+
+func releaseLater(parts []*member) {
+	for _, m := range parts {
+		m.part.ReleaseLater()
+	}
+}
+
+// giveBack releases the parts of a failed call. It does not wait for that longer than the caller
+// does.
+func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
+	if ctx.Err() != nil || l.home.isCrowded() {
+		releaseLater(parts)
+		return
+	}
+	_ = l.home.release(o, parts, len(parts), ctx.Done())
+}
+
+// release releases the parts. It returns nil as soon as so many are confirmed, and else the errors
+// of all. If those of servers that answer are enough, it does not wait for the others. It leaves
+// the rest to the background, also if quit is closed; but if there is much work there already it
+// waits, so that the work stays bounded. No part is the owner's any more when it returns: the
+// owner would nest in one that guests of the released hold still have.
+func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan struct{}) error {
+	if live, silent := bySilence(o, parts); len(live) >= enough {
+		releaseLater(silent)
+		parts = live
+	}
+	results := make(chan error, len(parts))
+	for _, m := range parts {
+		h.releases.Add(1)
+		homeOf(m.lock).do(func() {
+			err := m.part.Release(context.Background())
+			h.releases.Add(-1)
+			results <- err
+		})
+	}
+	pending := len(parts)
+	defer func() {
+		if pending > 0 { // their goroutines may not have begun
+			releaseLater(parts)
+		}
+	}()
+	var failed []error
+	for pending > 0 {
+		select {
+		case err := <-results:
+			pending--
+			if err != nil {
+				failed = append(failed, err)
+			} else if enough--; enough <= 0 && !h.isCrowded() {
+				return nil
+			}
+		case <-quit:
+			return nil
+		}
+	}
+	if enough <= 0 {
+		return nil
+	}
+	return errors.Join(failed...)
+}
+
+// isCrowded reports whether no release may be left behind.
+func (h *Home) isCrowded() bool { return h.releases.Load() > maxReleases }
+
+// bySilence separates the parts whose servers answer from the others.
+func bySilence(o terms.Owner, parts []*member) (live, silent []*member) {
+	for _, m := range parts {
+		if m.lock.State(o).IsSilent() {
+			silent = append(silent, m)
+		} else {
+			live = append(live, m)
+		}
+	}
+	return live, silent
+}
+
+// homeOf returns the client that has the lock, or its first part.
+func homeOf(l Locker) *Home { return l.Leaves()[0].Home }
+
+// do calls work in a goroutine that the client's Close waits for. Once that is over work does not last, and is called
+// at once.
+func (h *Home) do(work func()) {
+	if !h.Start(work) {
+		work()
+	}
+}
+
+// How a lock that is made of others is reported to the Observer: as one lock. Of a hold that is a part itself the whole
+// tells.
+
+// observes reports whether the hold is reported to the Observer.
+func (h *Hold) observes() bool { return h.of.home.Observer != nil && h.options.Whole == nil }
+
+// event returns one about the hold.
+func (h *Hold) event() terms.Event {
+	return terms.Event{Name: h.of.name, Kind: h.of.kind, Owner: h.owner}
+}
+
+// observed calls obtain beside an Observer. Whether the owner nests is asked before, since the parts are acquired in many
+// ways. How long the lock is waited for at each of them is their matter: a call that may have to wait counts as one that
+// does.
+func (h *Hold) observed(ctx context.Context, obtain func() error) error {
+	if !h.observes() {
+		return obtain()
+	}
+	began, home, e := time.Now(), h.of.home, h.event()
+	o := home.Observer
+	e.Way = terms.ByParts
+	if h.of.Depth(h.owner) > 0 {
+		e.Way = terms.ByNesting
+	}
+	e.Contended = h.options.Wait > 0 && e.Way != terms.ByNesting
+	if e.Contended {
+		o.Waiting.Tell(ctx, e)
+	}
+	home.observe(h, e.Way)
+	err := obtain()
+	e.Err, e.Waited = err, time.Since(began)
+	if err != nil {
+		home.unobserve(h, false)
+		o.GaveUp.Tell(ctx, e)
+		return err
+	}
+	if e.Way == terms.ByNesting {
+		e.Waited = 0
+	}
+	o.Acquired.Tell(ctx, e)
+	return nil
+}
+
+// observe notes a hold that the Observer is told of, and how it is acquired.
+func (h *Home) observe(hold *Hold, way terms.Way) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hold.way = way
+	if h.observed == nil {
+		h.observed = make(map[terms.LossKey][]*Hold)
+	}
+	k := hold.of.key(hold.owner)
+	h.observed[k] = append(h.observed[k], hold)
+}
+
+// unobserve takes the hold away, and returns how it was acquired. If it is the owner's first, and the next one goes on, that is
+// the first from now on: so what the Observer was told of an owner that has acquired the lock has an end.
+func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := hold.of.key(hold.owner)
+	left := slices.DeleteFunc(h.observed[k], func(o *Hold) bool { return o == hold })
+	if h.observed[k] = left; len(left) == 0 {
+		delete(h.observed, k)
+	} else if next := left[0]; goesOn && next.way == terms.ByNesting {
+		next.way, hold.way = hold.way, next.way
+		hold.mu.Lock()
+		since := hold.since
+		hold.mu.Unlock()
+		next.mu.Lock()
+		if !next.since.IsZero() { // else it is still being acquired, and begins by itself
+			next.since = since
+		}
+		next.mu.Unlock()
+	}
+	return hold.way
+}
+
+// tellReleased reports the end of the hold by Release. It is called without a mutex.
+func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) {
+	if h.observes() {
+		way := h.of.home.unobserve(h, !errors.Is(err, terms.ErrLost))
+		h.of.home.Observer.TellReleased(ctx, h.ended(way, held, err), terms.LostParts)
+	}
+}
+
+// ended is the event of its end.
+func (h *Hold) ended(way terms.Way, held time.Duration, err error) terms.Event {
+	e := h.event()
+	e.Way, e.Held, e.Err = way, held, err
+	return e
+}
+
+// first returns the first of the owner's holds that the Observer is told of, nil for none.
+func (h *Home) first(k terms.LossKey) *Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if all := h.observed[k]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// tellLost reports that too few parts are left, as why says of the last to go. If all levels of the owner are lost, the first is
+// told of. One that is lost alone is told of itself: its own parts were lost, or the first is about to be released.
+func (h *Hold) tellLost(since time.Time, why, cause error) {
+	if !h.observes() {
+		return
+	}
+	home, ctx := h.of.home, context.WithoutCancel(h.Context())
+	way := home.unobserve(h, false)
+	if way == terms.ByNesting {
+		if first := home.first(h.of.key(h.owner)); first == nil || errors.Is(first.Err(), terms.ErrLost) {
+			return
+		}
+	}
+	e := h.ended(way, time.Since(since), cause)
+	if errors.Is(why, wire.ErrClosed) {
+		home.Later(ctx, home.Observer.Released, e)
+		return
+	}
+	e.Reason = terms.LostParts
+	if errors.Is(why, terms.ErrLeaseEnded) {
+		e.Reason = terms.LostLeaseEnded
+	}
+	home.Later(ctx, home.Observer.Lost, e)
+}
+
+// watchWait logs the call as a long wait, unless it is ended before.
+func (h *Hold) watchWait() (end func()) {
+	home := h.of.home
+	limit := home.LongWait
+	if limit <= 0 || h.options.Wait <= limit || h.options.Whole != nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(limit, func() {
+		home.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", h.of.name, "kind", h.of.kind,
+			"owner", h.owner, "waited", limit, "site", terms.Known(h.whole.Site).String())
+	})
+	return func() { timer.Stop() }
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -53,7 +56,7 @@ func newLock(name string, kind terms.Kind, parts []Locker, need int) *Lock {
 	return l
 }
 
-// Name implements [Locker], as Leaves, Acquire, State and those in remote.go. Of a multi-lock it is the names of its
+// Name implements [Locker], as Leaves, Acquire, State and those in multi.go. Of a multi-lock it is the names of its
 // parts.
 func (l *Lock) Name() string { return l.name }
 
@@ -86,8 +89,8 @@ func (l *Lock) Depth(o terms.Owner) int {
 func (l *Lock) Err() error { return l.err }
 
 // key is what the home remembers the owner by.
-func (l *Lock) key(o terms.Owner) losses.Key {
-	return losses.Key{Kind: losses.Over, Name: l.id, Owner: o}
+func (l *Lock) key(o terms.Owner) terms.LossKey {
+	return terms.LossKey{Kind: terms.OverSeveral, Name: l.id, Owner: o}
 }
 
 // Hold takes the lock with a handle, whose context is made from parent.
@@ -158,3 +161,155 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 
 // Token returns the error of a lock without tokens.
 func (l *Lock) Token() (uint64, error) { return 0, cmp.Or(l.err, terms.NoToken(l.name)) }
+
+// A Locker is a lock that others are made of: of one key, or a [Lock]. Its methods may be called concurrently.
+type Locker interface {
+	// Name returns the name that the lock was made with.
+	Name() string
+	// Leaves returns the locks of one key that it consists of.
+	Leaves() []Leaf
+	// Acquire takes the lock once for the owner. The context that the Part has does not end with ctx.
+	Acquire(ctx context.Context, o terms.Owner, options Options) (terms.Part, error)
+	// State returns the state of the lock without asking Redis. It waits for nothing.
+	State(o terms.Owner) terms.State
+
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// Options say how a lock is to be taken.
+type Options struct {
+	Lease  time.Duration // 0: until the release, kept by the watchdog
+	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	Caller uint64        // the goroutine that calls, if that is not the owner; 0 if that is not known
+	Within *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
+	Life   *terms.Life   // of the outermost hold, nil for one without a handle
+
+	// Quit, once closed, ends the wait between attempts as its time would, and no attempt; nil for never.
+	Quit <-chan struct{}
+
+	// Whole is the lock over several that this is a part of, nil for none. Lost is called once if
+	// the part has ended by loss or by Close, with the cause, before another owner can be granted
+	// the part; also before Acquire returns the part.
+	Whole *terms.Whole
+	Lost  func(cause error)
+}
+
+// left returns the rest of the wait, which began then.
+func (o *Options) left(began time.Time) time.Duration {
+	if o.Wait == terms.Forever {
+		return terms.Forever
+	}
+	return o.Wait - time.Since(began)
+}
+
+// A Leaf is a lock of one key. Equal leaves are the same lock.
+type Leaf struct {
+	Name   string
+	Kind   uint8 // locks of one name and different kinds are kept apart
+	Shared bool  // it is the read lock of its name
+	Home   *Home // of its client
+}
+
+// SameName reports whether both are the same lock, or a reader's and a writer's.
+func (l Leaf) SameName(other Leaf) bool {
+	l.Shared = other.Shared
+	return l == other
+}
+
+// inOrder is the order in which parts are taken.
+func inOrder(a, b Leaf) int {
+	order := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	if order == 0 && a.Home != b.Home {
+		order = cmp.Compare(a.Home.Where(), b.Home.Where())
+	}
+	if order == 0 && a.Shared != b.Shared && b.Shared {
+		order = -1 // a writer may read, and not the other way round
+	} else if order == 0 && a.Shared != b.Shared {
+		order = 1
+	}
+	return order
+}
+
+// A Home is a client, as far as locks over several need one: that of a lock is the client of its first part. It
+// remembers the holds that were taken without a handle, and starts the background work.
+type Home struct {
+	Config
+
+	mu       sync.Mutex // protects following
+	taken    map[terms.LossKey][]*Hold
+	observed map[terms.LossKey][]*Hold // that the Observer is told of, as they were asked for
+
+	releases atomic.Int64 // goroutines that release a part
+	healer   *healer
+}
+
+// A Config is what a Home is made of. All fields but Observer and AcquireAll are set.
+type Config struct {
+	ID    string        // of the client
+	Where func() string // the addresses of its servers, for errors and for an order
+
+	Observer *terms.Observer // nil for none
+	// Later reports an event without a caller to a hook of the Observer.
+	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
+	Logger   *slog.Logger
+	LongWait time.Duration      // when a wait is logged; 0: never
+	Site     func() *terms.Site // of the call, nil if sites are not recorded
+	// Trouble logs that all attempts at a lock have failed since then, if that is long ago.
+	Trouble func(lock string, since time.Time, err error)
+	// Start calls work in a goroutine that the client's Close waits for, and reports whether it did.
+	Start func(work func()) bool
+	// Done is closed when that is over.
+	Done <-chan struct{}
+	// Server returns what the process of the server is known by, "" if that is not known now. It does not wait for
+	// longer than for an answer.
+	Server func() (string, error)
+	// Longest is the longest lease that any client is to have on this server.
+	Longest time.Duration
+	// CheckLease refuses a lease that is too short to keep.
+	CheckLease func(lock string, lease time.Duration) error
+
+	// AcquireAll acquires locks of one key of this client in their order, in one attempt each, up to the first that is not
+	// free, and takes one round trip. It returns the parts before that, and its error. nil: they are acquired one by one.
+	AcquireAll func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) ([]terms.Part, error)
+
+	// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that is the same for
+	// the same parts.
+	Losses *terms.Losses
+	// NotHeld returns the error of an owner that has nothing to unlock.
+	NotHeld func(name string, o terms.Owner) error
+}
+
+// NewHome returns the home of a client.
+func NewHome(c Config) *Home {
+	h := &Home{Config: c, taken: make(map[terms.LossKey][]*Hold)}
+	h.healer = newHealer(h)
+	return h
+}
+
+// push remembers a hold that was taken without a handle.
+func (h *Home) push(k terms.LossKey, hold *Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken[k] = append(h.taken[k], hold)
+}
+
+// remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
+func (h *Home) remove(k terms.LossKey, hold *Hold) *Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	holds := h.taken[k]
+	i := len(holds) - 1
+	if hold != nil {
+		i = slices.Index(holds, hold)
+	}
+	if i < 0 {
+		return nil
+	}
+	hold = holds[i]
+	if h.taken[k] = slices.Delete(holds, i, i+1); len(holds) == 1 {
+		delete(h.taken, k)
+	}
+	return hold
+}

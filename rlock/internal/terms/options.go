@@ -1,6 +1,10 @@
 package terms
 
-import "time"
+import (
+	"context"
+	"math"
+	"time"
+)
 
 // An Answer is filled in by an Acquire with WithAnswer: package once has it for the values that a leader leaves behind.
 type Answer struct {
@@ -37,4 +41,38 @@ func Standing(o *AcquireOptions) { o.Standing = true }
 // errors.ErrUnsupported).
 func WithAnswer(a *Answer) func(*AcquireOptions) {
 	return func(o *AcquireOptions) { o.Answer = a }
+}
+
+// A Kind is the sort of a lock, as users see it.
+type Kind string
+
+// The kinds of locks.
+const (
+	KindPlain     Kind = "plain"
+	KindFenced    Kind = "fenced"
+	KindFair      Kind = "fair"
+	KindRead      Kind = "read"
+	KindWrite     Kind = "write"
+	KindSemaphore Kind = "semaphore"
+	KindMulti     Kind = "multi"
+	KindRed       Kind = "red"
+)
+
+// Forever is the wait of a call that only its context ends.
+const Forever time.Duration = math.MaxInt64
+
+// Silence is how long a server may leave a command unanswered before it is taken for dead, until it answers.
+const Silence = 250 * time.Millisecond
+
+type freshKey struct{}
+
+// WithFresh returns a context that says whether package once is to return values of functions that begin after the call only.
+func WithFresh(ctx context.Context, fresh bool) context.Context {
+	return context.WithValue(ctx, freshKey{}, fresh)
+}
+
+// IsFresh reports what the innermost WithFresh says, false if there is none.
+func IsFresh(ctx context.Context) bool {
+	fresh, _ := ctx.Value(freshKey{}).(bool)
+	return fresh
 }

@@ -1,7 +1,4 @@
-// Package losses remembers the owners that lost a lock and have not unlocked it yet, so that the Unlock to come says
-// ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles remember for themselves; this is for owners that come
-// back by name.
-package losses
+package terms
 
 import (
 	"fmt"
@@ -10,15 +7,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // maxEnded bounds how many owners are remembered whose fixed leases are over without an
 // Unlock: a program may leave each of its leases to end by itself.
 const maxEnded = 10_000
 
-// Losses are those of a client. The zero value has none. Their methods may be called concurrently.
+// Losses remember the owners of a client that lost a lock and have not unlocked it yet, so that the Unlock to come says
+// ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles remember for themselves; this is for owners that come
+// back by name. The zero value has none. Methods may be called concurrently.
 //
 // What refuses a nested Lock is kept for as long as the client lives. That is no leak
 // beyond the caller's own: a loss takes less memory than the hold did, which would have
@@ -31,22 +28,22 @@ type Losses struct {
 	forgotten atomic.Bool  // whether any was
 
 	mu      sync.Mutex // protects following
-	entries map[Key]loss
+	entries map[LossKey]loss
 	most    int // how many entries there may be until the next sweep
 }
 
-// A Key is an owner of a lock.
-type Key struct {
+// A LossKey is an owner of a lock.
+type LossKey struct {
 	Kind  uint8 // locks of one name and different kinds are kept apart
 	Name  string
-	Owner terms.Owner
+	Owner Owner
 }
 
-// Over is the kind of locks over several, which are named after their parts.
-const Over = math.MaxUint8
+// OverSeveral is the kind of locks over several, which are named after their parts.
+const OverSeveral = math.MaxUint8
 
-// A Level is one that was lost.
-type Level struct {
+// A LostLevel is one that was lost.
+type LostLevel struct {
 	Shared bool      // a reader's
 	Until  time.Time // the end of the lease that it asked for; zero: kept by the watchdog
 }
@@ -63,11 +60,11 @@ func (l *Losses) None() bool { return l.count.Load() == 0 }
 
 // Add remembers that the owner lost the level before its time, or that its time, which
 // is then not in the future, was up.
-func (l *Losses) Add(key Key, lost Level, cause error) {
+func (l *Losses) Add(key LossKey, lost LostLevel, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.entries == nil {
-		l.entries, l.most = make(map[Key]loss), maxEnded
+		l.entries, l.most = make(map[LossKey]loss), maxEnded
 	}
 	e := l.entries[key]
 	e.cause = cause
@@ -90,7 +87,7 @@ func (l *Losses) Add(key Key, lost Level, cause error) {
 // sweep forgets what refuses nothing any more. The mutex is held.
 func (l *Losses) sweep(now time.Time) {
 	before := len(l.entries)
-	maps.DeleteFunc(l.entries, func(_ Key, e loss) bool { return !e.refuses(now) })
+	maps.DeleteFunc(l.entries, func(_ LossKey, e loss) bool { return !e.refuses(now) })
 	if len(l.entries) < before {
 		l.forgotten.Store(true)
 	}
@@ -103,7 +100,7 @@ func (e *loss) refuses(now time.Time) bool { return e.kept || now.Before(e.until
 
 // Unlock takes one level off what the owner lost, and returns the cause of the
 // loss, nil if the owner lost nothing.
-func (l *Losses) Unlock(key Key, shared bool) error {
+func (l *Losses) Unlock(key LossKey, shared bool) error {
 	if l.None() {
 		return nil
 	}
@@ -129,7 +126,7 @@ func (l *Losses) Unlock(key Key, shared bool) error {
 // Blocks returns why the owner may not lock the name again at now, nil if it may. A nested Lock
 // would otherwise run inside of a section that is protected no longer. When a fixed lease is over
 // the owner has nothing by its own choice, and its Lock is not a nested one.
-func (l *Losses) Blocks(key Key, now time.Time) error {
+func (l *Losses) Blocks(key LossKey, now time.Time) error {
 	if e := l.read(key); e.refuses(now) {
 		return e.cause
 	}
@@ -137,10 +134,10 @@ func (l *Losses) Blocks(key Key, now time.Time) error {
 }
 
 // Cause returns why the owner has lost what it has not unlocked yet, nil if there is nothing.
-func (l *Losses) Cause(key Key) error { return l.read(key).cause }
+func (l *Losses) Cause(key LossKey) error { return l.read(key).cause }
 
 // read returns what the owner has lost and not unlocked yet, the zero loss for nothing.
-func (l *Losses) read(key Key) loss {
+func (l *Losses) read(key LossKey) loss {
 	if l.None() {
 		return loss{}
 	}
@@ -150,12 +147,12 @@ func (l *Losses) read(key Key) loss {
 }
 
 var errForgotten = fmt.Errorf("%w, or its fixed lease has ended, as those of %d others that were not unlocked either: %w",
-	terms.ErrNotHeld, maxEnded, terms.ErrLost)
+	ErrNotHeld, maxEnded, ErrLost)
 
 // NotHeld is the error of an owner that nothing is remembered of.
 func (l *Losses) NotHeld() error {
 	if l.forgotten.Load() {
 		return errForgotten
 	}
-	return terms.ErrNotHeld
+	return ErrNotHeld
 }
