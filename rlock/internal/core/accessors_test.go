@@ -32,10 +32,10 @@ func TestWhatADriverAsks(t *testing.T) {
 
 func TestLookEndsAnOldWait(t *testing.T) {
 	l := held(writes(1, NeverSafe))
-	if l.Look(at(49_999)); !l.IsHeld() {
+	if l.Settle(at(49_999)); !l.IsHeld() {
 		t.Error("it is not over")
 	}
-	if l.Look(at(50_000)); l.IsHeld() {
+	if l.Settle(at(50_000)); l.IsHeld() {
 		t.Error("it is over")
 	}
 }

@@ -26,7 +26,7 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 		l.lands(cmd.joins, cmd.joinsSeq, a, now)
 		l.moved(cmd.joins)
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // lands deals with an answer if it is to the command of the tenure that is in flight.
@@ -196,8 +196,8 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 // joinsNext reports whether the call of the ticket, which has tried once, waits in the queue next: its Join is a step, too.
 func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.Agent != nil && t.Agent.Waits }
 
-// settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
-func (l *Lock) settle(now Now) {
+// Settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
+func (l *Lock) Settle(now Now) {
 	l.lapse(now)
 	if l.line.overdue > 0 {
 		l.decided(now)
@@ -237,7 +237,7 @@ func (l *Lock) ended(now Now) {
 	tooLong, ended := l.expire(now)
 	l.loses(tooLong, TooLong)
 	l.loses(ended, LeaseEnded)
-	if l.isHeld() {
+	if l.IsHeld() {
 		l.changed(now)
 	} else {
 		l.give(l.owner, now)

@@ -291,5 +291,5 @@ func (l *Lock) Leave(c *Call, o Outcome, now Now) {
 	default:
 		c.done(NotRun, false, Unconfirmed)
 	}
-	l.settle(now)
+	l.Settle(now)
 }

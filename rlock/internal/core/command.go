@@ -294,7 +294,7 @@ func (l *Lock) schedule(e *Effect, now Now) bool {
 	t.touched = false
 	if t.isOver(now) {
 		l.forget(t, now)
-		l.settle(now)
+		l.Settle(now)
 		return false
 	}
 	c := t.Agent

@@ -115,11 +115,11 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 		return cmd, Never
 	}
 	if t == l.owner {
-		l.settle(now)
+		l.Settle(now)
 	}
 	if t.isOver(now) {
 		l.forget(t, now)
-		l.settle(now)
+		l.Settle(now)
 		return cmd, Never
 	}
 	op, at := t.next(now)

@@ -29,7 +29,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	default:
 		panic("core: a message of the kind " + m.Kind.String())
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // atFront deals with the message that the ticket is the first behind foreign clients.
@@ -91,7 +91,7 @@ func (l *Lock) Doubt(now Now) {
 		l.touch(l.owner)
 	}
 	l.doubtTickets(now)
-	l.settle(now)
+	l.Settle(now)
 }
 
 // doubtTickets schedules a look for each ticket.
@@ -111,7 +111,7 @@ func (l *Lock) Confirm(now Now) {
 		t.unshown()
 		l.touch(t)
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // The subscription of this client to its grants: a waiter begins it, and the lock ends it when nothing is left that needs it.
@@ -145,7 +145,7 @@ func (l *Lock) Listening(yes bool, now Now) {
 	}
 	l.doubtTickets(now)
 	l.seekAll(now)
-	l.settle(now)
+	l.Settle(now)
 }
 
 // Deafened says that the connection of the subscription has ended. It is subscribed again by itself.
@@ -215,7 +215,7 @@ func (l *Lock) ListeningAbroad(now Now) {
 		l.abroad.hears = listening
 	}
 	l.doubtTickets(now)
-	l.settle(now)
+	l.Settle(now)
 }
 
 // dismiss ends listenAbroad once no ticket here waits for the lock.

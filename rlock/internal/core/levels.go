@@ -86,11 +86,8 @@ func oneLevel(o OwnerID, m Mode) shape {
 	return shape{owner: o, writes: 1}
 }
 
-// isHeld reports whether an owner holds the lock here.
-func (l *Lock) isHeld() bool { return len(l.levels.all) > 0 }
-
 // isRead reports whether only readers hold the lock here.
-func (l *Lock) isRead() bool { return l.isHeld() && l.levels.writes == 0 }
+func (l *Lock) isRead() bool { return l.IsHeld() && l.levels.writes == 0 }
 
 // exceeds reports whether the call of an owner that has the lock asks for more of it than the tenure has: to write where
 // that reads, or for more permits. Two owners that wait for more of what they hold would wait for each other.
@@ -196,7 +193,7 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	}
 	l.levels.all = slices.DeleteFunc(all, func(v Level) bool { return slices.Contains(over, v.Owner) })
 	l.levels.summary = sum(l.levels.all)
-	if l.isHeld() {
+	if l.IsHeld() {
 		l.levels.ends = ends // ignores expired levels of owners that still hold another
 	}
 	return tooLong, ended
@@ -246,8 +243,8 @@ func (l *Lock) cappedAt(o OwnerID) SafeTime {
 // validUntil returns until when the holders may be believed.
 func (l *Lock) validUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
 
-// nextEnd returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over.
-func (l *Lock) nextEnd() SafeTime {
+// Ends returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over. The lock has an Owner.
+func (l *Lock) Ends() SafeTime {
 	return min(l.owner.trust.until, l.levels.asked, l.levels.ends)
 }
 

@@ -163,7 +163,7 @@ func TestWhatTheLevelsAskFor(t *testing.T) {
 		if l.validUntil() != min(50_000, c.asked) {
 			t.Errorf("%+v: valid until %d", c.levels, l.validUntil())
 		}
-		if l.owner.trust.until = 300; l.validUntil() != 300 || l.nextEnd() != 300 {
+		if l.owner.trust.until = 300; l.validUntil() != 300 || l.Ends() != 300 {
 			t.Errorf("%+v: valid until %d, though it is trusted until 300", c.levels, l.validUntil())
 		}
 	}
@@ -282,7 +282,7 @@ func TestRedisIsToldOfAReaderThatHasEnded(t *testing.T) {
 	l.owner.mode, l.levels.all[0].Mode, n.shown = Shared, Shared, shape{}
 	n.alarm = 40_000
 	l.client.TakeEffects(at(0))
-	if l.Look(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
+	if l.Settle(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
 		t.Error("its agent is not told")
 	}
 }

@@ -66,7 +66,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Upgrades
 	case owner != nil && l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
-	case !w.Waits && l.isHeld():
+	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
 	case !w.Waits && l.line.Len() > 0:
 		w.attempt = tries
@@ -85,7 +85,7 @@ func (l *Lock) Wait(w *Call, now Now) {
 	if l.hasOwnTicket(w) {
 		l.seekFor(w, now)
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // nest gives the call a level beside those that there are.
@@ -107,7 +107,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	}
 	was = l.close(i)
 	switch {
-	case l.isHeld():
+	case l.IsHeld():
 		if l.isRead() && was.Mode == Alone {
 			t.mode = Shared
 			l.admitReaders(t.isOpen(), now)
@@ -120,7 +120,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		l.give(t, now)
 		releases = t
 	}
-	l.settle(now)
+	l.Settle(now)
 	return was, releases, true
 }
 
@@ -133,7 +133,7 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 	}
 	l.let(i, lease, false, now)
 	l.changed(now)
-	l.settle(now)
+	l.Settle(now)
 	return true
 }
 
@@ -160,7 +160,7 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 	}
 	l.let(i, d, was.Capped, now)
 	l.changed(now)
-	l.settle(now)
+	l.Settle(now)
 	if was.Capped {
 		return EndMoves
 	}
@@ -182,7 +182,7 @@ func (l *Lock) Close(now Now) {
 	if l.owner != nil {
 		l.lose(ByClose, now)
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // A Config has what callers choose, what the protocol fixes, and the times of a client. The explorer has its own, in
@@ -305,7 +305,7 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 
 // Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
-	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
+	return l.owner != nil && l.IsHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
 }
 
 // KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
@@ -328,17 +328,11 @@ func (t *Tenure) InFlight() Op { return t.flight.op }
 // More returns how many permits of a semaphore the tenure takes beside the first.
 func (t *Tenure) More() int32 { return t.more }
 
-// Look ends all holds whose time is over.
-func (l *Lock) Look(now Now) { l.settle(now) }
-
-// Ends returns when a holder loses the lock unless it is renewed. The lock has an Owner.
-func (l *Lock) Ends() SafeTime { return l.nextEnd() }
-
 // IsHeld reports whether an owner holds the lock here, IsWritten whether one does that is no reader, and IsKept whether it is
 // renewed until an Unlock.
-func (l *Lock) IsHeld() bool    { return l.isHeld() }
+func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
-func (l *Lock) IsKept() bool    { return l.isHeld() && l.levels.asked == NeverSafe }
+func (l *Lock) IsKept() bool    { return l.IsHeld() && l.levels.asked == NeverSafe }
 
 // IsShown reports whether Redis has confirmed that it shows the levels as they are.
 func (l *Lock) IsShown(now Now) bool {
@@ -369,7 +363,7 @@ func (t *Tenure) Claimed() bool { return t.claim }
 func (l *Lock) mayWrite(c *Call, now Now) bool {
 	l.lapse(now)
 	held := l.owner != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
-	l.settle(now)
+	l.Settle(now)
 	return held
 }
 
@@ -390,7 +384,7 @@ func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, re
 		i = l.levelOf(o, m, handle)
 	}
 	if i < 0 {
-		l.settle(now)
+		l.Settle(now)
 		return was, nil, false
 	}
 	l.writes(i)

@@ -154,11 +154,11 @@ func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	force(l, ID{1, 2}, at(50))
-	if !l.isHeld() {
+	if !l.IsHeld() {
 		t.Error("another tenure was released")
 	}
 	force(l, ID{1, 1}, at(50))
-	if l.isHeld() || l.owner != nil {
+	if l.IsHeld() || l.owner != nil {
 		t.Error("it is held")
 	}
 	force(l, ID{1, 1}, at(50))
@@ -297,7 +297,7 @@ func TestWhyAHoldEnds(t *testing.T) {
 		l.showing(l.owner, at(100))
 		c.change(l)
 		l.client.TakeEffects(at(0))
-		l.Look(at(500))
+		l.Settle(at(500))
 		if e := l.client.TakeEffects(at(0)); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
 			t.Errorf("%s: %+v", c.name, e)
 		}

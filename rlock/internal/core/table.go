@@ -215,4 +215,4 @@ func (t *Tenure) rests(now Now) {
 }
 
 // ends returns when the owner changes by the clock.
-func (l *Lock) ends(now Now) Time { return now.At(l.nextEnd()) }
+func (l *Lock) ends(now Now) Time { return now.At(l.Ends()) }

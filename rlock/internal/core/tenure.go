@@ -242,7 +242,7 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 func (l *Lock) part(i int, within Span, now Now) (was Level) {
 	was = l.close(i)
 	l.leaveToLease(within)
-	l.settle(now)
+	l.Settle(now)
 	return was
 }
 
@@ -287,7 +287,7 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 	if w.Inherits > 0 { // it has no tokens for other holds
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
-	l.settle(now)
+	l.Settle(now)
 	return w.Outcome
 }
 

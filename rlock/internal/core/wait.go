@@ -332,7 +332,7 @@ func (l *Lock) tick(w *Call, now Now) {
 	if w.Outcome == Waiting {
 		l.seekFor(w, now)
 	}
-	l.settle(now)
+	l.Settle(now)
 }
 
 // hasOwnTicket reports whether the waiter has a ticket wherever it stands in the line.
@@ -355,7 +355,7 @@ func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }
 // asked. If none waits here and the lock is not held here, it may still be free.
 func (l *Lock) isFullHere(w *Call) bool {
 	n := l.line.Len()
-	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.isHeld())
+	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.IsHeld())
 }
 
 // bound gives the Join of the waiter its bound, if it has one.

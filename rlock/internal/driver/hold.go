@@ -132,7 +132,7 @@ func (h *hold) enter() (*lock, core.Now) {
 	if l == nil {
 		return nil, now
 	}
-	l.Look(now)
+	l.Settle(now)
 	if h.released || h.lost != nil || !l.hasHandle(h) {
 		l.shard.exit(l)
 		return nil, now
@@ -153,7 +153,7 @@ func (l *lock) hasHandle(h *hold) bool {
 
 // isLife reports whether a level is that of the hold which has the life, or a part of it.
 func (l *lock) isLife(life *terms.Life, now core.Now) bool {
-	l.Look(now)
+	l.Settle(now)
 	levels := l.Levels()
 	for i := range levels {
 		if h, ok := levels[i].Handle.(*hold); ok && h.life == life {

@@ -45,6 +45,7 @@ type sender uint8
 const (
 	unasked     sender = iota // the keeper asks at the alarm
 	nudged                    // the keeper asks as soon as may be
+	asking                    // the keeper asks now, and has no need to be told
 	keeperSends               // the keeper has asked, and sends a command as soon as may be
 )
 
@@ -89,7 +90,7 @@ func (s *shard) parts(k *work) {
 
 // keep schedules the tenure with the keeper, which is to poll it then.
 func (s *shard) keep(k *work, at core.Time) {
-	if k == s.asked {
+	if k.sender == asking {
 		return
 	}
 	switch at = k.lock.wakes(k, at); {
@@ -129,18 +130,17 @@ func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
-	k.alarm, k.sender = 0, unasked
+	k.alarm, k.sender = 0, asking
 	if k.tenure == nil {
 		s.unlock()
 		return false
 	}
-	s.asked = k
 	if k.tenure == l.Owner() {
-		l.Look(now)
+		l.Settle(now)
 		l.track(k, now)
 	}
 	s.applyAll()
-	s.asked = nil
+	k.sender = unasked
 	switch {
 	case k.tenure == nil:
 	case s.heldBack(k):

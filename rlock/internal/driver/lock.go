@@ -88,7 +88,7 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 
 func (l *Lock) Depth(o terms.Owner) (n int) {
 	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
-		one.Look(now)
+		one.Settle(now)
 		n = one.depth(o, modeOf(l.Shared))
 		one.shard.exit(one)
 	}
@@ -102,7 +102,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	if one == nil {
 		return s
 	}
-	one.Look(now)
+	one.Settle(now)
 	s.Depth = one.depth(o, modeOf(l.Shared))
 	switch live, waits := one.first(); {
 	case one.Owner() != nil:
@@ -154,7 +154,7 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	}
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one != nil {
-		one.Look(now)
+		one.Settle(now)
 		levels := one.Levels()
 		for i := range levels {
 			if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && (o.Guest || !v.Guest) {
@@ -227,7 +227,7 @@ func (l *Lock) knownHere() (locked, known bool) {
 	if one == nil {
 		return false, false
 	}
-	one.Look(now)
+	one.Settle(now)
 	levels := one.Levels()
 	for i := range levels {
 		locked = locked || levels[i].Mode == modeOf(l.Shared)

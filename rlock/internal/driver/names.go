@@ -10,12 +10,13 @@ func _() {
 	var x [1]struct{}
 	_ = x[unasked-0]
 	_ = x[nudged-1]
-	_ = x[keeperSends-2]
+	_ = x[asking-2]
+	_ = x[keeperSends-3]
 }
 
-const _sender_name = "unaskednudgedkeeperSends"
+const _sender_name = "unaskednudgedaskingkeeperSends"
 
-var _sender_index = [...]uint8{0, 7, 13, 24}
+var _sender_index = [...]uint8{0, 7, 13, 19, 30}
 
 func (i sender) String() string {
 	idx := int(i) - 0

@@ -29,7 +29,6 @@ type shard struct {
 	at         core.Now            // when the mutex was taken
 	losses     uint64              // how many there were
 	unreported map[*lock][]*ending // those of them that are not reported yet
-	asked      *work               // that the keeper asks about, and has no need to be told of
 	after      after               // what exit does once it has given the mutex back
 	fault      error               // the error of the command that has just landed, for the calls that have waited for it; nil for none
 }
