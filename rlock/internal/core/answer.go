@@ -55,7 +55,11 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	switch {
 	case f.op != Mirror:
 	case t.want == Parted && t.within == 0:
-		l.passedOn(t, f, a, now)
+		if a.Fault == Answered && a.Found == Holds {
+			t.showsFor(f.lease, now)
+		} else { // the pass is not confirmed
+			l.give(t, now)
+		}
 		l.mirrored(t, f, a, now)
 	default:
 		l.mirrored(t, f, a, now)
@@ -82,15 +86,6 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	case a.Found != Holds:
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
 		l.denied(w, t, a, now)
-	}
-}
-
-// passedOn notes the result of the Mirror that passes the lock on. One that Redis does not confirm is released.
-func (l *Lock) passedOn(t *Tenure, f flight, a Reply, now Now) {
-	if a.Fault == Answered && a.Found == Holds {
-		t.showsFor(f.lease, now)
-	} else {
-		l.give(t, now)
 	}
 }
 
@@ -219,7 +214,7 @@ func (l *Lock) lapse(now Now) {
 	case t == nil:
 	case t.place != Owner:
 		l.lose(KeyGone, now)
-	case now.Safe >= l.validUntil():
+	case now.Safe >= l.TrustedUntil():
 		cause := Unrenewed
 		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
 			cause = LeaseEnded

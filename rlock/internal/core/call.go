@@ -155,16 +155,19 @@ func (l *Lock) advance(c *Call, now Now) {
 	switch {
 	case c.Outcome != Waiting:
 	case c.Purpose == Locks:
-		if c.alarm = l.wakes(c, now); c.alarm <= now.Time {
+		if c.alarm = l.Wakes(c, now); c.alarm <= now.Time {
 			l.tick(c, now)
-			c.alarm = l.wakes(c, now)
+			c.alarm = l.Wakes(c, now)
 		}
 	case c.flies:
 		c.alarm = Never
 	case c.Purpose == Writes && !l.mayWrite(c, now):
 		c.done(Answered, false, KeyGone)
 	case c.Purpose == Releases && c.Tenure.want == Parted && c.Tenure.place != Owner: // Redis has not what is to be passed on
-		l.unsent(c, now)
+		t := c.Tenure
+		t.Agent = nil
+		c.done(Answered, false, KeyGone)
+		l.give(t, now)
 	case c.Purpose == Tends && !l.tends(c, now):
 		c.done(Answered, false, ByUnlock)
 	case now.Time >= c.Until:
@@ -245,14 +248,6 @@ func (l *Lock) tends(c *Call, now Now) bool {
 	}
 	op, _ := t.next(now)
 	return op != None
-}
-
-// unsent ends a pass that has nothing to send, since Redis does not have its tenure any more.
-func (l *Lock) unsent(c *Call, now Now) {
-	t := c.Tenure
-	t.Agent = nil
-	c.done(Answered, false, KeyGone)
-	l.give(t, now)
 }
 
 // done ends a call that does not lock.

@@ -76,7 +76,7 @@ func TestThePausesBetweenAttemptsGrow(t *testing.T) {
 	for _, pause := range []Time{10, 20, 40, 80, 160, 320, 500, 500} {
 		cmd := sendFor(t, l, w, now, Acquire)
 		l.Answer(&cmd, nil, Reply{Fault: NotRun}, now)
-		if due := l.wakes(w, now); due != now.Time+pause {
+		if due := l.Wakes(w, now); due != now.Time+pause {
 			t.Fatalf("the next attempt comes after %d, not %d", due-now.Time, pause)
 		}
 		now = at(now.Time + pause)
@@ -141,7 +141,7 @@ func TestACallThatRestsIsNotDueAtOnce(t *testing.T) {
 		if second.Outcome != Waiting {
 			return
 		}
-		if due := l.wakes(second, at(now)); due <= now {
+		if due := l.Wakes(second, at(now)); due <= now {
 			t.Fatalf("at %d it is due at %d", now, due)
 		}
 	}
@@ -186,7 +186,7 @@ func TestADeafenedLockTellsItsFirstWaiterOfTheTime(t *testing.T) {
 			return
 		}
 	}
-	t.Fatalf("the waiter sleeps, and is due at %d", l.wakes(waits, at(2)))
+	t.Fatalf("the waiter sleeps, and is due at %d", l.Wakes(waits, at(2)))
 }
 
 // A reader that is held back is due when it may take a ticket, and not before: else its goroutine would spin until the
@@ -207,7 +207,7 @@ func TestAReaderThatIsHeldBackIsDueWhenItMayTakeATicket(t *testing.T) {
 	tick := func(l *Lock, w *Call, now Now, want Time) {
 		t.Helper()
 		l.tick(w, now)
-		if due := l.wakes(w, now); due != want {
+		if due := l.Wakes(w, now); due != want {
 			t.Errorf("at %d the waiter is due at %d, not %d", now.Time, due, want)
 		}
 	}

@@ -46,7 +46,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:
-		t.flight.last = now.Time >= t.ends()
+		t.flight.last = now.Time >= t.Ends()
 		cmd.Carries = t.Agent != nil && t.Agent.Carries
 	case Step, Unmark: // which have no lease
 	default:

@@ -10,7 +10,11 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.heardGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.queues() {
-			l.atFront(t, now)
+			if l.Kind.Permits == 0 { // else it is no news of foreign clients: another client may know of fewer permits
+				l.listenAbroad()
+			}
+			t.doubted(now)
+			l.touch(t)
 		}
 	case Shown:
 		if t == nil {
@@ -24,21 +28,14 @@ func (l *Lock) Hear(m Message, now Now) {
 	case Satisfied:
 		l.satisfied(t, now)
 	case ForeignNews:
-		l.abroad.hear(m)
+		if !m.Ours { // published by one of our clients
+			l.abroad.news, l.abroad.told = heard, true
+		}
 		l.doubtTickets(now)
 	default:
 		panic("core: a message of the kind " + m.Kind.String())
 	}
 	l.Settle(now)
-}
-
-// atFront deals with the message that the ticket is the first behind foreign clients.
-func (l *Lock) atFront(t *Tenure, now Now) {
-	if l.Kind.Permits == 0 { // else another client may know of fewer permits
-		l.listenAbroad()
-	}
-	t.doubted(now)
-	l.touch(t)
 }
 
 // heardGrant deals with the message that a ticket has the lock.
@@ -192,13 +189,6 @@ const (
 	heard                 // one has published a message since the last look at a lock that one holds
 	silent                // one has taken the lock again, and none has published
 )
-
-// hear notes a message for foreign clients, unless a client of ours has published it.
-func (a *abroad) hear(m Message) {
-	if !m.Ours {
-		a.news, a.told = heard, true
-	}
-}
 
 // listenAbroad makes this client listen to the messages for foreign clients.
 func (l *Lock) listenAbroad() {

@@ -240,8 +240,8 @@ func (l *Lock) cappedAt(o OwnerID) SafeTime {
 	return at
 }
 
-// validUntil returns until when the holders may be believed.
-func (l *Lock) validUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
+// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
+func (l *Lock) TrustedUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
 
 // Ends returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over. The lock has an Owner.
 func (l *Lock) Ends() SafeTime {

@@ -160,11 +160,11 @@ func TestWhatTheLevelsAskFor(t *testing.T) {
 		if l.levels.asked != c.asked || l.askedBy(1) != c.ofTheFirst || l.levels.longest != c.longest || l.wanted(at(100)) != c.wanted || l.shape(at(100)).until != c.shown {
 			t.Errorf("%+v: asked %d, by the first %d, longest %d, wanted %d, shown %d", c.levels, l.levels.asked, l.askedBy(1), l.levels.longest, l.wanted(at(100)), l.shape(at(100)).until)
 		}
-		if l.validUntil() != min(50_000, c.asked) {
-			t.Errorf("%+v: valid until %d", c.levels, l.validUntil())
+		if l.TrustedUntil() != min(50_000, c.asked) {
+			t.Errorf("%+v: valid until %d", c.levels, l.TrustedUntil())
 		}
-		if l.owner.trust.until = 300; l.validUntil() != 300 || l.Ends() != 300 {
-			t.Errorf("%+v: valid until %d, though it is trusted until 300", c.levels, l.validUntil())
+		if l.owner.trust.until = 300; l.TrustedUntil() != 300 || l.Ends() != 300 {
+			t.Errorf("%+v: valid until %d, though it is trusted until 300", c.levels, l.TrustedUntil())
 		}
 	}
 }

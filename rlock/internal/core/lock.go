@@ -114,7 +114,9 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		}
 		l.changed(now)
 	case now.Time < l.stays:
-		releases = l.stay(now)
+		releases = t
+		l.leaveToLease(l.stays.Since(now.Time)) // as one that is passed on to no client
+		l.stays = 0
 	case l.handsOff(now):
 	default:
 		l.give(t, now)
@@ -305,20 +307,17 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 
 // Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
-	return l.owner != nil && l.IsHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
+	return l.owner != nil && l.IsHeld() && now.Safe < l.TrustedUntil() && now.Safe < l.askedBy(o)
 }
 
 // KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
 func (l *Lock) KeepsOut(now Now) bool {
 	w, t := l.line.first(), l.owner
-	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
+	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.TrustedUntil()
 }
 
-// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
-func (l *Lock) TrustedUntil() SafeTime { return l.validUntil() }
-
 // ValidUntil returns until when the owner's hold may be believed.
-func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
+func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.TrustedUntil(), l.askedBy(o)) }
 
 // Want, Place and InFlight return the state of a tenure.
 func (t *Tenure) Want() Want   { return t.want }
@@ -339,15 +338,6 @@ func (l *Lock) IsShown(now Now) bool {
 	t := l.owner
 	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
 }
-
-// Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket.
-func (l *Lock) Wakes(c *Call, now Now) Time { return l.wakes(c, now) }
-
-// Busy reports whether a command is in flight or due whose answer decides whose the lock is.
-func (l *Lock) Busy() bool { return l.busy() }
-
-// Ends returns when a tenure that is Gone is over whatever Redis says.
-func (t *Tenure) Ends() Time { return t.ends() }
 
 // Claimed reports whether Redis was asked for no more than a claim.
 func (t *Tenure) Claimed() bool { return t.claim }

@@ -121,10 +121,10 @@ func (t *Tenure) isMissing() bool {
 
 // leaves returns when a tenure that is Gone leaves: until Redis has answered, and once more when it is over by itself, since
 // the command that brought it in may have run after the last Leave, and its ticket may have been granted the lock.
-func (t *Tenure) leaves(Now) Time { return min(t.again, t.ends()) }
+func (t *Tenure) leaves(Now) Time { return min(t.again, t.Ends()) }
 
-// ends returns when a tenure that is Gone is over whatever Redis says.
-func (t *Tenure) ends() Time {
+// Ends returns when a tenure that is Gone is over whatever Redis says.
+func (t *Tenure) Ends() Time {
 	c := t.lock.client
 	if t.place == InQueue {
 		return t.since.After(c.QueueTime)

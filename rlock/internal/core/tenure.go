@@ -235,15 +235,10 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
 	}
-	return l.part(i, within, now), t, HasParted
-}
-
-// part ends the hold of the only level, and leaves the tenure in Redis.
-func (l *Lock) part(i int, within Span, now Now) (was Level) {
 	was = l.close(i)
 	l.leaveToLease(within)
 	l.Settle(now)
-	return was
+	return was, t, HasParted
 }
 
 // leaveToLease parts with the owner, which has no level, for that lease.
@@ -257,14 +252,6 @@ func (l *Lock) leaveToLease(within Span) {
 // StayUntil makes the lock stay until then, or later, when its last level is closed: for a hold that lasts for a time at least.
 // A lost lock does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
-
-// stay leaves the lock to a lease for the rest of that time, as one that is passed on to no client.
-func (l *Lock) stay(now Now) *Tenure {
-	t := l.owner
-	l.leaveToLease(l.stays.Since(now.Time))
-	l.stays = 0
-	return t
-}
 
 // passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
 func (t *Tenure) passing() (lease Span) {

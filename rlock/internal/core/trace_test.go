@@ -452,7 +452,7 @@ func (s *story) misses() {
 		}
 	}
 	for r := range s.lock.Waiters {
-		if sh, due := s.shells[r], s.lock.wakes(r, s.now); !sh.flies && sh.at > max(due, s.now.Time) {
+		if sh, due := s.shells[r], s.lock.Wakes(r, s.now); !sh.flies && sh.at > max(due, s.now.Time) {
 			s.t.Errorf("%s looks in %s, and is due in %s", r.Tag, s.at(sh.at), s.at(due))
 		}
 	}

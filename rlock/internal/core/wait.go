@@ -135,7 +135,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 		l.tryFor(w, now)
 	}
 	if w.position.InLine() && w.Tenure == nil && w.asleep {
-		if at := l.wakes(w, now); at < w.alarm {
+		if at := l.Wakes(w, now); at < w.alarm {
 			l.tell(Effect{Kind: Poll, Call: w, At: at})
 		}
 	}
@@ -143,7 +143,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 
 func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
-	mayAcquire := l.line.first() == w && l.owner == nil && !l.busy()
+	mayAcquire := l.line.first() == w && l.owner == nil && !l.Busy()
 	switch {
 	case !w.Waits && !w.attempt.may():
 		l.leave(w, Denied, now)
@@ -175,8 +175,8 @@ func (l *Lock) worthTicket(w *Call, now Now) bool {
 	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
 }
 
-// busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No waiter asks before.
-func (l *Lock) busy() bool {
+// Busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No waiter asks before.
+func (l *Lock) Busy() bool {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.decides() {
 			return true
@@ -288,9 +288,9 @@ func (l *Lock) pass(w *Call, now Now) {
 	}
 }
 
-// wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket. If that becomes
+// Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket. If that becomes
 // sooner, an effect Poll without a tenure says so.
-func (l *Lock) wakes(w *Call, now Now) Time {
+func (l *Lock) Wakes(w *Call, now Now) Time {
 	at := w.Until
 	switch t := w.Tenure; {
 	case t != nil && at <= now.Time && t.answersSoon(now): // which decides

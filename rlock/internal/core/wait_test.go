@@ -95,7 +95,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 	} {
 		l, w := waiter()
 		c.change(l, w)
-		if due := l.wakes(w, at(c.now)); due != c.due {
+		if due := l.Wakes(w, at(c.now)); due != c.due {
 			t.Errorf("%s: at %d", c.name, due)
 		}
 	}
@@ -144,8 +144,8 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		if c.last && n.place == InQueue && (len(l.client.Effects) == 0 || l.client.Effects[0].Tenure != n) {
 			t.Errorf("%s: its goroutine is not told", c.name)
 		}
-		if w.Outcome != c.outcome || c.last && l.wakes(w, at(c.now)) != Never {
-			t.Errorf("%s: %d, wakes at %d", c.name, w.Outcome, l.wakes(w, at(c.now)))
+		if w.Outcome != c.outcome || c.last && l.Wakes(w, at(c.now)) != Never {
+			t.Errorf("%s: %d, wakes at %d", c.name, w.Outcome, l.Wakes(w, at(c.now)))
 		}
 		if c.last && n.place == InQueue && n.look != c.now {
 			t.Errorf("%s: it is looked for at %d", c.name, n.look)
@@ -200,8 +200,8 @@ func TestWhenALockIsBusy(t *testing.T) {
 	} {
 		l, n := tenure()
 		n.flight.op, n.want, n.entry, n.place, n.fails = c.op, c.want.Want, c.want.entry, c.place, c.fails
-		if l.busy() != c.busy {
-			t.Errorf("%+v: %v", c, l.busy())
+		if l.Busy() != c.busy {
+			t.Errorf("%+v: %v", c, l.Busy())
 		}
 	}
 }

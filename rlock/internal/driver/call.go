@@ -253,18 +253,10 @@ func (c *Client) checkLongest(n *Name, req *Request) error {
 	}
 }
 
-// checkExtension is CheckLease for a new end.
-func (c *Client) checkExtension(n *Name, d time.Duration) error {
+// checkShortest is CheckLease for a time that no watchdog renews, of which says tells what it is for.
+func (c *Client) checkShortest(n *Name, d time.Duration, says string) error {
 	if shortest := c.shortestLease(); d < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: a hold goes on for %v at least", n.Key, terms.ErrInvalidLease, d, shortest)
-	}
-	return nil
-}
-
-// checkPass is CheckLease for the time of a pass, which no watchdog renews.
-func (c *Client) checkPass(n *Name, within time.Duration) error {
-	if shortest := c.shortestLease(); within < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: a lock is passed on for %v at least", n.Key, terms.ErrInvalidLease, within, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, terms.ErrInvalidLease, d, says, shortest)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		ID:         id,
 		Tick:       min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
 		clock:      clock{start: began, wall: began.UnixNano()},
-		waiters:    sync.Pool{New: newWaiter},
+		waiters:    sync.Pool{New: func() any { return &waiter{ready: make(chan wakeUp, 2)} }},
 		exchanges:  sync.Pool{New: func() any { return new(exchange) }},
 		waitBegins: func() {}, holdBegins: func() {},
 		seed:    maphash.MakeSeed(),
@@ -170,7 +170,7 @@ func (c *Client) open(w carrier) {
 	if w.Tracks() {
 		c.tracked.all = int64(c.Config.TrackedKeys)
 	}
-	c.keeper = lease.NewKeeper(c.keeperConfig())
+	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.send, MaxBackoff: min(c.Config.Lease/10, time.Second)})
 	verify := c.verifies()
 	c.Redis.OnChange(func(keys []string) {
 		if len(keys) == 0 {
@@ -284,16 +284,11 @@ func (c *Client) drain() error {
 		select {
 		case <-c.drained:
 		case <-ctx.Done():
-			return c.unconfirmed()
+			if left := c.unreleased(); left > 0 {
+				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
+			}
+			return nil
 		}
-	}
-	return nil
-}
-
-// unconfirmed returns the error of Close if tenures are not over, nil if all are.
-func (c *Client) unconfirmed() error {
-	if left := c.unreleased(); left > 0 {
-		return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
 	}
 	return nil
 }

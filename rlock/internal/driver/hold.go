@@ -220,7 +220,7 @@ func (h *hold) SetLease(lease time.Duration) {
 // Extend implements [Handle]. The keeper sends the command for a lease, and repeats it until the lease has ended.
 func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	n, c := h.lock.Name, h.lock.driver
-	if err := c.checkExtension(n, d); err != nil {
+	if err := c.checkShortest(n, d, "a hold goes on"); err != nil {
 		return err
 	}
 	l, now := h.enter()
@@ -370,7 +370,7 @@ func ParsePass(text string) (p Pass, err error) {
 // Pass implements [Handle]. A pass that Redis does not confirm is released.
 func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	n, c := h.lock.Name, h.lock.driver
-	if err := c.checkPass(n, within); err != nil {
+	if err := c.checkShortest(n, within, "a lock is passed on"); err != nil {
 		return "", err
 	}
 	l, now := h.enter()

@@ -83,9 +83,9 @@ func (s *shard) over(k *work) {
 }
 
 // parts notes that a tenure is left to its lease: it counts for nothing any longer, and Close does not wait for it.
-func (s *shard) parts(k *work) {
+func (k *work) parts() {
 	k.parted = true
-	s.client.tenureOver()
+	k.lock.shard.client.tenureOver()
 }
 
 // keep schedules the tenure with the keeper, which is to poll it then.
@@ -179,14 +179,6 @@ func (s *shard) due(k *work, now core.Now) bool {
 	}
 	k.sender = keeperSends
 	return true
-}
-
-func (c *Client) keeperConfig() lease.Config {
-	return lease.Config{
-		Tick:       c.Tick,
-		Send:       c.send,
-		MaxBackoff: min(c.Config.Lease/10, time.Second),
-	}
 }
 
 // send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of

@@ -317,7 +317,7 @@ func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
 		"granted": func(c *Client, text string) { c.hear(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
 		"shown": func(c *Client, text string) {
-			c.toldOfTenure(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key})
+			c.heard(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key}.String())
 		},
 	} {
 		t.Run(verb, func(t *testing.T) {

@@ -110,16 +110,13 @@ func (c *Client) hear(n *Name, message string) {
 	l.shard.exit(l)
 }
 
-// heard deals with a message on the client's own channel. It may be untrue, and so is a reason to ask Redis or to release
-// the lock, and no proof of a loss.
+// heard deals with a message on the client's own channel, about a tenure of this client. It may be untrue, and so is a reason
+// to ask Redis or to release the lock, and no proof of a loss.
 func (c *Client) heard(message string) {
-	if m, ok := wire.ParseClientMessage(message); ok && !c.Closed.Load() && strings.HasPrefix(m.Owner, c.ID.Prefix) {
-		c.toldOfTenure(m)
+	m, ok := wire.ParseClientMessage(message)
+	if !ok || c.Closed.Load() || !strings.HasPrefix(m.Owner, c.ID.Prefix) {
+		return
 	}
-}
-
-// toldOfTenure deals with a message of another client about a tenure of this one.
-func (c *Client) toldOfTenure(m wire.ClientMessage) {
 	id := c.Redis.IDOf(m.Owner)
 	switch m.Verb {
 	case wire.Forced:

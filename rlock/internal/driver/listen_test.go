@@ -69,23 +69,23 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner, 0), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
 		} {
-			c.toldOfTenure(m)
+			c.heard(m.String())
 			assert.Zero(t, asked(), "%+v", m)
 		}
 		for range 1000 {
-			c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		}
 		assert.Positive(t, asked())
 		require.NoError(t, h.Err(), "Redis still shows the lock")
 		for range 1000 {
-			c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
 		f.mu.Lock()
 		f.server.Holders = nil
 		f.mu.Unlock()
-		c.toldOfTenure(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+		c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		told := time.Now()
 		<-h.Context().Done()
 		require.ErrorIs(t, h.Err(), terms.ErrLost)

@@ -94,7 +94,7 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	case w.Cause == core.Unconfirmed:
 		ends = c.clock.time(t.Ends())
 	case t.Want() == core.Parted:
-		l.shard.parts(l.shard.workOf(l, t))
+		l.shard.workOf(l, t).parts()
 	}
 	l.shard.exit(l)
 	switch {
@@ -103,14 +103,10 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	case w.Cause == core.KeyGone:
 		return n.lostError(o, ErrGone)
 	case w.Cause == core.Unconfirmed:
-		return errUnconfirmed(n, o, ends, wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
+		return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
+			n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
 	}
 	return nil
-}
-
-func errUnconfirmed(n *Name, o terms.Owner, ends time.Time, err error) error {
-	return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
-		n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
 
 // advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""

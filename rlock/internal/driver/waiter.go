@@ -88,10 +88,6 @@ func (w *waiter) abandon() {
 	}
 }
 
-func newWaiter() any {
-	return &waiter{ready: make(chan wakeUp, 2)}
-}
-
 // wake makes a call that is asleep ask what to do. The mutex is held.
 func (w *waiter) wake() {
 	if !w.stage.isAsleep() {

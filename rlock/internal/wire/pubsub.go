@@ -210,16 +210,11 @@ const (
 // String writes the message as it is published.
 func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Text }
 
-// isKnown reports whether there is such a message. A verb that is not known is of a later version.
-func (v Verb) isKnown() bool {
-	return v == Forced || v == Shown
-}
-
 // ParseClientMessage reads a message on the client's own channel. It reports false for one that is of a later version.
 func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
 	owner, text, ok := strings.Cut(rest, " ")
-	if !ok || !Verb(verb).isKnown() || len(owner) < TenureLen || text == "" {
+	if !ok || Verb(verb) != Forced && Verb(verb) != Shown || len(owner) < TenureLen || text == "" {
 		return ClientMessage{}, false
 	}
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true

@@ -80,7 +80,7 @@ func Open(o Options, id string) (*Redis, error) {
 
 // newRedis returns a Redis without what the server decides.
 func newRedis(o Options, id string) *Redis {
-	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: newClientLists(), Patience: patienceOf(o.Redis)}
+	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: &clientLists{lock: Limit{slots: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}, Patience: patienceOf(o.Redis)}
 	r.deadline.patience = r.Patience
 	if r.tracking.on = o.tracks(); r.tracking.on {
 		r.options.Redis = r.conns.listen(o.Redis)

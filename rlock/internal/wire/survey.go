@@ -159,10 +159,6 @@ type clientLists struct {
 	byNode map[uint32]*Processes // as they were answered last
 }
 
-func newClientLists() *clientLists {
-	return &clientLists{lock: Limit{slots: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
-}
-
 // Processes returns the processes that are connected with the node that serves the lock.
 func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	slot, err := r.clientLists.lock.Enter(ctx, r.ctx.Done())
