@@ -1,9 +1,9 @@
 package core
 
-// The answers to commands. Each command has one, also if its call has left.
-
-// Answer tells the lock the result of a command, which counts for its tenure and for the call c that has sent it. c is nil if
-// the keeper has sent it, and if the call has returned before: its memory may be a call of another lock by then.
+// Answer tells the lock the reply to a command, for the command's tenure and for the call c that
+// sent it. c is nil if the keeper sent the command, or if the call has returned before the reply:
+// its memory may be a call of another lock by then. Each command has one Answer, also if its call
+// has left.
 func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
@@ -29,7 +29,8 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	l.Settle(now)
 }
 
-// lands deals with an answer if it is to the command of the tenure that is in flight.
+// lands deals with an answer to the command of the tenure that is in flight. An answer to any other
+// command is dropped.
 func (l *Lock) lands(t *Tenure, seq uint32, a Reply, now Now) {
 	if t.lock != l {
 		return
@@ -39,7 +40,7 @@ func (l *Lock) lands(t *Tenure, seq uint32, a Reply, now Now) {
 	}
 }
 
-// moved has the agent of the tenure told of its time after an answer.
+// moved recomputes the deadline of the tenure after an answer.
 func (l *Lock) moved(t *Tenure) {
 	if t != nil && t.lock == l {
 		l.touch(t)
@@ -70,7 +71,8 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	l.ticketMoved(t, now)
 }
 
-// answersTicket tells the call for which the ticket stands what the answer says, unless that has the lock.
+// answersTicket deals with an answer that does not bring the ticket the lock, for the call for
+// which the ticket stands.
 func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	switch {
 	case a.Fault != Answered:
@@ -81,7 +83,7 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 		l.give(t, now)
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
-	case a.Full && w.isBounded(): // else the call that has asked has left, and this one asks again
+	case a.Full && w.isBounded(): // else the bound was that of a call that has left, and this one asks again
 		l.refuseFull(w, a.Tickets, now)
 	case a.Found != Holds:
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
@@ -89,7 +91,7 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	}
 }
 
-// mirrored notes what the answer to a mirror says of the others.
+// mirrored notes what the answer to a Mirror says of others that wait.
 func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	if f.asks == asksNot || a.Fault != Answered || a.Found != Holds {
 		return
@@ -105,22 +107,22 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 type verdict uint8
 
 const (
-	holds    verdict = iota // it has the lock
+	holds    verdict = iota // the tenure has the lock
 	waits                   // it stands in the queue
-	free                    // it is nowhere, Redis has named no holder, and no ticket follows: a step has to find the first
+	free                    // it is nowhere, and the lock is free: a Leave has to grant it to the first ticket
 	nowhere                 // it is nowhere
 	left                    // it has left
 	absent                  // it was not there, and cannot come any more
-	granted                 // the lock was granted to it since it was to leave
-	executed                // the command was executed, and says nothing
+	granted                 // the lock was granted to it after it became Gone
+	executed                // the command was executed, and says nothing of the tenure
 	notRun                  // the command was not executed, and will not be
 	unknown                 // the command may still be executed
 	fatal                   // the command was refused, and would be refused again
 
-	verdicts = iota // how many there are
+	verdicts = iota // the number of verdicts
 )
 
-// A change is the place after an answer, if that changes it.
+// A change is the new place after an answer, if there is one.
 type change uint8
 
 const (
@@ -131,8 +133,9 @@ const (
 	toOwner
 )
 
-// answers has the place of a tenure after the answer to each command. The picture in doc.go shows it. Two answers are
-// not in it: the last Leave, after which the tenure is Out by the clock, and a grant that comes too late to be believed.
+// answers has the place of a tenure after the answer to each command: see the picture in doc.go.
+// Two answers are decided elsewhere: that to the last Leave, after which the tenure is Out by the
+// clock, and a grant that comes too late to be believed.
 var answers = [ops][verdicts]change{
 	Acquire: {holds: toOwner, nowhere: toOut, notRun: toOut, fatal: toOut},
 	Resume:  {holds: toOwner, free: toOut, nowhere: toOut},
@@ -162,11 +165,11 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	case Leave:
 		switch {
 		case t.news == grant:
-			return granted // by a command that ran late
+			return granted // its Join ran late
 		case a.Left:
 			return left
 		case t.mayCome(f, a):
-			return unknown // it is tried again for a lease, and less and less often
+			return unknown // the Leave is sent again, until a lease has passed
 		}
 		return absent
 	case Acquire, Resume, Join, Look, Mirror:
@@ -188,10 +191,12 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	}
 }
 
-// joinsNext reports whether the call of the ticket, which has tried once, waits in the queue next: its Join is a step, too.
+// joinsNext reports whether the call of the ticket sends a Join after its Acquire: the Join is a
+// step as well.
 func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.Agent != nil && t.Agent.Waits }
 
-// Settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
+// Settle makes the lock consistent at the end of an event: holds whose time is over end, and the
+// first waiter gets a ticket.
 func (l *Lock) Settle(now Now) {
 	l.lapse(now)
 	if l.line.overdue > 0 {
@@ -208,7 +213,7 @@ func (l *Lock) Settle(now Now) {
 	}
 }
 
-// lapse ends the holds whose time is over: an event looks at the owner after it.
+// lapse ends the holds whose time is over. An event that reads the owner calls it first.
 func (l *Lock) lapse(now Now) {
 	switch t := l.owner; {
 	case t == nil:
@@ -216,7 +221,7 @@ func (l *Lock) lapse(now Now) {
 		l.lose(KeyGone, now)
 	case now.Safe >= l.TrustedUntil():
 		cause := Unrenewed
-		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
+		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // the lease of the holder ends a little early, as any lease that is believed
 			cause = LeaseEnded
 		}
 		l.lose(cause, now)
@@ -227,7 +232,7 @@ func (l *Lock) lapse(now Now) {
 	}
 }
 
-// ended ends the holds of those owners whose time is over.
+// ended ends the holds of owners whose time is over while others may go on.
 func (l *Lock) ended(now Now) {
 	tooLong, ended := l.expire(now)
 	l.loses(tooLong, TooLong)
@@ -239,7 +244,8 @@ func (l *Lock) ended(now Now) {
 	}
 }
 
-// ticketMoved starts the hold of a granted ticket, or replaces a ticket that can no longer be granted.
+// ticketMoved begins the hold of a ticket that has the lock, or replaces a ticket that can no
+// longer get it.
 func (l *Lock) ticketMoved(t *Tenure, now Now) {
 	switch w := t.Agent; {
 	case t.want != Asked:
@@ -253,7 +259,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 	}
 }
 
-// taken begins a hold with a ticket that has the lock.
+// taken begins the hold of a ticket that has the lock.
 func (l *Lock) taken(t *Tenure, now Now) {
 	w := t.Agent
 	way := ByRedis
@@ -268,10 +274,10 @@ func (l *Lock) taken(t *Tenure, now Now) {
 		panic("core: a ticket enters by " + t.entry.String())
 	}
 	w.Tenure, t.Agent = nil, nil
-	t.alarm = 0 // the keeper is its agent now, and is about to be told
+	t.alarm = 0 // the keeper is the agent now, and is notified below
 	switch {
 	case l.owner == nil:
-	case t.mode == Shared && l.isRead(): // those that read go on, by this one
+	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
 		l.give(l.owner, now)
 		l.owner, t.named = t, w.Owner
 		l.exchanged()
@@ -281,13 +287,14 @@ func (l *Lock) taken(t *Tenure, now Now) {
 		l.changed(now)
 		return
 	default:
-		l.lose(KeyGone, now) // it is the ticket's
+		l.lose(KeyGone, now) // Redis gave the key to t, so the old owner has lost it
 	}
 	l.served(w, now)
 	l.begin(t, w, way, now)
 }
 
-// begin opens the first level of a hold on t after a grant or a hand-off. It does not retain w.
+// begin opens the first level of a hold in the tenure t, after a grant or a hand-off. It does not
+// retain w.
 func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff {
 		t.tokens.passOn()
@@ -306,13 +313,13 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	l.changed(now)
 }
 
-// admit gives a waiter a level beside those that there are.
+// admit gives a waiter a level beside the open ones.
 func (l *Lock) admit(w *Call, way Way, now Now) {
 	l.served(w, now)
 	l.open(w, way, now)
 }
 
-// served removes a waiter from the line, since it is about to have the lock. Its goroutine may not look at the lock again.
+// served removes a waiter from the line, and wakes its call: the caller of served opens its level.
 func (l *Lock) served(w *Call, now Now) {
 	l.line.leave(w)
 	l.line.calls--
@@ -322,8 +329,8 @@ func (l *Lock) served(w *Call, now Now) {
 	l.tell(Effect{Kind: Wake, Call: w})
 }
 
-// admitOthers lets in those that need not wait now that w has the lock: the other calls of its owner, and beside a reader
-// those behind it.
+// admitOthers admits the waiters that need not wait now that w has the lock: other calls of its
+// owner, and, beside a reader, the readers behind it.
 func (l *Lock) admitOthers(w *Call, now Now) {
 	l.admitOwner(w.Owner, now)
 	if w.Mode == Shared {
@@ -331,8 +338,8 @@ func (l *Lock) admitOthers(w *Call, now Now) {
 	}
 }
 
-// admitOwner lets in the other calls of an owner that has the lock now: an owner does not wait for itself. Most owners
-// cannot have other calls, so that no hand-off walks the line.
+// admitOwner admits the other calls of an owner that has the lock now, since an owner does not wait
+// for itself. Most owners cannot have other calls: then it does not walk the line.
 func (l *Lock) admitOwner(o OwnerID, now Now) {
 	if first := l.line.first(); first == nil || first.Owner != o && l.line.repeats[o] == 0 {
 		return
@@ -348,7 +355,7 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 	}
 }
 
-// lose ends the holds of the owner. Redis may show it yet.
+// lose ends all holds, and gives the tenure back, which Redis may still show.
 func (l *Lock) lose(cause Cause, now Now) {
 	l.loses(l.levels.all, cause)
 	l.closeAll()

@@ -8,116 +8,120 @@ import (
 type Purpose uint8
 
 const (
-	Locks    Purpose = iota // the lock, or the one that was passed on
+	Locks    Purpose = iota // the lock
 	Releases                // the answer to the command that ends its tenure: the first Leave, or the Mirror that passes it on
 	Tends                   // the answer to the command of its tenure that is due now, sent beside the keeper
 	Writes                  // the answer to a guarded write
 	Forces                  // the answer to the Leave of a holder that is released by force
 )
 
-// A Call is a caller that waits. It is a state machine, and a goroutine of the driver is its shell: that asks Next, does what
-// the answer says, and tells the lock the result. The commands that no call sends are the keeper's.
+// A Call is a caller that waits. It is a state machine, and its shell is a goroutine of the driver,
+// which asks Next, does what Next says, and gives the reply to Answer. The keeper sends the
+// commands that no call sends.
 //
 //	Wait, Resume, Release, Tend, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
 //	                                                    ├─► Queues   for a slot; then Next, with the slot
 //	                                                    ├─► Sleeps   until a time or an effect; then Next
 //	                        Leave: its caller has left ─┴─► Returns  it has its Outcome
 //
-// Between two calls of Next anything may happen to the lock. The caller sets the first fields, and may use the memory again
-// when Next has said Returns, or when the call has the lock: Answer is not given a call that has returned.
+// Between two calls of Next anything may happen to the lock. The caller sets the first fields. It
+// may reuse the memory once Next has said Returns or the call has acquired the lock, and must not
+// give Answer a call that has returned.
 type Call struct {
 	Owner    OwnerID
 	Mode     Mode
-	More     int32  // how many permits of a semaphore it takes at once, beside the first
-	Lease    Span   // 0: renewed until Unlock
-	Waits    bool   // false: one attempt
-	Until    Time   // when its wait is over; Never for one that only Leave ends
-	Part     bool   // it is for a lock over several, and that is told in its place
-	Guest    bool   // it is a guest's of the owner
-	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
-	Capped   bool   // Lease is the longest hold: it is renewed until then
-	Handle   any    // of the level, nil for one that is unlocked by its owner
-	Info     any    // of the level, the driver's
-	Answers  bool   // a release may answer it while its ticket waits
-	Most     int32  // how many may wait, itself included, for it to wait; 0: any number, negative: none
-	Carries  bool   // of Release, after UnlockWith: its command carries a guarded write
-	Named    ID     // of Resume: the tenure that has passed the lock on; of Force: the one that is to leave
-	Inherits uint64 // of Resume: the fencing token, 0 for none
-	Tag      any    // the driver's
+	More     int32  // the number of permits of a semaphore beside the first
+	Lease    Span   // the lease of the hold; 0 for one that is renewed until Unlock
+	Waits    bool   // the call waits in line; else it has one attempt
+	Until    Time   // the end of its wait; Never if only Leave ends it
+	Part     bool   // the level is a part of a lock over several, which is reported in its place
+	Guest    bool   // the caller is a guest of the owner
+	Repeats  bool   // the owner may have several calls at once: it is no goroutine
+	Capped   bool   // Lease is the longest hold, until which the hold is renewed
+	Handle   any    // the handle of the level; nil for a level that its owner unlocks
+	Info     any    // the driver's data, for the level
+	Answers  bool   // a release may answer the call while its ticket waits
+	Most     int32  // how many callers may wait, itself included, if it is to wait; 0 for any number, negative for none
+	Carries  bool   // the Leave of the release carries a guarded write: see UnlockWith
+	Named    ID     // the tenure that Resume replaces, or that Force releases
+	Inherits uint64 // the fencing token of the lock that Resume takes; 0 for none
+	Tag      any    // the driver's data
 
 	// The lock sets these, and the caller reads them.
 	Purpose Purpose
 	Outcome Outcome
-	Began   Time    // when a call that locks has begun
-	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
+	Began   Time    // when a call for the lock began
+	Tenure  *Tenure // the tenure whose commands the call sends, which is its ticket if it waits for the lock; or nil
 	Grant
 	Result
 
-	asleep bool // it waits for an effect or for its time; else it asks Next by itself
-	flies  bool // its command has no answer; not of one that locks, whose ticket knows
-	alarm  Time // asleep: when its goroutine asks Next by itself
+	asleep bool // the goroutine waits for an effect, or for alarm; else it asks Next by itself
+	flies  bool // a command is in flight; unused if Purpose is Locks: see Tenure.flight
+	alarm  Time // when a goroutine that is asleep asks Next by itself
 	waiting
 }
 
-// A Grant is what a call that locks has got, or has not.
+// A Grant is what a call for the lock gets.
 type Grant struct {
-	Way    Way    // how it has got the lock
-	Token  uint64 // the fencing token of its level, 0 for a lock without
-	Others int32  // Full: how many wait, as far as this client knows
+	Way    Way    // how it acquired the lock
+	Token  uint64 // the fencing token of its level; 0 for a lock without tokens
+	Others int32  // the number of callers that wait, as far as this client knows, if the outcome is Full
 }
 
 // A Result is the result of a call that is Done.
 type Result struct {
-	Cause Cause // of a release
-	Fault Fault // why there is no answer
+	Cause Cause // the result of a release
+	Fault Fault // the reason why there is no answer
 	Found bool  // Redis had the tenure when it executed the command
 }
 
-// waiting is the part of a call that locks.
+// waiting is the part of a call that waits for the lock.
 type waiting struct {
 	attempt  attempt
-	counted  bool                    // among the line's repeats
+	counted  bool                    // the call is counted in the line's repeats
 	overdue  bool                    // its time is up, and it waits for an answer that is on its way
-	admitted bool                    // its ticket has a place in the queue, or had: that of a call with a bound is asked for once
-	fails    int                     // its commands in a row without an answer
-	rest     Time                    // until when nothing is sent for it
-	position waitqueue.Waiter[*Call] // in the line of its lock
+	admitted bool                    // its ticket has been in the queue, so that its bound does not count any more
+	fails    int                     // the number of its commands in a row without an answer
+	rest     Time                    // nothing is sent for it before
+	position waitqueue.Waiter[*Call] // its place in the line
 }
 
 // A Todo is what the goroutine of a call does next.
 type Todo uint8
 
 const (
-	Returns Todo = iota // the call has its Outcome
-	Sleeps              // until the time, or until an effect wakes it
-	Queues              // the same, or until it has a slot among the commands in flight: then it asks again, with the slot
-	Sends               // the command, in its slot
+	Returns Todo = iota // return: the call has its Outcome
+	Sleeps              // sleep until a time, or until an effect wakes it
+	Queues              // sleep as well, or get a slot among the commands in flight: then ask Next with the slot
+	Sends               // send the command, in its slot
 )
 
-// An Action is what Next says. Op is the command that the call Sends: Command builds it.
+// An Action is what Next says.
 type Action struct {
 	Do    Todo
-	Op    Op
-	Until Time
+	Op    Op   // the command to send, which Command builds
+	Until Time // the end of a sleep
 }
 
 // Alarm returns when the goroutine of the call asks Next by itself.
 func (c *Call) Alarm() Time { return c.alarm }
 
-// begins makes the memory a new call. The lock is not idle until it has returned or has the lock.
+// begins makes c a new call. The lock is not idle until the call has returned or acquired the lock.
 func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
 	c.Purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
 	l.line.calls++
 }
 
-// Release begins a call that sends the command which ends the tenure that Unlock or Pass has just returned: the first Leave,
-// or the Mirror that passes it on. Without a call the keeper sends it.
+// Release begins a call that sends the last command of a tenure which Unlock or Pass has just
+// returned: the first Leave, or the Mirror that passes the lock on. Without such a call the keeper
+// sends it.
 func (l *Lock) Release(t *Tenure, c *Call) {
 	l.begins(c, Releases, t)
 	t.Agent = c
 }
 
-// Tend begins a call that sends the command of the tenure which is due now, beside the keeper, which would pause before.
+// Tend begins a call that sends the command of the tenure that is due now, since the keeper would
+// pause before it.
 func (l *Lock) Tend(t *Tenure, c *Call) {
 	l.begins(c, Tends, t)
 	c.Named = t.ID
@@ -126,11 +130,11 @@ func (l *Lock) Tend(t *Tenure, c *Call) {
 // Write begins a guarded write of the level that Owner, Mode and Handle name.
 func (l *Lock) Write(c *Call) { l.begins(c, Writes, nil) }
 
-// Force begins the release of a holder by force: of the tenure Named.
+// Force begins a call that releases the tenure Named by force.
 func (l *Lock) Force(c *Call) { l.begins(c, Forces, nil) }
 
-// Next returns what the goroutine of the call does now. It has a slot or not; the slot is used if Next says Sends, and else
-// given back.
+// Next advances the call, and returns what its goroutine does now. slot says whether it has a slot
+// among the commands in flight, which it uses if Next says Sends, and gives back otherwise.
 func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 	c.asleep = false
 	l.advance(c, now)
@@ -150,7 +154,7 @@ func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 	return Action{Do: Sends, Op: op}
 }
 
-// advance ends the call if its time has come, or if it has nothing left to do.
+// advance ends the call if its time is up, or if it has nothing left to do.
 func (l *Lock) advance(c *Call, now Now) {
 	switch {
 	case c.Outcome != Waiting:
@@ -177,7 +181,7 @@ func (l *Lock) advance(c *Call, now Now) {
 	}
 }
 
-// due returns the command that the call is to send now, None for none, and when to ask again.
+// due returns the command that the call is to send now, None for none, and when to ask Next again.
 func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	switch {
 	case c.Tenure != nil:
@@ -187,7 +191,7 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	}
 	//exhaustive:ignore
 	switch c.Purpose {
-	case Locks: // it has no ticket now
+	case Locks: // without a ticket
 		return None, Never
 	case Writes:
 		return Write, Never
@@ -198,7 +202,7 @@ func (l *Lock) due(c *Call, now Now) (Op, Time) {
 	}
 }
 
-// Command returns the command that Next has said. It is to be sent at once.
+// Command returns the command op that Next has said. The caller sends it at once.
 func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	switch {
 	case c.Tenure != nil:
@@ -208,7 +212,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	case c.Purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {
-			cmd.Tokens = 1 // for the waiter that is granted the lock
+			cmd.Tokens = 1 // for the first ticket, which is granted the lock
 		}
 	default:
 		panic("core: a call that " + c.Purpose.String() + " sends a command " + op.String())
@@ -217,7 +221,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	return cmd
 }
 
-// answers ends a call that does not lock with the answer to its command.
+// answers ends a call that does not wait for the lock, with the answer to its command.
 func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 	found := a.Found == Holds
 	if cmd.Op == Leave {
@@ -239,8 +243,8 @@ func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 	c.done(a.Fault, found, cause)
 }
 
-// tends reports whether the tenure of the call has a command that is due, and no other call sends it. The memory may be
-// another tenure's by now.
+// tends reports whether the tenure of the call has a command that is due, which no other call
+// sends. The memory may belong to another tenure by now.
 func (l *Lock) tends(c *Call, now Now) bool {
 	t := c.Tenure
 	if t.lock != l || t.ID != c.Named || t.Agent != nil {
@@ -250,12 +254,12 @@ func (l *Lock) tends(c *Call, now Now) bool {
 	return op != None
 }
 
-// done ends a call that does not lock.
+// done ends a call that does not wait for the lock.
 func (c *Call) done(f Fault, found bool, cause Cause) {
 	c.Outcome, c.Result, c.Tenure, c.flies = Done, Result{cause, f, found}, nil, false
 }
 
-// returned notes that the call leaves the lock alone from now on.
+// returned notes that the call does not use the lock any more.
 func (l *Lock) returned(c *Call) {
 	if c.Outcome != Acquired {
 		l.line.calls--
@@ -265,8 +269,9 @@ func (l *Lock) returned(c *Call) {
 	}
 }
 
-// Leave ends a call whose caller has left. A ticket is given back, a release is left to the keeper, and a lock that was not
-// passed on yet is released. A command in flight goes on without its call.
+// Leave ends a call whose caller has left. Its ticket is given back, its release is left to the
+// keeper, and a lock that it was about to pass on is released. A command in flight goes on without
+// its call.
 func (l *Lock) Leave(c *Call, o Outcome, now Now) {
 	t := c.Tenure
 	switch {

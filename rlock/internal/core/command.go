@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has named.
+// An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has
+// named.
 type OwnerID uint64
 
-// An ID is the UUID of a tenure in Redis: its client, and a number. Each tenure has its own, so that a command that runs
-// late touches no other tenure. The zero ID is none.
+// An ID is the UUID of a tenure in Redis: its client, and a number. No two tenures have the same
+// ID, so a command that runs late touches no other tenure. The zero ID stands for no tenure.
 type ID struct {
 	Client uint32
 	N      uint64
@@ -38,69 +39,77 @@ const (
 	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
 	Write      // a guarded write: execute it if the lock has the tenure: see lock.go
 
-	ops = iota // how many there are
+	ops = iota // the number of Ops
 )
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
 type Ticket struct {
 	ID    ID
 	Mode  Mode
-	Polls bool    // "X" or "S": the client had not subscribed when the ticket joined
-	Takes bool    // "a" or "A" for "x" or "X": a release that has an answer takes the ticket out of the queue
-	More  int32   // of a semaphore: how many permits it takes beside the first
-	Owner OwnerID // the part behind the UUID in the owner's text
+	Polls bool    // the client had not subscribed when the ticket joined: "X" or "S" in the queue
+	Takes bool    // a release that has an answer takes the ticket out of the queue: "a" or "A" there
+	More  int32   // the number of permits of a semaphore beside the first
+	Owner OwnerID // the number behind the UUID in the owner's text
 }
 
 // A Command is one command about one lock, to be sent once.
 type Command struct {
 	Op Op
 	Ticket
-	Joins  Ticket // of a Leave: the ticket that joins in the same step; the zero Ticket for none
-	Passed ID     // of a Resume: the tenure that has passed the lock on
+	Joins  Ticket // the ticket that joins in the same step as a Leave; the zero Ticket if none does
+	Passed ID     // the tenure that passed the lock on, which a Resume replaces
 
-	// Carries is set in a Leave that carries a guarded write: if the lock has the tenure, the write is executed in the same
-	// step, before the tenure leaves. It may have an answer for the tickets that take one: they leave in the same step.
+	// Carries is set if a Leave carries a guarded write: if the tenure has the lock, Redis executes
+	// the write in the same step, before the tenure leaves. The write may return an answer for the
+	// tickets that take one, which leave as well.
 	Carries bool
 
-	// Lease is what an Acquire, a Resume, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
+	// Lease is the lease that an Acquire, a Resume, a Look or a Mirror asks for. A Join, and a
+	// ticket that joins with a Leave, ask for a claim.
 	Lease Span
 
-	Exact  bool // of a Mirror: the lease becomes no longer than that, and foreign clients that wait are told; else it is only lengthened
-	Writes int  // of a Mirror: how many levels are not shared
-	Reads  bool // of a Mirror: some levels are shared
-	Asks   bool // of a Mirror and a Resume: how many others wait?
+	// The levels that a Mirror shows in Redis. An exact one also shortens the lease to Lease, and
+	// notifies foreign clients that wait; any other only lengthens it.
+	Exact  bool
+	Writes int  // the number of levels that are not shared
+	Reads  bool // some levels are shared
 
-	// Bounded is set in a Join that is undone in its own step unless the lock is granted to it, or Most tickets stand in the
-	// queue at most, with its own.
+	Asks bool // a Mirror or a Resume also asks how many others wait
+
+	// Bounded makes a Join conditional: Redis undoes it in the same step if it would leave more
+	// than Most tickets in the queue, its own included, and the lock was not granted to it.
 	Bounded bool
 	Most    int
 
-	Tokens  uint64 // how many fencing tokens a grant is to reserve; 0 for a lock without
-	Permits int    // of a semaphore: how many there are; 0 for other locks
+	Tokens  uint64 // the number of fencing tokens that a grant reserves; 0 for a lock without tokens
+	Permits int    // the number of permits of the semaphore; 0 for other locks
 
-	// Heard is set in a step of a foreign listener that has heard a foreign release since its last step.
+	// Heard is set in a step of a client that listens to foreign clients and has heard one release
+	// the lock since its last step.
 	Heard bool
-	// Polling is set in a step if clients of Redisson that cannot be counted may wait for the lock.
+	// Polling is set in a step if clients of Redisson may wait for the lock that only poll, and
+	// cannot be counted.
 	Polling bool
 
-	// Follows is set if this command was built while another one about the tenure had no answer. Only a command that
-	// follows none may use a connection of its own: on the pipeline it cannot overtake.
+	// Follows is set if another command about the tenure was in flight when this one was built.
+	// Only a command that follows none may use a connection of its own: on the pipeline it cannot
+	// overtake.
 	Follows bool
 
-	Tenure              *Tenure // whose command it is, nil of a guarded write and of a release by force
-	joins               *Tenure
-	tenureSeq, joinsSeq uint32
+	Tenure              *Tenure // the tenure of the command; nil for a guarded write and for a release by force
+	joins               *Tenure // the tenure of Joins, or nil
+	tenureSeq, joinsSeq uint32  // the flights of both: see flight.go
 }
 
-// A Fault is why a command has no answer.
+// A Fault is the reason why a command has no answer.
 type Fault uint8
 
 const (
-	Answered Fault = iota
-	NotRun         // the command was not executed, and will not be
-	Unknown        // the command may have been executed, or may be yet
-	Fatal          // the command was refused, and would be refused again
-	Behind         // as Unknown, since its caller has left it behind: Redis has not failed
+	Answered Fault = iota // the command has an answer
+	NotRun                // the command was not executed, and will not be
+	Unknown               // the command may have been executed, or may be yet
+	Fatal                 // the command was refused, and would be refused again
+	Behind                // as Unknown, but since its caller has left, and not since Redis has failed
 )
 
 // A Found is where a command has found its tenure.
@@ -110,42 +119,45 @@ const (
 	Nowhere Found = iota // neither in the queue nor in the lock
 	Waits                // in the queue
 	First                // in the queue, as the first ticket
-	Holds                // in the lock, for the lease that the command asks for, from when it was executed
+	Holds                // in the lock, with the lease that the command asks for, counted from its execution
 )
 
 // A Reply is the outcome of a command.
 type Reply struct {
 	Fault Fault
 
-	// Settled is set if the command, and each command about its tenure that was sent before, has been executed or never
-	// will be. An answer over a connection that keeps the order, and has not been replaced, is settled.
+	// Settled is set if the command, and each command about its tenure that was sent before, has
+	// been executed or never will be. An answer over a connection that keeps the order, and has not
+	// been replaced, is settled.
 	Settled bool
 
-	Left  bool  // of a Leave: the tenure had the lock or a place in the queue
-	Found Found // of an Acquire, a Resume, a Join, a Look, a Mirror, and of the ticket that joins with a Leave
+	Left  bool  // a Leave found the tenure in the lock or in the queue
+	Found Found // where any other command found its tenure, or a Leave the ticket that joins with it
 
-	// JoinFault is why the ticket that joins with an answered Leave has no answer: a step that has freed the lock may fail.
+	// JoinFault is the reason why the ticket that joins with a Leave has no answer, although the
+	// Leave has one: a step may fail after it has freed the lock.
 	JoinFault Fault
 
-	// Unreplicated is set if Redis has granted the lock but too few replicas have confirmed that: the grant does not count.
+	// Unreplicated is set if Redis granted the lock and too few replicas confirmed the grant, which
+	// does not count then.
 	Unreplicated bool
 
-	Holder  ID   // the holder, unless the tenure holds the lock; the zero ID for none or a foreign one
-	Foreign bool // the holder is a foreign client
-	TTL     Span // the rest of its lease; NoTTL for a lease without an end; without meaning if there is no holder
+	Holder  ID   // the holder if it is another tenure; the zero ID if the lock is free, or a foreign client holds it
+	Foreign bool // a foreign client holds the lock
+	TTL     Span // the rest of the holder's lease; NoTTL for a key without a TTL; meaningless if the lock is free
 
-	Full    bool // of a Join that is Bounded: it was undone, since too many wait...
-	Tickets int  // ...so many tickets
+	Full    bool // a bounded Join was undone, since too many tickets stand in the queue
+	Tickets int  // the number of these tickets
 
-	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
-	Others int    // of a Mirror that asks, and of a Resume: how many tickets and foreign clients wait
+	Token  uint64 // the last of the fencing tokens that the grant reserved
+	Others int    // the number of tickets and foreign clients that wait, if the command Asks
 
-	Window   Span // how much longer the window of foreign clients lasts; 0 if there is none
-	HeldBack bool // foreign readers keep a writer of ours out, which holds readers of ours back...
-	HeldFor  Span // ...for so much longer; 0 if they may begin to read
+	Window   Span // the rest of the window of foreign clients; 0 if there is none
+	HeldBack bool // foreign readers keep a writer of ours out, and readers of ours are held back for its sake
+	HeldFor  Span // the time for which they are held back; 0 if they may begin to read
 }
 
-// NoTTL is the lease of a holder whose key has no end.
+// NoTTL is the TTL of a key that does not expire.
 const NoTTL Span = -1
 
 // A MessageKind is the purpose of a message.
@@ -155,31 +167,33 @@ const (
 	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
 	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their window
 	Forced                         // "f": the tenure was released by force
-	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
+	ForeignNews                    // a message on the channel of foreign clients: see Lock.listenAbroad
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 )
 
-// A Message is a message to a client. Any client may publish, so that a message may be forged, late
-// or doubled.
+// A Message is a message to a client. Any client may publish one, so it may be forged, late or
+// doubled.
 type Message struct {
 	Kind   MessageKind
-	ID     ID     // the tenure; of ForeignNews the zero ID
-	More   int32  // how many permits it has beside the first
-	Token  uint64 // of Granted: the last of the tokens reserved
-	Tokens uint64 // and how many they are; 0 for none
-	Ours   bool   // of ForeignNews: a client of ours has published it
+	ID     ID     // the tenure; the zero ID for ForeignNews
+	More   int32  // the number of permits beside the first that the tenure has
+	Token  uint64 // the last of the tokens that a grant reserved
+	Tokens uint64 // the number of these tokens
+	Ours   bool   // a client of rlock published the ForeignNews
 }
 
-// A Span is a length of time, in the unit of the caller's clocks: nanoseconds in a client, ticks in the explorer.
+// A Span is a length of time, in the unit of the caller's clocks: nanoseconds in a client, ticks in
+// the explorer.
 type Span int64
 
-// A Time is a point on the monotonic clock. Looks, waits and retries are timed by it.
+// A Time is a point on the monotonic clock, by which waits and retries are timed.
 type Time int64
 
-// A SafeTime is a point on the clock that never runs behind Redis: it advances by the larger of what the monotonic and
-// the wall clock advance. How long a lease is believed is counted by it, and nothing else. It is a type of its own so
-// that a lease is never compared with the other clock, which stands still while a machine is suspended.
+// A SafeTime is a point on the clock that never runs behind Redis: it advances by the larger of
+// what the monotonic and the wall clock advance. Only the trust in a lease is timed by it. It is a
+// type of its own, so that a lease is never compared with the monotonic clock, which stands still
+// while the machine is suspended.
 type SafeTime int64
 
 // A Now is one moment on both clocks.
@@ -188,7 +202,7 @@ type Now struct {
 	Safe SafeTime
 }
 
-// Never is later than any time that there is, and Forever is longer than any wait.
+// Never is later than any time, and Forever is longer than any wait.
 const (
 	Never     Time     = math.MaxInt64
 	NeverSafe SafeTime = math.MaxInt64
@@ -217,8 +231,8 @@ func (t SafeTime) After(d Span) SafeTime {
 // Since returns the span from u to t.
 func (t SafeTime) Since(u SafeTime) Span { return Span(t - u) }
 
-// At returns when the monotonic clock will show at least that much if both clocks run alike, which is when to look
-// whether t has come.
+// At returns the time on the monotonic clock at which t comes if both clocks run alike: the time to
+// check whether it has.
 func (n Now) At(t SafeTime) Time {
 	if t == NeverSafe {
 		return Never
@@ -226,21 +240,22 @@ func (n Now) At(t SafeTime) Time {
 	return n.Time + Time(t-n.Safe)
 }
 
-// An EffectKind says what a driver has to do.
+// An EffectKind is the sort of an Effect.
 type EffectKind uint8
 
 const (
-	Wake         EffectKind = iota // the Call has an outcome
-	Poll                           // the Tenure is due At: Call's goroutine asks Next then, or without one the keeper asks. Without a Tenure: the Call is due At
-	Ended                          // the Tenure is over
-	Lose                           // the holders of Lost, for Cause
-	Subscribe                      // to the client's channel of the lock: Lock.Listening has the result
-	Unsubscribe                    // from it
-	ListenAbroad                   // subscribe to what foreign clients are told: Lock.ListeningAbroad
-	IgnoreAbroad                   // end that
+	Wake         EffectKind = iota // wake Call, which has an outcome
+	Poll                           // at time At, wake Call; if Call is nil, have the keeper poll Tenure
+	Ended                          // Tenure is over
+	Lose                           // the levels Lost have ended, for Cause
+	Subscribe                      // subscribe to the client's channel of the lock, and call Lock.Listening
+	Unsubscribe                    // unsubscribe from that channel
+	ListenAbroad                   // subscribe to the channel of foreign clients, and call Lock.ListeningAbroad
+	IgnoreAbroad                   // unsubscribe from that channel
 )
 
-// An Effect is something for a driver to do, in the order in which they come.
+// An Effect is an act that package core leaves to the driver, which carries effects out in their
+// order.
 type Effect struct {
 	Kind   EffectKind
 	Cause  Cause
@@ -251,22 +266,23 @@ type Effect struct {
 	Lost   []Level
 }
 
-// A Cause is why a hold has ended, or what became of a release.
+// A Cause is the reason why a hold has ended, or the result of a release.
 type Cause uint8
 
 const (
-	ByUnlock    Cause = iota // it was released
-	LeaseEnded               // the lease that its holder has asked for
-	TooLong                  // it has lasted for as long as its holder may hold the lock
-	Unrenewed                // Redis has not confirmed it in time
-	KeyGone                  // Redis does not show it any more
-	ByForce                  // this client has released it by force
+	ByUnlock    Cause = iota // the holder released it
+	LeaseEnded               // the lease that the holder asked for has ended
+	TooLong                  // the longest time for which the holder may hold the lock has ended
+	Unrenewed                // Redis did not confirm a renewal in time
+	KeyGone                  // Redis no longer shows the tenure
+	ByForce                  // this client released it by force
 	ByClose                  // the client closes
 	Unconfirmed              // the release has no answer
 )
 
-// TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
-// carrying the effects out may bring about more. The time of each tenure that an event has touched is found here, once.
+// TakeEffects takes the effects since the last call, for the driver to carry out. The slice is
+// valid until the next call, so that carrying effects out may bring about more. The deadline of
+// each touched tenure is computed here, once.
 func (c *Client) TakeEffects(now Now) []Effect {
 	e := c.Effects
 	c.Effects, c.taken = c.taken[:0], e
@@ -284,12 +300,12 @@ func (c *Client) TakeEffects(now Now) []Effect {
 	return e[:n]
 }
 
-// schedule fills in when the tenure is due, and whose goroutine asks then. It reports whether that one has to be told: a call
-// asks by itself if it is awake, or comes sooner.
+// schedule fills in the deadline of the effect's tenure, and the call that sends its commands. It
+// reports whether the effect is needed: not for a call that is awake, or wakes sooner by itself.
 func (l *Lock) schedule(e *Effect, now Now) bool {
 	t := e.Tenure
 	if t.lock != l || !t.touched {
-		return false // it was forgotten since, or another effect has told its time
+		return false // it was forgotten since, or another effect has its deadline
 	}
 	t.touched = false
 	if t.isOver(now) {
@@ -306,13 +322,14 @@ func (l *Lock) schedule(e *Effect, now Now) bool {
 	return c == nil || e.At < c.alarm
 }
 
+// tell appends an effect for the driver.
 func (l *Lock) tell(e Effect) {
 	e.Lock = l
 	l.client.Effects = append(l.client.Effects, e)
 }
 
-// touch notes that the tenure may be due at another time than its agent knows, or that its agent is another: that of the
-// call for which it stands, or the keeper.
+// touch marks t so that its deadline is recomputed and its agent, which may be another one by now,
+// is notified.
 func (l *Lock) touch(t *Tenure) {
 	if !t.touched {
 		t.touched = true
@@ -320,8 +337,9 @@ func (l *Lock) touch(t *Tenure) {
 	}
 }
 
-// changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of the owner is the same as
-// before: so it is told only of a time that is sooner than the one it knows.
+// changed recomputes the deadline of the owner after its levels have changed: a mirror is due if
+// Redis shows other levels, and a check when the first of them ends. The agent is the same as
+// before, so only an earlier deadline is news to it.
 func (l *Lock) changed(now Now) {
 	t := l.owner
 	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.isMirrored(t, now) {
@@ -332,6 +350,7 @@ func (l *Lock) changed(now Now) {
 	}
 }
 
+// loses reports the levels as lost, if there are any.
 func (l *Lock) loses(lost []Level, cause Cause) {
 	if len(lost) > 0 {
 		l.tell(Effect{Kind: Lose, Tenure: l.owner, Lost: slices.Clone(lost), Cause: cause})

@@ -1,6 +1,7 @@
-// Package core is one lock of one key as one client knows it, as state machines: it starts no goroutine, reads no clock,
-// takes no mutex and sends nothing. Events go in, and effects come out. A driver carries the effects out, and package
-// explore runs this code through every order of events.
+// Package core is one lock of one key as one client knows it, as state machines: it starts no
+// goroutine, reads no clock, takes no mutex and sends nothing. Events go in, and effects come out.
+// A driver carries the effects out, and package explore runs this code through every order of
+// events.
 //
 //	Lock, Unlock, Hear, Doubt, Close, ... ──► Lock ──► effects
 //	Next, Command   ──► what the goroutine of a call does now, and the command that it sends
@@ -9,17 +10,17 @@
 //
 // # Three structs
 //
-// A [Lock] has its owners here (levels.go), its waiters here (wait.go), and its tenures. A
-// [Tenure] is the time during which this client owns the key in Redis: one UUID, a ticket in the
-// queue first if it has to wait, then the owner of the key. A [Call] is a caller that waits: for the lock, for a release, for
-// a guarded write.
+// A [Lock] has its owners here (levels.go), its waiters here (wait.go), and its tenures. A [Tenure]
+// is the time during which this client owns the key in Redis: one UUID, a ticket in the queue first
+// if it has to wait, then the owner of the key. A [Call] is a caller that waits: for the lock, for
+// a release, for a guarded write.
 //
 // # One table
 //
 // Events in the process decide the want of a tenure (want.go). Answers of Redis decide the place
-// where the tenure is (place.go). One table (table.go) has the command that brings the second nearer to the first, and
-// when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
-// the watchdog.
+// where the tenure is (place.go). One table (table.go) has the command that brings the second
+// nearer to the first, and when it is due. Nothing else sends: not the call that locks, not the one
+// that unlocks or leaves, and not the watchdog.
 //
 //	want \ place  Out                    Unsure  InQueue  Owner
 //	Gone                                 Leave   Leave    Leave
@@ -27,19 +28,22 @@
 //	Held                                                  Step, Mirror
 //	Parted                                                Mirror, Step, Unmark
 //
-// An undo, a release, a grant that is given back and a ticket whose caller has left are one thing: the want Gone. A
-// renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something else than the levels, and a Mirror
-// is due. Unsure is the honest place after a lost reply: the command may have run, or may run yet. To hold a lock for a least
-// time and to pass it on to another client are one thing, too: the want Parted, whose Mirror sets the lease. A ticket enters
-// by one of three commands, and one that enters by an Acquire is in the queue only if the answer comes so late that it is
-// looked for again. A Join may have a bound (wait.go): it is undone in its own step if too many wait.
+// An undo, a release, a grant that is given back and a ticket whose caller has left are one thing:
+// the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows
+// something else than the levels, and a Mirror is due. Unsure is the honest place after a lost
+// reply: the command may have run, or may run yet. To hold a lock for a least time and to pass it
+// on to another client are one thing, too: the want Parted, whose Mirror sets the lease. A ticket
+// enters by one of three commands, and one that enters by an Acquire is in the queue only if the
+// answer comes so late that it is looked for again. A Join may have a bound (wait.go): it is undone
+// in its own step if too many wait.
 //
-// One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
-// in, and the Mirror that passes a tenure on overtakes another one.
+// One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which
+// cannot bring a tenure in, and the Mirror that passes a tenure on overtakes another one.
 //
 // # The other table
 //
-// The answer to a command decides the place, by one table as well (answer.go). A blank leaves the place as it was:
+// The answer to a command decides the place, by one table as well (answer.go). A blank leaves the
+// place as it was:
 //
 //	command \ answer  holds  waits    free    nowhere  left  absent  granted  executed  notRun  unknown  fatal
 //	Acquire           Owner                   Out                                       Out              Out
@@ -51,31 +55,34 @@
 //	Step
 //	Unmark
 //
-// Before the answer to an Acquire, a Resume or a Join the place is Unsure, and after one that has found a free lock, which
-// tickets wait for: as one whose key is gone the tenure leaves, since its Leave is the step that grants the lock to the first
-// ticket. A Gone tenure that is Out is forgotten at once. A tenure that was released and not found is absent
-// only if no command that brings it in may still run: else the answer is as unknown as none. Two answers are decided
-// besides the table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be believed
-// leaves a ticket in the queue, where a Look finds that it has the lock.
+// Before the answer to an Acquire, a Resume or a Join the place is Unsure, and after one that has
+// found a free lock, which tickets wait for: as one whose key is gone the tenure leaves, since its
+// Leave is the step that grants the lock to the first ticket. A Gone tenure that is Out is
+// forgotten at once. A tenure that was released and not found is absent only if no command that
+// brings it in may still run: else the answer is as unknown as none. Two answers are decided
+// besides the table: after the last Leave the tenure is Out by the clock, and a grant that comes
+// too late to be believed leaves a ticket in the queue, where a Look finds that it has the lock.
 //
 // # The sender of a command
 //
-// The agent of a tenure sends its commands: the call for which a ticket stands, the call that releases the tenure, or else the
-// keeper, in batches. A call is a machine (call.go), and its goroutine a shell around it:
+// The agent of a tenure sends its commands: the call for which a ticket stands, the call that
+// releases the tenure, or else the keeper, in batches. A call is a machine (call.go), and its
+// goroutine a shell around it:
 //
 //	Next ──► Sends   ──► Command, carry it, Answer ──► Next
 //	     ──► Queues  ──► wait for a slot           ──► Next, with the slot
 //	     ──► Sleeps  ──► wait for a time or effect ──► Next
 //	     ──► Returns
 //
-// An answer counts for the call and for the tenure that its command was sent for, and for no other. Between two calls of Next
-// anything may happen, and a caller may leave: then its command goes on without it. The effect [Poll] tells an agent that
-// sleeps of a time which is sooner than the one it knows; the time is found once for each tenure that an event has touched.
+// An answer counts for the call and for the tenure that its command was sent for, and for no other.
+// Between two calls of Next anything may happen, and a caller may leave: then its command goes on
+// without it. The effect [Poll] tells an agent that sleeps of a time which is sooner than the one
+// it knows; the time is found once for each tenure that an event has touched.
 //
 // # What it promises
 //
-// If the driver carries the effects out in their order, and gives each command one answer, then, even if commands are
-// lost, late, doubled or forged:
+// If the driver carries the effects out in their order, and gives each command one answer, then,
+// even if commands are lost, late, doubled or forged:
 //
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
@@ -89,17 +96,19 @@
 //
 // # Failure
 //
-// A command without an answer is no loss: a Mirror is tried again while the lease is believed, a Look as long as the
-// caller waits, and a Leave until Redis has answered or the lease is over, and once more then. A ticket whose Join has no
-// answer is given up, since it may join by one command only, and its waiter takes another. An answer that comes too late
-// to be believed keeps its place: the ticket is looked for again.
+// A command without an answer is no loss: a Mirror is tried again while the lease is believed, a
+// Look as long as the caller waits, and a Leave until Redis has answered or the lease is over, and
+// once more then. A ticket whose Join has no answer is given up, since it may join by one command
+// only, and its waiter takes another. An answer that comes too late to be believed keeps its place:
+// the ticket is looked for again.
 //
 // # Memory
 //
-// A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and an answer to a former
-// life does not fit, by its sequence number. Of one that Redis shows until its lease ends, since it was passed on or
-// stays, the number is known that long (tenure.go). Nested locks and hand-offs allocate nothing, and no event but a new
-// subscription and Close walks the line.
+// A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and
+// an answer to a former life does not fit, by its sequence number. Of one that Redis shows until
+// its lease ends, since it was passed on or stays, the number is known that long (tenure.go).
+// Nested locks and hand-offs allocate nothing, and no event but a new subscription and Close walks
+// the line.
 package core
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type verdict,change,Purpose,Todo,Mode,Op,Fault,Found,MessageKind,EffectKind,Cause,question,hearing,abroadNews,Extension,news,Want,Place,PartResult,Outcome,Way,attempt

@@ -2,15 +2,16 @@ package core
 
 // The commands of a lock's tenures.
 
-// A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
+// A flight is the command of a tenure that is in flight: the latest one, if a Leave has overtaken
+// another command.
 type flight struct {
-	op    Op
-	asks  question // of a Mirror and a Resume: whether it asks for others
-	exact bool     // of a Mirror: it may shorten the lease
-	last  bool     // of a Leave: the tenure is over by itself by now
-	seq   uint32   // of the command, over all lives of the memory
-	at    Now      // when it was sent
-	lease Span     // that it asks for
+	op    Op       // None if no command is in flight
+	asks  question // whether a Mirror or a Resume asks how many others wait
+	exact bool     // the Mirror may shorten the lease
+	last  bool     // the tenure of the Leave is over whatever the answer is
+	seq   uint32   // the number of the command among all tenures that had this memory
+	at    Now      // when the command was sent
+	lease Span     // the lease that it asks for
 }
 
 // A question is whether a command asks how many others wait.
@@ -19,16 +20,16 @@ type question uint8
 const (
 	asksNot question = iota
 	asks
-	opens // it does, since it takes the write lock away, and readers may enter
+	opens // it asks, since it gives up the write lock, so that readers elsewhere may enter
 )
 
 // The flight of a tenure changes here, and only here.
 
-// send notes that the command is about to be sent, and returns it.
+// send returns the command op, which is in flight from now on.
 func (t *Tenure) send(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
 	follows, opening := t.follows(now), false
-	if t.underWay() { // a Leave overtakes it, or the Mirror that passes the lock on: it may run after that
+	if t.underWay() { // the command in flight may run after this one, a Leave or the Mirror that passes the lock on
 		t.late, opening = now.Time.After(c.Lease), t.flight.asks == opens
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
@@ -71,8 +72,8 @@ func (t *Tenure) send(op Op, now Now) Command {
 	return cmd
 }
 
-// mirror fills in the Mirror that is about to be sent: of the levels, or of a lock that is passed on. opening says that a Mirror
-// which it overtakes takes the write lock away.
+// mirror fills in a Mirror of the levels, or one that passes the lock on. opening says that it
+// overtakes a Mirror which gives up the write lock.
 func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted {
@@ -97,7 +98,8 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 // follows reports whether an earlier command of t may still run.
 func (t *Tenure) follows(now Now) bool { return t.underWay() || t.late > now.Time }
 
-// lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.
+// lands returns the flight with the number seq, which is no longer in flight. It reports false if
+// the tenure has another one, or none.
 func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
 	if !t.underWay() || t.flight.seq != seq {
 		return f, false
@@ -107,9 +109,10 @@ func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
 	return f, true
 }
 
-// Poll returns the command that the keeper is to send for the tenure now, None for nothing, and when it is to ask again: a hold
-// may end while a command is in flight. The keeper sends the command at once, and gives the result to Answer. A Poll too many
-// is harmless, also of a tenure that is over or has another agent by now.
+// Poll returns the command that the keeper is to send for the tenure now, None for nothing, and
+// when it is to poll again: a hold may end while a command is in flight. The keeper sends the
+// command at once, and gives the reply to Answer. A needless Poll is harmless, also of a tenure
+// that is over or has another agent.
 func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 	if t.lock != l || t.Agent != nil {
 		return cmd, Never
@@ -130,11 +133,12 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 	return cmd, at
 }
 
-// Alarm returns when the keeper is to poll the tenure, as the last effect or Poll has said.
+// Alarm returns when the keeper is to poll the tenure, as the last effect or Poll has told it.
 func (t *Tenure) Alarm() Time { return t.alarm }
 
-// send returns the command that is about to be sent, with the ticket that joins by it, and when the tenure changes
-// meanwhile by the clock.
+// send returns the command op with the ticket that joins by it, and the time at which the tenure
+// changes by the clock while the command is in flight. If a waiter without a ticket is first in the
+// line, its ticket joins with the release.
 func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.send(op, now), Never
 	if w := l.line.first(); op == Leave && t.Agent != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
@@ -149,8 +153,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	return cmd, at
 }
 
-// Peek returns the command that is due for the tenure now, None for none, and when it is to be looked at again. It changes
-// nothing.
+// Peek returns what Poll would return, and changes nothing.
 func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
 	if t.lock != l || t.isOver(now) {
 		return None, Never

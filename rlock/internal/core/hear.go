@@ -1,8 +1,8 @@
 package core
 
-// What the client hears: messages, of which none is believed, and doubts, after which Redis is asked.
+// Messages to the client and doubts of the driver. No message is believed: Redis is asked.
 
-// Hear deals with a message, of which none is believed: it may be late, doubled or forged.
+// Hear deals with a message, which may be late, doubled or forged.
 func (l *Lock) Hear(m Message, now Now) {
 	t := l.Find(m.ID)
 	switch m.Kind {
@@ -10,7 +10,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.heardGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.queues() {
-			if l.Kind.Permits == 0 { // else it is no news of foreign clients: another client may know of fewer permits
+			if l.Kind.Permits == 0 { // a semaphore has no foreign clients: there another client knows of fewer permits
 				l.listenAbroad()
 			}
 			t.doubted(now)
@@ -28,7 +28,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	case Satisfied:
 		l.satisfied(t, now)
 	case ForeignNews:
-		if !m.Ours { // published by one of our clients
+		if !m.Ours { // else a client of rlock has published it
 			l.abroad.news, l.abroad.told = heard, true
 		}
 		l.doubtTickets(now)
@@ -42,7 +42,7 @@ func (l *Lock) Hear(m Message, now Now) {
 func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	if t == nil {
 		if l.client.closed || m.ID.Client != l.client.ID {
-			return // all that there is leaves
+			return // all tenures leave
 		}
 		if l.client.hasPartedFrom(m.ID, now) {
 			return // it is left to its lease
@@ -53,7 +53,8 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	}
 	l.lapse(now)
 	if o := l.owner; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
-		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which is asked about both.
+		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which
+		// is asked about both.
 		o.unshown()
 		l.touch(o)
 		t.doubted(now)
@@ -65,9 +66,10 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	l.touch(t)
 }
 
-// satisfied deals with the message that a release has taken the ticket out of the queue, since it has an answer for the call. Of
-// one whose Join has no answer yet the place is not known, and it leaves. The message may be forged: then the ticket stays, and
-// what it is granted some time is given back.
+// satisfied deals with the message that a release has taken the ticket out of the queue, since it
+// has an answer for the call. If the Join of the ticket has no answer, its place is not known, and
+// the ticket leaves. If the message is forged, the ticket stays in the queue, and is given back
+// when it is granted the lock.
 func (l *Lock) satisfied(t *Tenure, now Now) {
 	if t == nil || t.Agent == nil || !t.queues() || !t.takes {
 		return
@@ -80,8 +82,8 @@ func (l *Lock) satisfied(t *Tenure, now Now) {
 	l.leave(w, GotAnswer, now)
 }
 
-// Doubt says that Redis may not show the lock any more, or that a message may have been lost: a connection has ended,
-// Redis has told of a change of the key, or a stranger says so. Redis is asked.
+// Doubt asks Redis about the holder and the tickets, since the key may have changed or a message
+// may be lost: a connection has ended, Redis reports a change of the key, or a stranger says so.
 func (l *Lock) Doubt(now Now) {
 	if l.owner != nil {
 		l.owner.doubted(now)
@@ -101,8 +103,7 @@ func (l *Lock) doubtTickets(now Now) {
 	}
 }
 
-// Confirm sends the holds here to Redis again, so that the answer says whether Redis still shows
-// them.
+// Confirm sends the levels to Redis again, so that the answer says whether Redis still shows them.
 func (l *Lock) Confirm(now Now) {
 	if t := l.owner; t != nil {
 		t.unshown()
@@ -111,22 +112,23 @@ func (l *Lock) Confirm(now Now) {
 	l.Settle(now)
 }
 
-// The subscription of this client to its grants: a waiter begins it, and the lock ends it when nothing is left that needs it.
+// The subscription to the client's grants: the first waiter begins it, and it ends when the lock is
+// idle.
 
-// A hearing is whether this client hears the messages of a channel.
+// A hearing is the state of a subscription.
 type hearing uint8
 
 const (
-	deaf      hearing = iota // it does not listen
-	asking                   // it subscribes
-	listening                // it hears them
-	refused                  // it cannot hear them
+	deaf      hearing = iota // there is none
+	asking                   // it is not confirmed yet
+	listening                // it is confirmed
+	refused                  // it was refused, or waiters have waited for it for too long
 )
 
-// Subscribes reports whether the lock wants to be told of grants.
+// Subscribes reports whether the lock needs the subscription to its grants.
 func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
-// subscribe subscribes this client to its grants.
+// subscribe begins the subscription to the client's grants.
 func (l *Lock) subscribe(now Now) {
 	if l.hears == deaf {
 		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
@@ -134,7 +136,8 @@ func (l *Lock) subscribe(now Now) {
 	}
 }
 
-// Listening says whether this client is told of grants. A message may have been lost before.
+// Listening reports to the lock whether its subscription is confirmed. Messages may have been lost
+// before.
 func (l *Lock) Listening(yes bool, now Now) {
 	l.hears = refused
 	if yes {
@@ -145,15 +148,16 @@ func (l *Lock) Listening(yes bool, now Now) {
 	l.Settle(now)
 }
 
-// Deafened says that the connection of the subscription has ended. It is subscribed again by itself.
+// Deafened reports to the lock that the connection of its subscription has ended. The driver
+// subscribes again by itself.
 func (l *Lock) Deafened(now Now) {
 	if l.hears == listening {
 		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
-		l.seekAll(now) // they poll then
+		l.seekAll(now) // waiters poll then
 	}
 }
 
-// quiet ends the subscriptions when nothing is left that needs them.
+// quiet ends the subscriptions of a lock that is idle.
 func (l *Lock) quiet() {
 	if l.Idle() {
 		l.hears = deaf
@@ -161,36 +165,39 @@ func (l *Lock) quiet() {
 	}
 }
 
-// Foreign clients, Redisson's, know the lock and a channel, and nothing of the queue. While one of them holds the lock,
-// or has its window, the client of the first ticket listens to what they are told, and looks when the lock may be free.
+// Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
+// queue. While a foreign client holds the lock, or has its window, the client of the first ticket
+// listens to their channel, and looks when the lock may be free.
 
 // A ForeignConfig has the times of the first ticket behind foreign clients.
 type ForeignConfig struct {
-	WindowLook         Span // how often it looks in a window that is longer than this
-	Look, SilentLook   Span // how soon it looks at a lock that was just taken, and at one that a silent client took
-	Noise, SilentNoise Span // by how much the end of a lease seems to move between two looks
-	LongLease          Span // a longer lease counts as one without an end
+	WindowLook         Span // the interval of Looks in a window that is longer than this
+	Look, SilentLook   Span // the first pause after a foreign client took the lock, and after a silent one did
+	Noise, SilentNoise Span // the difference between two ends of a lease that counts as none
+	LongLease          Span // the longest lease that is not taken for one without an end
 }
 
-// abroad is the state of foreign clients, as far as this client knows it.
+// abroad is what this client knows of foreign clients.
 type abroad struct {
-	hears   hearing // whether this client hears what they are told
-	told    bool    // one has published, and Redis was not told so
+	hears   hearing // the subscription to their channel
+	told    bool    // a foreign client has published, and no step has said so to Redis
 	news    abroadNews
-	listens bool // this client has heard them since the last look
-	ends    Time // of the lease of the holder, as the last look has shown it
-	since   Time // from when it has shown that
+	listens bool // this client has listened since the last Look
+	ends    Time // the end of the holder's lease, as the last Look showed it
+	since   Time // when a Look first showed that end
 }
+
+// abroadNews is what the channel of foreign clients says of the holder.
 
 type abroadNews uint8
 
 const (
-	noneAbroad abroadNews = iota
-	heard                 // one has published a message since the last look at a lock that one holds
-	silent                // one has taken the lock again, and none has published
+	noneAbroad abroadNews = iota // nothing
+	heard                        // a foreign client has published since the last Look
+	silent                       // a foreign client took the lock again, and none published
 )
 
-// listenAbroad makes this client listen to the messages for foreign clients.
+// listenAbroad subscribes to the channel of foreign clients.
 func (l *Lock) listenAbroad() {
 	if l.abroad.hears == deaf {
 		l.abroad.hears = asking
@@ -198,8 +205,8 @@ func (l *Lock) listenAbroad() {
 	}
 }
 
-// ListeningAbroad says that this client hears what foreign clients are told from now on: one may have released the lock
-// before.
+// ListeningAbroad reports to the lock that the subscription to the channel of foreign clients is
+// confirmed. A foreign client may have released the lock before.
 func (l *Lock) ListeningAbroad(now Now) {
 	if l.abroad.hears == asking {
 		l.abroad.hears = listening
@@ -208,7 +215,7 @@ func (l *Lock) ListeningAbroad(now Now) {
 	l.Settle(now)
 }
 
-// dismiss ends listenAbroad once no ticket here waits for the lock.
+// dismiss ends that subscription once no ticket of this client waits for the lock.
 func (l *Lock) dismiss() {
 	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
 		if t.queues() && (t.place != Owner) {
@@ -219,11 +226,12 @@ func (l *Lock) dismiss() {
 	l.tell(Effect{Kind: IgnoreAbroad})
 }
 
-// follow returns how long to wait until the ticket is looked for, as far as foreign clients are concerned.
+// follow returns the time until the next Look that foreign clients make necessary, Forever for
+// none.
 func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	c := l.client
 	d := Forever
-	if a.HeldBack && a.HeldFor > 0 { // readers may begin then
+	if a.HeldBack && a.HeldFor > 0 { // after which readers may begin
 		d = a.HeldFor + c.Slack
 	}
 	if a.Found != First || a.Window <= 0 && !a.Foreign {
@@ -232,7 +240,7 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	l.listenAbroad()
 	if a.Window > 0 {
 		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
-			d = min(d, c.jitter(c.Foreign.WindowLook)) // one of those that cannot be counted: Redis learns by a look that it has the lock
+			d = min(d, c.jitter(c.Foreign.WindowLook)) // a window for clients that only poll: a Look ends it when one has the lock
 		}
 	}
 	if a.Foreign {
@@ -241,13 +249,14 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	return d
 }
 
-// followHolder returns how long to wait until the next look at a lock that a foreign client holds. Some publish nothing
-// when they release the lock. So the first ticket looks soon after the lock was taken or renewed, and less and less often
-// while nothing changes; sooner if the lock was taken again without a message.
+// followHolder returns the time until the next Look at a lock that a foreign client holds. Some
+// clients publish nothing when they release the lock. So the first Look comes soon after the lock
+// was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter if
+// the lock was taken again without a message.
 func (l *Lock) followHolder(a Reply, now Now) Span {
 	c, f := &l.client.Foreign, &l.abroad
 	if a.TTL == NoTTL || a.TTL > c.LongLease {
-		return Forever // nothing would show that the lock was taken again
+		return Forever // no change of the lease would show that the lock was taken again
 	}
 	first, noise := c.Look, c.Noise
 	if f.news == silent {

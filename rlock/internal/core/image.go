@@ -6,9 +6,9 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// For the explorer, which keeps a copy of a client for each state, and tells states apart by their keys. What ships calls none of
-// this. A new field has its place in the copy and in the key, unless a struct is copied as a whole; a test finds one that was left
-// out.
+// For the explorer, which keeps a copy of a client for each state, and tells states apart by their
+// keys. What ships calls none of this. A new field has its place in the copy and in the key, unless
+// a struct is copied as a whole; a test finds one that was left out.
 
 const mostLocks = 3
 
@@ -22,8 +22,8 @@ type Image struct {
 	gone    Tenure // stands for each forgotten one, and stays zero: no answer fits it
 }
 
-// copies are those of structs of one type. They are made one by one, since an explorer keeps many images at once, and most of
-// them have few structs.
+// copies are those of structs of one type. They are made one by one, since an explorer keeps many
+// images at once, and most of them have few structs.
 type copies[T any] struct {
 	all []copied[T] // the first n are in use
 	n   int
@@ -126,7 +126,8 @@ func (y *Image) Command(cmd *Command) {
 	cmd.Tenure, cmd.joins = y.Tenure(cmd.Tenure), y.Tenure(cmd.joins)
 }
 
-// Names renames tenures and owners in the order in which they are seen: states that differ by names only are one.
+// Names renames tenures and owners in the order in which they are seen: states that differ by names
+// only are one.
 type Names struct {
 	Client uint32
 	ids    [24]uint64
@@ -202,7 +203,8 @@ func (c clocks) safe(t SafeTime) byte {
 	return byte(int8(min(max(t-c.Safe, -12), 100)))
 }
 
-// AppendClient appends what tells the state of the client from others, apart from that of its locks.
+// AppendClient appends what tells the state of the client from others, apart from that of its
+// locks.
 func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 	for _, p := range c.partings {
 		if now.Time < p.until {

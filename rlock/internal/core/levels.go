@@ -5,37 +5,37 @@ import "slices"
 // A Level is one Lock that was not unlocked yet.
 type Level struct {
 	Owner  OwnerID
-	Mode   Mode     // Shared: other readers may hold it too
-	Part   bool     // it is held for a lock over several, and that is told in its place
-	Guest  bool     // it is a guest's of the owner, and makes the owner no holder
-	First  bool     // the owner held nothing before: one of each owner's levels is the first
-	wrote  bool     // it has sent a guarded write in its tenure
-	Capped bool     // Until is the end of a level that is renewed until then, and not of a lease that Redis is asked for
+	Mode   Mode
+	Part   bool     // the level is a part of a lock over several, which is reported in its place
+	Guest  bool     // a guest of the owner took it: it does not make the owner a holder
+	First  bool     // the owner held nothing before: one level of each owner is the first
+	wrote  bool     // the level has sent a guarded write in the present tenure
+	Capped bool     // the level is renewed until Until, which is the longest hold and not the end of a lease
 	Way    Way      // how it was acquired
-	Until  SafeTime // when it ends by itself; NeverSafe: not before its Unlock
+	Until  SafeTime // when the level ends by itself; NeverSafe if only Unlock ends it
 	Since  Time     // when it was acquired
 	Token  uint64   // the fencing token of the hold
-	Handle any      // nil for a Lock that is unlocked by its owner, Guests for one that a guest unlocks
-	Info   any      // the driver's
+	Handle any      // nil for a level that its owner unlocks, Guests for one that a guest unlocks
+	Info   any      // the driver's data
 }
 
-// levels are the truth about the lock's owners here. They change in this file only, and belong to
-// the lock: a hand-off, or a ticket that is granted while readers go on, exchanges the tenure below
-// them. The summary beside them is what each event asks for, several times.
+// levels are the truth about the lock's owners in this client. They change in this file only, and
+// belong to the lock: a hand-off exchanges the tenure below them, as does a ticket that is granted
+// the lock while readers go on. Each event reads the summary several times.
 type levels struct {
 	all []Level
 	summary
 }
 
-// A summary follows from the levels, and is made again by sum when they change.
+// A summary is computed from the levels by sum when they change.
 type summary struct {
-	writes  int32    // how many are not shared
-	asked   SafeTime // until when they ask for the lock; NeverSafe: one is renewed, or there is none
-	longest SafeTime // the latest end of a lease that one asks for, 0 for none
-	ends    SafeTime // no later than an owner ends beside others, or by a cap; NeverSafe if no level is capped and no shared one has a lease
+	writes  int32    // the number of levels that are not shared
+	asked   SafeTime // the end of the last lease; NeverSafe if a level is renewed, or there is none
+	longest SafeTime // the latest end of a fixed lease; 0 if there is none
+	ends    SafeTime // no later than the end of any level that may end before the others; NeverSafe if none may
 }
 
-// noLevels returns none, in the memory of others.
+// noLevels returns an empty list that reuses the memory of all.
 func noLevels(all []Level) levels { return levels{all[:0], sum(nil)} }
 
 // sum returns the summary of the levels.
@@ -60,7 +60,8 @@ func sum(all []Level) summary {
 	return s
 }
 
-// asks returns until when the level asks for the lock: one that is capped does without end, and ends all the same.
+// asks returns the end of the lease that the level asks Redis for. A capped level asks for no end,
+// and ends by the clock.
 func (v *Level) asks() SafeTime {
 	if v.Capped {
 		return NeverSafe
@@ -74,11 +75,12 @@ func (v *Level) mayEnd() bool { return v.Capped || v.Mode == Shared && v.Until !
 // A shape is what Redis shows of the levels.
 type shape struct {
 	owner  OwnerID
-	writes int32
-	reads  bool
-	until  SafeTime // NeverSafe: it is renewed
+	writes int32    // the number of levels that are not shared
+	reads  bool     // some levels are shared
+	until  SafeTime // the end of the lease; NeverSafe if it is renewed
 }
 
+// oneLevel returns the shape of one level.
 func oneLevel(o OwnerID, m Mode) shape {
 	if m == Shared {
 		return shape{owner: o, reads: true}
@@ -89,16 +91,18 @@ func oneLevel(o OwnerID, m Mode) shape {
 // isRead reports whether only readers hold the lock here.
 func (l *Lock) isRead() bool { return l.IsHeld() && l.levels.writes == 0 }
 
-// exceeds reports whether the call of an owner that has the lock asks for more of it than the tenure has: to write where
-// that reads, or for more permits. Two owners that wait for more of what they hold would wait for each other.
+// exceeds reports whether a call of the owner asks for more of the lock than the tenure has: to
+// write while it reads, or for more permits. Two owners that waited for more of what they hold
+// would wait for each other.
 func (l *Lock) exceeds(w *Call) bool { return w.Mode == Alone && l.isRead() || w.More > l.owner.more }
 
-// Guests is the handle of the levels that a guest of their owner has taken without a handle.
+// Guests is the handle of levels that a guest of their owner took without a handle.
 var Guests any = new(guests)
 
 type guests struct{ _ byte } // not empty, so that it has an address of its own
 
-// Hosts reports whether a call of the owner nests: it has a level itself, or the call is a guest's, and it has any level.
+// Hosts reports whether a call of the owner nests: if the owner has a level of its own, or, for a
+// guest's call, any level.
 func (l *Lock) Hosts(o OwnerID, guest bool) bool {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o && (guest || !v.Guest) {
@@ -108,7 +112,8 @@ func (l *Lock) Hosts(o OwnerID, guest bool) bool {
 	return false
 }
 
-// levelOf returns where the level of the handle is, or without one the owner's innermost level of the mode; -1 for none.
+// levelOf returns the index of the handle's level, or, without a handle, of the owner's innermost
+// level of the mode; -1 if there is none.
 func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 	for i := len(l.levels.all) - 1; i >= 0; i-- {
 		if v := &l.levels.all[i]; v.Handle == handle && (handle != nil && handle != Guests || v.Owner == o && v.Mode == m) {
@@ -118,7 +123,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 	return -1
 }
 
-// open adds a level for the waiter, which has the lock then.
+// open adds a level for the call, which has the lock then.
 func (l *Lock) open(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
 	until := NeverSafe
@@ -132,9 +137,9 @@ func (l *Lock) open(w *Call, way Way, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from the first level of its owner
-// to the last. Way and Since move to another reported level of the owner, so that every Acquired event gets its Released or
-// Lost.
+// close removes a level. If it was the first of its owner, another level of the owner becomes the
+// first, since a hold lasts until the last level is closed. Its Way and Since move to another level
+// that is reported, so that each Acquired event gets its Released or Lost.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
 	if was.wrote {
@@ -160,11 +165,11 @@ func (l *Lock) close(i int) (was Level) {
 	return was
 }
 
-// closeAll takes away all levels.
+// closeAll removes all levels.
 func (l *Lock) closeAll() { l.levels = noLevels(l.levels.all) }
 
-// expire takes away the levels of owners whose time is over, and returns them: of those that have held the lock for as long as
-// they may, and of those that ask for it no more while others go on.
+// expire removes the levels of owners whose time is over, and returns them: those whose owner
+// reached its longest hold, and those whose lease has ended while other owners go on.
 func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	all, ends, over := l.levels.all, NeverSafe, []OwnerID(nil)
 	for i := range all {
@@ -194,7 +199,7 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	l.levels.all = slices.DeleteFunc(all, func(v Level) bool { return slices.Contains(over, v.Owner) })
 	l.levels.summary = sum(l.levels.all)
 	if l.IsHeld() {
-		l.levels.ends = ends // ignores expired levels of owners that still hold another
+		l.levels.ends = ends // without expired levels of owners that still have another
 	}
 	return tooLong, ended
 }
@@ -202,14 +207,15 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 // writes notes that a level sends a guarded write.
 func (l *Lock) writes(i int) { l.levels.all[i].wrote = true }
 
-// exchanged notes that the tenure below the levels is another one, in which no guarded write was sent.
+// exchanged notes that the levels have another tenure, in which they have sent no guarded write.
 func (l *Lock) exchanged() {
 	for i := range l.levels.all {
 		l.levels.all[i].wrote = false
 	}
 }
 
-// let gives the level a lease from now on, 0 for one that is renewed; or, if it is capped, so long until its end.
+// let sets the level's lease, or its longest hold if capped, counted from now; 0 for a level that
+// is renewed.
 func (l *Lock) let(i int, lease Span, capped bool, now Now) {
 	v := &l.levels.all[i]
 	v.Until, v.Capped = NeverSafe, capped
@@ -219,7 +225,8 @@ func (l *Lock) let(i int, lease Span, capped bool, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// askedBy returns until when the levels of the owner ask for the lock, and may.
+// askedBy returns the end of the owner's hold by its own choice: that of its last lease, or its
+// longest hold.
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o {
@@ -229,7 +236,7 @@ func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	return min(until, l.cappedAt(o))
 }
 
-// cappedAt returns when the owner has held the lock for as long as it may, by the level that ends first.
+// cappedAt returns the end of the owner's longest hold, by the level that ends first.
 func (l *Lock) cappedAt(o OwnerID) SafeTime {
 	at := NeverSafe
 	for i := range l.levels.all {
@@ -240,15 +247,17 @@ func (l *Lock) cappedAt(o OwnerID) SafeTime {
 	return at
 }
 
-// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
+// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner,
+// and is held.
 func (l *Lock) TrustedUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
 
-// Ends returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over. The lock has an Owner.
+// Ends returns when a holder loses the lock unless a renewal is confirmed before: all of them, or a
+// reader whose lease ends. The lock has an Owner.
 func (l *Lock) Ends() SafeTime {
 	return min(l.owner.trust.until, l.levels.asked, l.levels.ends)
 }
 
-// wanted returns the lease that Redis is to be told of now.
+// wanted returns the lease that a Mirror asks for now.
 func (l *Lock) wanted(now Now) Span {
 	if until := l.levels.asked; until != NeverSafe {
 		return until.Since(now.Safe)
@@ -256,7 +265,7 @@ func (l *Lock) wanted(now Now) Span {
 	return max(l.client.Lease, l.levels.longest.Since(now.Safe))
 }
 
-// shape returns what Redis is to show now.
+// shape returns what Redis is to show.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner
 	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.levels.asked}
@@ -266,8 +275,8 @@ func (l *Lock) shape(now Now) shape {
 	return s
 }
 
-// isMirrored reports whether the last mirror that was sent has the present levels. A lease that was longer than that
-// of a renewal when Redis was told of it stays as it is.
+// isMirrored reports whether the last Mirror showed the present levels. A fixed lease that was
+// longer than a renewal's when it was sent needs no other Mirror when it becomes shorter than that.
 func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	s := l.shape(now)
 	if s.until == NeverSafe && t.shown.until == l.levels.longest && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
@@ -276,7 +285,8 @@ func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	return !t.old && t.shown == s
 }
 
-// showing notes that a command is about to be sent that shows the levels in Redis, in the name of an owner that has one.
+// showing notes that a command is sent that shows the levels in Redis, in the name of an owner that
+// has one.
 func (l *Lock) showing(t *Tenure, now Now) {
 	if !l.Hosts(t.named, true) {
 		t.named = l.levels.all[0].Owner
@@ -284,23 +294,25 @@ func (l *Lock) showing(t *Tenure, now Now) {
 	t.shown, t.old = l.shape(now), false
 }
 
-// unshown notes that Redis may show something else than the levels.
+// unshown makes another Mirror due, since Redis may not show the levels.
 func (t *Tenure) unshown() { t.old = true }
 
-// unsure notes that Redis may not have been told of the levels: it may show the lease of a renewal, or a longer one.
+// unsure makes another Mirror due, since the last one may not have run: Redis may show the lease of
+// a renewal, or a longer one.
 func (t *Tenure) unsure() {
 	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.asksExactly()
 	}
 }
 
-// asksExactly makes the next mirror an exact one, whatever lease Redis shows.
+// asksExactly makes an exact Mirror due, whatever lease Redis shows.
 func (t *Tenure) asksExactly() { t.old, t.shown.until = true, NeverSafe-1 }
 
-// shortens reports whether the next mirror is to shorten the lease, so that others do not wait for the rest of a longer one
-// if this client dies: Redis was told of a lease that ends later than those that the levels ask for. All other mirrors only
-// lengthen it, so that a command which is repeated takes nothing away. The rest of a lease that is about to end is not worth
-// it: no later lease of the tenure would be trusted for longer.
+// shortens reports whether the next Mirror is to shorten the lease, since Redis shows one that ends
+// later than the levels ask for: others would wait for its rest if this client died. Any other
+// Mirror only lengthens the lease, so that a repeated command takes nothing away. A lease that is
+// about to end is not shortened: no later lease of the tenure would be trusted for longer than its
+// rest.
 func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	c, until := l.client, t.shown.until
 	if until == NeverSafe {
@@ -309,8 +321,9 @@ func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	return now.Safe.After(lease) < until && (lease >= c.Claim/4 || until > now.Safe.After(c.Lease))
 }
 
-// leavesBehind notes that a level has closed that has sent a guarded write.
+// leavesBehind notes that a level which sent a guarded write is closed.
 func (t *Tenure) leavesBehind() { t.wrote = true }
 
-// isOpen reports whether no guarded write of a former hold may run in the tenure.
+// isOpen reports whether another hold may begin in the tenure: not if a guarded write of a former
+// hold may still run in it.
 func (t *Tenure) isOpen() bool { return !t.wrote }

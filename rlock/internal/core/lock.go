@@ -1,41 +1,41 @@
 package core
 
-// A Lock is one lock as one client knows it: its owners here, its waiters here, and the tenures.
-// Its methods are the events of the lock, and the caller serializes those of one [Client]. After
-// each it takes [Client.Effects].
+// A Lock is one lock as one client knows it: its owners and its waiters in this client, and its
+// tenures. Its methods are the events of the lock. The caller serializes the events of one
+// [Client], and calls [Client.TakeEffects] after each.
 type Lock struct {
 	Kind Kind
-	Tag  any // the driver's
+	Tag  any // the driver's data
 
 	client  *Client
 	levels  levels
 	line    line
-	owner   *Tenure // that is Held, nil for none
-	tenures tenures // all that are not over, with the owner
+	owner   *Tenure // the tenure that is Held, or nil
+	tenures tenures // the tenures that are not over, with owner
 
-	hears   hearing // whether this client is told of grants
-	reserve uint32  // how many fencing tokens the next tenure reserves; 0: one
-	patient Time    // asking: until when to wait for the answer
-	stays   Time    // until when the lock stays after its last level, 0 for not: see StayUntil
+	hears   hearing // whether this client hears of grants
+	reserve uint32  // the number of fencing tokens that the next tenure reserves; 0 for one
+	patient Time    // how long waiters wait for the subscription while hears is asking
+	stays   Time    // the end of the least hold, 0 for none: see StayUntil
 	abroad  abroad  // the state of foreign clients
 }
 
-// NewLock returns a lock without holder and waiter.
+// NewLock returns a lock without holders and waiters.
 func (c *Client) NewLock(k Kind) *Lock {
 	l := &Lock{}
 	l.Reset(c, k)
 	return l
 }
 
-// Reset makes a lock without holder and waiter in the memory of one that is idle.
+// Reset makes an idle lock a new one, whose memory it reuses.
 func (l *Lock) Reset(c *Client, k Kind) {
 	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: noLevels(l.levels.all)}
 }
 
-// Idle reports whether nothing is left of the lock, so that the client may forget it.
+// Idle reports whether the lock has neither tenures nor calls, so that the client may forget it.
 func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.calls == 0 }
 
-// Lock begins a call. Unless its outcome is known at once the call waits: its goroutine asks Next.
+// Lock begins a call for the lock. If it returns Waiting, the goroutine of the call asks Next.
 func (l *Lock) Lock(w *Call, now Now) Outcome {
 	if !l.Nest(w, now) && l.AtOnce(w, now) == Waiting {
 		l.Wait(w, now)
@@ -43,9 +43,10 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 	return w.Outcome
 }
 
-// Nest, AtOnce and Wait are the parts of Lock, for a driver. Only Wait retains w; until then w may live on the stack.
+// Nest, AtOnce and Wait are the parts of Lock, for a driver. Only Wait retains w, which may live on
+// the stack until then.
 
-// Nest gives the call a level if its owner holds the lock already, and reports whether it does.
+// Nest gives the call a level if its owner holds the lock already, and reports whether it did.
 func (l *Lock) Nest(w *Call, now Now) bool {
 	w.Began = now.Time
 	l.lapse(now)
@@ -56,7 +57,8 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 	return true
 }
 
-// AtOnce decides a call that needs no command; otherwise it returns Waiting. Nest must have returned false.
+// AtOnce returns the outcome of a call that needs no command, or Waiting. Nest has returned false
+// for it.
 func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
 	switch owner := l.owner; {
@@ -77,7 +79,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	return w.Outcome
 }
 
-// Wait puts a call into the line that was not served at once.
+// Wait puts a call for which AtOnce has returned Waiting into the line.
 func (l *Lock) Wait(w *Call, now Now) {
 	l.begins(w, Locks, nil)
 	w.attempt, w.overdue = tries, !w.Waits
@@ -88,14 +90,15 @@ func (l *Lock) Wait(w *Call, now Now) {
 	l.Settle(now)
 }
 
-// nest gives the call a level beside those that there are.
+// nest gives the call a level beside the open ones.
 func (l *Lock) nest(w *Call, way Way, now Now) {
 	l.open(w, way, now)
 	l.changed(now)
 }
 
-// Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it. If that takes a command
-// it returns the tenure: the keeper sends the command, unless a call does: see Release.
+// Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it.
+// If the lock has to be given back to Redis, releases is the tenure that leaves: the keeper sends
+// the command, unless a call does (see Release). It reports false if there is no such level.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
 	l.lapse(now)
 	t, i := l.owner, -1
@@ -115,7 +118,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		l.changed(now)
 	case now.Time < l.stays:
 		releases = t
-		l.leaveToLease(l.stays.Since(now.Time)) // as one that is passed on to no client
+		l.leaveToLease(l.stays.Since(now.Time)) // as if it were passed on, and to no client
 		l.stays = 0
 	case l.handsOff(now):
 	default:
@@ -126,7 +129,8 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	return was, releases, true
 }
 
-// SetLease gives a level a lease from now on, 0 for one that is renewed until its Unlock.
+// SetLease sets a level's lease, counted from now, or 0 to renew it until its Unlock. It reports
+// false if there is no such level.
 func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
 	l.lapse(now)
 	t, i := l.owner, l.levelOf(o, m, handle)
@@ -143,13 +147,13 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 type Extension uint8
 
 const (
-	EndMoves Extension = iota
-	EndAsked           // Redis has to confirm the lease: it is asked by the next mirror, and IsShown says when it has
-	NoEnd              // the level ends by its Unlock alone
-	NoLevel            // there is no such level
+	EndMoves Extension = iota // the level ends later
+	EndAsked                  // the next Mirror asks Redis for the lease; IsShown reports when Redis has confirmed it
+	NoEnd                     // only Unlock ends the level
+	NoLevel                   // there is no such level
 )
 
-// Extend moves the end of a level that ends by itself: it is so long from now on.
+// Extend moves the end of a level that ends by itself to d from now.
 func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {
 	l.lapse(now)
 	t, i := l.owner, l.levelOf(o, m, handle)
@@ -169,15 +173,15 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 	return EndAsked
 }
 
-// Close ends everything: calls return, also those whose command is in flight, and what Redis shows yet is released. A
-// tenure that was parted with is left to its lease.
+// Close ends all holds and waits: calls return, also those whose command is in flight, and the
+// keeper releases what Redis shows. A tenure that is Parted is left to its lease.
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first() != nil {
 		l.leave(l.line.first(), Closed, now)
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.Agent != nil && t.Agent.Purpose == Locks { // that of a Resume does not wait in the line
+		if t.Agent != nil && t.Agent.Purpose == Locks { // a call of Resume, which does not wait in the line
 			l.leave(t.Agent, Closed, now)
 		}
 	}
@@ -187,41 +191,41 @@ func (l *Lock) Close(now Now) {
 	l.Settle(now)
 }
 
-// A Config has what callers choose, what the protocol fixes, and the times of a client. The explorer has its own, in
-// ticks.
+// A Config has what callers choose, what the protocol fixes, and the times of a client. The
+// explorer has its own, in ticks.
 type Config struct {
-	Lease     Span // of a hold that is renewed until its Unlock
-	Claim     Span // that a ticket is granted unless its client asks for more
-	QueueTime Span // for how long Redis keeps a queue without a step
-	Margin    Span // a lease is believed for so much less, and for a hundredth less
+	Lease     Span // the lease of a hold that is renewed until its Unlock
+	Claim     Span // the lease of a ticket that is granted the lock, until its client asks for more
+	QueueTime Span // the time for which Redis keeps a queue without a step
+	Margin    Span // what is subtracted from a lease, beside a hundredth, to get the time for which it is believed
 
-	LookTime        Span // how often a ticket is looked for
-	Slack           Span // a ticket is looked for so long after a lease should have ended
+	LookTime        Span // the interval of the Looks for a ticket
+	Slack           Span // the delay of a Look after the time at which a lease should have ended
 	Retry, MaxRetry Span // the first and the longest pause after a command without an answer
-	FirstPoll       Span // how soon a ticket that polls is looked for, doubling...
-	LastPoll        Span // ...to this
-	Silence         Span // for how long the answer to an abandoned command is waited for beyond a call's time
-	Patience        Span // for how long a waiter waits for its subscription before it polls
-	LeastWait       Span // a shorter wait is not worth a ticket
-	ReadersTime     Span // for how long a reader is held back beside readers before it takes a ticket
-	ShortSection    Span // a hold that began with a claim is not renewed sooner
+	FirstPoll       Span // the first interval of the Looks for a ticket whose client is not subscribed; it doubles...
+	LastPoll        Span // ...up to this one
+	Silence         Span // the time for which a call whose time is up waits for an answer that decides whose the lock is
+	Patience        Span // the time for which a waiter waits for its subscription before it polls
+	LeastWait       Span // the shortest wait for which a ticket is taken
+	ReadersTime     Span // the time for which a reader beside readers holds back before it takes a ticket
+	ShortSection    Span // the age below which a hold that began with a claim is not renewed
 
-	HandoffLimit int  // how often the lock is handed off inside the process while others wait...
-	HandoffTime  Span // ...and for how long
+	HandoffLimit int  // the number of hand-offs in this process while others wait
+	HandoffTime  Span // the time for which they go on
 
 	Foreign ForeignConfig
 
-	Replicas bool // only the answers to an Acquire and to a Look say that replicas have the grant
+	Replicas bool // replicas have to confirm a grant, which only the answers to an Acquire and a Look say
 
-	// Jitter returns a pause between retries and polls that is no longer than the one given, at random, so that clients
-	// that have failed together do not come back together. nil: the pause itself.
+	// Jitter returns a random pause that is no longer than the one given, so that clients which
+	// failed together do not come back together. If it is nil, pauses are exact.
 	Jitter func(Span) Span
 }
 
-// doublings is how often a pause doubles at most.
+// doublings is the largest number of times that a pause doubles.
 const doublings = 10
 
-// pause returns the pause after n tries that have brought nothing: first, doubling up to most, with jitter.
+// pause returns the pause after n failures: first, doubled n times up to most, with jitter.
 func (c *Config) pause(first, most Span, n int) Span {
 	return c.jitter(min(first<<min(n, doublings), most))
 }
@@ -237,18 +241,18 @@ func (c *Config) jitter(d Span) Span {
 type Client struct {
 	Config
 	ID      uint32
-	Tenure  func() uint64 // returns the number of a new tenure; nil: they are counted
-	Effects []Effect      // that the driver has not taken yet, by TakeEffects
+	Tenure  func() uint64 // returns the number of a new tenure; if it is nil, tenures are counted
+	Effects []Effect      // the effects that the driver has not taken yet
 
-	// Changed is called with each tenure whose want or place is another one now, and with what they were; nil: for none. It may
-	// only look.
+	// Changed, unless it is nil, is called when the want or the place of a tenure has changed, with
+	// the former ones. It must not change anything.
 	Changed func(t *Tenure, want Want, place Place)
 
 	closed   bool
-	last     uint64   // number of a tenure
-	spare    *Tenure  // one that is over, to be used again
-	partings partings // those that Redis may show yet: see tenure.go
-	taken    []Effect // that the driver has taken last: the memory is used again
+	last     uint64   // the number of the last tenure, if they are counted
+	spare    *Tenure  // a tenure that is over, whose memory is reused
+	partings partings // the forgotten tenures that Redis may still show: see tenure.go
+	taken    []Effect // the effects that the driver took last, whose memory is reused
 }
 
 // Closed reports whether the client has closed.
@@ -262,27 +266,26 @@ func (c *Client) number() uint64 {
 	return c.last
 }
 
-// A Kind is what tells one kind of lock from another.
-//
-// A read-write lock is of no kind of its own: its readers have the mode Shared. A semaphore has a Lock for each owner.
+// A Kind is what tells one kind of lock from another. A read-write lock is a plain one, whose
+// readers have the mode Shared. A semaphore has a Lock for each owner.
 type Kind struct {
-	Strict  bool  // the locks are granted in the order of all waiters of all clients: each has a ticket, and no hand-off passes one
+	Strict  bool  // waiters of all clients are served in their order: each has a ticket, and no hand-off passes one
 	Fenced  bool  // each hold has a fencing token
-	Permits int32 // how many permits of a semaphore may be held at once; 0 for other locks
+	Permits int32 // the number of permits of a semaphore; 0 for other locks
 }
 
-// What a driver reads, and what it does besides the events of calls and answers.
+// What a driver reads.
 
 // Client returns the client of the lock.
 func (l *Lock) Client() *Client { return l.client }
 
-// Owner returns the tenure by which the lock is held here, nil for none.
+// Owner returns the tenure by which this client holds the lock, or nil.
 func (l *Lock) Owner() *Tenure { return l.owner }
 
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
 
-// Waiters calls yield with each waiter in order. That one may leave meanwhile.
+// Waiters calls yield with each waiter in order. The waiter may leave meanwhile.
 func (l *Lock) Waiters(yield func(*Call) bool) {
 	for w := range l.line.All {
 		if !yield(w.Value) {
@@ -291,7 +294,7 @@ func (l *Lock) Waiters(yield func(*Call) bool) {
 	}
 }
 
-// Len returns how many calls wait.
+// Len returns the number of calls that wait.
 func (l *Lock) Len() int { return l.line.Len() }
 
 // Tenures calls yield with each tenure that is not over.
@@ -305,18 +308,19 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 	}
 }
 
-// Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
+// Holds reports whether the owner has a level, and the lock may be believed to be held.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
 	return l.owner != nil && l.IsHeld() && now.Safe < l.TrustedUntil() && now.Safe < l.askedBy(o)
 }
 
-// KeepsOut reports whether a waiting reader could join the readers here: an invariant of the explorer.
+// KeepsOut reports whether the first waiter is a reader that could join the readers here. The
+// explorer asserts that it never is.
 func (l *Lock) KeepsOut(now Now) bool {
 	w, t := l.line.first(), l.owner
 	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.TrustedUntil()
 }
 
-// ValidUntil returns until when the owner's hold may be believed.
+// ValidUntil returns the end of the time for which the owner's hold may be believed.
 func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.TrustedUntil(), l.askedBy(o)) }
 
 // Want, Place and InFlight return the state of a tenure.
@@ -324,16 +328,16 @@ func (t *Tenure) Want() Want   { return t.want }
 func (t *Tenure) Place() Place { return t.place }
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
-// More returns how many permits of a semaphore the tenure takes beside the first.
+// More returns the number of permits beside the first that the tenure takes.
 func (t *Tenure) More() int32 { return t.more }
 
-// IsHeld reports whether an owner holds the lock here, IsWritten whether one does that is no reader, and IsKept whether it is
-// renewed until an Unlock.
+// IsHeld reports whether an owner in this client holds the lock, IsWritten whether one does that is
+// not a reader, and IsKept whether the lock is renewed until an Unlock.
 func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 func (l *Lock) IsKept() bool    { return l.IsHeld() && l.levels.asked == NeverSafe }
 
-// IsShown reports whether Redis has confirmed that it shows the levels as they are.
+// IsShown reports whether Redis has confirmed that it shows the present levels.
 func (l *Lock) IsShown(now Now) bool {
 	t := l.owner
 	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
@@ -342,14 +346,16 @@ func (l *Lock) IsShown(now Now) bool {
 // Claimed reports whether Redis was asked for no more than a claim.
 func (t *Tenure) Claimed() bool { return t.claim }
 
-// A guarded write is a command of a user that Redis executes only while it has the lock for the tenure. It sets no lease
-// and moves no place, so that any number may be in flight beside the one command of the table.
+// A guarded write is a command of a user that Redis executes only if the tenure has the lock. It
+// sets no lease and changes no place, so that any number of them may be in flight beside the one
+// command of the table.
 //
-// One that is executed late, or once more after its answer, must not run in a later hold. So the tenure of a hold that has
-// sent one begins no other: it is neither handed off nor kept, no reader joins it, and after a downgrade none is let in.
-// Redis is asked for the next one.
+// A guarded write that is executed late, or twice, must not run in a later hold. So no other hold
+// begins in a tenure with a guarded write: the lock is not handed off, no reader joins, and none is
+// let in after a downgrade. The next hold asks Redis.
 
-// mayWrite reports whether the level of the call holds the lock. It ends the holds whose time is over.
+// mayWrite ends the holds whose time is over, and reports whether the level of the call still holds
+// the lock.
 func (l *Lock) mayWrite(c *Call, now Now) bool {
 	l.lapse(now)
 	held := l.owner != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
@@ -357,16 +363,16 @@ func (l *Lock) mayWrite(c *Call, now Now) bool {
 	return held
 }
 
-// guarded returns the guarded write of the call's level. If it follows no other command about the tenure it may use a
-// connection of its own.
+// guarded returns the guarded write of the call's level.
 func (l *Lock) guarded(c *Call, now Now) Command {
 	l.writes(l.levelOf(c.Owner, c.Mode, c.Handle))
 	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
 }
 
-// UnlockWith is Unlock with a guarded write, which the call of the release carries: see Call.Carries. The first Leave of that
-// call has the write, and no other command: one that is repeated does not find the tenure. The tenure begins no other hold, so
-// that there is a release. It reports false, and changes nothing, unless the level is the only one of a lock that does not stay.
+// UnlockWith is Unlock with a guarded write, which the call of the release carries: see
+// Call.Carries. Only the first Leave has the write: a repeated one would not find the tenure. No
+// other hold begins in the tenure, so that there is always a release. UnlockWith reports false, and
+// changes nothing, if there are other levels or a least hold.
 func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
 	l.lapse(now)
 	i := -1
@@ -381,8 +387,9 @@ func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, re
 	return l.Unlock(o, m, handle, now)
 }
 
-// wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
-// A tenure whose write was refused leaves Redis: a part of it may be there, as of a reader whose lease is gone.
+// wrote deals with the answer to a guarded write in the mode m; a.Found is Holds if it was
+// executed. If not, the lock is lost and the tenure leaves Redis, where a part of it may be left,
+// as of a reader whose lease is gone.
 func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
 	t := l.Find(id)
 	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
@@ -390,12 +397,12 @@ func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
 	}
 }
 
-// forced notes the answer to the Leave of a holder that is released by force.
+// forced deals with the answer to the Leave of a holder that is released by force.
 func (l *Lock) forced(id ID, a Reply, now Now) {
 	switch t := l.owner; {
 	case t == nil || t.ID != id:
 	case a.Fault != Answered:
-		l.Confirm(now) // which finds out
+		l.Confirm(now) // to find out
 	case a.Left:
 		t.forcedOut()
 		l.lose(ByForce, now)

@@ -1,13 +1,13 @@
 package core
 
-// News are the messages about a tenure since the command in flight was sent, whose answer may be
-// older.
+// news is what messages have said of a tenure since its command in flight was sent: the answer may
+// be older than they are.
 type news uint8
 
 const (
 	noNews news = iota
 	doubt       // something may have changed
-	grant       // it has the lock
+	grant       // the tenure has the lock
 )
 
 // The place of a tenure changes here, and only here.
@@ -20,7 +20,7 @@ func (t *Tenure) goes(to Place) {
 	}
 }
 
-// entering notes that the command is sent that may bring the tenure in.
+// entering notes that a command is sent that may bring the tenure in.
 func (t *Tenure) entering() { t.goes(Unsure) }
 
 // forcedOut notes that this client has taken the tenure out of Redis by force.
@@ -29,7 +29,7 @@ func (t *Tenure) forcedOut() { t.goes(Out) }
 // takenOut notes that a release has taken the ticket out of the queue.
 func (t *Tenure) takenOut() { t.goes(Out) }
 
-// stranger returns a tenure of this client that was granted the lock, and that no waiter knows of.
+// stranger returns a tenure of this client that was granted the lock although no waiter knows it.
 func (l *Lock) stranger(m Message) *Tenure {
 	t := l.newTenure(m.ID, Alone)
 	t.more = m.More
@@ -37,7 +37,7 @@ func (l *Lock) stranger(m Message) *Tenure {
 	return t
 }
 
-// answered notes what the answer to the flight says: its place by the table of answers, and the rest by its verdict.
+// answered notes what the answer to the flight says. The table of answers has the place.
 func (t *Tenure) answered(f flight, a Reply, now Now) {
 	v := t.verdict(f, a)
 	if to := answers[f.op][v]; to != asItWas {
@@ -99,7 +99,8 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	}
 }
 
-// comesLate notes that the answer that grants the lock comes too late to be believed. It may be true all the same.
+// comesLate notes that the answer which grants the lock comes too late to be believed. It may be
+// true nevertheless.
 func (t *Tenure) comesLate(now Now) {
 	t.look = now.Time
 	if t.entry == Resume {
@@ -123,7 +124,8 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 	}
 }
 
-// failed notes that the command has no answer, or was not executed. Its caller has left it behind, or Redis has failed.
+// failed notes that the command has no answer, or was not executed. Its caller has left it behind,
+// or Redis has failed.
 func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
 	if v == unknown && f.op.asksLease() {
@@ -133,27 +135,27 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	case f.op == Leave && f.last:
 		t.goes(Out)
 	case f.op == Step:
-		t.step = false // those that wait look by themselves
+		t.step = false // other waiters look by themselves
 	case f.op == Mirror && v != fatal:
 		t.unsure()
 	}
 	if behind || t.want == Gone && f.op != Leave {
-		return // Redis has not failed, or its release does not wait: it is another command
+		return // Redis has not failed, or the release that follows is another command, which need not pause
 	}
 	t.rests(now)
 }
 
-// granted notes that a message has come: the ticket has the lock.
+// granted deals with the message that the ticket has the lock.
 //
-// The message does not say when the lease began. But it began after the ticket was last found in the queue, and that was
-// after the command was sent that found it: so the claim is counted from then. For this to be sound no ticket may come
-// into the queue twice.
+// The message does not say when the lease began. But that was after a command found the ticket in
+// the queue, and so after that command was sent: the claim is counted from then. This is sound
+// since no ticket comes into the queue twice.
 func (t *Tenure) granted(m Message, now Now) {
 	switch {
 	case t.want == Gone:
 		t.goes(Owner)
 		t.since = now.Time
-		t.again, t.fails = 0, 0 // its release decides again whose the lock is
+		t.again, t.fails = 0, 0 // waiters wait for its release again: see decides
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant
 		}
@@ -173,7 +175,7 @@ func (t *Tenure) granted(m Message, now Now) {
 	}
 }
 
-// doubted schedules a check of the tenure, another one if a command is in flight.
+// doubted schedules a check of the tenure, after the answer if a command is in flight.
 func (t *Tenure) doubted(now Now) {
 	switch {
 	case t.want == Held:

@@ -5,11 +5,11 @@ type Want uint8
 
 const (
 	Gone   Want = iota // nothing: Redis must not show it
-	Asked              // the lock. It is a ticket, which enters by one command: an Acquire, a Join or a Resume
+	Asked              // the lock: the tenure is a ticket, which enters by an Acquire, a Join or a Resume
 	Held               // the lock, with the levels of its Lock
-	Parted             // the lock, until its lease ends, without a holder here: it was passed on, or stays for a time
+	Parted             // the lock until its lease ends, without a holder here: it was passed on, or has a least hold
 
-	wants = iota // how many there are
+	wants = iota // the number of wants
 )
 
 // A Place is where Redis has a tenure, as far as this client knows.
@@ -17,27 +17,27 @@ type Place uint8
 
 const (
 	Out     Place = iota // nowhere: a ticket that was not sent, or a tenure that is over
-	Unsure               // anywhere, or nowhere while the lock may be free: a Leave is to find out, or to grant it to the first ticket
-	InQueue              // in the queue, unless it was granted the lock since then
+	Unsure               // anywhere; or nowhere, but the lock may be free, so that a Leave has to grant it to the first ticket
+	InQueue              // in the queue, unless it was granted the lock since
 	Owner                // in the lock
 
-	places = iota // how many there are
+	places = iota // the number of places
 )
 
-// A cell has the moves for a tenure at one want and place. The first move that is due is sent.
+// A cell has the moves for one want and place. The first move that is due is sent.
 type cell []move
 
-// A move is a command and when to send it: Never means not now.
+// A move is a command with the time at which it is due, Never if it is not.
 type move struct {
 	op  Op
 	due func(*Tenure, Now) Time
 }
 
-// table has the command that brings the place of a tenure nearer to its want. Nothing else sends. In an empty cell an
-// answer, a message or a call has to change the one or the other.
+// table has the commands that bring the place of a tenure nearer to its want. Nothing else sends. A
+// tenure in an empty cell waits for an answer, a message or a call to change its place or its want.
 var table [wants][places]cell
 
-func init() { // since the times need the table
+func init() { // not a composite literal, since the times refer to the table
 	leave := cell{{Leave, (*Tenure).leaves}}
 	resume := move{Resume, entersBy(Resume)}
 	table = [wants][places]cell{
@@ -56,15 +56,15 @@ func init() { // since the times need the table
 	}
 }
 
-// next returns the command that is to be sent now for the tenure, None for none, and when to ask again: when the next one
-// is due, or the tenure changes by the clock.
+// next returns the command that is due for the tenure now, None for none, and when to ask again:
+// when the next command is due, or the tenure changes by the clock.
 //
-// One command is in flight at a time, with two exceptions. A Leave overtakes a command that cannot bring the tenure in, since
-// the tenure is gone in the end whichever runs first. And the Mirror that passes the lock on overtakes another one, which
-// changes nothing after it.
+// One command is in flight at a time, with two exceptions. A Leave overtakes a command that cannot
+// bring the tenure in, since the tenure is gone in the end whichever runs first. And the Mirror
+// that passes the lock on overtakes another Mirror, which changes nothing if it runs later.
 func (t *Tenure) next(now Now) (op Op, at Time) {
 	l, at := t.lock, Never
-	sent := t.flight.op // and not answered
+	sent := t.flight.op
 	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
 	if !waits {
 		for _, m := range table[t.want][t.place] {
@@ -88,14 +88,15 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 // enters reports whether the command may bring a tenure to a place where it was not.
 func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 
-// asksLease reports whether the command asks for a lease, and so may be executed late with an effect.
+// asksLease reports whether the command asks for a lease, and so may be executed late with an
+// effect.
 func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
 
 // queues reports whether the tenure is a ticket that enters by the queue.
 func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
 
-// isOver reports whether nothing is left to do for the tenure: Redis does not have it, and this client does not want it, or
-// has left it to its lease, and no command of it is due before that ends.
+// isOver reports whether nothing is left to do for the tenure: it is Gone and Redis does not have
+// it, or it is left to its lease and no command is due before that ends.
 func (t *Tenure) isOver(now Now) bool {
 	switch t.want {
 	case Gone:
@@ -109,7 +110,7 @@ func (t *Tenure) isOver(now Now) bool {
 	}
 }
 
-// underWay reports whether a command of the tenure has no answer yet.
+// underWay reports whether a command of the tenure is in flight.
 func (t *Tenure) underWay() bool { return t.flight.op != None }
 
 // isMissing reports whether the ticket cannot get the lock any more.
@@ -117,10 +118,11 @@ func (t *Tenure) isMissing() bool {
 	return t.place == Out || t.place == Unsure && t.entry != Resume && !t.underWay()
 }
 
-// When the next command of a tenure is due. These are times of the table's moves.
+// The times at which the table's moves are due.
 
-// leaves returns when a tenure that is Gone leaves: until Redis has answered, and once more when it is over by itself, since
-// the command that brought it in may have run after the last Leave, and its ticket may have been granted the lock.
+// leaves returns when the next Leave of a tenure that is Gone is due. The last one is sent when the
+// tenure is over by the clock, since the command that brought it in may have run after the Leave
+// before, and its ticket may have been granted the lock.
 func (t *Tenure) leaves(Now) Time { return min(t.again, t.Ends()) }
 
 // Ends returns when a tenure that is Gone is over whatever Redis says.
@@ -132,19 +134,20 @@ func (t *Tenure) Ends() Time {
 	return max(t.since, t.late).After(max(c.Lease, t.trust.most))
 }
 
-// mayCome reports whether the command that brings the tenure in may run after the Leave that has not found it.
+// mayCome reports whether the command that brings the tenure in may run after a Leave that has not
+// found the tenure.
 func (t *Tenure) mayCome(f flight, a Reply) bool {
 	return t.place == Unsure && !a.Settled && f.at.Time < t.late
 }
 
-// looks returns when a ticket is to be looked for.
+// looks returns when the next Look is due.
 func (t *Tenure) looks(Now) Time { return max(t.look, t.again) }
 
-// looksNext notes when to look for a ticket that was just found in the queue.
+// looksNext schedules the next Look for a ticket that was just found in the queue.
 func (t *Tenure) looksNext(a Reply, now Now) {
 	l, c := t.lock, t.lock.client
 	d := c.LookTime
-	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, and those before the ticket
+	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, as the clients of earlier tickets
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.follow(t, a, now))
@@ -155,8 +158,8 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 	t.look = now.Time.After(d)
 }
 
-// mirrors returns when Redis is to be told of the levels: at once if it was told of others, else after a third of the
-// lease.
+// mirrors returns when the next Mirror is due: at once if the last one showed other levels, else
+// after a third of the lease.
 func (t *Tenure) mirrors(now Now) Time {
 	l, c := t.lock, t.lock.client
 	if !l.isMirrored(t, now) {
@@ -169,7 +172,7 @@ func (t *Tenure) mirrors(now Now) Time {
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }
 
-// opens returns when a step is to let in others after a downgrade.
+// opens returns when the Step is due that lets others in after a downgrade.
 func (t *Tenure) opens(Now) Time {
 	if t.step {
 		return t.again
@@ -177,7 +180,7 @@ func (t *Tenure) opens(Now) Time {
 	return Never
 }
 
-// passes returns when the Mirror is to be sent that passes the lock on.
+// passes returns when the Mirror is due that passes the lock on.
 func (t *Tenure) passes(Now) Time {
 	if t.within > 0 {
 		return 0
@@ -185,8 +188,8 @@ func (t *Tenure) passes(Now) Time {
 	return Never
 }
 
-// entersBy returns when that command is sent, for a ticket that enters by it. A Resume is sent again if there was no answer, since
-// one that has run finds its own tenure.
+// entersBy returns the time of the command by which a ticket enters. A Resume that has no answer is
+// sent again, since one that has run finds its own tenure.
 func entersBy(op Op) func(*Tenure, Now) Time {
 	return func(t *Tenure, _ Now) Time {
 		if t.entry != op {
@@ -196,7 +199,7 @@ func entersBy(op Op) func(*Tenure, Now) Time {
 	}
 }
 
-// unmarks returns when the mark of a tenure that was parted with is to be taken out.
+// unmarks returns when the Unmark of a Parted tenure is due.
 func (t *Tenure) unmarks(Now) Time {
 	if t.marked {
 		return t.again
@@ -204,15 +207,15 @@ func (t *Tenure) unmarks(Now) Time {
 	return Never
 }
 
-// endsItself returns when the lease of a tenure has ended that this client has parted with.
+// endsItself returns when the lease of a Parted tenure ends.
 func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
 
-// rests notes that a command has no answer, so that nothing is sent for a while.
+// rests begins a pause, since a command has no answer. The pauses double.
 func (t *Tenure) rests(now Now) {
 	c := t.lock.client
 	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
 	t.fails = min(t.fails+1, doublings)
 }
 
-// ends returns when the owner changes by the clock.
+// ends returns when the hold changes by the clock.
 func (l *Lock) ends(now Now) Time { return now.At(l.Ends()) }

@@ -2,67 +2,68 @@ package core
 
 import "slices"
 
-// A Tenure is the time during which this client owns the lock's key in Redis. Before, it is a ticket in the queue, if it
-// has to wait. It is known by its ID, which no other tenure has.
+// A Tenure is the time during which this client owns the lock's key in Redis. If it has to wait, it
+// is a ticket in the queue before. Its ID is its own: no other tenure has it.
 //
-// Its want, place, trust and flight are each written in the file of that name. A client may hold a hundred thousand of them,
-// so the small fields stand together: a tenure is 288 bytes large, a size of Go's allocator.
+// The fields want, place, trust and flight are each written in the file of that name, and nowhere
+// else. A client may hold a hundred thousand tenures, so the small fields stand together: a tenure
+// takes 288 bytes, a size class of Go's allocator.
 type Tenure struct {
 	ID           ID
-	Tag          any     // the driver's; it stays when the memory is used again
-	lock         *Lock   // nil once it is over
-	prev, behind *Tenure // in the list of its lock
+	Tag          any     // the driver's data, which stays when the memory is reused
+	lock         *Lock   // nil once the tenure is over
+	prev, behind *Tenure // neighbours in the list of its lock
 
 	want    Want
-	entry   Op // of a ticket: Acquire, Join or Resume
+	entry   Op // the command by which a ticket enters: Acquire, Join or Resume
 	place   Place
-	mode    Mode // in which it needs the lock
+	mode    Mode // the mode in which it needs the lock
 	takes   bool // a release with an answer takes the ticket out of the queue
 	news    news
-	old     bool  // Redis may show something else than what it was told last
-	step    bool  // Held, Parted: a downgrade is to let in others that wait
-	wrote   bool  // a level that has closed has sent a guarded write
-	marked  bool  // it was granted the lock out of the queue, and may have a mark there
-	claim   bool  // Owner: Redis was asked for no more than a claim. See trust.go
-	touched bool  // its time may have changed: an effect Poll of it is not taken yet
-	polls   uint8 // of a ticket whose client had not subscribed when it was made: one more than its looks; else 0. See looksNext
-	fails   uint8 // commands in a row without an answer, doublings at most
-	more    int32 // how many permits it takes beside the first
+	old     bool  // Redis may show other levels than the last mirror did
+	step    bool  // a step is due, which lets in others that wait after a downgrade
+	wrote   bool  // a level that is closed by now sent a guarded write
+	marked  bool  // the lock was granted to it out of the queue, and it may have a mark there
+	claim   bool  // Redis was asked for no more than a claim: see trust.go
+	touched bool  // its deadline may have changed, and the effect Poll that recomputes it was not taken yet
+	polls   uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see looksNext
+	fails   uint8 // the number of commands in a row without an answer, at most doublings
+	more    int32 // the number of permits that it takes beside the first
 
 	flight flight
 	trust  trust
-	Agent  *Call   // which sends its commands: the one for which a ticket stands, or that releases it; nil: the keeper
-	named  OwnerID // Held: in whose name the next mirror shows it, if that has a level then
-	shown  shape   // what Redis was told last, with the owner in its text
+	Agent  *Call   // the call that sends its commands: the waiter of the ticket, or the release; nil for the keeper
+	named  OwnerID // the owner in whose name the next mirror shows it, if that owner has a level then
+	shown  shape   // the levels that the last mirror showed, with the owner in the text
 	tokens tokens
 	share  share
-	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
+	within Span // the lease with which a Parted tenure passes the lock on; 0 once its Mirror was sent, or if there is none
 
-	// When the next command may be sent, see table.go.
-	again Time // until then nothing is sent for it
-	late  Time // an unanswered command may still run until then
-	since Time // Gone: since when
-	look  Time // InQueue: when it is looked for
-	alarm Time // when its agent was told to poll it: no later than that it does
+	// The deadlines from which table.go computes when the next command is due.
+	again Time // nothing is sent before
+	late  Time // a command without an answer may run until then
+	since Time // when the tenure became Gone, or was granted the lock after that
+	look  Time // when a ticket in the queue is looked for
+	alarm Time // the deadline last given to the agent, which polls no later
 }
 
-// Lock returns the tenure's lock, nil once it is over.
+// Lock returns the tenure's lock, or nil once the tenure is over.
 func (t *Tenure) Lock() *Lock { return t.lock }
 
-// changed tells [Client.Changed] of another want or place, with what they were.
+// changed reports a new want or place to [Client.Changed], with the former ones.
 func (t *Tenure) changed(want Want, place Place) {
 	if told := t.lock.client.Changed; told != nil {
 		told(t, want, place)
 	}
 }
 
-// newTenure returns a tenure in the memory of one that is over, if there is one: a lock that is taken and freed all day
-// would touch new memory each time. Its sequence of commands goes on, so that an answer to its former life is not taken
-// for one to this.
+// newTenure returns a new tenure, in the memory of one that is over if there is one: a lock that is
+// taken and freed all day would touch new memory each time. The sequence number of its flights goes
+// on, so that a late answer to the former tenure does not fit.
 func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 	c := l.client
 	t := c.spare
-	if t == nil || len(c.Effects) > 0 { // which may name it
+	if t == nil || len(c.Effects) > 0 { // an effect may still name it
 		t = new(Tenure)
 	} else {
 		c.spare = nil
@@ -72,8 +73,8 @@ func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 	return t
 }
 
-// forget ends a tenure that is over. It is the only place where memory is given back: what a driver or a command
-// still points to is told apart by its sequence number.
+// forget removes a tenure that is over. It is the only place where memory is given back: a driver
+// or a command may still point to it, and finds by the sequence number that it is another tenure.
 func (l *Lock) forget(t *Tenure, now Now) {
 	if t.want == Parted {
 		l.client.partsFrom(t, now)
@@ -81,7 +82,7 @@ func (l *Lock) forget(t *Tenure, now Now) {
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t
-	if c := t.Agent; c != nil { // it was about to release it
+	if c := t.Agent; c != nil { // the call that was about to release it
 		t.Agent = nil
 		c.done(Answered, false, KeyGone)
 		l.tell(Effect{Kind: Wake, Call: c})
@@ -92,11 +93,11 @@ func (l *Lock) forget(t *Tenure, now Now) {
 	}
 }
 
-// tenures are those of a lock that are not over.
+// tenures is the list of a lock's tenures that are not over.
 type tenures struct {
 	first, last *Tenure
 	len         int
-	byID        map[ID]*Tenure // while they are many
+	byID        map[ID]*Tenure // nil while there are at most manyTenures
 }
 
 const manyTenures = 8
@@ -141,7 +142,7 @@ func (s *tenures) remove(t *Tenure) {
 	}
 }
 
-// Find returns the tenure of an ID that is not over, nil if there is none.
+// Find returns the tenure with the ID, or nil if there is none or it is over.
 func (l *Lock) Find(id ID) *Tenure {
 	s := &l.tenures
 	if s.byID != nil {
@@ -155,77 +156,79 @@ func (l *Lock) Find(id ID) *Tenure {
 	return nil
 }
 
-// tokens are the fencing tokens that a tenure has reserved, so that hand-offs inside the process ask for none. Their zero
-// value is a lock without tokens.
+// tokens are the fencing tokens that a tenure has reserved, so that a hand-off inside the process
+// needs no command. The zero value is that of a lock without tokens.
 type tokens struct {
-	reserved uint32 // how many a grant reserves
-	left     uint32 // how many of them are for later holds
-	current  uint64 // of the hold that goes on, 0 before the grant
+	reserved uint32 // the number of tokens that the grant reserves
+	left     uint32 // the number of them that are left for later holds
+	current  uint64 // the token of the current hold; 0 before the grant
 }
 
-// A tenure reserves moreTokens times as many tokens as the one before it has used. The count is per Lock, and so resets to one
-// when the lock becomes idle; under load it grows 16-fold per tenure.
+// A tenure reserves moreTokens times as many tokens as the tenure before it used. The count belongs
+// to the Lock, and so begins with one again after the lock was idle; under load it grows 16-fold
+// per tenure.
 const (
 	moreTokens = 16
 	maxTokens  = 1 << 16
 )
 
-// take begins with the first of n tokens, which end with last.
+// take sets the tokens to the n tokens up to last.
 func (t *tokens) take(last, n uint64) {
 	if t.reserved > 0 && last > 0 && n > 0 && n <= maxTokens {
 		*t = tokens{reserved: uint32(n), left: uint32(n - 1), current: last - n + 1}
 	}
 }
 
-// heard notes the tokens that a message has named.
+// heard takes the tokens that a message names.
 func (t *tokens) heard(m Message) {
 	if m.Tokens <= m.Token {
 		t.take(m.Token, m.Tokens)
 	}
 }
 
-// missing reports whether the tenure has no tokens though its holds need some.
+// missing reports whether the tenure has no tokens although its holds need some.
 func (t *tokens) missing() bool { return t.reserved > 0 && t.current == 0 }
 
 // spent reports whether there is no token for another hold.
 func (t *tokens) spent() bool { return t.reserved > 0 && t.left == 0 }
 
-// passOn goes on to the token of the next hold.
+// passOn advances to the token of the next hold.
 func (t *tokens) passOn() {
 	if t.left > 0 {
 		t.current, t.left = t.current+1, t.left-1
 	}
 }
 
-// next returns how many tokens the tenure after this one should reserve.
+// next returns the number of tokens that the next tenure should reserve.
 func (t *tokens) next() uint32 {
-	if t.current == 0 { // also of a lock without tokens
+	if t.current == 0 { // as for a lock without tokens
 		return 1
 	}
 	return min(moreTokens*(t.reserved-t.left), maxTokens)
 }
 
-// How this client parts with a lock: Redis shows it until a lease ends, and no owner here holds it. It is left for the rest of a
-// time (StayUntil), or to a client that presents the name of its tenure (Pass, and Resume there).
+// A client parts with a lock by leaving it to its lease: Redis shows the lock as held until then,
+// and no owner here holds it. The reason is a least hold (StayUntil), or that the lock is passed on
+// to a client that presents the ID of the tenure (Pass, and Resume there).
 //
-// A lock that is passed on goes to a client that presents the name of its tenure. Redis shows it as held by owner 0, for a
-// fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. Nor does a
-// guarded write of the tenure find it. A Resume puts a new tenure in its place.
+// Redis shows a lock that is passed on as held by owner 0, for a fixed lease. No other Mirror of
+// the tenure changes that, so a late one does not take the lock back, and no guarded write of the
+// tenure finds the lock. A Resume replaces the tenure with a new one.
 
 // A PartResult is the outcome of Pass.
 type PartResult uint8
 
 const (
-	HasParted   PartResult = iota // no owner here holds the lock any more, and Redis shows it until its lease ends
-	NotAlone                      // there are other levels
-	NothingHeld                   // there is no such level
+	HasParted   PartResult = iota // the hold has ended, and Redis shows the lock until its lease ends
+	NotAlone                      // the owner has other levels
+	NothingHeld                   // the owner has no such level
 )
 
 // passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
 const passedOn OwnerID = 0
 
-// Pass ends the hold of the only level, and passes the lock on for so long. A call sends the command: see Release. Unless
-// Redis has passed the lock on it is released.
+// Pass ends the hold of the only level, and passes the lock on for the time within. A call sends
+// the command: see Release. If Redis does not confirm the pass, the lock is released.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
 	l.lapse(now)
 	t, i := l.owner, l.levelOf(o, m, handle)
@@ -241,7 +244,8 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	return was, t, HasParted
 }
 
-// leaveToLease parts with the owner, which has no level, for that lease.
+// leaveToLease parts with the tenure of the lock, which has no level any more, for the lease
+// within.
 func (l *Lock) leaveToLease(within Span) {
 	t := l.owner
 	l.owner = nil
@@ -249,19 +253,20 @@ func (l *Lock) leaveToLease(within Span) {
 	l.touch(t)
 }
 
-// StayUntil makes the lock stay until then, or later, when its last level is closed: for a hold that lasts for a time at least.
-// A lost lock does not stay.
+// StayUntil sets a least hold: if the last level is closed before at, the lock is left to a lease
+// that ends then. The latest of several counts. A lock that is lost does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
 
-// passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
+// passing notes that the Mirror that passes the lock on is about to be sent, and returns its lease.
 func (t *Tenure) passing() (lease Span) {
 	lease, t.within = t.within, 0
 	t.shown, t.old = oneLevel(passedOn, t.mode), false
 	return lease
 }
 
-// Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
-// lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
+// Resume begins a call that takes a lock which was passed on. The call does not wait in the line,
+// since Redis says at once whether it has the lock. While there is no answer the call asks again,
+// with the same tenure, until its time is up.
 func (l *Lock) Resume(w *Call, now Now) Outcome {
 	w.Began, w.Waits = now.Time, true
 	l.begins(w, Locks, nil)
@@ -271,31 +276,33 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 	}
 	t := l.asks(w, Resume)
 	t.share.spent(l.client)
-	if w.Inherits > 0 { // it has no tokens for other holds
+	if w.Inherits > 0 { // that token is the only one
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
 	l.Settle(now)
 	return w.Outcome
 }
 
-// A tenure that this client has parted with is forgotten as soon as it needs no command any more, though Redis shows it until
-// its lease ends: most locks that were passed on are resumed and released long before. Then only its number is known, so that
-// a message which is late, doubled or forged does not give the lock back that another client may have by now.
+// A tenure that this client has parted with is forgotten as soon as it needs no more commands,
+// although Redis shows it until its lease ends: most locks that are passed on are resumed and
+// released long before that. Its number is kept until then, so that a message that is late, doubled
+// or forged does not give back a lock that another client may have by now.
 
-// partings are the tenures of a client that were parted with and forgotten, in the order of their numbers.
+// partings are the forgotten tenures that Redis may still show, sorted by number.
 type partings []parting
 
-// A parting is a tenure that Redis may show until then.
+// A parting is a forgotten tenure that Redis may still show.
 type parting struct {
-	n     uint64 // of its ID
-	until Time
+	n     uint64 // the number in its ID
+	until Time   // when its lease has ended
 }
 
-// fewPartings is for how many there is room at first.
+// fewPartings is the capacity that partings begin with.
 const fewPartings = 8
 
-// partsFrom notes that the tenure is about to be forgotten. Those whose leases have ended are dropped when there is no room,
-// and so is the memory of many: a parting costs the same however many there are.
+// partsFrom adds a tenure that is about to be forgotten. When the slice is full, partings whose
+// leases have ended are dropped and the rest is copied to a slice of a fitting size, so that a
+// parting costs the same however many there are.
 func (c *Client) partsFrom(t *Tenure, now Now) {
 	until := t.endsItself()
 	if until <= now.Time {
@@ -310,7 +317,8 @@ func (c *Client) partsFrom(t *Tenure, now Now) {
 	c.partings = slices.Insert(s, i, parting{t.ID.N, until})
 }
 
-// hasPartedFrom reports whether the tenure was parted with and forgotten, and its lease has not ended.
+// hasPartedFrom reports whether the tenure was parted with and forgotten, and its lease has not
+// ended.
 func (c *Client) hasPartedFrom(id ID, now Now) bool {
 	i, found := c.partings.search(id.N)
 	return found && now.Time < c.partings[i].until

@@ -1,24 +1,24 @@
 package core
 
-// A trust is for how long Redis' answers may be believed. It is counted on the clock that never runs behind Redis, from
-// before the command was sent.
+// A trust says for how long Redis' answers about a tenure may be believed. It is counted on the
+// clock that never runs behind Redis, from before the command was sent.
 type trust struct {
-	until SafeTime // Owner: until when the tenure may be believed
-	lease Span     // Owner: that was last confirmed
+	until SafeTime // the end of the time for which the tenure may be believed to have the lock
+	lease Span     // the lease that Redis last confirmed
 	seen  Now      // when the last command was sent that found the tenure in the queue or in the lock
-	least Span     // the shortest lease that an exact Mirror has asked for, 0 for none: it may run after any later one
+	least Span     // the shortest lease that an exact Mirror asked for, since that may run last; 0 if there was none
 	most  Span     // the longest lease that Redis may show
 }
 
 // The trust of a tenure changes here, and only here, as does its claim.
 
-// trusted returns for how long a lease is believed.
+// trusted returns the time for which a lease is believed.
 func (c *Config) trusted(lease Span) Span {
 	return lease - lease/100 - c.Margin
 }
 
-// atMost returns the lease, or the shortest one that an exact Mirror asked for. A command that has no answer may run late, and
-// one that was answered may run again: a proxy has sent it twice.
+// atMost returns the lease, or the shortest one that an exact Mirror asked for: a command without
+// an answer may run late, and one that was answered may run again, if a proxy sends it twice.
 func (t *Tenure) atMost(lease Span) Span {
 	if t.trust.least > 0 {
 		return min(lease, t.trust.least)
@@ -26,8 +26,8 @@ func (t *Tenure) atMost(lease Span) Span {
 	return lease
 }
 
-// asksFor notes that the flight's command is about to be sent. Of all commands only an exact Mirror shortens the lease: it may
-// do so whatever becomes of its answer, and whenever it is executed.
+// asksFor notes that the flight's command is about to be sent. Of all commands only an exact Mirror
+// shortens the lease: it may do so whatever becomes of its answer, and whenever it is executed.
 func (t *Tenure) asksFor(f flight) {
 	c := t.lock.client
 	t.trust.most = max(t.trust.most, f.lease)
@@ -40,7 +40,7 @@ func (t *Tenure) asksFor(f flight) {
 	}
 }
 
-// believe notes that Redis had the tenure in the lock when the flight's command was executed.
+// believe notes that the tenure had the lock when Redis executed the flight's command.
 func (t *Tenure) believe(f flight, now Now) {
 	c, from := t.lock.client, f.at.Safe
 	lease := t.atMost(f.lease)
@@ -52,7 +52,8 @@ func (t *Tenure) believe(f flight, now Now) {
 	t.trust.seen = f.at
 }
 
-// believeGrant notes that a ticket in the queue was granted a claim, and reports whether a hold may begin.
+// believeGrant notes that a ticket in the queue was granted the lock for a claim, and reports
+// whether a hold may begin.
 func (t *Tenure) believeGrant(now Now) bool {
 	c := t.lock.client
 	lease, from := t.atMost(c.Claim), t.trust.seen.Safe
@@ -63,19 +64,20 @@ func (t *Tenure) believeGrant(now Now) bool {
 // sawInQueue notes that the flight's command has found the ticket in the queue.
 func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
 
-// showsFor notes that Redis shows the tenure, which was passed on, for no longer than the lease from now on.
+// showsFor notes that Redis shows a tenure that was passed on for the lease, counted from now, and
+// no longer.
 func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
 
-// enough reports whether a hold may begin with the rest of a claim, or a Look has to come first:
-// else a short delay of one command would end the hold. Only a Look says that replicas have the
-// grant.
+// enough reports whether a hold may begin with what is left of a claim. If little is left, a Look
+// comes first: else the delay of one command would end the hold. So it does if replicas have to
+// confirm the grant, which only the answer to a Look says.
 func (t *Tenure) enough(now Now) bool {
 	c := t.lock.client
 	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas
 }
 
-// worthHolding reports whether a hold may begin with the answer to the flight. One that comes too late to be believed may
-// be true all the same.
+// worthHolding reports whether a hold may begin with the answer to the flight, or the answer comes
+// too late to be believed.
 func (t *Tenure) worthHolding(f flight, now Now) bool {
 	if f.op == Join {
 		return t.enough(now)
@@ -83,7 +85,7 @@ func (t *Tenure) worthHolding(f flight, now Now) bool {
 	return now.Safe < t.trust.until
 }
 
-// worth reports whether a tenth of the lease is left, enough to start another hold.
+// worth reports whether a tenth of the lease is left, which is enough to start another hold.
 func (t *Tenure) worth(now Now) bool {
 	return t.trust.until.Since(now.Safe) > min(t.lock.client.Lease, t.trust.lease)/10
 }

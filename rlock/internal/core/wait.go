@@ -4,51 +4,53 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// An Outcome is how a call has ended.
+// An Outcome is the end of a call.
 type Outcome uint8
 
 const (
-	Waiting    Outcome = iota // not yet
-	Acquired                  // its owner holds the lock
+	Waiting    Outcome = iota // it has not ended
+	Acquired                  // the owner holds the lock
 	Denied                    // another owner holds the lock
-	TimedOut                  // the same, after the time that the call had
-	Full                      // too many wait for it: its bound
-	Cancelled                 // its caller has left
+	TimedOut                  // another owner still held the lock when the time of the call was up
+	Full                      // more callers wait than the bound of the call allows
+	Cancelled                 // the caller has left
 	Closed                    // the client has closed
-	Upgrades                  // its owner has less of the lock than it asks for, as a reader that is to write, and has to unlock first
-	Failed                    // Redis has refused a command, and would do so again
-	GotAnswer                 // a release has answered it
-	NotPassed                 // the tenure that has passed the lock on does not have it any more
-	Unanswered                // Redis has not answered the command that decides whose the lock is
-	Done                      // a call that does not lock: see its Cause, its Fault and Found
+	Upgrades                  // the owner holds less of the lock than it asks for, and has to unlock first: a reader that wants to write
+	Failed                    // Redis has refused a command, and would refuse it again
+	GotAnswer                 // a release has answered the call
+	NotPassed                 // the tenure that passed the lock on no longer has it
+	Unanswered                // there is no answer to the command that decides whose the lock is
+	Done                      // a call that does not lock has ended: see its Result
 )
 
-// A Way is how a call has got the lock.
+// A Way is how a call acquired the lock.
 type Way uint8
 
 const (
-	ByRedis   Way = iota // by its first attempt
-	ByQueue              // by its ticket
-	ByNesting            // its owner has had it
-	ByHandoff            // from another owner of this process
-	ByJoining            // beside readers of this process
-	ByPass               // from another client, which has passed it on
+	ByRedis   Way = iota // by an Acquire
+	ByQueue              // by a ticket in the queue
+	ByNesting            // the owner held it already
+	ByHandoff            // from another owner of this client
+	ByJoining            // beside readers of this client
+	ByPass               // from another client, which passed it on
 )
 
-// An attempt is where a call that locks is with its Acquires. It may send one, and one more if the holder makes way for that.
+// An attempt is the state of a call with regard to its Acquires: it may send one, and a second one
+// if a release of this client makes way for it.
 type attempt uint8
 
 const (
-	tried      attempt = iota // it has sent its Acquire: it is denied, or waits in the queue
-	tries                     // it may send an Acquire
-	triesAgain                // it may send one more
-	triedAgain                // it has sent that one
+	tried      attempt = iota // the Acquire was sent: the call is denied, or waits in the queue
+	tries                     // the call may send an Acquire
+	triesAgain                // the call may send a second one
+	triedAgain                // that one was sent
 )
 
 // may reports whether the call may send an Acquire.
 func (a attempt) may() bool { return a == tries || a == triesAgain }
 
-// sent returns the state after an Acquire was sent, and unsent the one after it had no answer.
+// sent returns the state after an Acquire was sent, and unsent the state after that Acquire got no
+// answer.
 func (a attempt) sent() attempt {
 	if a == tries {
 		return tried
@@ -63,15 +65,15 @@ func (a attempt) unsent() attempt {
 	return triesAgain
 }
 
-// A line has the waiters of one lock in the order in which they came.
+// A line has the waiters of one lock, in their order.
 type line struct {
 	waitqueue.Queue[*Call]
-	calls   int32           // that have begun, whether they stand in the line or not, and have neither returned nor the lock
-	overdue int32           // waiters whose time is up: see decided
-	repeats map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
+	calls   int32           // the number of calls, in the line or not, that have neither returned nor acquired the lock
+	overdue int32           // the number of overdue waiters: see decision
+	repeats map[OwnerID]int // the number of waiters by owner, for owners that may have several; it may lack the first waiter
 }
 
-// first returns the first waiter, nil if there is none.
+// first returns the first waiter, or nil.
 func (l *line) first() *Call {
 	if w := l.Head(); w != nil {
 		return w.Value
@@ -108,7 +110,7 @@ func (l *line) leave(w *Call) {
 	}
 }
 
-// seek gives the first waiter a tenure if it may have one, and ends its wait if it may not.
+// seek calls seekFor for the first waiter, and for the next one as long as that ends a wait.
 func (l *Lock) seek(now Now) {
 	for w := l.line.first(); w != nil; w = l.line.first() {
 		l.seekFor(w, now)
@@ -118,7 +120,7 @@ func (l *Lock) seek(now Now) {
 	}
 }
 
-// seekAll calls seekFor for every waiter with a ticket of its own, and seek for the first.
+// seekAll calls seekFor for each waiter that has a ticket of its own, and seek.
 func (l *Lock) seekAll(now Now) {
 	for w := range l.line.All {
 		if l.hasOwnTicket(w.Value) {
@@ -128,8 +130,8 @@ func (l *Lock) seekAll(now Now) {
 	l.seek(now)
 }
 
-// seekFor gives the waiter a tenure if it has none and may have one. If it has none then, and its
-// time comes sooner than its goroutine was told, that one is told.
+// seekFor gives the waiter a ticket if it has none and may have one. If it still has none, and its
+// deadline moved forward, its goroutine is notified.
 func (l *Lock) seekFor(w *Call, now Now) {
 	if w.Tenure == nil && now.Time >= w.rest {
 		l.tryFor(w, now)
@@ -141,6 +143,8 @@ func (l *Lock) seekFor(w *Call, now Now) {
 	}
 }
 
+// tryFor gives the waiter, which has no ticket, one if it may have one, and ends its wait if its
+// time is up.
 func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first() == w && l.owner == nil && !l.Busy()
@@ -154,14 +158,15 @@ func (l *Lock) tryFor(w *Call, now Now) {
 		// once: an Acquire would cost it another command if the lock is not free
 		l.asks(w, Acquire)
 		w.attempt = w.attempt.sent()
-	case !w.Waits: // it waits for the answer to the command of another call, or to a release
-	case !l.worthTicket(w, now): // it waits for the lock here, or until its time is up
+	case !w.Waits: // the answer to another call's command, or to a release, decides
+	case !l.worthTicket(w, now): // it waits for a hand-off, until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || l.isHeldBack(w, now):
 		l.queue(w, now)
 	}
 }
 
-// queue gives the waiter a ticket, once this client hears of grants or has waited for that long enough.
+// queue gives the waiter a ticket, once the subscription is confirmed, or the client has waited for
+// that long enough.
 func (l *Lock) queue(w *Call, now Now) {
 	l.subscribe(now)
 	if l.hears != asking || now.Time >= l.patient {
@@ -169,13 +174,14 @@ func (l *Lock) queue(w *Call, now Now) {
 	}
 }
 
-// worthTicket reports whether the waiter has the time to wait in the queue: the ticket of a shorter wait would often be
-// granted when its waiter has left.
+// worthTicket reports whether the waiter has enough time for a ticket: that of a shorter wait would
+// often be granted the lock after the waiter has left.
 func (l *Lock) worthTicket(w *Call, now Now) bool {
 	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
 }
 
-// Busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No waiter asks before.
+// Busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No
+// waiter asks Redis before that.
 func (l *Lock) Busy() bool {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.decides() {
@@ -185,12 +191,13 @@ func (l *Lock) Busy() bool {
 	return false
 }
 
-// decides reports whether a command of the tenure is in flight, or due, whose answer decides whose the lock is.
+// decides reports whether a command of the tenure is in flight, or due, whose answer decides whose
+// the lock is.
 func (t *Tenure) decides() bool {
 	return t.underWay() && t.flight.op.enters() || t.want == Gone && t.place != Out && t.fails == 0
 }
 
-// denied notes that the answer to the waiter's command has not brought the lock.
+// denied deals with an answer that does not bring the waiter the lock.
 func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	w.fails = 0
 	switch {
@@ -207,8 +214,9 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	}
 }
 
-// mayRetry gives a single attempt one more command if one that is due makes way for it: the step of a tenure that was refused a
-// free lock, or a release of this client.
+// mayRetry allows a call with a single attempt a second Acquire, if a command of this client makes
+// way for it: the Leave of its own tenure, which was refused a free lock with tickets, or the
+// release of the holder.
 func (l *Lock) mayRetry(w *Call, a Reply) {
 	h := l.Find(a.Holder)
 	if w.Waits || !(a.Holder == ID{} && !a.Foreign) && (h == nil || h.want != Gone) {
@@ -219,11 +227,11 @@ func (l *Lock) mayRetry(w *Call, a Reply) {
 	}
 }
 
-// unanswered notes that the waiter's command has no answer.
+// unanswered deals with a command of the waiter that has no answer.
 func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c, first := l.client, l.line.first() == w
 	if f != Behind {
-		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
+		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // the pauses of a new tenure begin anew
 		w.fails++
 	}
 	if t.entry == Acquire {
@@ -243,8 +251,8 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	}
 }
 
-// timeUp ends a wait, unless a command is under way: it may have the lock by now, and no waiter would be served if all
-// were impatient and each left when its turn came.
+// timeUp ends a wait, unless a command of its ticket is in flight: the ticket may have the lock,
+// and no waiter would be served if all were impatient and each left when its turn came.
 func (l *Lock) timeUp(w *Call, now Now) {
 	switch t := w.Tenure; {
 	case t == nil:
@@ -258,12 +266,12 @@ func (l *Lock) timeUp(w *Call, now Now) {
 	}
 }
 
-// answersSoon reports whether a command for the ticket is under way, or due while Redis answers.
+// answersSoon reports whether a command of the ticket is in flight, or due while Redis answers.
 func (t *Tenure) answersSoon(now Now) bool {
 	return t.underWay() || t.place == Out || t.fails == 0 && t.looks(now) <= now.Time
 }
 
-// leave ends a wait without the lock.
+// leave ends a wait with an outcome other than Acquired.
 func (l *Lock) leave(w *Call, o Outcome, now Now) {
 	l.line.leave(w)
 	l.pass(w, now)
@@ -271,8 +279,8 @@ func (l *Lock) leave(w *Call, o Outcome, now Now) {
 	l.tell(Effect{Kind: Wake, Call: w})
 }
 
-// pass gives the ticket of a waiter that is gone to the next waiter, if it can stand for it, also
-// while a command for it is under way: it keeps its place in the queue.
+// pass gives the ticket of a waiter that has left or was served to the first waiter, if the ticket
+// suits it: so it keeps its place in the queue. A command of the ticket may be in flight.
 func (l *Lock) pass(w *Call, now Now) {
 	t, next := w.Tenure, l.line.first()
 	w.Tenure = nil
@@ -281,19 +289,19 @@ func (l *Lock) pass(w *Call, now Now) {
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answers == t.takes && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.Agent, next.Tenure = next, t
-		t.unsure() // the owner text in Redis is that of the waiter that left
+		t.unsure() // the text in Redis names the owner of the waiter before
 		l.touch(t)
 	default:
 		l.give(t, now)
 	}
 }
 
-// Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket. If that becomes
-// sooner, an effect Poll without a tenure says so.
+// Wakes returns when the goroutine of a call that locks has to ask Next, apart from the deadline of
+// its ticket. An effect Poll without a tenure notifies the goroutine if that becomes sooner.
 func (l *Lock) Wakes(w *Call, now Now) Time {
 	at := w.Until
 	switch t := w.Tenure; {
-	case t != nil && at <= now.Time && t.answersSoon(now): // which decides
+	case t != nil && at <= now.Time && t.answersSoon(now): // the answer decides
 		return Never
 	case t != nil:
 		return at
@@ -321,7 +329,7 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	return at
 }
 
-// tick says that a waiter's time may have come.
+// tick does what is due for a waiter.
 func (l *Lock) tick(w *Call, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
@@ -335,40 +343,44 @@ func (l *Lock) tick(w *Call, now Now) {
 	l.Settle(now)
 }
 
-// hasOwnTicket reports whether the waiter has a ticket wherever it stands in the line.
+// hasOwnTicket reports whether the waiter takes a ticket of its own wherever it stands in the line.
+// Other waiters share one.
 func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
 
-// hurries resets the backoff of a Gone tenure: it leaves at once.
+// hurries ends the backoff of a tenure that is Gone, so that it leaves at once.
 func (l *Lock) hurries(t *Tenure) {
 	t.fails, t.again = 0, 0
 	l.touch(t)
 }
 
-// A call with a bound waits only if few others do: the callers of all clients, as far as Redis knows them. Such a call has a ticket
-// of its own, as each of a strict lock has. The others of a client share one, so that their client adds them to the tickets that
-// Redis counts, in the step in which the ticket joins. A call asks once: it keeps the place that it has been given.
+// A call with a bound waits only if at most so many callers wait with it, of all clients. It has a
+// ticket of its own, as each call for a strict lock, and Redis counts the tickets in the step in
+// which the ticket joins. Other callers of a client share a ticket: the client adds them to the
+// count. A call is counted once, and keeps its place then.
 
-// isBounded reports whether the call waits only if few others do, and has not been given a place.
+// isBounded reports whether the call has a bound, and no place in the queue yet.
 func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }
 
-// isFullHere reports whether the call, which is no waiter yet, has to wait, and so many wait in this client that Redis need not be
-// asked. If none waits here and the lock is not held here, it may still be free.
+// isFullHere reports whether a call that is not in the line yet would have to wait, beside more
+// callers of this client than its bound allows, so that Redis need not be asked. If no caller waits
+// or holds the lock here, the lock may be free.
 func (l *Lock) isFullHere(w *Call) bool {
 	n := l.line.Len()
 	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.IsHeld())
 }
 
-// bound gives the Join of the waiter its bound, if it has one.
+// bound sets the bound of the waiter's Join, if it has one.
 func (l *Lock) bound(cmd *Command, w *Call) {
 	if w.isBounded() {
 		cmd.Bounded, cmd.Most = true, l.room(w)
 	}
 }
 
-// room returns how many tickets may stand in the queue with that of the waiter.
+// room returns the number of tickets that may stand in the queue, that of the waiter included.
 func (l *Lock) room(w *Call) int { return max(int(w.Most)-l.unticketed(w), 0) }
 
-// unticketed returns how many callers wait here before the one, and have no ticket.
+// unticketed returns the number of callers without a ticket that stand before the waiter in the
+// line.
 func (l *Lock) unticketed(w *Call) (n int) {
 	for before := range l.line.All {
 		if before.Value == w {
@@ -381,42 +393,45 @@ func (l *Lock) unticketed(w *Call) (n int) {
 	return n
 }
 
-// refuseFull ends the wait of a call whose ticket has found so many others in the queue. Callers here that counted may have left
-// since.
+// refuseFull ends the wait of a call whose ticket found too many tickets in the queue. Callers of
+// this client that were counted may have left since, so the bound is the least that is reported.
 func (l *Lock) refuseFull(w *Call, tickets int, now Now) {
 	w.Others = max(int32(tickets+l.unticketed(w)), w.Most)
 	l.give(w.Tenure, now)
 	l.leave(w, Full, now)
 }
 
-// The readers of one client share a tenure: in Redis they are one reader, so that to join, to nest and to leave sends
-// nothing, but for the last to leave. They hold back for a writer that waits here, since the line is first in, first out,
-// and for others elsewhere as a hand-off does: a stream of readers must end.
+// The readers of one client share a tenure: in Redis they are one reader, so that only the first to
+// come and the last to leave send a command. They hold back for a writer that waits in this client,
+// since the line is first in, first out, and for waiters of other clients as a hand-off does: a
+// stream of readers must end.
 
-// mayJoin reports whether the call is a reader's that may hold the lock beside the owners, which have to be readers.
+// mayJoin reports whether the call is a reader's that may share the lock with the readers that hold
+// it.
 func (l *Lock) mayJoin(w *Call, now Now) bool {
 	t := l.owner
 	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
 	if l.mayPass(now) {
-		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here, so that none asks for others
+		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here whose ticket would show that others wait
 			t.asksSoon()
 		}
 		return true
 	}
 	if t.share.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
-		t.asksSoon() // those that waited may have left
+		t.asksSoon() // the others may have left
 		l.touch(t)
 	}
 	return false
 }
 
-// asksSoon makes the next mirror ask whether others wait.
+// asksSoon makes a Mirror due, which asks whether others wait.
 func (t *Tenure) asksSoon() { t.unshown() }
 
-// admitReaders lets in the readers at the front of the line beside those that read: all of them at the beginning of a
-// turn, for which they have waited, else as many as may join.
+// admitReaders gives the readers at the front of the line a level beside the readers that hold the
+// lock: all of them at the beginning of a turn, for which they have waited, else as many as may
+// join.
 func (l *Lock) admitReaders(all bool, now Now) {
 	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first() {
 		l.admit(w, ByJoining, now)
@@ -425,14 +440,15 @@ func (l *Lock) admitReaders(all bool, now Now) {
 	}
 }
 
-// isHeldBack reports whether the waiter is the reader that is next to join the readers here, and has held back for others
-// elsewhere for long enough to take a ticket.
+// isHeldBack reports whether the waiter is the first in line to join the readers here, and has held
+// back for waiters of other clients for long enough to take a ticket.
 func (l *Lock) isHeldBack(w *Call, now Now) bool {
 	from, ok := l.heldBackFrom(w)
 	return ok && now.Time >= from
 }
 
-// heldBackFrom returns from when the waiter takes a ticket though readers here have the lock.
+// heldBackFrom returns when such a waiter takes a ticket although readers of this client have the
+// lock.
 func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	t := l.owner
 	switch {
@@ -444,8 +460,8 @@ func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	return w.Began.After(l.client.ReadersTime), t.share.contested
 }
 
-// giveWay puts the writers at the front of the line behind the readers: as long as foreign readers keep the writers out,
-// readers have a turn now and then.
+// giveWay puts the writers at the front of the line behind the readers: while foreign readers keep
+// writers out, readers get a turn now and then.
 func (l *Lock) giveWay(now Now) {
 	reads := false
 	for w := range l.line.All {
@@ -461,31 +477,32 @@ func (l *Lock) giveWay(now Now) {
 	l.seek(now)
 }
 
-// A share is the part of a tenure in which other clients wait: the lock is handed off here for as long as others can be
-// asked to wait, and then it is released. A tenure that took a lock which was passed on has no hand-offs while they wait:
-// those of the tenure before do not count for it, and clients that pass the lock on in each section would never release it.
+// A share is the part of a tenure in which other clients wait: the lock is handed off in this
+// client for a bounded time and number of times, and then released. A tenure that took a lock which
+// was passed on begins without hand-offs: else clients that pass the lock on in each section would
+// never release it, since each tenure counts its own.
 type share struct {
-	since     Time
-	passes    int32
-	contested bool
-	handed    bool // the lock was handed off since the last mirror that asked for others
+	since     Time  // when others were first known to wait
+	passes    int32 // the number of hand-offs since
+	contested bool  // others wait
+	handed    bool  // the lock was handed off since the last Mirror that asked for others
 }
 
-// heardOf begins or ends a share: so many others wait.
+// heardOf begins or ends a share by the number of others that wait.
 func (t *share) heardOf(others int, now Now) {
 	switch {
 	case others == 0:
-		*t = share{handed: t.handed} // which the next mirror clears
+		*t = share{handed: t.handed} // the next Mirror clears handed
 	case !t.contested:
 		t.contested, t.since = true, now.Time
 	}
 }
 
-// spent begins a share without hand-offs. It counts unless no other client waits.
+// spent begins a share without hand-offs. It has an effect only if other clients wait.
 func (t *share) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
 
-// handsOff gives the lock to the next waiter here after its last level was closed, and reports whether it has. Only the first
-// waiter is looked at, however long the line is.
+// handsOff gives the lock, whose last level is closed, to the first waiter here, and reports
+// whether it did. No other waiter is considered, however long the line is.
 func (l *Lock) handsOff(now Now) bool {
 	t, w := l.owner, l.line.first()
 	if w == nil || t.mode != w.Mode && t.mode != Alone || !l.mayPass(now) {
@@ -497,8 +514,9 @@ func (l *Lock) handsOff(now Now) bool {
 	return true
 }
 
-// mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, no
-// former hold has sent a guarded write, and other clients have not waited long enough.
+// mayPass reports whether the tenure may serve another waiter of this client, and counts it: enough
+// of the lease is left, there is a fencing token, no former hold has sent a guarded write, and
+// other clients have not waited for too long.
 func (l *Lock) mayPass(now Now) bool {
 	t, c := l.owner, l.client
 	switch {
@@ -507,7 +525,7 @@ func (l *Lock) mayPass(now Now) bool {
 	case !t.share.contested:
 		return true
 	}
-	l.subscribe(now) // the next ticket can join with the release then
+	l.subscribe(now) // so that the next ticket can join with the release
 	if int(t.share.passes) >= c.HandoffLimit || now.Time.Since(t.share.since) >= c.HandoffTime {
 		return false
 	}
@@ -515,28 +533,32 @@ func (l *Lock) mayPass(now Now) bool {
 	return true
 }
 
-// asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
-// be built at a moment when no caller waits here, between two hand-offs.
+// asksOthers reports whether a Mirror is to ask whether others wait, since that decides how long
+// this client keeps the lock. The Mirror may be built between two hand-offs, when no caller waits
+// here.
 func (l *Lock) asksOthers(t *Tenure) bool {
 	return l.line.Len() > 0 || t.share.handed || l.isRead()
 }
 
-// A call is overdue if its time is up while the answer to a command is on its way that decides whose the lock is: it waits for
-// that answer, since a lock whose holder is unknown is not held by another owner. An attempt that does not send a command itself
-// is overdue from the beginning. One command serves all of them: readers join a reader that is granted the lock, the others are
-// refused when it is granted or denied, and have its fault when it fails.
+// A call is overdue if its time is up while a command that decides whose the lock is is in flight.
+// It waits for that answer, since no other owner is known to hold the lock. A call with a single
+// attempt that sends no command itself is overdue from the beginning. One command decides for all
+// overdue calls: readers join a reader that is granted the lock, other calls are refused when a
+// call is granted or denied the lock, and all have the fault of a command that fails.
 
-// decision returns what a call without a ticket is told whose time is up: Denied or TimedOut if another owner has the lock or
-// comes first, and Unanswered if Redis has failed. It is Waiting while an answer is on its way, until that time at most. The call
-// may not stand in the line yet.
+// decision returns the outcome of a call without a ticket whose time is up: Denied or TimedOut if
+// another owner has the lock or is first in line, Unanswered if Redis has failed, and Waiting, with
+// the time until which it waits at most, while an answer is on its way. The call need not stand in
+// the line yet.
 func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
 	if w.fails > 0 || w.attempt == tried || w.attempt == triedAgain {
-		return w.timedOut(), 0 // its own command has had an answer, or the fault that its caller is told
+		return w.timedOut(), 0 // its own command was answered, or has the fault that the caller learns
 	}
 	return l.decisionBehind(l.line.first(), w, now)
 }
 
-// decisionBehind is decision for a call that has sent nothing, with the first waiter, which may be the call itself.
+// decisionBehind is decision for a call that has sent nothing; first is the first waiter, which may
+// be the call itself.
 func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
 	refused := w.timedOut()
 	switch {
@@ -559,7 +581,7 @@ func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
 	}
 	switch by, some := l.decidedBy(); {
 	case first != w:
-		return Waiting, Never // the first waiter waits for the same answer, or is about to send its command
+		return Waiting, Never // the first waiter waits for the same answer, or is about to send a command
 	case !some:
 		return refused, 0
 	case now.Time >= by:
@@ -582,8 +604,9 @@ func (w *Call) isRefused() bool {
 	}
 }
 
-// decidedBy returns by when the answers to all commands have to be in that decide whose the lock is, of callers that have left
-// it: a server that is silent for longer is not waited for. It reports whether there are such commands.
+// decidedBy returns the time until which overdue calls wait for the commands that decide whose the
+// lock is: a server that is silent for longer is not waited for. It reports whether there are such
+// commands.
 func (l *Lock) decidedBy() (at Time, some bool) {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if !t.decides() {
@@ -606,7 +629,8 @@ func (w *Call) timedOut() Outcome {
 	return Denied
 }
 
-// timeUpWithoutTicket ends the wait of a call without a ticket, or lets it wait for the answer that is on its way.
+// timeUpWithoutTicket ends the wait of a call without a ticket, or makes it overdue while an answer
+// is on its way.
 func (l *Lock) timeUpWithoutTicket(w *Call, now Now) {
 	switch o, _ := l.decision(w, now); {
 	case o != Waiting:
@@ -620,7 +644,7 @@ func (l *Lock) timeUpWithoutTicket(w *Call, now Now) {
 	}
 }
 
-// decided ends the overdue calls that are decided.
+// decided ends the overdue calls whose decision is known.
 func (l *Lock) decided(now Now) {
 	if l.owner != nil {
 		reads := l.isRead()
@@ -637,7 +661,7 @@ func (l *Lock) decided(now Now) {
 		return
 	}
 	first := l.line.first()
-	var none Call // it has no command of its own
+	var none Call // a call that has sent nothing
 	if o, _ := l.decisionBehind(first, &none, now); o == Waiting {
 		return
 	}
@@ -650,8 +674,9 @@ func (l *Lock) decided(now Now) {
 	})
 }
 
-// deniesOthers ends the overdue calls that the answer to an attempt refuses, which has left: those that ask for no less. A writer
-// may be refused by readers. One with a condition has it checked by its own command.
+// deniesOthers ends the overdue calls that the denial of the call by refuses as well: those that
+// ask for no less than it did. A reader is not refused with a writer, since readers may have the
+// lock, and a call that takes answers sends its own command.
 func (l *Lock) deniesOthers(by *Call, now Now) {
 	l.endOverdue(now, func(w *Call) Outcome {
 		if w.Mode == Shared && by.Mode == Alone || w.More < by.More || w.Answers {
@@ -661,12 +686,13 @@ func (l *Lock) deniesOthers(by *Call, now Now) {
 	})
 }
 
-// failsOthers ends the overdue calls, since the command that they have waited for has failed.
+// failsOthers ends the overdue calls, since the command that they wait for has failed.
 func (l *Lock) failsOthers(now Now) {
 	l.endOverdue(now, func(*Call) Outcome { return Unanswered })
 }
 
-// endOverdue ends each overdue call without a ticket by the outcome that end returns, unless that is Waiting.
+// endOverdue ends each overdue call without a ticket by the outcome that end returns, unless that
+// is Waiting.
 func (l *Lock) endOverdue(now Now, end func(*Call) Outcome) {
 	if l.line.overdue == 0 {
 		return

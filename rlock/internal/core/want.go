@@ -10,7 +10,7 @@ func (t *Tenure) wants(w Want) {
 	}
 }
 
-// asks returns a new ticket for the waiter, which enters by that command.
+// asks returns a new ticket for the waiter, which enters by the command entry.
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	t := l.newTenure(ID{l.client.ID, l.client.number()}, w.Mode)
 	t.entry, t.Agent, t.more = entry, w, w.More
@@ -27,20 +27,21 @@ func (l *Lock) asks(w *Call, entry Op) *Tenure {
 	return t
 }
 
-// holds makes the tenure hold the lock for the levels that are opened next.
+// holds makes the tenure hold the lock, for the levels that the caller opens next.
 func (t *Tenure) holds() {
 	t.entry = None
 	t.wants(Held)
 }
 
-// parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
+// parts stops renewing the tenure. If within > 0, a last Mirror sets the lease to within.
 func (t *Tenure) parts(within Span) {
 	t.within = within
 	t.wants(Parted)
 }
 
-// give makes the tenure leave Redis, until Redis says that it has left or its lease has ended. Undoing an acquire, releasing a
-// hold and returning an unwanted grant are all this transition.
+// give makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease has
+// ended. To undo an acquire, to release a hold and to return an unwanted grant are all this
+// transition.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
 		if l.owner, l.stays = nil, 0; l.Kind.Fenced {
