@@ -15,34 +15,37 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Request is what a caller wants.
+// A Request is what a caller asks for, and how it got it.
 type Request struct {
 	Owner    terms.Owner
-	Shared   bool          // a read lock
-	Whole    *terms.Whole  // that it is for, nil for none
-	Within   *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
-	Life     *terms.Life   // of the hold with a handle, or of the whole that it is a part of
-	Lost     func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
-	Way      terms.Way     // how it was acquired, set when it was
-	Lease    time.Duration // 0: until Unlock, kept by the watchdog
-	Capped   bool          // Lease is the longest hold, for which the watchdog keeps it
-	Wait     time.Duration // how long to wait between attempts; 0 is one attempt
-	Least    time.Duration // how long the lock stays at least, since it was acquired; only with a handle
-	More     int           // how many permits of a semaphore it takes at once, beside the first
-	Standing bool          // it waits, and holds, for long by design, and that is not logged
-	Caller   uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
+	Shared   bool          // the read lock
+	Whole    *terms.Whole  // the lock over several that the hold is a part of; nil for none
+	Within   *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest
+	Life     *terms.Life   // life of the hold with a handle, or of the whole that it is a part of
+	Lost     func(error)   // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
+	Way      terms.Way     // how the lock was acquired, once it was
+	Lease    time.Duration // lease of the hold; 0 for one that the watchdog keeps until Unlock
+	Capped   bool          // Lease is the longest hold, until which the watchdog keeps it
+	Wait     time.Duration // time to wait for the lock; 0 for a single attempt
+	Least    time.Duration // least hold, from the acquire on; only with a handle
+	More     int           // number of permits of a semaphore beside the first
+	Standing bool          // the caller waits and holds for long by design, which is not logged
+	Caller   uint64        // the goroutine of the caller, if that is not the owner; 0 if it is not known
 
-	// Most is how many callers may wait, itself included, for it to wait; 0: any number, negative: none.
+	// Most is the number of callers that may wait, this one included, if it is to wait; 0 for any
+	// number, negative for none.
 	Most int32
-	// Progress is told where the caller stands among those that wait, when that is known and whenever it changes; nil for nothing.
+	// Progress is called with the caller's place among the waiters, once that is known and whenever
+	// it changes. It may be nil.
 	Progress func(place, waiting int)
 
-	// Answer is filled in when the call returns that may be answered by a release; nil for a call that takes none.
+	// Answer is filled in when the call returns. It is nil for a call that takes no answer of a
+	// release.
 	Answer *terms.Answer
-	Unless *wire.Condition // of Answer; nil for none
+	Unless *wire.Condition // condition of Answer, or nil
 
-	// Quit, once closed, ends the wait between attempts as its time would, and no
-	// attempt; nil for never.
+	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
+	// may be nil.
 	Quit <-chan struct{}
 }
 
@@ -54,7 +57,7 @@ func (r *Request) Goroutine() uint64 {
 	return r.Caller
 }
 
-// LimitHold makes the request one for no longer than that.
+// LimitHold sets the longest hold.
 func (r *Request) LimitHold(d time.Duration) {
 	r.Capped = true
 	if r.Lease != 0 {
@@ -63,11 +66,12 @@ func (r *Request) LimitHold(d time.Duration) {
 	r.Lease = d
 }
 
-// TwoEnds is the Lease of a request with a fixed lease and with a longest hold.
+// TwoEnds is the Lease of a request that asks for a fixed lease and for a longest hold, which
+// CheckLease refuses.
 const TwoEnds = time.Duration(math.MinInt64)
 
-// acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the caller holds the lock;
-// otherwise nothing is held that the caller would have to release.
+// acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the
+// caller holds the lock; otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) error {
 	w, l, now, err := c.begin(ctx, n, req, h)
 	if w == nil {
@@ -84,8 +88,8 @@ func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) er
 	return l.wait(ctx, w, now)
 }
 
-// begin begins a call. It returns the call if that has to wait, with the mutex held; else the call has ended, with that
-// result.
+// begin begins a call. If the call has to wait, begin returns it with the mutex held; else the call
+// has ended, with the error.
 func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*waiter, *lock, core.Now, error) {
 	if invariants {
 		ctx = c.witness.watched(ctx)
@@ -95,12 +99,13 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
-	// A guest of a hold of this lock nests in that at once. Parts, of which the hold may lack some, leave it to their whole.
+	// A guest of a hold of this lock nests in that hold at once. A part leaves that to its whole,
+	// which may have lost parts.
 	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
 		l.shard.exit(l)
 		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}
-	var w core.Call // of a call that is served at once: it needs no memory that lasts
+	var w core.Call // a call that is served at once needs no memory that lasts
 	l.asks(&w, req, h, site, now)
 	if !l.Nest(&w, now) {
 		l.shard.applyAll() // losses so far are recorded
@@ -127,7 +132,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	return nil, nil, now, nil
 }
 
-// asks fills in what the request asks for.
+// asks fills in the call by the request.
 func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site, now core.Now) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	w.Capped, w.More = req.Capped, int32(req.More)
@@ -143,7 +148,8 @@ func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site, now c
 	}
 }
 
-// wait waits until the call has an outcome, and returns it. It is called with the mutex held, and gives it back.
+// wait waits until the call has an outcome, and returns it. It is called with the mutex held, and
+// gives it back.
 func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	if c, n := l.shard.client, l.name; l.run(ctx, w, now) {
 		return c.finished(ctx, n, w)
@@ -151,8 +157,8 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	return l.ended(ctx, w)
 }
 
-// refuses returns why the request of a caller that does not hold the lock is refused,
-// regardless of the holder.
+// refuses returns the error of a request that is refused whoever holds the lock; its caller does
+// not.
 func (l *lock) refuses(req *Request, now core.Now) error {
 	c := l.shard.client
 	if c.Closed.Load() {
@@ -167,7 +173,7 @@ func (l *lock) refuses(req *Request, now core.Now) error {
 	return nil
 }
 
-// check refuses a request that can be refused by itself.
+// check returns the error of a request that is invalid by itself.
 func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
@@ -225,8 +231,8 @@ func (c *Client) checkAnswer(n *Name, unless *wire.Condition) error {
 	return nil
 }
 
-// CheckLease refuses a lease that would be over, in the client's eyes, about as
-// soon as it began. 0 is none.
+// CheckLease returns an error for a lease that is so short that the client would hardly believe it.
+// 0 is no lease.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	switch ask {
 	case 0:
@@ -240,7 +246,7 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	return nil
 }
 
-// checkLongest is CheckLease for the longest time of a hold, which is no shorter than the least.
+// checkLongest is CheckLease for a longest hold, which must not be shorter than the least hold.
 func (c *Client) checkLongest(n *Name, req *Request) error {
 	shortest := max(c.shortestLease(), req.Least)
 	switch {
@@ -253,7 +259,7 @@ func (c *Client) checkLongest(n *Name, req *Request) error {
 	}
 }
 
-// checkShortest is CheckLease for a time that no watchdog renews, of which says tells what it is for.
+// checkShortest is CheckLease for a time other than a lease; says is the beginning of its error.
 func (c *Client) checkShortest(n *Name, d time.Duration, says string) error {
 	if shortest := c.shortestLease(); d < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, terms.ErrInvalidLease, d, says, shortest)
@@ -267,8 +273,9 @@ func (c *Client) shortestLease() time.Duration {
 
 // The end of a call: its result, and the release of an unused grant.
 
-// refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
-// the error of a handle: that of a TryLock, which may be called in a loop, is not read.
+// refused ends a call that does not wait. It is called with the mutex held, and gives it back. Only
+// the error of a handle names the holder: that of a TryLock, which may be called in a loop, is not
+// read.
 func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *Request, h *hold) error {
 	holder := ""
 	if h != nil {
@@ -281,7 +288,8 @@ func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *R
 	return l.giveUp(ctx, req, err)
 }
 
-// giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it back.
+// giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it
+// back.
 func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
 	l.shard.counts.GaveUp(err, false)
@@ -289,12 +297,13 @@ func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	return c.gaveUp(ctx, n, req, err, 0, false)
 }
 
-// leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
+// leave ends a call without the lock, and gives the mutex back. w.err is the error that finished
+// returns.
 func (l *lock) leave(w *waiter) {
 	s := l.shard
 	s.applyAll()
 	holder := ""
-	if w.hold != nil || w.Outcome == core.Cancelled { // else they are not read
+	if w.hold != nil || w.Outcome == core.Cancelled { // else nobody reads the words
 		holder = l.holderWords(w.holder, &w.req)
 	}
 	//exhaustive:ignore
@@ -304,7 +313,7 @@ func (l *lock) leave(w *waiter) {
 	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
 		w.err = l.refusal(o, w.Others, &w.req, holder)
 	case core.Unanswered:
-		if w.err == nil { // else it has waited for the command of another call, whose error that is
+		if w.err == nil { // else w.err is the error of the other call's command that it waited for
 			w.err = l.faultBefore()
 		}
 	case core.Denied, core.TimedOut:
@@ -319,8 +328,8 @@ func (l *lock) leave(w *waiter) {
 	s.exit(l)
 }
 
-// finished returns what became of the call. A caller whose context has ended does not get the lock: the
-// level is given back.
+// finished returns the result of a call that has left the lock. If the context of the caller has
+// ended, the level that it was granted is given back.
 func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 	if w.missed {
 		return c.waitAgain(ctx, n, w)
@@ -362,8 +371,8 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 	return c.gaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
-// ended returns the outcome of a call that leaves the lock alone from now on. It is called with the mutex held, and gives it
-// back.
+// ended returns the result of a call for which Next has said Returns. It is called with the mutex
+// held, and gives it back.
 func (l *lock) ended(ctx context.Context, w *waiter) error {
 	c, n := l.shard.client, l.name
 	if w.Outcome == core.Acquired {
@@ -374,7 +383,8 @@ func (l *lock) ended(ctx context.Context, w *waiter) error {
 	return c.finished(ctx, n, w)
 }
 
-// returns is called before a call returns with the lock.
+// returns is called before a call returns with the lock: it waits until earlier losses are
+// reported.
 func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	for _, e := range earlier.unreported {
 		<-e.reported
@@ -384,7 +394,7 @@ func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	}
 }
 
-// giveBack releases the lock that the call was granted.
+// giveBack releases the lock that a call was granted whose caller does not take it.
 func (c *Client) giveBack(n *Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
@@ -398,8 +408,8 @@ func (c *Client) giveBack(n *Name, w *waiter) {
 	l.shard.exit(l)
 }
 
-// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. others is
-// how many others wait, if the call waits only if few do.
+// refusal returns the error of a call with the outcome o, which names the holder unless that is "".
+// others is the number of other waiters, for a call with a bound.
 func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
@@ -420,7 +430,8 @@ func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string
 	return reason
 }
 
-// faultBefore returns why it is not known whose the lock is: the fault of the call that is the first in the line.
+// faultBefore returns the reason why it is not known whose the lock is: the error of the first call
+// in the line.
 func (l *lock) faultBefore() error {
 	for first := range l.Waiters {
 		if w := first.Tag.(*waiter); w.err != nil {
@@ -431,7 +442,7 @@ func (l *lock) faultBefore() error {
 	return terms.ErrUnanswered
 }
 
-// upgradeError is the error of a reader that asks for the write lock, and of an owner that asks for more permits than it has.
+// upgradeError is the error of an owner that holds less of the lock than it asks for.
 func upgradeError(req *Request) error {
 	if req.More > 0 {
 		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
@@ -439,11 +450,11 @@ func upgradeError(req *Request) error {
 	return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), terms.ErrUpgrade)
 }
 
-// mostNamed is among how many levels the caller's own is looked for.
+// mostNamed is the number of levels that are searched for one of the caller's own.
 const mostNamed = 16
 
-// holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know. Redis has named
-// that holder last.
+// holderWords describes the holder as this client knows it, "" if it does not. named is the holder
+// that Redis named last.
 func (l *lock) holderWords(named string, req *Request) string {
 	if !l.IsHeld() {
 		return l.shard.client.holderWords(named)
@@ -461,7 +472,7 @@ func (l *lock) holderWords(named string, req *Request) string {
 	return "held by " + owner + " of this process"
 }
 
-// holderWords says which client has the lock, by the holder that Redis has named last; "" if that is not known.
+// holderWords describes the client of a holder that Redis has named.
 func (c *Client) holderWords(holder string) string {
 	switch {
 	case len(holder) < wire.TenureLen:
@@ -477,11 +488,12 @@ func (c *Client) holderWords(holder string) string {
 	return fmt.Sprintf("held by %s of another client", holder)
 }
 
-// shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster
-// or with Sentinel it says so of the connections to a node that has just been replaced.
+// shutTime is the time for which a shared rueidis client has to report that it is closed until that
+// is believed: in a Cluster or with Sentinel it reports so of the connections to a node that was
+// just replaced.
 const shutTime = 2 * time.Second
 
-// answered notes the answer to a command of the call. It reports whether the error is permanent.
+// answered notes the answer to a command for the call, and reports whether its error is permanent.
 func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.Err == nil {
 		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.Owner
@@ -505,28 +517,30 @@ func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless 
 	return f == wire.Never
 }
 
-// Locks that are acquired together. Each is a call of its own, as any other; only the first commands of those that are not
-// served at once travel in one pipeline, and those of one kind and slot in one call of a script (acquire_all.lua).
+// Locks that are acquired together. Each has a call of its own, as any other lock. The first
+// commands of those that are not served at once travel in one pipeline, and those of one kind and
+// slot in one call of a script (acquire_all.lua).
 
-// A row is the calls whose first commands are sent together.
+// A row is a list of calls whose first commands are sent together.
 type row struct {
 	client *Client
 	calls  []rowCall
 	sent   []*exchange
 }
 
-// A rowCall is the call for one lock of a row. It has ended, or waits.
+// A rowCall is the call for one lock of a row.
 type rowCall struct {
 	hold   *hold
-	lock   *lock   // that it waits for
-	waiter *waiter // nil of a call that has ended
-	err    error   // of one that has
+	lock   *lock   // the lock that it waits for
+	waiter *waiter // nil if the call has ended
+	err    error   // the result of a call that has ended
 }
 
-// HoldAll acquires locks of one client with a handle each, in their order, in one attempt each, up to the first that is not
-// free, and takes one round trip. It returns the handles of those before it and, if there is one, the error of the first
-// that it has not acquired. A lock behind that may have been acquired and released. It is not for a client whose
-// grants wait for replicas: a pipeline has no WAIT behind each.
+// HoldAll acquires locks of one client in their order, with a handle and a single attempt each, up
+// to the first that is not free, in one round trip. It returns the handles of the locks before that
+// one and, if there is one, its error. A lock behind it may have been acquired and released. A
+// client whose grants wait for replicas must not call it: a pipeline has no WAIT behind each
+// command.
 func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (holds []Handle, err error) {
 	r := &row{client: locks[0].driver}
 	for i, l := range locks {
@@ -551,8 +565,8 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (ho
 	return holds, err
 }
 
-// begin begins the call for one lock, and reports whether another one may follow: not behind a lock that is not free, or
-// whose call has something to wait for before its command.
+// begin begins the call for one lock, and reports whether the next one may begin: not if the lock
+// is not free, or its call has to wait before it sends a command.
 func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	w, at, now, err := r.client.begin(ctx, l.Name, req, h)
 	r.calls = append(r.calls, rowCall{h, at, w, err})
@@ -563,7 +577,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	at.Wait(&w.Call, now)
 	at.shard.applyAll()
 	switch a := at.Next(&w.Call, true, now); {
-	case a.Do == core.Returns: // the call leaves the lock alone from now on
+	case a.Do == core.Returns:
 		one := &r.calls[len(r.calls)-1]
 		one.waiter, one.err = nil, at.ended(ctx, w)
 		return one.err == nil
@@ -581,7 +595,8 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	return false
 }
 
-// send sends the commands, and returns when they have their answers, or when ctx has ended: then these are landed later.
+// send sends the commands, and returns when their answers have landed, or when ctx has ended: then
+// they land later.
 func (r *row) send(ctx context.Context) {
 	if len(r.sent) == 0 {
 		return
@@ -607,7 +622,7 @@ func (r *row) send(ctx context.Context) {
 	}
 }
 
-// goOn goes on with the call as with any other, unless its caller leaves.
+// goOn goes on with the call as with any other, or ends it if its caller leaves.
 func (c *rowCall) goOn(ctx context.Context, leaves bool) {
 	l, w := c.lock, c.waiter
 	now := l.shard.take()

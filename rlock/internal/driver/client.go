@@ -18,17 +18,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// shardCount is how many shards a client has.
+// shardCount is the number of shards of a client.
 const shardCount = 64
 
-// A Client is one party among those that contend for locks. It keeps its locks, of all kinds, and what they share: its
-// identity, its connections, what it reports and what it remembers. Its methods may be called concurrently.
+// A Client is one party that contends for locks. It has the locks of all kinds, and what they
+// share: an identity, connections, losses that are not unlocked yet, and what it reports. Its
+// methods may be called concurrently.
 type Client struct {
 	Config Config
 	Redis  *wire.Redis
 	ID     *wire.ID
-	Hub    *pubsub.Hub   // its subscriptions
-	Tick   time.Duration // how exactly times are kept
+	Hub    *pubsub.Hub   // subscriptions
+	Tick   time.Duration // precision of the keeper's times
 
 	Observer observing
 	Losses   terms.Losses
@@ -38,23 +39,23 @@ type Client struct {
 	keeper *lease.Keeper
 	post   post
 
-	tracked trackedKeys // of the keys of which Redis tells changes
+	tracked trackedKeys // counts the keys that Redis tracks for the client
 
 	witness *witness // asserts the rules, in tests with the build tag "invariants"
 
-	// waiters are used again by this client only: a waiter has a channel, which must not leave its
+	// waiters is a pool of this client alone: a waiter has a channel, which must not leave its
 	// testing/synctest bubble.
 	waiters   sync.Pool
-	exchanges sync.Pool // commands on their way
+	exchanges sync.Pool // commands in flight
 
 	shards [shardCount]shard // by the hash of the key
 
 	waitBegins, holdBegins func() // see [Client.Watch]
 
-	hearing sync.Once // for the messages about tenures: see granted
-	notices *notices  // by which the Logger is called
-	// trace is the Logger for what package core decides, nil for none (Config.LogSteps): the messages are so many that they
-	// have notices of their own, and others are not dropped for them.
+	hearing sync.Once // begins the subscription to messages about tenures: see granted
+	notices *notices  // calls the Logger
+	// trace logs what package core decides, if Config.LogSteps is set; else it is nil. There are so
+	// many messages that they have notices of their own, so that no others are dropped for them.
 	trace    *slog.Logger
 	traces   *notices
 	refusals struct {
@@ -62,26 +63,26 @@ type Client struct {
 		texts []string // that were logged
 	}
 
-	troubleAt atomic.Int64 // by the clock, in nanoseconds: when trouble may be logged again
+	troubleAt atomic.Int64 // when trouble may be logged again, in nanoseconds of the monotonic clock
 	troubles  troubles
 	seed      maphash.Seed
 
-	// Closed is set before Close visits the locks, under no mutex, and read
-	// under a shard's: a goroutine that reads false is visited.
+	// Closed is set, without a mutex, before Close visits the locks. A goroutine that reads false
+	// under the mutex of a shard is visited later.
 	Closed atomic.Bool
-	// live counts the tenures that are not over, from before the acquire is sent;
-	// in a closed client the goroutine that brings it to zero puts a mark on drained.
+	// live is the number of tenures that are not over, counted from before the acquire is sent. In
+	// a closed client the goroutine that brings it to zero sends to drained.
 	live    atomic.Int64
 	drained chan struct{}
 }
 
-// An Inside is embedded in an rlock.Client, which has its unexported method then, by which [Of] finds it.
+// An Inside is embedded in an rlock.Client, which so has the unexported method of a [Face].
 type Inside struct {
 	client *Client
 	prefix string
 }
 
-// NewInside returns the Inside of a face with that prefix of its names.
+// NewInside returns the Inside of a face; prefix begins the names of its locks.
 func NewInside(c *Client, prefix string) Inside { return Inside{c, prefix} }
 
 func (i *Inside) inside() *Inside { return i }
@@ -89,20 +90,20 @@ func (i *Inside) inside() *Inside { return i }
 // A Face is an rlock.Client.
 type Face interface{ inside() *Inside }
 
-// Of returns the part of a face that is in this package, and the prefix of its names: for the packages beside rlock that have keys of
-// their own, or show the state of a client.
+// Of returns the Client behind a face, and the prefix of its names: for packages beside rlock that
+// have keys of their own, or show the state of a client.
 func Of(face Face) (c *Client, prefix string) {
 	i := face.inside()
 	return i.client, i.prefix
 }
 
-// A Config says how a client behaves. It is complete: package rlock fills in the defaults,
-// and says there what each field means.
+// A Config has the settings of a client, with all defaults filled in: package rlock documents the
+// fields.
 type Config struct {
 	Lease           time.Duration
-	HandoffLimit    int // 0: no hand-offs while others wait
+	HandoffLimit    int // 0 for no hand-offs while others wait
 	HandoffTime     time.Duration
-	TrackedKeys     int // 0: none
+	TrackedKeys     int // 0 for none
 	RecordSites     bool
 	LogSteps        bool
 	NoClientChannel bool
@@ -110,7 +111,7 @@ type Config struct {
 	Observer        *terms.Observer // nil for none
 }
 
-// New returns a client of the Redis, with an id that no other has.
+// New returns a client of the Redis. No other client has the id.
 func New(config Config, r *wire.Redis, id *wire.ID) *Client {
 	c := newClient(config, r, id)
 	w := &redis{Redis: r, hub: c.Hub}
@@ -119,7 +120,7 @@ func New(config Config, r *wire.Redis, id *wire.ID) *Client {
 	return c
 }
 
-// newClient returns a client without a carrier, and so without locks before open.
+// newClient returns a client that has no carrier yet: open comes before any lock.
 func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	began := time.Now()
 	c := &Client{
@@ -152,7 +153,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	return c
 }
 
-// open gives the client its carrier. It may have locks then.
+// open sets the carrier of the client, which may have locks then.
 func (c *Client) open(w carrier) {
 	c.wire = w
 	config := c.config()
@@ -206,7 +207,7 @@ const (
 	longForeignLease = 24 * time.Hour
 )
 
-// config is what package core is told about a client.
+// config returns the configuration of package core.
 func (c *Client) config() core.Config {
 	lease := c.Config.Lease
 	return core.Config{
@@ -234,8 +235,9 @@ func (c *Client) config() core.Config {
 	}
 }
 
-// Connect connects a client whose Redis was made without a connection, in the background. The log says why that takes
-// longer, once, and once more when the server can be reached but refuses the client; and when it is over.
+// Connect connects a lazy client in the background. If that fails at first, the reason is logged
+// once, once more if a server that can be reached refuses the client, and so is the connection in
+// the end.
 func (c *Client) Connect() {
 	var waits, refused bool
 	log := c.Config.Logger
@@ -256,8 +258,8 @@ func (c *Client) Connect() {
 	})
 }
 
-// Close ends the client: see package rlock. Calls return at once, also those whose command is in flight, and what Redis
-// shows is released by the keeper.
+// Close ends the client: see package rlock. Calls return at once, also those whose command is in
+// flight, and the keeper releases what Redis shows.
 func (c *Client) Close() error {
 	if c.Closed.Swap(true) {
 		return nil
@@ -265,7 +267,7 @@ func (c *Client) Close() error {
 	c.Redis.Stop()
 	c.eachLock(func(l *lock, now core.Now) { l.Lock.Close(now) })
 	err := c.drain()
-	c.keeper.Close() // all commands have been answered by now, or are given up
+	c.keeper.Close() // all commands are answered by now, or given up
 	c.Hub.Close()
 	c.Redis.Close()
 	c.Observer.close()
@@ -276,7 +278,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// drain waits until every tenure is over, for as long as an Unlock would wait for Redis.
+// drain waits until all tenures are over, for as long as an Unlock would wait for Redis.
 func (c *Client) drain() error {
 	ctx, cancel := c.Redis.Within(context.Background())
 	defer cancel()
@@ -293,7 +295,8 @@ func (c *Client) drain() error {
 	return nil
 }
 
-// unreleased returns how many names the locks have whose tenures are not over: names, since a lock may have many tenures: each attempt without an answer has one.
+// unreleased returns the number of names with tenures that are not over. A lock may have many
+// tenures: one for each attempt without an answer.
 func (c *Client) unreleased() int {
 	names := make(map[string]bool)
 	c.eachLock(func(l *lock, _ core.Now) {
@@ -305,7 +308,7 @@ func (c *Client) unreleased() int {
 	return len(names)
 }
 
-// tenureOver counts a tenure that has ended: Close waits for each.
+// tenureOver counts a tenure that is over. Close waits for all of them.
 func (c *Client) tenureOver() {
 	if c.live.Add(-1) == 0 && c.Closed.Load() {
 		select {
@@ -315,19 +318,18 @@ func (c *Client) tenureOver() {
 	}
 }
 
-// A client waits before it verifies its tenures again: at first shortly, then for longer, as
-// long as there is no rest between. A network that ends connections again and again must not
-// add a load of its own.
+// A client pauses before it verifies its tenures again. The pauses grow while it has no rest in
+// between, so that a network that ends connections again and again causes no load.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
-// verifies returns the task that asks Redis at once whether it still shows the tenures
-// of the client, when a connection has ended and when the first command over a new one is
-// answered: another server may answer now, one that took over from the primary and never had
-// the grant, or one that was restarted without its data. Else the next renewal would find it, up
-// to a third of the lease later, and until then there might be two holders.
+// verifies returns the task that asks Redis whether it still shows the tenures of the client. It
+// runs when a connection has ended, and when the first command over a new connection is answered.
+// Another server may answer then: a replica that was promoted and never had the grant, or a server
+// that was restarted without its data. The next renewal would notice that up to a third of the
+// lease later, and until then there might be two holders.
 func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
-	var done time.Time       // when the work was last done
+	var done time.Time       // when Redis was last asked
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
 		c.verify()
 		rested := time.Since(done) > 2*lastVerifyPause
@@ -345,7 +347,7 @@ func (c *Client) verify() {
 	c.keeper.Probe()
 }
 
-// AskAbout asks Redis about the lock and its waiters. It is for tests of users.
+// AskAbout asks Redis about the lock and its waiters, for package rlocktest.
 func (c *Client) AskAbout(key string) {
 	s := c.shardOfKey(key)
 	s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
@@ -358,11 +360,12 @@ func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
 	}
 }
 
-// Watch has waits called when a call begins to wait, and holds when a lock is held, before the client has locks: see package diag.
-// Both wait for nothing, and may be called with a mutex held.
+// Watch sets functions that are called when a call begins to wait and when a hold begins: see
+// package diag. It is called before the client has locks. Both functions must return at once, since
+// they are called with a mutex held.
 func (c *Client) Watch(waits, holds func()) { c.waitBegins, c.holdBegins = waits, holds }
 
-// Site returns where the call comes from into rlock, nil if sites are not recorded.
+// Site returns the place in the program that calls rlock, or nil if sites are not recorded.
 func (c *Client) Site() *terms.Site {
 	if !c.Config.RecordSites {
 		return nil
@@ -370,9 +373,8 @@ func (c *Client) Site() *terms.Site {
 	return terms.Here()
 }
 
-// Counts are what a shard adds to the figures about a client. They are in the shard since its
-// mutex is held wherever they change: so they need no atomics, and goroutines that work on
-// different locks do not share them.
+// Counts are the counters of a shard. The mutex of the shard is held wherever they change, so that
+// they need no atomics, and goroutines that use different locks do not share them.
 type Counts struct {
 	Held     int64
 	Waiting  int64
@@ -382,12 +384,12 @@ type Counts struct {
 	Canceled int64
 	Failed   int64
 
-	Renewals, RenewalsFailed int64 // sent, and of these not confirmed by Redis
+	Renewals, RenewalsFailed int64 // renewals that were sent, and those of them that Redis did not confirm
 
-	Lost [terms.LossReasonCount]int64 // last, since it is next to another shard
+	Lost [terms.LossReasonCount]int64 // the last field, since another shard follows
 }
 
-// Add adds the other ones.
+// Add adds other to n.
 func (n *Counts) Add(other *Counts) {
 	n.Held += other.Held
 	n.Waiting += other.Waiting
@@ -405,7 +407,7 @@ func (n *Counts) Add(other *Counts) {
 	}
 }
 
-// Opened counts a level.
+// Opened counts a level that was acquired.
 func (n *Counts) Opened(w terms.Way) {
 	n.Acquired[w]++
 	if w != terms.ByNesting {
@@ -413,21 +415,21 @@ func (n *Counts) Opened(w terms.Way) {
 	}
 }
 
-// Closed counts a level that is over, which was the first of its owner's by then or not.
+// Closed counts a level that is over; first says whether it was the first of its owner.
 func (n *Counts) Closed(first bool) {
 	if first {
 		n.Held--
 	}
 }
 
-// undone takes back the counts of a level that was closed before its caller had it, and that was the
-// first of its owner's by then or not.
+// undone reverts Opened for a level that was closed before its caller had it; first says whether it
+// was the first of its owner.
 func (n *Counts) undone(w terms.Way, first bool) {
 	n.Acquired[w]--
 	n.Closed(first)
 }
 
-// lostOne is Closed for a loss.
+// lostOne is Closed for a level that was lost.
 func (n *Counts) lostOne(first bool, r terms.LossReason) {
 	if first {
 		n.Held--
@@ -435,7 +437,7 @@ func (n *Counts) lostOne(first bool, r terms.LossReason) {
 	}
 }
 
-// GaveUp counts a call that failed, whose context had ended or not.
+// GaveUp counts a call that failed; canceled says whether its context had ended.
 func (n *Counts) GaveUp(err error, canceled bool) {
 	switch {
 	case errors.Is(err, terms.ErrNotAcquired):

@@ -21,22 +21,23 @@ import (
 // A Handle is one level of a lock that was taken with a handle.
 type Handle interface {
 	terms.Part
-	// Merge returns a context that is made from ctx, and ends also when that of the hold does: before
-	// that ends.
+	// Merge returns a context derived from ctx that also ends when the hold does, just before the
+	// hold's own context.
 	Merge(ctx context.Context) context.Context
-	// FencingToken returns the token of the hold, 0 if it has none.
+	// FencingToken returns the token of the hold, or 0.
 	FencingToken() uint64
 	// Write executes the source of a script in Redis if the hold has the lock, in one step.
 	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
-	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the lock.
+	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the
+	// lock.
 	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Extend moves the end of a hold that ends by itself.
 	Extend(ctx context.Context, d time.Duration) error
-	// Pass gives the handle up and passes the lock on, to the client that presents the text.
+	// Pass ends the hold, and passes the lock on to the client that presents the returned text.
 	Pass(ctx context.Context, within time.Duration) (string, error)
 }
 
-// Valid reports whether the lock is held at this moment, by the clock.
+// Valid reports whether the lock is held at this moment.
 func Valid(h Handle) bool { return !h.ValidUntil().IsZero() }
 
 // A hold is the handle of one level of a lock of one key.
@@ -44,29 +45,29 @@ type hold struct {
 	terms.HoldContext
 	lock  Lock
 	owner terms.Owner
-	life  *terms.Life  // its own, or that of its whole
-	whole *terms.Whole // that it was taken for, nil for none
-	ended func(error)  // tells the whole of its loss, nil for none
-	by    uint64       // the goroutine that has called, 0 if it is not known
-	token uint64       // set when the lock was granted, and never changed; 0: it has none
+	life  *terms.Life  // lifetime of the hold, or of the lock over several that it is a part of
+	whole *terms.Whole // the lock over several that it is a part of; nil for none
+	ended func(error)  // tells the whole of a loss; may be nil
+	by    uint64       // the goroutine that acquired it; 0 if it is not known
+	token uint64       // the fencing token, set once when the lock was granted; 0 for none
 
-	// stays is until when the lock stays also after its release; before it is acquired, for how long after that. 0: not at all.
+	// stays is the end of the least hold; before the lock is acquired, its length. 0 for none.
 	stays    core.Time
-	standing bool // it is held for long by design
+	standing bool // the hold lasts for long by design, which is not logged
 
 	// The mutex of the lock's shard protects following.
 
 	released bool
-	lost     error // why it is over without a release, nil if it is not
+	lost     error // the reason why it ended without a release; nil if it did not
 }
 
-// newHold returns the handle of a call, whose context is made from parent.
+// newHold returns the handle of a call. Its context is derived from parent.
 func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), standing: req.Standing}
 	life := req.Life
 	if req.Whole != nil {
-		life = nil // it ends with the whole
+		life = nil // the whole ends it
 	}
 	if invariants {
 		parent = l.driver.witness.watched(parent)
@@ -75,7 +76,7 @@ func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	return h
 }
 
-// begun ends the hold if its call has failed with err, and returns the error with the name of the lock.
+// begun ends the hold if its call failed with err, and returns err with the name of the lock.
 func (h *hold) begun(err error) error {
 	if errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", h.title(), err)
@@ -95,7 +96,7 @@ func (h *hold) begins(token uint64, now core.Now) {
 	}
 }
 
-// staysAt reports whether the lock stays after its release at that moment.
+// staysAt reports whether a release now would leave the lock to its least hold.
 func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Time }
 
 // title returns the name that the lock was made with.
@@ -104,13 +105,15 @@ func (h *hold) title() string { return h.lock.Name.Key }
 // FencingToken implements [Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
 
-// isPart reports whether a whole tells of the hold. A nil hold is no part.
+// isPart reports whether the hold is a part of a lock over several, which is reported in its place.
+// A nil hold is none.
 func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 
-// isHeld reports whether the hold is one of its owner's: not if it is a part of a whole that is not held.
+// isHeld reports whether the hold counts for its owner: not if it is a part of a whole that is not
+// held.
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
-// lose ends the context of the handle, which has ended without a release, and tells the whole.
+// lose ends the context of a hold that ended without a release, and tells the whole.
 func (h *hold) lose(cause error) {
 	h.End(cause)
 	if h.ended != nil {
@@ -126,7 +129,8 @@ func (h *hold) ValidUntil() (until time.Time) {
 	return until
 }
 
-// enter enters the lock if the hold is valid.
+// enter enters the lock of a hold that is not over. If it is, enter returns nil, and holds no
+// mutex.
 func (h *hold) enter() (*lock, core.Now) {
 	l, now := h.lock.driver.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID))
 	if l == nil {
@@ -140,7 +144,7 @@ func (h *hold) enter() (*lock, core.Now) {
 	return l, now
 }
 
-// hasHandle reports whether a level is the handle's.
+// hasHandle reports whether the lock has a level of the handle.
 func (l *lock) hasHandle(h *hold) bool {
 	levels := l.Levels()
 	for i := range levels {
@@ -151,7 +155,7 @@ func (l *lock) hasHandle(h *hold) bool {
 	return false
 }
 
-// isLife reports whether a level is that of the hold which has the life, or a part of it.
+// isLife reports whether the lock has a level of the hold with that life, or of a part of it.
 func (l *lock) isLife(life *terms.Life, now core.Now) bool {
 	l.Settle(now)
 	levels := l.Levels()
@@ -175,7 +179,8 @@ func (h *hold) Err() (cause error) {
 	return cmp.Or(cause, terms.Released(h.title()))
 }
 
-// giveBack releases a hold that is over already, and returns why it was; nil if it had been released before.
+// giveBack marks a hold that was lost as released, and returns the cause; nil if it was released
+// before.
 func (h *hold) giveBack() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
 		if !h.released {
@@ -217,7 +222,8 @@ func (h *hold) SetLease(lease time.Duration) {
 	}
 }
 
-// Extend implements [Handle]. The keeper sends the command for a lease, and repeats it until the lease has ended.
+// Extend implements [Handle]. The keeper sends the command, and repeats it until the lease has
+// ended.
 func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	n, c := h.lock.Name, h.lock.driver
 	if err := c.checkShortest(n, d, "a hold goes on"); err != nil {
@@ -268,9 +274,8 @@ func (h *hold) awaitLease(ctx context.Context) error {
 	}
 }
 
-// A call that waits for the answer to a mirror: Extend waits until Redis has confirmed a lease.
-
-// awaitMirror returns a channel that is closed with the next answer to a mirror of the lock.
+// awaitMirror returns a channel that is closed by endMirrorWait with the next answer to a Mirror of
+// the lock.
 func (s *shard) awaitMirror(l *lock) <-chan struct{} {
 	if s.mirrorWaits == nil {
 		s.mirrorWaits = make(map[*lock]chan struct{})
@@ -281,7 +286,7 @@ func (s *shard) awaitMirror(l *lock) <-chan struct{} {
 	return s.mirrorWaits[l]
 }
 
-// endMirrorWait closes that channel.
+// endMirrorWait closes the channel of awaitMirror, if there is one.
 func (s *shard) endMirrorWait(l *lock) {
 	if answered := s.mirrorWaits[l]; answered != nil {
 		close(answered)
@@ -295,7 +300,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
-	for { // again if another tenure has come below the hold of a reader meanwhile
+	for { // again if the hold of a reader has another tenure by now
 		l, now := h.enter()
 		if l == nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
@@ -313,7 +318,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		case fault == core.Unknown:
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: it may have been executed, or may be as long as Redis has the lock for the hold: %w",
 				n.Key, terms.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
-		case fault == core.NotRun && err == nil: // it had no slot
+		case fault == core.NotRun && err == nil: // there was no slot
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
 		case fault != core.Answered || found:
 			return sent.Reply, err
@@ -324,9 +329,9 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 // A Pass names a lock that was passed on, for the client that resumes it.
 type Pass struct {
 	Kind    KindID
-	Shared  bool   // it is a read lock
-	Permits int    // of a semaphore
-	Token   uint64 // of the hold, 0 for none
+	Shared  bool   // the lock is a read lock
+	Permits int    // the number of permits of the semaphore
+	Token   uint64 // the fencing token of the hold; 0 for none
 	Owner   string // "<uuid>:0", as Redis shows it
 	Key     string
 }
@@ -334,17 +339,18 @@ type Pass struct {
 const (
 	passVersion = "rlock1_"
 	passFormat  = "%d %t %d %d %s %s"
-	// longestPass is longer than the text of the longest name.
+	// longestPass bounds the text that ParsePass reads. It is longer than that of the longest name.
 	longestPass = 128 << 10
 )
 
-// String returns the text of the pass: its version, and its fields with a checksum in a form for URLs.
+// String returns the text of the pass: its version, and its fields with a checksum, in base64 for
+// URLs.
 func (p Pass) String() string {
 	text := fmt.Appendf(nil, passFormat, p.Kind, p.Shared, p.Permits, p.Token, p.Owner, p.Key)
 	return passVersion + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(text, crc32.ChecksumIEEE(text)))
 }
 
-// ParsePass reads what String has written.
+// ParsePass parses what String returns.
 func ParsePass(text string) (p Pass, err error) {
 	rest, ok := strings.CutPrefix(text, passVersion)
 	if !ok || len(text) > longestPass {
@@ -410,7 +416,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return pass.String(), nil
 }
 
-// Resume takes the lock that was passed on, with a handle whose context is made from parent.
+// Resume takes the lock that was passed on, with a handle whose context is derived from parent.
 func (l *Lock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Handle, error) {
 	h := l.newHold(parent, &req)
 	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The rules of the driver, which tests with the build tag "invariants" assert each time before the mutex is given back: so a
-// wake-up that is lost fails at once in place of hanging. Package core does nothing by itself: a
-// due command has an agent, which polls it, and a later one has a timer.
+// The rules of the driver, which tests with the build tag "invariants" assert each time before the
+// mutex is given back: so a wake-up that is lost fails at once in place of hanging. Package core
+// does nothing by itself: a due command has an agent, which polls it, and a later one has a timer.
 //
 //  1. A tenure with a command that is due is with the keeper, which was nudged, or a call is about to poll it,
 //     or stands between its poll and its answer. A call that sleeps is no agent.
@@ -25,8 +25,9 @@ import (
 //  7. Mutexes are taken in the order: those of package group, one of a shard, then those of the keeper, the losses, the
 //     notices and the hub. No code of a user runs under that of a shard, and a context of a user is such code.
 //
-// Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls, rule 3 when a call
-// returns, and rules 4 and 7 when it comes to that. Each place asks the constant invariants first: so what ships asserts nothing.
+// Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls, rule
+// 3 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
+// invariants first: so what ships asserts nothing.
 
 // asserted is what a shard notes for the rules.
 type asserted struct {
@@ -56,12 +57,13 @@ func (s *shard) leaves() {
 	s.client.witness.leaves()
 }
 
-// checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each exit. Of more they are
-// asserted at each n-th, so that an exit does not cost more the more calls wait: a rule that is broken stays broken.
+// checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each
+// exit. Of more they are asserted at each n-th, so that an exit does not cost more the more calls
+// wait: a rule that is broken stays broken.
 const checkedAtOnce = 64
 
-// checkRules panics if a rule is broken, and returns of how many tenures and calls it was asserted. What it cannot see in
-// a shard the witness asserts.
+// checkRules panics if a rule is broken, and returns of how many tenures and calls it was asserted.
+// What it cannot see in a shard the witness asserts.
 func checkRules(s *shard) (seen int) {
 	checkMutex(s)
 	for l := range s.all {
@@ -93,7 +95,8 @@ func (l *lock) checkTenures() (seen int) {
 	return seen
 }
 
-// checkKnown asserts that the driver knows a tenure as package core does, and returns what it knows.
+// checkKnown asserts that the driver knows a tenure as package core does, and returns what it
+// knows.
 func (l *lock) checkKnown(t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil && t.Agent != nil { // its call has sent nothing for it
@@ -154,7 +157,8 @@ func (s *shard) checkReported(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	})
 }
 
-// check asserts the rules. A broken one gives the mutex back, so that the test fails and does not hang.
+// check asserts the rules. A broken one gives the mutex back, so that the test fails and does not
+// hang.
 func (s *shard) check() {
 	if s.client.witness == nil {
 		return
@@ -174,9 +178,10 @@ func (s *shard) check() {
 	kept = true
 }
 
-// A witness notes what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has the mutex of
-// a shard (rule 7). It panics if a rule is broken. A client has one with the build tag "invariants" only, and only if CheckRules
-// says so: all methods of a nil witness do nothing.
+// A witness notes what no shard can see by itself: which commands have no answer (rule 4), and
+// which goroutine has the mutex of a shard (rule 7). It panics if a rule is broken. A client has
+// one with the build tag "invariants" only, and only if CheckRules says so: all methods of a nil
+// witness do nothing.
 type witness struct {
 	mu      sync.Mutex             // is taken last; protects following
 	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried
@@ -191,8 +196,9 @@ type mutexes struct {
 	n     int
 }
 
-// A flight is a command of a tenure, which has one of each sort without an answer at most. The mirror that passes a lock on
-// is of a sort of its own: it does not wait for the answer to a renewal.
+// A flight is a command of a tenure, which has one of each sort without an answer at most. The
+// mirror that passes a lock on is of a sort of its own: it does not wait for the answer to a
+// renewal.
 type flight struct {
 	tenure core.ID
 	op     core.Op
@@ -203,8 +209,8 @@ func flightOf(cmd *core.Command) flight {
 	return flight{cmd.ID, cmd.Op, cmd.Op == core.Mirror && cmd.Owner == 0}
 }
 
-// CheckRules makes clients that begin from now on assert the rules, or not, and returns what they did before. Without the build
-// tag "invariants" none does.
+// CheckRules makes clients that begin from now on assert the rules, or not, and returns what they
+// did before. Without the build tag "invariants" none does.
 func CheckRules(on bool) (was bool) {
 	was, checks = checks, on
 	return was
@@ -237,8 +243,8 @@ func newWitness(c *Client) *witness {
 	return w
 }
 
-// polled notes a command that is about to be sent. Its sender has entered the limit, nil for the keeper, whose batches
-// have one of their own.
+// polled notes a command that is about to be sent. Its sender has entered the limit, nil for the
+// keeper, whose batches have one of their own.
 func (w *witness) polled(cmd *core.Command, slot *wire.Limit) {
 	if w == nil || cmd.Op == core.None {
 		return
@@ -353,7 +359,8 @@ func (w *witness) leaves() {
 	}
 }
 
-// outside panics if the goroutine has a mutex, since the next step is code of a user, or takes a mutex that comes before.
+// outside panics if the goroutine has a mutex, since the next step is code of a user, or takes a
+// mutex that comes before.
 func (w *witness) outside(next string) {
 	if w == nil {
 		return

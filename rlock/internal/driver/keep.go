@@ -11,32 +11,31 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A work is a tenure as the keeper of the client knows it. Package core polls are its time and its
-// command: the keeper asks when there may be something to send, and builds each batch from the
-// state of that moment.
+// A work is a tenure as the client's keeper knows it. The keeper asks when a command may be due,
+// polls package core, and so builds each batch from the state of that moment.
 type work struct {
-	entry lease.Entry // its place with the keeper
-	life              // is new when the work is used again
+	entry lease.Entry // the keeper's part
+	life              // is reset when the work is reused
 }
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
-	lock   *lock        // never changed while the keeper may look at it, as name
-	name   *Name        // of the lock, whose memory may have another by now
+	lock   *lock        // the lock; as name it does not change while the keeper may read it
+	name   *Name        // the lock's name, since the memory of the lock may be another lock's by now
 	tenure *core.Tenure // nil once it is over
-	text   string       // its owner as Redis was told last: "<uuid>:<id>"
-	owner  core.OwnerID // in it
+	text   string       // the owner's text that Redis was last given: "<uuid>:<id>"
+	owner  core.OwnerID // the id in text
 
-	alarm core.Time   // when the keeper was told to ask about it, 0 for not: schedule writes it, and Due clears it
-	sent  uint64      // the generation of the command that brings it in: see wire.Sent
-	slot  *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
-	err   error       // of the last mirror, nil if it was confirmed
+	alarm core.Time   // when the keeper asks, 0 if it does not: schedule sets it, and Due clears it
+	sent  uint64      // the generation of the command that brings the tenure in: see wire.Sent
+	slot  *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
+	err   error       // the error of the last Mirror, nil if Redis confirmed it
 
 	sender     sender
-	queued     bool // it was told to join the queue
-	parted     bool // it is left to its lease: see parts
+	queued     bool // a command told the ticket to join the queue
+	parted     bool // the tenure is left to its lease: see parts
 	tracking   tracking
-	verifiedAt core.Time // verified: since when
+	verifiedAt core.Time // when tracking became verified
 }
 
 // A sender is where the next command of a tenure comes from.
@@ -45,11 +44,11 @@ type sender uint8
 const (
 	unasked     sender = iota // the keeper asks at the alarm
 	nudged                    // the keeper asks as soon as may be
-	asking                    // the keeper asks now, and has no need to be told
-	keeperSends               // the keeper has asked, and sends a command as soon as may be
+	asking                    // the keeper asks at this moment, and need not be notified
+	keeperSends               // the keeper has asked, and polls the tenure when it builds the batch
 )
 
-// workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
+// workOf returns the work of a tenure, which it makes for a new one.
 func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil {
@@ -75,20 +74,20 @@ func (s *shard) over(k *work) {
 		k.slot = nil
 	}
 	if !s.client.keeper.Stop(k) {
-		t.Tag = nil // the keeper may look at it yet
+		t.Tag = nil // the keeper may still read k, which must not be reused
 	}
 	if !k.parted {
 		s.client.tenureOver()
 	}
 }
 
-// parts notes that a tenure is left to its lease: it counts for nothing any longer, and Close does not wait for it.
+// parts notes that the tenure is left to its lease, so that Close does not wait for it.
 func (k *work) parts() {
 	k.parted = true
 	k.lock.shard.client.tenureOver()
 }
 
-// keep schedules the tenure with the keeper, which is to poll it then.
+// keep has the keeper poll the tenure at that time.
 func (s *shard) keep(k *work, at core.Time) {
 	if k.sender == asking {
 		return
@@ -103,7 +102,8 @@ func (s *shard) keep(k *work, at core.Time) {
 	}
 }
 
-// wakes returns when the keeper has to ask about the tenure, which package core wants to be polled then.
+// wakes returns when the keeper has to ask about a tenure that package core wants to be polled at
+// that time: sooner, if its key is to be tracked before.
 func (l *lock) wakes(k *work, at core.Time) core.Time {
 	if k.tenure == l.Owner() {
 		at = min(at, l.trackedFrom(k))
@@ -111,8 +111,9 @@ func (l *lock) wakes(k *work, at core.Time) core.Time {
 	return at
 }
 
-// schedule makes the keeper ask at that time, or sooner. The keeper's own note of the time, [lease.Entry], is behind another mutex:
-// so the alarm saves that one if the keeper asks soon enough anyhow.
+// schedule has the keeper ask at that time, or sooner. The keeper's own note of the time, in
+// [lease.Entry], is behind another mutex, which the alarm saves if the keeper asks soon enough
+// anyway.
 func (s *shard) schedule(k *work, at core.Time) {
 	if k.alarm == 0 || at < k.alarm {
 		k.alarm = at
@@ -120,13 +121,13 @@ func (s *shard) schedule(k *work, at core.Time) {
 	}
 }
 
-// Entry implements [lease.Renewable], as Group and Due.
+// Entry implements [lease.Renewable], as do Group and Due.
 func (k *work) Entry() *lease.Entry { return &k.entry }
 
-// Group is the node.
+// Group returns the node of the lock.
 func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 
-// Due reports whether there is a command to send, and schedules the tenure again.
+// Due reports whether a command is due, and schedules the tenure again.
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -151,8 +152,9 @@ func (k *work) Due(time.Time) (send bool) {
 	return send
 }
 
-// heldBack reports whether a loss of the lock is not reported yet: the holder must learn of it before Redis can grant the lock
-// to another, and the tenure may be about to leave. The report nudges the keeper then.
+// heldBack holds the tenure back while a loss of the lock is not reported, and reports whether it
+// does: the holder has to learn of the loss before Redis can grant the lock to another, and the
+// tenure may be about to leave. The report nudges the keeper.
 func (s *shard) heldBack(k *work) bool {
 	if len(s.unreported) == 0 || len(s.unreported[k.lock]) == 0 {
 		return false
@@ -161,8 +163,9 @@ func (s *shard) heldBack(k *work) bool {
 	return true
 }
 
-// due reports whether the tenure's time has come: then the keeper polls it when it builds its batch. It schedules the next
-// time: until the batch is built, that at which the tenure ends by the clock.
+// due reports whether the tenure is due: then the keeper polls it when it builds the batch. due
+// schedules the next time, which is the end of the tenure by the clock while the batch is not
+// built.
 func (s *shard) due(k *work, now core.Now) bool {
 	l, t := k.lock, k.tenure
 	if t.Agent != nil {
@@ -181,8 +184,8 @@ func (s *shard) due(k *work, now core.Now) bool {
 	return true
 }
 
-// send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of
-// one node.
+// send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of one
+// node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	all := make([]*exchange, 0, len(batch))
 	info := terms.RenewedInfo{Margin: c.Config.Lease, Lease: c.Config.Lease}
@@ -206,7 +209,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	return reached
 }
 
-// builds returns the command that is due for a tenure now, nil for none.
+// builds returns the command that is due for a tenure now, or nil.
 func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -222,13 +225,13 @@ func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 		x.Cmd, x.info, x.claimed = cmd, info, claimed
 		l.begins(x, now)
 	case at != core.Never:
-		s.keep(k, at) // a nested lock was closed meanwhile, say
+		s.keep(k, at) // nothing is due any more: a nested level was closed, for example
 	}
 	s.exit(l)
 	return x
 }
 
-// countRenewal counts a mirror of the keeper, before its answer is dealt with.
+// countRenewal counts a Mirror of the keeper, before its answer lands.
 func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 	a, s, info := &x.Answer, l.shard, x.info
 	if alive {
@@ -252,34 +255,34 @@ func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 	}
 }
 
-// Redis tells a client that tracks a key when another client changes it: deletes or overwrites it,
-// or lets it expire or evicts it. That is a reason to ask, and no proof: the answer to a mirror
-// tells a loss, as always. Mirrors track the key; each of them ends the tracking of the last, since
-// it changes the key itself. A hold has to last for a while first, so that short holds cost
-// nothing, and so many keys of a client are tracked at most, so that no server pays for many.
+// Redis notifies a client that tracks a key when another client deletes or overwrites it, and when
+// it expires or is evicted. That is a reason to ask and no proof: a loss is known by the answer to
+// a Mirror, as always. A Mirror tracks the key, and ends the tracking by the last one, since it
+// changes the key itself. Tracking begins when a hold has lasted for a while, so that short holds
+// cost nothing, and the number of tracked keys of a client is bounded for the sake of the server.
 
 const (
-	// trackAfter is how long a hold lasts before its key is tracked.
+	// trackAfter is the age of a hold at which its key is tracked.
 	trackAfter = 50 * time.Millisecond
-	// trackAgain is how long after a change that has left the lock to its holder the key is tracked again. So a key
-	// costs two mirrors a second at most, however often it changes.
+	// trackAgain is the pause before a key is tracked again after a change that left the lock to
+	// its holder. So a key costs at most two Mirrors a second, however often it changes.
 	trackAgain = time.Second
 )
 
-// A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
-// not track the key. From due on the key has one of those that the client may track.
+// A tracking is the state of the tracking of a tenure's key. From due on the key counts among those
+// that the client may track.
 type tracking uint8
 
 const (
-	untracked tracking = iota // no
-	putOff                    // as many keys are tracked as may be, or Redis refuses: the next mirror tries again
-	due                       // not yet: a mirror that tracks the key is about to be sent
-	tracked                   // yes
-	alarmed                   // a change was reported: the next mirror finds out what it was
-	verified                  // that mirror was built, at verifiedAt: a later one tracks the key again
+	untracked tracking = iota // the key is not tracked
+	putOff                    // too many keys are tracked, or Redis refuses: the next Mirror tries again
+	due                       // a Mirror that tracks the key is about to be sent
+	tracked                   // the key is tracked
+	alarmed                   // Redis reported a change: the next Mirror, which does not track, finds out what it was
+	verified                  // that Mirror was built, at verifiedAt: a later one tracks the key again
 )
 
-// track changes the tracking to t, or puts it off.
+// track changes the tracking to t, or to putOff if t is not possible.
 func (k *work) track(t tracking) {
 	c, had := k.lock.shard.client, k.tracking >= due
 	if t >= due && !(c.wire.Tracks() && (had || c.tracked.enter())) {
@@ -291,7 +294,7 @@ func (k *work) track(t tracking) {
 	k.tracking = t
 }
 
-// trackedKeys counts the keys of a client that are tracked.
+// trackedKeys counts the tracked keys of a client.
 type trackedKeys struct {
 	all   int64
 	taken atomic.Int64
@@ -307,7 +310,7 @@ func (p *trackedKeys) enter() bool {
 
 func (p *trackedKeys) leave() { p.taken.Add(-1) }
 
-// Tracked returns how many keys are tracked.
+// Tracked returns the number of tracked keys.
 func (c *Client) Tracked() int64 {
 	if !c.wire.Tracks() {
 		return 0
@@ -315,7 +318,7 @@ func (c *Client) Tracked() int64 {
 	return min(c.tracked.taken.Load(), c.tracked.all) // one too many is counted for a moment
 }
 
-// trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.
+// trackedFrom returns when the key is to be tracked; Never if it is tracked, or is not to be.
 func (l *lock) trackedFrom(k *work) core.Time {
 	switch {
 	case !l.trackable():
@@ -327,16 +330,16 @@ func (l *lock) trackedFrom(k *work) core.Time {
 	return core.Never
 }
 
-// lastsFrom returns when the hold has lasted long enough.
+// lastsFrom returns when the hold has lasted for long enough to be tracked.
 func (l *lock) lastsFrom() core.Time { return l.Levels()[0].Since.After(core.Span(trackAfter)) }
 
-// trackable reports whether no other client changes the key as long as this one holds the lock.
+// trackable reports whether no other client changes the key while this one holds the lock.
 func (l *lock) trackable() bool {
 	s := l.shard
 	return s.client.tracked.all > 0 && !l.kind().permits && l.IsWritten()
 }
 
-// track sends a mirror that tracks the key, if the hold has lasted long enough now.
+// track makes a Mirror due that tracks the key, if the hold has lasted for long enough.
 func (l *lock) track(k *work, now core.Now) {
 	if k.tenure != l.Owner() || l.trackedFrom(k) > now.Time {
 		return
@@ -346,7 +349,7 @@ func (l *lock) track(k *work, now core.Now) {
 	}
 }
 
-// buildTracked reports whether the mirror that is being built is to track the key.
+// buildTracked decides whether the Mirror that is being built tracks the key, and reports that.
 func (k *work) buildTracked(now core.Now) bool {
 	switch l := k.lock; {
 	case k.tracking == alarmed:

@@ -9,19 +9,19 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A subscription is one to the channel of a lock.
+// A subscription is a subscription to the channel of a lock.
 type subscription interface {
 	// state reports whether messages come, and whether the server has refused the channel.
 	state() (confirmed, refused bool)
-	// abroad subscribes as well to what foreign clients are told, or ends that. abroadHeard reports
-	// whether those messages come.
+	// abroad also subscribes to the channel of foreign clients, and home ends that. abroadHeard
+	// reports whether that subscription is confirmed.
 	abroad(hear func(string))
 	home()
 	abroadHeard() bool
 	close()
 }
 
-// subscribe makes sure that the client is told of its tickets. The mutex is held.
+// subscribe subscribes the client to its grants. The mutex is held.
 func (l *lock) subscribe() {
 	if l.sub != nil {
 		return
@@ -35,7 +35,7 @@ func (l *lock) subscribe() {
 	} else {
 		l.sub = listen()
 	}
-	if confirmed, _ := l.sub.state(); confirmed { // it was needed a moment ago, and goes on
+	if confirmed, _ := l.sub.state(); confirmed { // the rest of an earlier subscription
 		l.heard = true
 		l.Listening(true, l.shard.at)
 	}
@@ -48,7 +48,7 @@ func (l *lock) unsubscribe() {
 	}
 }
 
-// listenAbroad subscribes to the messages for foreign clients.
+// listenAbroad subscribes to the channel of foreign clients.
 func (l *lock) listenAbroad() {
 	if l.sub == nil {
 		return
@@ -63,12 +63,12 @@ func (l *lock) listenAbroad() {
 	})
 }
 
-// isOwnMessage reports whether a client of rlock has published a message to Redisson's channel: it has a zero
-// before what Redisson writes, which reads numbers.
+// isOwnMessage reports whether a client of rlock published a message to Redisson's channel. Such a
+// message has a zero before what Redisson would write, which reads both as the same number.
 func isOwnMessage(message string) bool { return len(message) > 1 && message[0] == '0' }
 
-// hear makes a call that may wait take a ticket at once if others have waited for the lock a
-// moment ago, by the rest of a subscription.
+// hear lets a call that may wait take a ticket at once if others have waited for the lock a moment
+// ago, so that the subscription still exists.
 func (l *lock) hear(w *waiter, now core.Now) {
 	if l.heard {
 		l.unheard(now)
@@ -78,8 +78,8 @@ func (l *lock) hear(w *waiter, now core.Now) {
 	}
 }
 
-// unheard notes that the connection of the subscription has ended, and no message comes until it is
-// confirmed again.
+// unheard tells package core if the connection of the subscription has ended: no message comes
+// until it is confirmed again.
 func (l *lock) unheard(now core.Now) {
 	if confirmed, _ := l.sub.state(); !confirmed {
 		l.heard = false
@@ -87,7 +87,8 @@ func (l *lock) unheard(now core.Now) {
 	}
 }
 
-// hear deals with a message on this client's channel of the lock. Locks of different kinds share it.
+// hear deals with a message on this client's channel of the lock, which locks of different kinds
+// share.
 func (c *Client) hear(n *Name, message string) {
 	notice, ok := c.Redis.ParseNotice(message)
 	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
@@ -98,7 +99,7 @@ func (c *Client) hear(n *Name, message string) {
 	case l != nil:
 	case notice.Kind != core.Granted || notice.ID == (core.ID{}):
 		return
-	default: // no waiter wants it, and the next in the queue must not wait for that
+	default: // no waiter wants the lock, and the next ticket in the queue must not wait for that
 		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
 	if !c.Closed.Load() {
@@ -110,8 +111,8 @@ func (c *Client) hear(n *Name, message string) {
 	l.shard.exit(l)
 }
 
-// heard deals with a message on the client's own channel, about a tenure of this client. It may be untrue, and so is a reason
-// to ask Redis or to release the lock, and no proof of a loss.
+// heard deals with a message on the client's own channel, about a tenure of this client. It may be
+// untrue, and so is a reason to ask Redis or to release the lock, and no proof of a loss.
 func (c *Client) heard(message string) {
 	m, ok := wire.ParseClientMessage(message)
 	if !ok || c.Closed.Load() || !strings.HasPrefix(m.Owner, c.ID.Prefix) {
@@ -128,7 +129,7 @@ func (c *Client) heard(message string) {
 	}
 }
 
-// tells tells the lock of a tenure, if this client knows it, of a message about that.
+// tells passes a message about a tenure to its lock, if this client knows the tenure.
 func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) {
 	l, now := c.enterTenure(m.Text, m.Owner, id)
 	if l == nil {
@@ -138,10 +139,12 @@ func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) 
 	l.shard.exit(l)
 }
 
-// sorts are the kinds that a message names, by its letter. Kinds that are the same in Redis have one.
+// sorts has the kind for each letter of a message. Kinds that are the same in Redis have one
+// letter.
 var sorts = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKind}
 
-// shown releases a tenure of this client that has a lock, and that no lock of this client knows.
+// shown releases a tenure of this client that has a lock in Redis although no lock of this client
+// knows it.
 func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	kind, ok := sorts[m.Text[0]]
 	if !ok || id.Client != wire.ThisClient {
@@ -156,7 +159,7 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 		return
 	}
 	if kinds[kind].permits {
-		n.Permits = 1 // this client knows of no more
+		n.Permits = 1 // the number is not known here
 	}
 	l, now := c.enter(n, ownerIn(m.Owner))
 	if !c.Closed.Load() {
@@ -166,15 +169,16 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	l.shard.exit(l)
 }
 
-// A post tells locks that their subscriptions are confirmed, refused or confirmed again. The hub says so under a
-// mutex of its own; so a goroutine takes it to the lock, which exists while there is something to tell.
+// A post tells locks that their subscriptions were confirmed or refused. The hub calls confirmed
+// under a mutex of its own, so that a goroutine has to take the news to the lock. The goroutine
+// exists while there is news.
 type post struct {
 	mu      sync.Mutex // protects following
 	waiting []*Name
 	running bool
 }
 
-// confirmed is called under the mutex of the hub. It waits for nothing.
+// confirmed is called under the mutex of the hub. It must return at once.
 func (c *Client) confirmed(n *Name) {
 	if invariants {
 		c.witness.enters("the hub")
@@ -183,7 +187,7 @@ func (c *Client) confirmed(n *Name) {
 	c.post.deliver(c, n)
 }
 
-// deliver waits for nothing.
+// deliver queues the news for the lock with that name.
 func (p *post) deliver(c *Client, n *Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,7 +213,7 @@ func (p *post) run(c *Client) {
 	}
 }
 
-// subscribed tells the lock what the server says to its subscription.
+// subscribed tells the lock the state of its subscription.
 func (c *Client) subscribed(n *Name) {
 	s := c.shardOf(n)
 	s.visit(s.named(n.Key), func(l *lock, now core.Now) {
@@ -237,15 +241,15 @@ type listening struct {
 	redis  *redis
 	name   *Name
 	grants *pubsub.Subscription
-	others []*pubsub.Subscription // to what foreign clients are told
+	others []*pubsub.Subscription // the subscriptions to the channel of foreign clients
 }
 
 func (s *listening) state() (confirmed, refused bool) {
 	return s.grants.Confirmed(), s.grants.Refused() != nil
 }
 
-// abroad subscribes to a second channel, too, which counts those that do: Redis can tell how many foreign
-// clients listen.
+// abroad subscribes to the channel of foreign clients, and to a second one that counts the clients
+// of rlock there: so Redis can tell how many foreign clients listen.
 func (s *listening) abroad(hear func(string)) {
 	if len(s.others) > 0 {
 		return
@@ -259,8 +263,7 @@ func (s *listening) abroad(hear func(string)) {
 	s.others = append(s.others, s.grants.Also(s.name.Channel(), hear))
 }
 
-// fairPlace is the owner of our place in Redisson's fair queue. It is a part of the protocol: foreign.lua says
-// the same.
+// fairPlace is the owner of rlock's place in Redisson's fair queue: foreign.lua has the same.
 const fairPlace = "rlock:0"
 
 func (s *listening) home() {

@@ -12,38 +12,38 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Name is a lock's name and the values that follow from it, computed once for a Lock.
+// A Name is a lock's name with what is computed from it.
 type Name struct {
 	wire.Keys
 	KindID  KindID
-	Hash    uint32 // of the key, the same for all kinds
-	Permits int    // of a semaphore
-	Err     error  // why no lock can have it: every call returns it
+	Hash    uint32 // the hash of the key, which is the same for all kinds
+	Permits int    // the number of permits of a semaphore
+	Err     error  // the error that each call returns, if no lock can have the name
 }
 
-// NewName returns the name of a lock of the kind. It asks Redis nothing.
+// NewName returns the name of a lock of the kind. It sends no command.
 func (c *Client) NewName(id KindID, key string) *Name {
 	n := &Name{KindID: id, Hash: c.hashOf(key)}
 	n.Keys, n.Err = c.Redis.KeysOf(key, kinds[id].wire.Layout, c.ID.Prefix)
 	return n
 }
 
-// hashOf returns the hash of a key, as in its names.
+// hashOf returns the hash of a key, as a Name has it.
 func (c *Client) hashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }
 
 // A Lock is a lock of one key.
 type Lock struct {
 	Name   *Name
-	Shared bool // whether it is the read lock of its name
+	Shared bool // the lock is the read lock of its name
 	driver *Client
 }
 
-// NewLock returns the lock of that kind and name. It asks Redis nothing.
+// NewLock returns the lock of that kind and name. It sends no command.
 func NewLock(c *Client, id KindID, key string) Lock {
 	return Lock{Name: c.NewName(id, key), driver: c}
 }
 
-// NewSemaphore returns the lock of the permits of a semaphore of so many.
+// NewSemaphore returns the lock for the permits of a semaphore.
 func NewSemaphore(c *Client, key string, permits int) Lock {
 	l := NewLock(c, SemaphoreKind, key)
 	l.Name.Permits = permits
@@ -53,13 +53,13 @@ func NewSemaphore(c *Client, key string, permits int) Lock {
 	return l
 }
 
-// ForReaders returns the read lock beside a write lock.
+// ForReaders returns the read lock that belongs to a write lock.
 func (l *Lock) ForReaders() Lock { return Lock{Name: l.Name, Shared: true, driver: l.driver} }
 
 // Title returns the name that the lock was made with.
 func (l *Lock) Title() string { return l.Name.Key }
 
-// modeOf is the mode of a read lock, or of any other lock.
+// modeOf returns the mode of a read lock, or of any other lock.
 func modeOf(shared bool) core.Mode {
 	if shared {
 		return core.Shared
@@ -73,7 +73,7 @@ func (l *Lock) Take(ctx context.Context, req Request) error {
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
-// Hold acquires the lock with a handle, whose context is made from parent.
+// Hold acquires the lock with a handle, whose context is derived from parent.
 func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	h := l.newHold(parent, &req)
 	if err := h.begun(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
@@ -86,6 +86,7 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
 
+// Depth returns the number of levels that the owner has.
 func (l *Lock) Depth(o terms.Owner) (n int) {
 	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
 		one.Settle(now)
@@ -95,7 +96,8 @@ func (l *Lock) Depth(o terms.Owner) (n int) {
 	return n
 }
 
-// State counts no call as one that waits where the server is silent.
+// State returns what this client knows of the lock. A call that waits for a silent server does not
+// count as a waiter.
 func (l *Lock) State(o terms.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
@@ -116,7 +118,8 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	return s
 }
 
-// depth counts the owner's levels of the mode, without the parts of an attempt of a lock over several.
+// depth returns the number of the owner's levels in the mode, without parts of a lock over several
+// that is not held.
 func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
@@ -127,8 +130,8 @@ func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	return n
 }
 
-// first reports whether there is a call that waits for the lock, and whether the first of them may wait for longer than
-// an attempt.
+// first reports whether a call waits for the lock, and whether the first such call waits in line or
+// has a single attempt.
 func (l *lock) first() (live, waits bool) {
 	for w := range l.Waiters {
 		if w.Outcome == core.Waiting {
@@ -138,8 +141,8 @@ func (l *lock) first() (live, waits bool) {
 	return false, false
 }
 
-// isLoose reports whether the level is a part of a whole that is not held: of an attempt that goes on, or was given
-// up and is about to be released.
+// isLoose reports whether the level is a part of a lock over several that is not held: of an
+// attempt that goes on, or whose parts are about to be released.
 func isLoose(v *core.Level) bool {
 	h, _ := v.Handle.(*hold)
 	return h != nil && !h.isHeld()
@@ -172,8 +175,8 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	return 0, err
 }
 
-// The kinds. Locks of one name and different kinds have rooms of their own: what
-// one of them is in Redis decides whether they exclude each other.
+// The kinds. Locks of one name and of different kinds are different locks of a client; Redis
+// decides whether they exclude each other.
 const (
 	PlainKind KindID = iota
 	FencedKind
@@ -181,19 +184,19 @@ const (
 	FairKind
 	SemaphoreKind
 
-	KindCount = iota // how many there are
+	KindCount = iota // the number of kinds
 )
 
 // A KindID is the index of a kind among the kinds.
 type KindID uint8
 
-// A kind is what one sort of lock is here, and what package core has to know of it.
+// A kind has what is special to one sort of lock.
 type kind struct {
-	public  terms.Kind // what users call it; the read lock is a kind of its own to them
-	wire    *wire.Kind // what it is in Redis
-	core    core.Kind  // the number of permits comes with the name
+	public  terms.Kind // the kind as users see it, to whom the read lock is a kind of its own
+	wire    *wire.Kind // its scripts and names
+	core    core.Kind  // without the number of permits, which comes with the name
 	asks    questions
-	readers bool // it has a read lock beside the write lock
+	readers bool // the kind has a read lock beside the write lock
 	permits bool // each owner has a lock of its own: see pool
 }
 
@@ -216,9 +219,9 @@ func (n *Name) KindOf(shared bool) terms.Kind {
 
 // The two locks of a read-write lock are one lock of package core, in two modes.
 
-// knownHere reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
-// it holds the lock, and Redis has not confirmed yet that it shows in which modes. To nest, and to unlock the write lock
-// and read on, waits for no command.
+// knownHere reports whether an owner of this client has the lock in the mode, and whether that is
+// all that is known: this client holds the lock, and Redis has not confirmed yet that it shows in
+// which modes, since a nested lock and a downgrade wait for no command.
 func (l *Lock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false
@@ -237,8 +240,8 @@ func (l *Lock) knownHere() (locked, known bool) {
 	return locked, known
 }
 
-// tend sends the step that lets readers elsewhere in after a downgrade, if one is due: the keeper, which has just sent a mirror
-// of the tenure, would pause before.
+// tend sends the Step that lets readers of other clients in after a downgrade, if one is due. The
+// keeper, which has just sent a Mirror of the tenure, would pause before it.
 func (l *lock) tend(k *work, now core.Now) {
 	if op, _ := l.Peek(k.tenure, now); op != core.Step {
 		return
@@ -257,22 +260,25 @@ func (l *lock) tend(k *work, now core.Now) {
 	}
 }
 
-// To package core the permits of each owner are a lock of their own: of the name and the owner. Those of one name are together
-// in a pool, under one mutex and with one subscription: a grant names its owner, and costs no more where thousands wait.
+// To package core the permits of each owner of a semaphore are a lock of their own. The locks of
+// one name are together in a pool, with one mutex and one subscription: a grant names its owner, so
+// that it costs no more where thousands wait.
 
-// A pool has the permits of one name.
+// A pool has the locks of one semaphore.
 type pool struct {
-	locks map[core.OwnerID]*lock // that hold a permit or wait for one
-	sub   subscription           // nil for none
-	users int                    // locks that are subscribed
+	locks map[core.OwnerID]*lock // the owners that hold a permit or wait for one
+	sub   subscription           // nil if no lock is subscribed
+	users int                    // the number of locks that are subscribed
 }
 
-// textOf returns the owner of a tenure of this client as it stands in Redis, with so many permits beside the first.
+// textOf returns the text of a tenure's owner in Redis; more is the number of permits beside the
+// first.
 func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
 	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
 }
 
-// ownerIn returns the owner that the text of a tenure names, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 for none.
+// ownerIn returns the owner in such a text, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there is
+// none.
 func ownerIn(text string) core.OwnerID {
 	text, _ = wire.CutMore(text)
 	if len(text) < wire.TenureLen {
@@ -285,7 +291,7 @@ func ownerIn(text string) core.OwnerID {
 	return core.OwnerID(o)
 }
 
-// permit returns the lock of the owner's permit, nil if there is none.
+// permit returns the lock of the owner's permits, or nil.
 func (s *shard) permit(key string, o core.OwnerID) *lock {
 	if p := s.pools[key]; p != nil {
 		return p.locks[o]
@@ -310,7 +316,7 @@ func (s *shard) removePermit(l *lock) {
 	}
 }
 
-// eachPermit calls yield with each lock of the name.
+// eachPermit calls yield with each lock of the pool.
 func (s *shard) eachPermit(key string, yield func(*lock) bool) bool {
 	p := s.pools[key]
 	if p == nil {
@@ -324,13 +330,13 @@ func (s *shard) eachPermit(key string, yield func(*lock) bool) bool {
 	return true
 }
 
-// A share is one lock's part of the subscription of its pool.
+// A share is the part of one lock in the subscription of its pool.
 type share struct {
 	subscription
 	pool *pool
 }
 
-// share subscribes for one more lock of the name.
+// share subscribes one more lock of the pool.
 func (s *shard) share(n *Name, listen func() subscription) subscription {
 	p := s.pools[n.Key]
 	if p.sub == nil {

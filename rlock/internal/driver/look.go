@@ -15,19 +15,20 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// What Redis is asked about a lock, apart from the commands of tenures.
+// Questions to Redis about a lock, apart from the commands of tenures.
 
-// questions are what Redis is asked about a lock of a kind.
+// questions are the questions to Redis about locks of one kind.
 type questions struct {
-	// holders asks for the owners whose tenures an unlock by force has to release.
+	// holders returns the owners that an unlock by force has to release.
 	holders func(ctx context.Context, l *Lock) ([]string, error)
-	// locked asks whether the lock is held, and ttl for how long.
+	// locked reports whether the lock is held, and ttl for how long.
 	locked func(ctx context.Context, l *Lock) (bool, error)
 	ttl    func(ctx context.Context, l *Lock) (time.Duration, error)
 }
 
-// IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: a writer that
-// reads, too, or one that only reads now. Until Redis has confirmed that no other client can hold the lock otherwise.
+// IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: by a
+// writer that reads as well, or reads only by now. Until Redis confirms that, no other client can
+// hold the lock in another way.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if locked, known := l.knownHere(); known {
 		return locked, nil
@@ -38,7 +39,8 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return kinds[l.Name.KindID].asks.locked(ctx, l)
 }
 
-// TTL asks Redis for how long the lock is held, if no lease is renewed: 0 if it is free, -1 without an end.
+// TTL asks Redis for how long the lock is held if no lease is renewed: 0 if it is free, -1 if its
+// key does not expire.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.awaits(ctx); err != nil {
 		return 0, err
@@ -54,12 +56,12 @@ func (l *Lock) awaits(ctx context.Context) error {
 	return nil
 }
 
-// fields returns those of the lock's hash, none if the lock is free.
+// fields returns the fields of the lock's hash: none if the lock is free.
 func fields(ctx context.Context, l *Lock) ([]string, error) {
 	return look(ctx, l, owners, "HKEYS")
 }
 
-// owners reads the fields of a hash, or the members of a sorted set, that holds a lock.
+// owners decodes the fields of a hash, or the members of a sorted set.
 func owners(reply rueidis.RedisResult) ([]string, error) {
 	all, err := reply.AsStrSlice()
 	for _, owner := range all {
@@ -70,7 +72,7 @@ func owners(reply rueidis.RedisResult) ([]string, error) {
 	return all, err
 }
 
-// look sends a command that changes nothing about the lock's key, and decodes the reply.
+// look sends a command that reads the lock's key, and decodes the reply.
 func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		reply, err = decode(replies[0])
@@ -79,7 +81,7 @@ func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) 
 	return reply, err
 }
 
-// survey sends commands that change nothing about the lock, and reads their replies.
+// survey sends commands that read the lock, and has their replies decoded.
 func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) error, commands ...rueidis.Completed) error {
 	n := l.Name
 	if n.Err != nil {
@@ -95,7 +97,7 @@ func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) erro
 	return nil
 }
 
-// keyTTL returns how long the lock's key lives.
+// keyTTL returns the TTL of the lock's key.
 func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
 	ms, err := look(ctx, l, rueidis.RedisResult.AsInt64, "PTTL")
 	switch {
@@ -135,7 +137,7 @@ func readOrWritten(ctx context.Context, l *Lock) (bool, error) {
 	return len(ownersAmong(fields, l.Shared)) > 0, err
 }
 
-// ownersAmong returns those that the fields show to read, or to write.
+// ownersAmong returns the owners that read, or write, by the fields.
 func ownersAmong(fields []string, read bool) (owners []string) {
 	for _, field := range fields {
 		owner, writes := strings.CutSuffix(field, writeSuffix)
@@ -148,7 +150,7 @@ func ownersAmong(fields []string, read bool) (owners []string) {
 
 // A semaphore is a sorted set of the owners and the ends of their leases.
 
-// permitHolders are the owners in Redis, those included whose leases are over.
+// permitHolders returns the owners in Redis, with those whose leases have ended.
 func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
 	return look(ctx, l, owners, "ZRANGEBYSCORE", "0", "+inf")
 }
@@ -166,7 +168,7 @@ func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 	return slices.MinFunc(held, func(a, b wire.Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
 }
 
-// sumOf returns how many permits the owners hold.
+// sumOf returns the number of permits that the owners hold.
 func sumOf(held []wire.Permit) (n int) {
 	for _, p := range held {
 		n += p.Count
@@ -174,8 +176,7 @@ func sumOf(held []wire.Permit) (n int) {
 	return n
 }
 
-// permitsHeld returns the permits that are held, by the clock of the server that has the
-// semaphore.
+// permitsHeld returns the permits that are held, by the clock of the server.
 func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
 	r := l.driver.Redis
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
@@ -185,11 +186,10 @@ func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) 
 	return held, err
 }
 
-// The locks as package diag reads them: see diag.Source. A look takes the mutex of a shard again and again, each time for
-// so many locks, levels and waits that it holds it for less than a millisecond, and writes down under it only what may
-// change.
+// The locks as package diag reads them: see diag.Source. A look takes the mutex of a shard many
+// times, for less than a millisecond each, and copies only what may change under it.
 
-// Counts returns the figures of all shards, each as of a moment during the call.
+// Counts returns the sum of the counters of all shards, each read at a moment during the call.
 func (c *Client) Counts() (sum Counts) {
 	for s := range c.allShards {
 		s.glance(func() { sum.Add(&s.counts) })
@@ -197,37 +197,38 @@ func (c *Client) Counts() (sum Counts) {
 	return sum
 }
 
-// atOnce is how many levels and waits are read while a mutex is held. The levels of one lock, which are copied as they
-// are, may be more.
+// atOnce is the number of levels and waits that are read under the mutex at once. It may be
+// exceeded by the levels of one lock.
 const atOnce = 1024
 
-// A seen is a lock as it was: a part of what a reader has seen since it took the mutex.
+// A seen is what a reader has read of one lock since it took the mutex.
 type seen struct {
 	name    *Name
-	until   core.SafeTime // until when the holders may be believed
-	levels  int           // how many of the levels seen are its, from there on
+	until   core.SafeTime // the end of the time for which the holders may be believed
+	levels  int           // the number of its levels among those that were read
 	waits   int
-	permits int        // of a semaphore; 0 for other locks
-	tenure  core.ID    // that is held while calls wait, else zero
-	holder  core.Level // its first
+	permits int        // the number of permits of a semaphore; 0 for other locks
+	tenure  core.ID    // the tenure that is held while calls wait, or zero
+	holder  core.Level // the first level of that tenure
 }
 
 // A reader reads locks. It is used by one goroutine.
 type reader struct {
 	client *Client
 	look   terms.Look
-	locate core.Time // calls that began before that find out where they were made
+	locate core.Time // calls that began before this time are to find out where they were made
 	locks  []seen
 	levels []core.Level
 	calls  []terms.Wait
 
 	view terms.View
-	// The last call of the lock that was read in part, and how many calls that began with it were read.
+	// The beginning of the last call that was read of a lock that is read in parts, and the number
+	// of such calls.
 	began core.Time
 	same  int
 }
 
-// Look calls yield for each lock that the look is about, without a mutex.
+// Look calls yield for each lock that look asks for, without a mutex.
 func (c *Client) Look(look terms.Look, yield func(*terms.View)) {
 	r := &reader{client: c, look: look}
 	if !look.Locate.IsZero() {
@@ -249,7 +250,8 @@ func (c *Client) Look(look terms.Look, yield func(*terms.View)) {
 	}
 }
 
-// read reads some of the locks, and returns how many it is done with. The mutex is held.
+// read reads some of the locks, and returns the number of locks that it has read completely. The
+// mutex is held.
 func (r *reader) read(s *shard, all []*lock) (done int) {
 	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
 	now := r.client.clock.now()
@@ -266,7 +268,7 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 	return done
 }
 
-// readLock reads a lock, and reports whether it has read all of it. The part that was read before is not read again.
+// readLock reads a lock, from where it stopped before, and reports whether it has read all of it.
 func (r *reader) readLock(l *lock, now core.Now) (all bool) {
 	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld() && l.Owner() != nil
 	if first && held && r.look.Holds {
@@ -287,7 +289,7 @@ func (r *reader) readLock(l *lock, now core.Now) (all bool) {
 	return all
 }
 
-// readCalls reads calls that wait, in the order in which they have begun.
+// readCalls reads the calls that wait, in the order in which they began.
 func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 	skip := r.same
 	for w := range l.Waiters {
@@ -318,7 +320,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 	return true
 }
 
-// tell calls yield for the part that was read.
+// tell calls yield for what was read.
 func (r *reader) tell(yield func(*terms.View)) {
 	levels, calls, clock, v := r.levels, r.calls, &r.client.clock, &r.view
 	for i := range r.locks {
@@ -338,7 +340,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 	}
 }
 
-// levelOf returns the level as package diag knows it.
+// levelOf returns the level for package diag.
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
 		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
@@ -356,7 +358,7 @@ func levelOf(v *core.Level, clock *clock) terms.Level {
 	return l
 }
 
-// callerOf returns the goroutine that has taken the level, 0 if it is not known.
+// callerOf returns the goroutine that acquired the level, 0 if it is not known.
 func callerOf(v *core.Level) uint64 {
 	if h, ok := v.Handle.(*hold); ok {
 		return h.by
@@ -373,13 +375,13 @@ func isStanding(v *core.Level) bool {
 	return ok && h.standing
 }
 
-// siteOf returns where the level was taken, nil if that is not recorded.
+// siteOf returns the place in the program that acquired the level, or nil if that is not recorded.
 func siteOf(v *core.Level) *terms.Site {
 	site, _ := v.Info.(*terms.Site)
 	return site
 }
 
-// wholeOf returns what the level is a part of, nil for none.
+// wholeOf returns the lock over several that the level is a part of, or nil.
 func wholeOf(v *core.Level) *terms.Whole {
 	if h, ok := v.Handle.(*hold); ok && h.isHeld() {
 		return h.whole

@@ -23,12 +23,12 @@ var (
 	ErrForced = errors.New("it was unlocked by force")
 )
 
-// leaseEndedAt is the cause of a loss by a lease that ended.
+// leaseEndedAt returns the cause of a loss by the end of a lease.
 func leaseEndedAt(at time.Time) error {
 	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, at.Format(time.TimeOnly))
 }
 
-// lossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
+// lossReasonOf returns the reason of a loss, of a level that the watchdog kept or not.
 func lossReasonOf(why error, kept bool) terms.LossReason {
 	switch {
 	case errors.Is(why, ErrGone):
@@ -43,34 +43,35 @@ func lossReasonOf(why error, kept bool) terms.LossReason {
 	return terms.LostUnrenewed
 }
 
-// lostError is the error of an owner that has lost the lock.
+// lostError returns the error of an owner that lost the lock.
 func (n *Name) lostError(o terms.Owner, why error) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
 }
 
-// closedError is the error of an owner whose lock was released by Close.
+// closedError returns the error of an owner whose lock Close released.
 func (n *Name) closedError(o terms.Owner) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 }
 
-// lossKey is what the losses know the owner by.
+// lossKey returns the key of the owner in Losses.
 func (n *Name) lossKey(o terms.Owner) terms.LossKey {
 	return terms.LossKey{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
 }
 
-// An ending is a report about levels that ended by loss or by Close. It is reported outside of the
+// An ending is a report about levels that ended by loss or by Close. It is reported without a
 // mutex, and before a later call for the lock returns.
 type ending struct {
 	lock     *lock
 	levels   []core.Level
 	at       core.Now
-	why      error // nil: by Close
+	why      error // the cause of the loss; nil for Close
 	severity slog.Level
-	number   uint64 // among those of the shard
+	number   uint64 // the number of the ending in its shard
 	reported chan struct{}
 }
 
-// earlierLosses are those of a lock that come before a grant: they are reported before the call returns.
+// earlierLosses are the losses of a lock before a grant. They are reported before the call that was
+// granted the lock returns.
 type earlierLosses struct {
 	unreported []*ending
 	last       uint64 // the number of the last one
@@ -104,7 +105,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 
 func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner), Guest: v.Guest} }
 
-// causeOf returns the error that says why the levels are lost.
+// causeOf returns the cause of the loss of the levels.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
 	now := s.client.clock.time(s.at.Time)
 	//exhaustive:ignore
@@ -128,7 +129,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	}
 }
 
-// causeOfSilence returns the error of a lock that Redis has not confirmed in time.
+// causeOfSilence returns the cause of the loss of a lock that Redis did not confirm in time.
 func (s *shard) causeOfSilence(t *core.Tenure) error {
 	now := s.client.clock.time(s.at.Time)
 	switch k, ok := t.Tag.(*work); {
@@ -143,7 +144,7 @@ func (s *shard) causeOfSilence(t *core.Tenure) error {
 // isKept reports whether the watchdog keeps the level.
 func isKept(v *core.Level) bool { return v.Until == core.NeverSafe || v.Capped }
 
-// remember notes the loss of one level for its owner, and returns how bad that is.
+// remember notes the loss of one level for its owner, and returns the severity for the log.
 func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
 	kept := isKept(v)
 	s.counts.lostOne(v.First, lossReasonOf(e.why, kept))
@@ -155,7 +156,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 	}
 	severity = slog.LevelWarn
 	if !kept && errors.Is(e.why, terms.ErrLeaseEnded) { // as asked for
-		lost.Until = s.client.clock.time(e.at.Time) // a little before its time, as every lease that is trusted
+		lost.Until = s.client.clock.time(e.at.Time) // each lease that is trusted ends a little early
 		severity = slog.LevelDebug
 	}
 	h, _ := v.Handle.(*hold)
@@ -168,7 +169,8 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 	return severity
 }
 
-// tell tells the holders, the Observer and the log. It is called once, without the mutex.
+// tell reports the ending to the holders, the Observer and the log. It is called once, without a
+// mutex.
 func (e *ending) tell() {
 	c, n := e.lock.shard.client, e.lock.name
 	if invariants {
@@ -176,7 +178,7 @@ func (e *ending) tell() {
 	}
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.lose(h.lost) // the very error that Release returns: a function under Do may return it, too
+			h.lose(h.lost) // the same error as Release returns: a function under Do may return it as well
 		}
 	}
 	e.observe()
@@ -196,7 +198,7 @@ func (e *ending) tell() {
 	s.exit(e.lock)
 }
 
-// causeFor is the error of an owner whose level has ended.
+// causeFor returns the error of an owner whose level has ended.
 func (e *ending) causeFor(o terms.Owner) error {
 	if e.why == nil {
 		return e.lock.name.closedError(o)
@@ -204,8 +206,8 @@ func (e *ending) causeFor(o terms.Owner) error {
 	return e.lock.name.lostError(o, e.why)
 }
 
-// observe tells the Observer. Lost hooks run in the goroutine of the notices, so that the keeper does not wait for code of
-// the user; a level that Close has released is reported by Close.
+// observe reports the ending to the Observer. The hooks run in the goroutine of the notices, so
+// that the keeper does not wait for code of the user.
 func (e *ending) observe() {
 	c, n := e.lock.shard.client, e.lock.name
 	if !c.Observer.On() {
@@ -231,7 +233,7 @@ func (e *ending) observe() {
 	}
 }
 
-// reported nudges the keeper for the tenures of the lock that were held back.
+// reported nudges the keeper for tenures of the lock that were held back.
 func (s *shard) reported(l *lock) {
 	for t := range l.Tenures {
 		if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
@@ -240,29 +242,28 @@ func (s *shard) reported(l *lock) {
 	}
 }
 
-// maxEvents is how many events wait at most for a hook of the Observer. It is larger than
-// for the Logger: all locks of a client may be lost at once.
+// maxEvents is the largest number of events that wait for the hooks of the Observer. It is larger
+// than that for the Logger, since all locks of a client may be lost at once.
 const maxEvents = 4000
 
-// observing has the Observer of a client. Those of its methods that have a caller are called
-// where the caller has no mutex of ours; the others, which the keeper and the wheel bring
-// about, go through notices.
+// observing has the Observer of a client. A hook that has a caller runs in the caller's goroutine,
+// without a mutex; any other runs by notices.
 type observing struct {
-	*terms.Observer          // nil for none
-	Notices         *notices // nil without an Observer
+	*terms.Observer          // or nil
+	Notices         *notices // nil if there is no Observer
 }
 
 // On reports whether there is an Observer.
 func (o *observing) On() bool { return o.Observer != nil }
 
-// Later queues the call of a hook about an event without a caller.
+// Later queues the call of a hook that has no caller.
 func (o *observing) Later(ctx context.Context, hook terms.Hook, e terms.Event) {
 	if hook != nil {
 		o.Notices.Tell(func() { hook(ctx, e) })
 	}
 }
 
-// close waits for the events that must still be reported.
+// close waits for the events that are not reported yet, and calls the last hook.
 func (o *observing) close() {
 	if o.On() {
 		o.Notices.close()
@@ -270,16 +271,16 @@ func (o *observing) close() {
 	}
 }
 
-// Event returns an event about the lock for an owner.
+// Event returns an event about the lock and an owner.
 func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 	return terms.Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
 }
 
-// watches reports whether the request is reported to the Observer: not if it is for a part of
-// a lock that is observed as a whole.
+// watches reports whether the request is reported to the Observer: not if it is for a part of a
+// lock over several.
 func (c *Client) watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
 
-// tellAcquired reports a call that has the lock. It is called without a mutex, as gaveUp.
+// tellAcquired reports a call that acquired the lock. It is called without a mutex, as is gaveUp.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.Observer != nil && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
@@ -288,7 +289,7 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// gaveUp reports a call that has failed with err, and returns that.
+// gaveUp reports a call that failed with err, and returns err.
 func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.watches(req) {
 		e := n.Event(req.Owner, req.Shared)
@@ -298,7 +299,7 @@ func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, w
 	return err
 }
 
-// tellRenewed reports a batch that had any renewals. The keeper does not wait.
+// tellRenewed reports a batch with renewals. It does not wait.
 func (c *Client) tellRenewed(i terms.RenewedInfo) {
 	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
 		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })
@@ -306,29 +307,27 @@ func (c *Client) tellRenewed(i terms.RenewedInfo) {
 }
 
 const (
-	// maxMessages is how many messages wait at most for the Logger.
+	// maxMessages is the largest number of messages that wait for the Logger.
 	maxMessages = 1000
-	// lastWords is how long Close waits at most for notices to be delivered.
+	// lastWords is the longest time for which Close waits for notices to be delivered.
 	lastWords = time.Second
 )
 
-// notices call the code of the user that is told of events, as the Logger's handler:
-// one call after the other, in the order of the events, in a goroutine that exists
-// while there is something to tell. So code that is slow delays no lock, and may call
-// the client. Nothing of the user's is called by the keeper or with a mutex held: what
-// is to be told goes through here. If the user's code is too slow, the events that find
-// no room are counted, and it is told how many.
+// notices call code of the user, such as the Logger's handler, one call after the other in the
+// order of the events, in a goroutine that exists while notices wait. So slow code delays no lock,
+// and the code may call the client. The keeper, and code that holds a mutex, call code of the user
+// only in this way. If that code is too slow, events that find no room are dropped and counted.
 type notices struct {
-	missed func(n int) // called as a notice is, where n notices found no room
-	most   int         // how many wait at most for the one before them
+	missed func(n int) // reports, as a notice, that n notices were dropped
+	most   int         // the largest number of notices that wait
 
-	panicked sync.Once // a panic of the user's code was reported
+	panicked sync.Once // reports the first panic of the user's code
 
 	mu      sync.Mutex // protects following
 	waiting []func()
-	lost    int           // how many found no room since the last of waiting
+	lost    int           // the number of notices dropped since the last one that waits
 	running bool          // the goroutine exists
-	closed  bool          // nothing is accepted
+	closed  bool          // no more notices are accepted
 	silent  chan struct{} // closed when the goroutine ends after close
 }
 
@@ -336,7 +335,7 @@ func newNotices(most int, missed func(n int)) *notices {
 	return &notices{missed: missed, most: most, silent: make(chan struct{})}
 }
 
-// Tell queues the notice. It waits for nothing, and may be called with a mutex held.
+// Tell queues the notice. It does not wait, and may be called with a mutex held.
 func (n *notices) Tell(notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,8 +359,8 @@ func (n *notices) run() {
 	}
 }
 
-// deliver calls the user's code. Its panic is written to the standard error, once: where it could be logged is
-// what may have panicked.
+// deliver calls the user's code. Its first panic is written to the standard error, since the code
+// may be the log.
 func (n *notices) deliver(notice func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -373,7 +372,7 @@ func (n *notices) deliver(notice func()) {
 	notice()
 }
 
-// next returns nil when the goroutine must end.
+// next returns the next notice, or nil when the goroutine must end.
 func (n *notices) next() (notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -394,9 +393,8 @@ func (n *notices) next() (notice func()) {
 	return notice
 }
 
-// close accepts no more notices, and waits until those that were accepted have been
-// delivered, but not for long: the ones that are left then are dropped, and the
-// goroutine ends as soon as the user's code returns.
+// close waits until the accepted notices are delivered, for lastWords at most: then the rest is
+// dropped, and the goroutine ends as soon as the user's code returns. No more notices are accepted.
 func (n *notices) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -416,13 +414,13 @@ func (n *notices) close() {
 	}
 }
 
-// A noticeHandler is a [slog.Handler] that hands its records to another one by notices.
+// A noticeHandler is a [slog.Handler] that passes its records to another one by notices.
 type noticeHandler struct {
 	notices *notices
 	to      slog.Handler
 }
 
-// newLogger returns a logger that writes to the given one by notices.
+// newLogger returns a logger that logs to another one by notices.
 func newLogger(to *slog.Logger) (*slog.Logger, *notices) {
 	n := newNotices(maxMessages, func(n int) {
 		to.Warn("rlock: the Logger was too slow: messages were dropped", "count", n)
@@ -430,7 +428,7 @@ func newLogger(to *slog.Logger) (*slog.Logger, *notices) {
 	return slog.New(noticeHandler{n, to.Handler()}), n
 }
 
-// Enabled leaves the decision to Handle, since the other handler is the user's.
+// Enabled always returns true, since the other handler is code of the user: Handle asks it.
 func (h noticeHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h noticeHandler) Handle(ctx context.Context, record slog.Record) error {
@@ -450,23 +448,25 @@ func (h noticeHandler) WithGroup(name string) slog.Handler {
 	return noticeHandler{h.notices, h.to.WithGroup(name)}
 }
 
-// traceChange logs a change of what this client wants of a tenure, or of where it is: each decision of package core. A mutex is held.
+// traceChange logs a change of the want or the place of a tenure, which is each decision of package
+// core. A mutex is held.
 func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
 	n := t.Lock().Tag.(*lock).name
 	c.trace.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
 		"want", t.Want().String(), "place", t.Place().String(), "wanted", want.String(), "was", place.String())
 }
 
-// A call that waits for a lock goes on while Redis refuses to serve it, or does not answer,
-// since a failover may cure that. If it lasts, one line in the log says why.
+// A call that waits for a lock goes on while Redis refuses to serve it, or does not answer, since a
+// failover may cure that. If it lasts, a line in the log says why.
 
 const (
-	troubleTime  = 5 * time.Second // how long it lasts before it is logged
-	troubleEvery = time.Minute     // how often a client logs it at most
+	troubleTime  = 5 * time.Second // the time after which it is logged
+	troubleEvery = time.Minute     // the shortest interval between two such lines of a client
 )
 
-// TellTrouble tells those that watch the lock that an attempt of a call has failed with err, and logs that every attempt has
-// since then, if that lasts and was not logged just now. It may be called with a mutex held.
+// TellTrouble tells the watchers of the lock that an attempt of a call failed with err. It logs
+// that all attempts have failed since then, if that lasts and was not logged a short time ago. It
+// may be called with a mutex held.
 func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	c.troubles.tell(lock, err)
 	now := time.Now()
@@ -480,11 +480,12 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	}
 }
 
-// mostRefusals is how many refusals of releases a client tells apart.
+// mostRefusals is the largest number of different refusals of releases that a client logs.
 const mostRefusals = 16
 
-// tellRefused logs that Redis has refused a release since its user lacks a right, once for each right: the lock stays until its
-// lease ends, and a caller that leaves the error of Unlock unread does not know. It may be called with a mutex held.
+// tellRefused logs that Redis refused a release since its user lacks a right, once for each right:
+// the lock stays until its lease ends, and a caller that ignores the error of Unlock would not
+// know. It may be called with a mutex held.
 func (c *Client) tellRefused(lock string, err error) {
 	if err = wire.Explain(err); !errors.Is(err, wire.ErrNoPermission) {
 		return
@@ -499,16 +500,16 @@ func (c *Client) tellRefused(lock string, err error) {
 	c.Config.Logger.Warn("rlock: Redis has refused a release, since its user lacks a right", "lock", lock, "error", err)
 }
 
-// troubles has, for each lock, the listeners that hear why calls fail while they go on trying.
+// troubles has the watchers of each lock, which hear why attempts fail while calls go on trying.
 type troubles struct {
-	count atomic.Int32 // number of listeners; read without the mutex, since most clients have none
+	count atomic.Int32 // the number of watchers, read without the mutex since most clients have none
 
 	mu sync.Mutex // protects following
 	of map[string]map[*func(error)]struct{}
 }
 
-// WatchTrouble calls told with the error of each failed attempt of a call for the lock with that key that goes on trying, until
-// stop is called. told is called with a mutex of a lock held: it must return at once, and call no lock.
+// WatchTrouble calls told with the error of each failed attempt for the lock with that key, until
+// stop is called. told is called with a mutex held: it must return at once, and use no lock.
 func (c *Client) WatchTrouble(key string, told func(err error)) (stop func()) {
 	t, id := &c.troubles, &told
 	t.mu.Lock()

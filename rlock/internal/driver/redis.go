@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// redis is the carrier of a client: package wire, and the hub for the messages.
+// redis is the carrier of a client: package wire for commands, and the hub for messages.
 type redis struct {
 	*wire.Redis
 	courier
@@ -26,54 +26,57 @@ func (r *redis) group(n *Name) uint32 { return r.Nodes.Of(n.Slot) }
 
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
 
-// A carrier takes commands to Redis, and messages from there. The one of a client is redis (redis.go);
-// tests have one whose answers they hold back, lose and reorder.
+// A carrier takes commands to Redis, and messages from there. A client has a redis; tests have a
+// carrier whose answers they hold back, lose and reorder.
 type carrier interface {
-	// Tracks reports whether Redis tells of changed keys.
+	// Tracks reports whether Redis notifies the client of changed keys.
 	Tracks() bool
-	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
+	// Limits returns the limits of commands in flight to the node of the slot, and group the number
+	// of the lock's node.
 	Limits(slot uint16) *wire.Limits
 	group(n *Name) uint32
 
-	// carry takes the command of a call to Redis, and reports whether it has its answer, or will have none. Otherwise the
-	// caller has left, by the context or by x.until, and the answer is landed later. carryAll takes the commands of the keeper
-	// there, in one pipeline.
+	// carry sends the command of a call, and reports whether x has the answer, or will never have
+	// one. Otherwise the caller has left, by ctx or by x.until, and the answer lands later.
+	// carryAll sends the commands of the keeper in one pipeline.
 	carry(ctx context.Context, x *exchange) (answered bool)
 	carryAll(ctx context.Context, all []*exchange)
 
-	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
-	// neither does what it calls: hear with each message, and confirmed, under a mutex of its own, when the
-	// subscription was confirmed, refused or lost.
+	// listen subscribes to the client's channel of the lock. It does not wait. It calls hear with
+	// each message, and confirmed, under a mutex, when the subscription was confirmed, refused or
+	// lost. Neither may wait.
 	listen(n *Name, hear func(message string), confirmed func()) subscription
-	// hears reports whether that channel is subscribed to anyhow.
+	// hears reports whether the client is subscribed to that channel anyway.
 	hears(n *Name) bool
 
-	// refresh looks at the nodes again if that is long ago, or one does not answer.
+	// refresh reads the list of nodes again if the last time is long ago, or in trouble: if a node
+	// does not answer.
 	refresh(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
 	Start(work func()) bool
 }
 
-// A line sends commands to Redis. What may be left behind, and on which connection, is known here and below only.
+// A line sends commands to Redis. Only it knows which command may be left behind, on which
+// connection.
 type line interface {
-	// Carry sends a command and fills in its answer, or that there is none when ctx ends. CarryAll sends several in one
-	// pipeline.
+	// Carry sends a command, and fills in its answer, or that there is none when ctx ends. CarryAll
+	// sends several commands in one pipeline.
 	Carry(ctx context.Context, x *wire.Exchange)
 	CarryAll(ctx context.Context, all []*wire.Exchange)
-	// IsAbandonable reports whether the caller of Carry may leave a command behind now, by the end of its context, without
-	// harm to others.
+	// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of
+	// ctx, without harm to others.
 	IsAbandonable() bool
-	// Ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
+	// Ends reports whether a command that is sent now ends by itself, within the time of an Unlock.
 	Ends() bool
-	// IsSettled reports whether a command of the generation has been executed by now, or never will be.
+	// IsSettled reports whether a command of the generation has been executed, or never will be.
 	IsSettled(generation uint64) bool
-	// Deadline is for a command whose caller does not leave.
+	// Deadline returns the context of a command whose caller does not leave.
 	Deadline(now time.Time) context.Context
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
 	Start(work func()) bool
 }
 
-// A courier carries commands over a line: it is the part of a carrier that sends.
+// A courier is the part of a carrier that sends commands, over a line.
 type courier struct {
 	line   line
 	client *Client
@@ -82,13 +85,13 @@ type courier struct {
 // carry implements carrier.
 func (r *courier) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
-	case x.until == nil: // its caller does not leave
+	case x.until == nil: // the caller does not leave
 		ctx = context.Background()
-		if !r.line.Ends() { // to wait for a context as well costs 3 % of the throughput of many goroutines
+		if !r.line.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
 			ctx = r.deadline()
 		}
 		r.do(ctx, x)
-		if x.Answer.Sent.IsLate() { // the keeper sends it again
+		if x.Answer.Sent.IsLate() { // the keeper repeats the command
 			x.Answer.Sent.GiveUp()
 		}
 		return true
@@ -99,14 +102,15 @@ func (r *courier) carry(ctx context.Context, x *exchange) (answered bool) {
 	}
 }
 
-// deadline returns the context of a command whose caller does not end it.
+// deadline returns the context of a command whose caller does not leave.
 func (r *courier) deadline() context.Context {
 	clock := &r.client.clock
 	return r.line.Deadline(clock.time(clock.now().Time))
 }
 
-// carryBehind sends the command in the goroutine of its caller. If that leaves, the next command comes behind this one; but
-// not on a direct connection, where the answer is waited for.
+// carryBehind sends the command in the goroutine of its caller. If the caller leaves, its next
+// command follows on the same connection. On a direct connection that is not so, and another
+// goroutine waits for the answer.
 func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) {
 	x.until.begin(ctx)
 	defer x.until.stops()
@@ -129,15 +133,16 @@ func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) 
 	return false
 }
 
-// carryApart sends the command in a goroutine of its own, which lasts until the answer is in. If the command has to wait for
-// a connection, rueidis opens that with its context, and an end of it would fail all commands that wait for the same
-// connection. And where the client's commands have no order, none is known to come behind one that was left behind.
+// carryApart sends the command in a goroutine of its own, which lasts until the answer is there. If
+// the command has to wait for a connection, rueidis opens that with the command's context, and its
+// end would fail all commands that wait for the same connection. And where commands have no order,
+// no command is known to follow one that was left behind.
 func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	u := x.until
 	u.begin(ctx)
 	defer u.stops()
 	done := make(chan struct{})
-	var claimed atomic.Bool // by the caller, which has left, or by the answer
+	var claimed atomic.Bool // set by the first of two: the caller leaves, or the answer comes
 	if !r.line.Start(func() {
 		r.do(r.deadline(), x)
 		if claimed.Swap(true) {
@@ -160,7 +165,7 @@ func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	return true
 }
 
-// do sends a command. It has one answer, also if the line panics.
+// do sends a command. The command has one answer, also if the line panics.
 func (r *courier) do(ctx context.Context, x *exchange) {
 	defer func() {
 		if invariants {
@@ -197,14 +202,15 @@ func (r *courier) carryAll(ctx context.Context, all []*exchange) {
 	}
 }
 
-// settles notes whether the answer to a Leave is settled: no command of its tenure can run after it.
+// settles notes whether the answer to a Leave is settled, so that no command of its tenure can run
+// after it.
 func (x *exchange) settles(l line) {
 	if x.Cmd.Op == core.Leave {
 		x.Answer.Settled = l.IsSettled(x.after)
 	}
 }
 
-// landLate lands a command whose caller has left.
+// landLate lands the answer to a command whose caller has left.
 func (c *Client) landLate(x *exchange) {
 	l := x.lock
 	now := l.shard.take()
@@ -212,30 +218,31 @@ func (c *Client) landLate(x *exchange) {
 	l.shard.exit(l)
 }
 
-// panicked is the answer to a command whose carrier has panicked.
+// panicked returns the answer to a command whose carrier panicked.
 func panicked(r any) wire.Answer {
 	return wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: fmt.Errorf("a command panicked: %v", r)}
 }
 
-// isBehind reports whether the command has no answer since its caller, or its deadline, has left it behind.
+// isBehind reports whether the command has no answer since its caller left, or its deadline passed.
 func (x *exchange) isBehind() bool {
 	a := &x.Answer
 	return (a.Fault == core.Unknown || a.Fault == core.Behind) && (errors.Is(a.Err, context.Canceled) || errors.Is(a.Err, context.DeadlineExceeded))
 }
 
-// An until is the context of a command that its call may leave behind: it ends with the context of the caller, or when
-// the call has its outcome otherwise, as by Close. It is used again by the next command, unless it has ended: so a call
-// whose context cannot end allocates nothing, and its goroutine shares no Done channel.
+// An until is the context of a command that its call may leave behind. It ends with the context of
+// the caller, or when the call is decided in another way, as by Close. The next command reuses it
+// unless it has ended: so a call whose context cannot end allocates nothing, and its goroutine
+// shares no Done channel.
 type until struct {
-	context.Context             // the caller's
-	onEnd           func()      // is end
-	stop            func() bool // begun: ends the watch of the caller's context; nil for one that has no end
-	spent           bool        // it has ended, or may: another command needs another one. Its call's goroutine writes it
+	context.Context             // the caller's context
+	onEnd           func()      // the method end
+	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
+	spent           bool        // set once it may have ended, so that it must not be reused; only the call's goroutine writes it
 
 	mu    sync.Mutex // protects following
 	ended bool
 	done  chan struct{} // closed by end
-	told  wire.Use      // that is left by then, the zero Use for none
+	told  wire.Use      // the use of a direct connection that end leaves; the zero Use for none
 }
 
 func newUntil() *until {
@@ -246,14 +253,14 @@ func newUntil() *until {
 
 var _ wire.Leaver = (*until)(nil)
 
-// begin ends u with the context of a caller, until stops.
+// begin makes u end with the context of a caller, until stops is called.
 func (u *until) begin(ctx context.Context) {
 	if u.Context, u.stop = ctx, nil; ctx.Done() != nil {
 		u.stop = context.AfterFunc(ctx, u.onEnd)
 	}
 }
 
-// stops ends that.
+// stops ends the watch of the caller's context.
 func (u *until) stops() {
 	if u.stop != nil && !u.stop() {
 		u.spent = true
@@ -272,7 +279,7 @@ func (u *until) end() {
 	told.Leave()
 }
 
-// Done implements [context.Context], as Err.
+// Done implements [context.Context], as does Err.
 func (u *until) Done() <-chan struct{} { return u.done }
 
 func (u *until) Err() error {

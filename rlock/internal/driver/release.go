@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// unlock takes one level off the hold of o: that of the handle h, or without one the innermost that was
-// taken without.
+// unlock closes the level of the handle h, or, without a handle, the innermost level of o that has
+// none.
 func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	c, n := of.driver, of.Name
 	if n.Err != nil {
@@ -54,7 +54,7 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	return err
 }
 
-// handleOf returns the handle of a level of o as package core knows it.
+// handleOf returns the handle of a level of o for package core.
 func handleOf(o terms.Owner, h *hold) any {
 	switch {
 	case h != nil:
@@ -65,14 +65,14 @@ func handleOf(o terms.Owner, h *hold) any {
 	return nil
 }
 
-// closedLevel is the event of a level that was closed then.
+// closedLevel returns the event of a level that was closed.
 func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) terms.Event {
 	e := n.Event(ownerOf(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
 }
 
-// releases returns the call that releases the tenure which Unlock has returned, or passes it on.
+// releases begins the call that releases a tenure, or passes the lock on.
 func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
 	c := l.shard.client
 	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience))})
@@ -80,8 +80,9 @@ func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
 	return w
 }
 
-// release waits for the end of a tenure whose last level was o's. It is called with the mutex held, and gives it back. No
-// caller's context can end it, and it takes no longer than an Unlock has: the wait for a slot counts.
+// release runs the call w, which releases the tenure with the ID; its last level was o's. It is
+// called with the mutex held, and gives it back. No context of a caller ends it. It takes no longer
+// than an Unlock may, the wait for a slot included.
 func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error {
 	c, n := l.shard.client, l.name
 	defer c.done(w)
@@ -109,8 +110,8 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	return nil
 }
 
-// advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""
-// for none.
+// advice returns a hint for an owner that has nothing to unlock: who holds the lock in this
+// process; "" if nobody does.
 func (l *lock) advice(o terms.Owner) string {
 	if !l.IsHeld() {
 		return ""
@@ -129,12 +130,12 @@ func (l *lock) advice(o terms.Owner) string {
 	return fmt.Sprintf("it is held by %s of this process: %s", holder.Words(), how)
 }
 
-// notHeld says why o has nothing to unlock.
+// notHeld returns the error of an owner that has nothing to unlock.
 func (of *Lock) notHeld(o terms.Owner, h *hold) error {
 	c, n := of.driver, of.Name
 	losses := &c.Losses
 	var cause error
-	nothing := terms.ErrNotHeld // a handle forgets nothing
+	nothing := terms.ErrNotHeld // a handle remembers its loss itself
 	if h == nil {
 		cause = losses.Unlock(n.lossKey(o), of.Shared)
 		nothing = losses.NotHeld()
@@ -144,8 +145,8 @@ func (of *Lock) notHeld(o terms.Owner, h *hold) error {
 	return c.NothingToUnlock(n.Key, o, cause, nothing)
 }
 
-// NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
-// nothing otherwise.
+// NothingToUnlock returns the error of an owner that has nothing to unlock: cause if it lost the
+// lock, else one that wraps nothing.
 func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing error) error {
 	switch {
 	case cause != nil:
@@ -156,8 +157,9 @@ func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing erro
 	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), nothing)
 }
 
-// A release that carries a guarded write: one command, whose step takes the tenure out after the source was executed. It is
-// sent once. If it has no answer the keeper goes on with a release of the usual sort, after which the write finds no tenure.
+// A release may carry a guarded write: one command executes the write and then releases the tenure,
+// in one step. It is sent once. If it has no answer the keeper goes on with an ordinary release,
+// after which the write finds no tenure.
 
 // ReleaseWith implements [Handle].
 func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
@@ -168,7 +170,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	l, now := h.enter()
 	if l == nil {
 		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, h.Err())
-		_ = h.Release(ctx) // it is over, and its owner has given it back
+		_ = h.Release(ctx) // the hold is over, and its owner gives it back
 		return reply, err
 	}
 	if h.staysAt(now) {
@@ -210,8 +212,9 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	}
 }
 
-// writeAndRelease is for a hold that is not the only level of its lock, whose release has no command, and for one whose lock
-// stays. The context of the caller ends neither.
+// writeAndRelease is ReleaseWith in two commands, for a hold whose release sends no command, since
+// there are other levels, and for one with a least hold. The context of the caller ends neither
+// command.
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lock.driver.Redis.Patience)
 	defer cancel()
@@ -219,9 +222,9 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 	return reply, cmp.Or(err, h.Release(ctx))
 }
 
-// ForceUnlock frees the lock from its holders. It looks first, so that a command that arrives late ends no other
-// client's tenure. A holder of this client learns it at once; other clients of rlock are told, and ask Redis. A key
-// that holds something else than a lock is left as it is.
+// ForceUnlock releases the lock of whoever holds it. It reads the holders first, so that a command
+// that arrives late does not end a later tenure. A holder in this client is told at once; other
+// clients of rlock get a message, and ask Redis. A key that is no lock is left as it is.
 func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 	if err := l.awaits(caller); err != nil {
 		return false, err

@@ -8,13 +8,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// run is the loop of every call that waits: for the lock, for a release, for a guarded write. Package core decides, and run
-// carries that out. It is called with the mutex held, and returns with it, unless the call was served: then another goroutine
-// has told it that it has the lock, and it has not taken the mutex again.
+// run is the loop of every call that waits: for the lock, for a release, for a guarded write. It
+// carries out what package core decides. It is called with the mutex held, and returns with it,
+// unless the call was served: then the lock was granted to it while it slept, and it has not taken
+// the mutex again.
 func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 	s := l.shard
 	var slot *wire.Limit
-	if w.Tenure != nil { // most likely it has a command to send
+	if w.Tenure != nil { // most likely the call has a command to send
 		slot, _ = l.slots(w).TryEnter()
 	}
 	for {
@@ -49,7 +50,8 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 	}
 }
 
-// slots returns the limit of the commands in flight that the call's has a slot in: releases have one of their own.
+// slots returns the limit of commands in flight that counts the commands of the call: releases have
+// one of their own.
 func (l *lock) slots(w *waiter) *wire.Limit {
 	limits := l.shard.client.wire.Limits(l.name.Slot)
 	if p := w.Purpose; p == core.Releases || p == core.Forces {
@@ -58,7 +60,7 @@ func (l *lock) slots(w *waiter) *wire.Limit {
 	return &limits.Asks
 }
 
-// send sends the command of a call, and lands the answer, unless the caller has left before.
+// send sends a command of the call and lands the answer, unless the caller leaves before it comes.
 func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
 	x := c.exchanges.Get().(*exchange)
@@ -67,7 +69,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	if op == core.Acquire || op == core.Join {
 		x.Unless = w.req.Unless
 	}
-	x.waiter, w.carried = w, x // until one of land and abandon
+	x.waiter, w.carried = w, x // until land or abandon
 	l.begins(x, now)
 	w.stage = flying
 	var u *until // nil for a call whose caller stays
@@ -87,7 +89,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	if w.stage = running; u != nil && u.spent {
 		w.until = nil
 	}
-	if over && w.Purpose == core.Locks { // first, since it does not want the answer any more
+	if over && w.Purpose == core.Locks { // before the answer, which may bring a lock that the caller does not want any more
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	if answered {
@@ -95,27 +97,27 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	} else {
 		w.abandon()
 	}
-	if over { // after it, since the answer to another command says whether it was executed
+	if over { // after the answer, which says whether the command was executed
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	return now
 }
 
-// An exchange is a command on its way, and its answer.
+// An exchange is a command and its answer.
 type exchange struct {
 	wire.Exchange
 	lock    *lock
-	work    *work              // nil of a forced Leave
-	waiter  *waiter            // whose goroutine carries it; nil for the keeper, or if it has left
-	slot    *wire.Limit        // nil for the keeper
-	info    *terms.RenewedInfo // of the keeper's batch
-	claimed bool               // of a Mirror: Redis was asked for a claim before
+	work    *work              // nil for a release by force
+	waiter  *waiter            // the call that carries it; nil for the keeper, or if the caller has left
+	slot    *wire.Limit        // the slot of the command; nil for the keeper
+	info    *terms.RenewedInfo // the report about the keeper's batch; nil for a call
+	claimed bool               // Redis was asked for a claim before this Mirror
 	sentAt  core.Time
-	after   uint64 // of a Leave: the generation of the command that has brought the tenure in, see wire.Sent
-	until   *until // by which its caller leaves, nil for one that does not
+	after   uint64 // the generation of the command that brought the tenure in: see wire.Sent
+	until   *until // the context by which the caller leaves; nil if it does not
 }
 
-// begins makes a command ready to be sent: its answer is given to land.
+// begins completes an exchange whose command is about to be sent. land takes it with the answer.
 func (l *lock) begins(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.Cmd
 	x.lock, x.Keys, x.Kind, x.sentAt = l, &l.name.Keys, l.kind().wire, now.Time
@@ -134,7 +136,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	}
 	x.work = k
 	l.names(x)
-	first := false // no earlier command of the tenure can be in flight, unless it was told to queue
+	first := false // no earlier command of the tenure can be in flight, if no command has told it to queue
 	switch cmd.Op {
 	case core.Acquire, core.Write:
 		first = !cmd.Follows
@@ -149,7 +151,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 			l.joinsNext(x)
 			first = false
 		}
-	case core.Resume, core.Step, core.Unmark: // they need no more
+	case core.Resume, core.Step, core.Unmark:
 	default:
 		panic("driver: a command " + cmd.Op.String())
 	}
@@ -158,12 +160,12 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	}
 }
 
-// names gives the command the owner that Redis knows the tenure by, or will know it by.
+// names sets the text by which Redis knows the tenure, or will know it.
 func (l *lock) names(x *exchange) {
 	k, cmd := x.work, &x.Cmd
 	owner := cmd.Owner
 	if l.owner != 0 && cmd.Op != core.Mirror {
-		owner = l.owner // also of a tenure that no call knows of
+		owner = l.owner // for a tenure that no call knows as well
 	}
 	if k.text == "" || k.owner != owner {
 		k.text, k.owner = l.shard.client.textOf(cmd.ID, owner, cmd.More), owner
@@ -171,7 +173,7 @@ func (l *lock) names(x *exchange) {
 	x.Text, x.after = k.text, k.sent
 }
 
-// joinsNext gives a Leave the ticket that joins the queue with it.
+// joinsNext sets the text of the ticket that joins the queue with a Leave.
 func (l *lock) joinsNext(x *exchange) {
 	s, next := l.shard, &x.Cmd.Joins
 	k := s.workOf(l, l.Find(next.ID))
@@ -180,8 +182,8 @@ func (l *lock) joinsNext(x *exchange) {
 	x.Joins = k.text
 }
 
-// land tells package core the result of a command: of a call or of the keeper, in time or late. The mutex is held. The
-// exchange is over then.
+// land gives package core the answer to a command of a call or of the keeper, in time or late, and
+// ends the exchange. The mutex is held.
 func (l *lock) land(x *exchange, now core.Now) {
 	c, k, a := l.shard.client, x.work, &x.Answer
 	if a.Heard && x.slot != nil {
@@ -198,7 +200,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	if x.Cmd.Op == core.Leave && a.Err != nil {
 		l.clearsTheWay(a, now)
-		if !a.Left { // else only a message was refused
+		if !a.Left { // else Redis has refused a message only
 			c.tellRefused(l.name.Key, a.Err)
 		}
 	}
@@ -209,7 +211,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if invariants {
 		c.witness.landed(&x.Cmd)
 	}
-	var call *core.Call // nil if the keeper has sent it, or if its caller has left
+	var call *core.Call // nil if the keeper sent the command, or if the caller has left
 	if x.waiter != nil {
 		call = &x.waiter.Call
 	}
@@ -248,8 +250,8 @@ func (l *lock) entered(x *exchange, alive bool) {
 	}
 }
 
-// freeSlot gives back the slot of a command. One that was left behind may still be in flight: it keeps the slot until its
-// tenure has left.
+// freeSlot gives back the slot of a command. A command that was left behind may still be in flight,
+// and keeps the slot until its tenure has left.
 func (l *lock) freeSlot(x *exchange, alive bool) {
 	k := x.work
 	switch {
@@ -261,8 +263,9 @@ func (l *lock) freeSlot(x *exchange, alive bool) {
 	}
 }
 
-// answersCaller notes what the answer says to the call that waits for the lock by the tenure, which may be another one than
-// has sent the command. It returns the call if waiting does not cure the error, else nil.
+// answersCaller notes the answer for the call that waits for the lock by the tenure, which need not
+// be the call that sent the command. It returns that call if waiting does not cure the error, else
+// nil.
 func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
 	c, a := l.shard.client, &x.Answer
 	if !alive || a.Fault == core.Behind {
@@ -285,8 +288,8 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 	return nil
 }
 
-// checksFor returns the call whose condition the command has checked, nil for none: it waits for the lock by that command. A
-// caller that has left has no use for the result, and its ticket may be another call's.
+// checksFor returns the call whose condition the command checked, or nil: the call still waits for
+// the lock, by that command. The ticket of a caller that has left may be another call's by now.
 func (x *exchange) checksFor(alive bool) *waiter {
 	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent == &w.Call && w.Outcome == core.Waiting {
 		return w
@@ -294,8 +297,8 @@ func (x *exchange) checksFor(alive bool) *waiter {
 	return nil
 }
 
-// checked ends a call whose condition was met, so that its command was not executed. One that has the lock by the command has
-// it since the condition was not met.
+// checked notes the result of a call's condition. If it was met, Redis has not executed the
+// command, and the call ends.
 func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	if met == nil {
 		w.checked = w.Outcome == core.Acquired
@@ -305,8 +308,8 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	l.Leave(&w.Call, core.GotAnswer, now)
 }
 
-// clearsTheWay reports a permanent error of a Leave to the TryLock that waits for it: a free lock with a queue has refused its
-// attempt, or this client is about to release the lock.
+// clearsTheWay ends a TryLock that waits for a Leave with a permanent error: a free lock with a
+// queue refused its attempt, or this client is about to release the lock.
 func (l *lock) clearsTheWay(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {

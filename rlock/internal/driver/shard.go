@@ -12,47 +12,48 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.
+// A shard has those locks of a client whose keys have certain hashes, under one mutex.
 type shard struct {
 	client *Client
 
-	mu    sync.Mutex // protects following, and every lock in it
+	mu    sync.Mutex // protects following, and the locks of the shard
 	core  core.Client
-	locks [KindCount]map[string]*lock // by key, of each kind
-	pools map[string]*pool            // by key, in place of locks where each owner has one
-	spare *lock                       // to be used again: a lock that is taken and freed all day would touch new memory each time
+	locks [KindCount]map[string]*lock // the locks by kind and key
+	pools map[string]*pool            // the pools of semaphores by key, in place of locks
+	spare *lock                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 
-	counts      Counts                  // see Counts
-	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see awaitMirror
-	audiences   map[*lock]*audience     // of the locks in which a call waits that is told where it stands: see audience
+	counts      Counts
+	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitMirror
+	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places
 
 	at         core.Now            // when the mutex was taken
-	losses     uint64              // how many there were
-	unreported map[*lock][]*ending // those of them that are not reported yet
+	losses     uint64              // the number of losses so far
+	unreported map[*lock][]*ending // the losses that are not reported yet
 	after      after               // what exit does once it has given the mutex back
-	fault      error               // the error of the command that has just landed, for the calls that have waited for it; nil for none
+	fault      error               // the error of the command that has just landed, for calls that waited for it; or nil
 }
 
-// A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is
-// still to be reported, and leaves nothing behind.
+// A lock is one lock of the client. It exists while it has a holder, a waiter, a tenure or a loss
+// that is not reported yet.
 type lock struct {
 	core.Lock
 	shard *shard // never changed
 	name  *Name
-	owner core.OwnerID // of a permit, else 0
+	owner core.OwnerID // the owner of the permits; 0 for other locks
 
-	sub   subscription // to the channel on which this client is told of its tickets; nil for none
-	heard bool         // that was confirmed when it was last looked at
+	sub   subscription // the subscription to the client's channel of the lock, or nil
+	heard bool         // the subscription was confirmed when it was last checked
 }
 
-// shardOf returns where the lock of the name is.
+// shardOf returns the shard of the lock with that name.
 func (c *Client) shardOf(n *Name) *shard { return &c.shards[n.Hash%shardCount] }
 
 // kind returns the kind of the lock.
 func (l *lock) kind() *kind { return kinds[l.name.KindID] }
 
-// enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
-// caller leaves with exit. The clocks are read after the mutex is taken.
+// enter returns the lock of that name, of a semaphore that of the owner, with the mutex held. It
+// makes the lock if there is none. The caller leaves by exit. The clocks are read after the mutex
+// is taken.
 func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
@@ -63,7 +64,7 @@ func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// find returns the lock of that kind and key, or that of the owner's permit, nil if there is none.
+// find returns the lock of that kind and key, of a semaphore that of the owner; or nil.
 func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
 	if kinds[id].permits {
 		return s.permit(key, o)
@@ -71,7 +72,7 @@ func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
 	return s.locks[id][key]
 }
 
-// has reports whether the lock is one of the shard yet.
+// has reports whether the lock is still in the shard.
 func (s *shard) has(l *lock) bool { return s.find(l.name.KindID, l.name.Key, l.owner) == l }
 
 func (s *shard) add(n *Name, o core.OwnerID) *lock {
@@ -94,7 +95,7 @@ func (s *shard) add(n *Name, o core.OwnerID) *lock {
 	return l
 }
 
-// named calls yield with the locks of the key, of all kinds, and those of its permits.
+// named yields the locks of all kinds that have the key.
 func (s *shard) named(key string) iter.Seq[*lock] {
 	return func(yield func(*lock) bool) {
 		for id := range s.locks {
@@ -106,7 +107,7 @@ func (s *shard) named(key string) iter.Seq[*lock] {
 	}
 }
 
-// all calls yield with each lock.
+// all yields all locks.
 func (s *shard) all(yield func(*lock) bool) {
 	for id := range s.locks {
 		for _, l := range s.locks[id] {
@@ -122,7 +123,7 @@ func (s *shard) all(yield func(*lock) bool) {
 	}
 }
 
-// visit calls visit with each of these locks of the shard, entered.
+// visit enters each of the locks, and calls visit with it.
 func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) {
 	var all []*lock
 	s.glance(func() { all = slices.Collect(locks) })
@@ -135,8 +136,7 @@ func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) 
 	}
 }
 
-// enterIfAny is enter where there is nothing to do without a lock: it returns nil, and holds no mutex, if
-// there is none.
+// enterIfAny is enter that makes no lock: if there is none it returns nil, and holds no mutex.
 func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
@@ -147,8 +147,8 @@ func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// take takes the mutex, and reads the clocks then: a goroutine that is delayed between the two would believe
-// a lease that has ended.
+// take takes the mutex and then reads the clocks: a goroutine that was delayed between the two in
+// the other order would believe a lease that has ended.
 func (s *shard) take() core.Now {
 	if invariants {
 		s.client.witness.entersShard()
@@ -158,7 +158,8 @@ func (s *shard) take() core.Now {
 	return s.at
 }
 
-// lock and unlock are take and exit without clocks and effects. take and exit inline them: a call costs 2 %.
+// lock and unlock are take and exit without clocks and effects. take and exit repeat their code,
+// since a call costs 2 %.
 func (s *shard) lock() {
 	if invariants {
 		s.client.witness.entersShard()
@@ -173,10 +174,10 @@ func (s *shard) unlock() {
 	s.mu.Unlock()
 }
 
-// exit gives the mutex back, after the effects are carried out that need it. Those that must not be carried
-// out under a mutex follow. A lock that is not needed any more is gone then, so that it must not be looked at
-// after exit. Together with the two ways to give back a mutex under which nothing has changed (enterIfAny,
-// glance) it is the only place that does so.
+// exit carries out the effects that need the mutex, gives it back, and carries out the rest. It
+// removes the lock if it is not needed any more, so that the lock must not be used after exit.
+// Nothing else gives the mutex back, but for enterIfAny, enterTenure and glance, under which
+// nothing has changed.
 func (s *shard) exit(l *lock) {
 	s.applyAll()
 	s.fault = nil
@@ -184,7 +185,7 @@ func (s *shard) exit(l *lock) {
 		if l.sub != nil {
 			l.unsubscribe()
 		}
-		s.endMirrorWait(l) // none comes any more
+		s.endMirrorWait(l) // there are no more answers
 		if l.kind().permits {
 			s.removePermit(l)
 		} else {
@@ -206,15 +207,15 @@ func (s *shard) exit(l *lock) {
 	s.client.finish(&todo)
 }
 
-// glance calls look with the mutex held, which changes nothing.
+// glance calls look, which must not change anything, with the mutex held.
 func (s *shard) glance(look func()) {
 	s.lock()
 	defer s.unlock()
 	look()
 }
 
-// enterTenure enters the lock of the key that has the tenure of that ID, which Redis knows by the text. It returns nil, and
-// holds no mutex, if there is none. The locks of all kinds are under one mutex.
+// enterTenure enters the lock that has the tenure with the ID, by its key and the text of its
+// owner. If there is none it returns nil, and holds no mutex.
 func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
 	s, owner := c.shardOfKey(key), ownerIn(text)
 	now := s.take()
@@ -227,7 +228,7 @@ func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
 	return nil, now
 }
 
-// allShards calls yield with every shard.
+// allShards yields all shards.
 func (c *Client) allShards(yield func(*shard) bool) {
 	for i := range c.shards {
 		if !yield(&c.shards[i]) {
@@ -236,18 +237,18 @@ func (c *Client) allShards(yield func(*shard) bool) {
 	}
 }
 
-// shardOfKey returns the shard of the locks of all kinds that have the key.
+// shardOfKey returns the shard of the locks with the key, which is the same for all kinds.
 func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%shardCount] }
 
-// after is what exit does once it has given the mutex back, in this order.
+// after is what exit does after it has given the mutex back, in this order.
 type after struct {
-	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are told
-	leaving []*until  // of calls that wait for an answer, and have an outcome now
-	granted *waiter   // a call that has the lock now, and need not contend for the mutex
-	others  []*waiter // more of these
+	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are reported
+	leaving []*until  // contexts of commands in flight whose call is decided: they end
+	granted *waiter   // a call that was granted the lock: it is woken, and does not need the mutex
+	others  []*waiter // more calls that were granted the lock
 }
 
-// finish does the rest of the work after the mutex was given back.
+// finish carries out what exit has left for after the mutex.
 func (c *Client) finish(a *after) {
 	if invariants {
 		c.witness.outside("the effects of an event")
@@ -266,11 +267,11 @@ func (c *Client) finish(a *after) {
 	}
 }
 
-// applyAll applies the effects of package core until there are none. The mutex is held.
+// applyAll carries out the effects of package core until there are none. The mutex is held.
 func (s *shard) applyAll() {
 	for len(s.core.Effects) > 0 {
 		effects := s.core.TakeEffects(s.at)
-		for i := range effects { // which may bring about more
+		for i := range effects { // an effect may bring about more
 			s.apply(&effects[i])
 		}
 		clear(effects)
@@ -312,7 +313,7 @@ func (s *shard) apply(e *core.Effect) {
 	}
 }
 
-// woken wakes a call that has an outcome now.
+// woken wakes a call that has an outcome.
 func (s *shard) woken(l *lock, w *waiter) {
 	if w.waits {
 		s.counts.Waiting--
@@ -333,11 +334,11 @@ func (s *shard) woken(l *lock, w *waiter) {
 		}
 	}
 	switch {
-	case w.stage == flying && w.until == nil: // it does not leave
+	case w.stage == flying && w.until == nil: // its caller stays until the answer comes
 	case w.stage == flying:
 		s.after.leaving = append(s.after.leaving, w.until)
-		w.until = nil // no other command may have it
-	case w.stage == running: // it looks for itself
+		w.until = nil // no other command may reuse it
+	case w.stage == running: // it finds the outcome itself
 	case !granted:
 		w.wake()
 	case s.after.granted == nil:
@@ -347,7 +348,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 }
 
-// granted notes that a call has the lock now. It returns the losses that came before.
+// granted notes that a call has acquired the lock, and returns the losses before that.
 func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
@@ -358,7 +359,7 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	}
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:
-		if c := s.client; !c.Config.NoClientChannel { // which is subscribed with the first tenure, and until the hub ends
+		if c := s.client; !c.Config.NoClientChannel { // the client's channel is subscribed with its first tenure, until the hub closes
 			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
 		}
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
@@ -377,25 +378,25 @@ var ways = [...]terms.Way{
 	core.ByPass:    terms.ByPass,
 }
 
-// A clock reads the two clocks of package core: the monotonic one, and one that advances by the larger of
-// what the monotonic and the wall clock advance. A monotonic clock stands still while the machine sleeps
-// (golang/go#24595), and Redis does not.
+// A clock reads the two clocks of package core: the monotonic clock, and one that advances by the
+// larger of what the monotonic and the wall clock advance. A monotonic clock stands still while the
+// machine sleeps (golang/go#24595), and Redis' clock does not.
 type clock struct {
 	start time.Time
-	wall  int64 // what the wall clock has shown then, in nanoseconds
+	wall  int64 // the wall clock at start, in nanoseconds
 
-	// skew is by how much the wall clock was ahead of the monotonic one when that was last noted, and ahead
-	// is the sum of all steps ahead that were noted: in nanoseconds.
+	// skew is the lead of the wall clock over the monotonic one when it was last noted, and ahead
+	// the sum of all noted steps ahead, in nanoseconds.
 	skew, ahead atomic.Int64
-	mu          sync.Mutex // held to change both
+	mu          sync.Mutex // held while both change
 }
 
-// stepNoise is the largest step of the wall clock that is not noted: it is adjusted all the time, and the
-// two clocks are not read at the same moment. The margin of a lease covers it.
+// stepNoise is the largest step of the wall clock that is not noted, since that clock is adjusted
+// all the time, and the two clocks are not read at the same moment. The margin of a lease covers
+// it.
 const stepNoise = time.Millisecond / 2
 
-// now reads the clocks. It is called with the mutex of a shard held: a goroutine that is delayed between
-// the clock and the mutex would believe a lease that has ended.
+// now reads the clocks.
 func (c *clock) now() core.Now { return c.at(time.Now()) }
 
 func (c *clock) at(t time.Time) core.Now {
@@ -407,7 +408,7 @@ func (c *clock) at(t time.Time) core.Now {
 	return core.Now{Time: core.Time(monotonic), Safe: core.SafeTime(monotonic + c.ahead.Load())}
 }
 
-// note notes a step of the wall clock. A step back is no reason to believe a lease for longer.
+// note notes a step of the wall clock. A step back does not lengthen the trust in a lease.
 func (c *clock) note(skew int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -418,10 +419,11 @@ func (c *clock) note(skew int64) {
 	c.skew.Store(skew)
 }
 
-// time returns what the monotonic clock shows as a time.
+// time converts a time of the monotonic clock.
 func (c *clock) time(t core.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// safe returns when the monotonic clock will show at least that much, as a time.
+// safe converts a time of the other clock, to the time at which that clock shows it if both run
+// alike from now on.
 func (c *clock) safe(t core.SafeTime) time.Time {
 	return c.start.Add(time.Duration(int64(t) - c.ahead.Load()))
 }

@@ -9,108 +9,112 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A waiter is a call that waits, from when it begins until it returns. The shard's mutex protects it.
+// A waiter is a call that waits, from its beginning until it returns. The mutex of the shard
+// protects it.
 type waiter struct {
 	core.Call
-	ready chan wakeUp // has room for one of each
+	ready chan wakeUp // has room for one message of each sort
 	timer *time.Timer // nil until it is needed
 	stage stage
-	until *until // flying: by which that ends; nil for none to be used again
+	until *until // the context of the command in flight, or of the last one if it can be reused; or nil
 
-	// carried is the exchange of the command in flight, nil for none. The answer lands with the call as long as this is set:
-	// land and abandon end it, under the mutex of the shard.
+	// carried is the exchange of the command in flight, or nil. The answer lands for the call as
+	// long as it is set: land and abandon clear it, with the mutex held.
 	carried *exchange
 	visit
 }
 
-// A visit is the part of a waiter that is new with each call.
+// A visit is the part of a waiter that belongs to one call.
 type visit struct {
 	req    Request
-	passed string      // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
-	write  *wire.Write // of Write
-	hold   *hold       // the handle to fill in, nil for Lock
-	site   *terms.Site // where it is made, nil if that is not recorded, nor found yet
+	passed string      // the text of the owner that passed the lock on, for a resume, or that is to leave, for a release by force
+	write  *wire.Write // the guarded write, or nil
+	hold   *hold       // the handle to fill in; nil for Lock
+	site   *terms.Site // the place in the program of the call; nil if it is not known
 
-	waits   bool // it has waited for anything but the answer to an attempt
-	locates bool // it is to find out where it was made
-	logged  bool // it was logged that it waits for its own goroutine
+	waits   bool // the call has waited for more than the answer to an attempt
+	locates bool // its goroutine is to find out the site
+	logged  bool // the log says that it waits for its own goroutine
 
-	watches        bool        // it waits in the line, and its caller is told where it stands
-	place, waiting int         // that it was told last, 0 for nothing
-	toldAt         core.Time   // when that was
-	telling        bool        // the function that tells its caller runs
-	turn           *time.Timer // ends the turn that it was granted while that runs; nil for none
-	missed         bool        // it has ended it
+	watches        bool        // the call waits in line, and its caller is told its place
+	place, waiting int         // the place, and the number of waiters, that the caller was last told; 0 for none
+	toldAt         core.Time   // when the caller was told
+	telling        bool        // the function that is told runs
+	turn           *time.Timer // ends a turn that was granted while the function runs; or nil
+	missed         bool        // the timer has ended the turn
 
-	answer  string    // GotAnswer: what the release has told
-	clock   int64     // of Redis in µs, as the first answer has told it that does; 0 for none
-	read    core.Time // when that command was sent
-	checked bool      // its condition was checked by the command that has ended it
+	answer  string    // the answer of a release, if the outcome is GotAnswer
+	clock   int64     // Redis' clock in µs, by the first answer that has it; 0 for none
+	read    core.Time // when the command of that answer was sent
+	checked bool      // the command that ended the call checked its condition
 
-	waited  time.Duration // until it was granted
-	earlier earlierLosses // than its grant
+	waited  time.Duration // the time until the lock was granted
+	earlier earlierLosses // the losses before the grant
 
-	holder  string    // that Redis named last, "" if it named none
-	endless bool      // that holder's key has no TTL
-	err     error     // the last answer's, nil for none
-	since   time.Time // of the first error in a row; zero for none
-	shut    time.Time // since when each attempt was told that the rueidis client is closed
+	holder  string    // the holder that Redis named last, or ""
+	endless bool      // the key of that holder has no TTL
+	err     error     // the error of the last answer, or nil
+	since   time.Time // when the first of several errors in a row came, or zero
+	shut    time.Time // since when all attempts have found the rueidis client closed, or zero
 }
 
-// A stage is what the goroutine of a call does.
+// A stage is the state of a call's goroutine.
 type stage uint8
 
 const (
-	running  stage = iota // it has the mutex, or is about to take it, and looks for itself
-	flying                // it waits for the answer to its command
+	running  stage = iota // it has the mutex, or is about to take it
+	flying                // it waits for the answer to a command
 	asleep                // it waits until there may be something to do
-	queueing              // the same, or until there is a slot among the commands in flight
-	waking                // it was woken, and is on its way to the mutex
-	serving               // it has the lock, and a message that says so is on its way
+	queueing              // it waits for that, or for a slot among the commands in flight
+	waking                // it was woken, and is about to take the mutex
+	serving               // the lock was granted to the call, and a message that says so is on its way
 )
 
 // isAsleep reports whether the goroutine has to be woken.
 func (s stage) isAsleep() bool { return s == asleep || s == queueing }
 
-// A wakeUp is why a call is woken.
+// A wakeUp is the reason why a call is woken.
 type wakeUp uint8
 
 const (
-	looks  wakeUp = iota // it has to look, with the mutex
+	looks  wakeUp = iota // it has to take the mutex and ask Next
 	served               // it has the lock
 )
 
-// abandon takes the call out of the command that its caller has left behind, which lands without it: the memory of the call is
-// reused, by another lock perhaps. The mutex is held. It does nothing if the answer has landed.
+// abandon separates the call from a command in flight that its caller leaves behind: the answer
+// lands without the call, whose memory may be reused for another lock. The mutex is held. It does
+// nothing if no command is in flight.
 func (w *waiter) abandon() {
 	if x := w.carried; x != nil {
 		x.waiter, w.carried = nil, nil
 	}
 }
 
-// wake makes a call that is asleep ask what to do. The mutex is held.
+// wake wakes the goroutine if it is asleep. The mutex is held.
 func (w *waiter) wake() {
 	if !w.stage.isAsleep() {
-		return // it looks by itself
+		return // it asks Next by itself
 	}
 	w.stage = waking
-	if len(w.ready) == 0 { // else a message of an earlier sleep is there, which does as well
+	if len(w.ready) == 0 { // else a message is left from an earlier sleep, and does as well
 		w.ready <- looks
 	}
 }
 
-// served wakes a call that has the lock. The call does not return before that, since its memory is used again: a later call
-// would take the message for its own. It does not wait for the goroutine, which may be in a function of the user's.
+// served wakes a call that was granted the lock. The call does not return before that, since its
+// memory is reused: a later call would take the message for its own. served does not wait for the
+// goroutine, which may be in a function of the user.
 func (w *waiter) served() { w.ready <- served }
 
-// awaitServed waits for served, after another reason to wake. It is called without a mutex.
+// awaitServed waits for the message of served. It is called without a mutex, after the goroutine
+// woke for another reason.
 func (w *waiter) awaitServed() {
 	for <-w.ready != served {
 	}
 }
 
-// after returns a channel that has a message at that time, nil for never. A channel of an earlier call is of
-// no use any more.
+// after returns a channel that has a message at that time; nil for Never. It invalidates the
+// channel that it returned before.
 func (w *waiter) after(at, now core.Time) <-chan time.Time {
 	d := time.Duration(at.Since(now))
 	switch {
@@ -126,14 +130,14 @@ func (w *waiter) after(at, now core.Time) <-chan time.Time {
 	return w.timer.C
 }
 
-// past has a message at any time.
+// past always has a message.
 var past = func() <-chan time.Time {
 	c := make(chan time.Time)
 	close(c)
 	return c
 }()
 
-// newCall returns a call that begins as the first one.
+// newCall returns a waiter for a copy of the call.
 func (c *Client) newCall(first *core.Call) *waiter {
 	w := c.waiters.Get().(*waiter)
 	w.Call = *first
@@ -142,7 +146,7 @@ func (c *Client) newCall(first *core.Call) *waiter {
 	return w
 }
 
-// done gives the waiter back.
+// done gives the waiter back to the pool.
 func (c *Client) done(w *waiter) {
 	for len(w.ready) > 0 {
 		<-w.ready
@@ -153,8 +157,9 @@ func (c *Client) done(w *waiter) {
 	c.waiters.Put(w)
 }
 
-// park gives the mutex back until that time, until there may be something to do, or until there is a slot of the limit, if one
-// is waited for: then it returns that. It reports whether the call was served, and then it has not taken the mutex again.
+// park gives the mutex back, sleeps until that time, until there may be something to do or, unless
+// limit is nil, until there is a slot, which it returns, and takes the mutex again. If it reports
+// that the call was served, it has not taken the mutex.
 func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
 	if w.locates {
 		w.locates = false
@@ -195,7 +200,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	case over:
 		l.Leave(&w.Call, core.Cancelled, now)
 	case quit:
-		w.Until, w.req.Quit = now.Time, nil // its last command may be on its way
+		w.Until, w.req.Quit = now.Time, nil // a command in flight may still bring the lock
 	}
 	if l.heard && w.Outcome == core.Waiting {
 		l.unheard(now)
@@ -203,14 +208,14 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	return now, slot, false
 }
 
-// hasWaited reports whether the call, which is over, had to wait. A message may overtake the answer to its Join: then it has
-// waited in Redis' queue although it was not counted.
+// hasWaited reports whether a call that is over had to wait. If a message overtook the answer to
+// its Join, it waited in Redis' queue although waits is not set.
 func (w *waiter) hasWaited() bool {
 	return w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 }
 
-// exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
-// answer to an attempt. Its caller is told where it stands if that is news.
+// exitWaiting gives the mutex back. If the call begins to wait, for more than the answer to an
+// attempt, that is counted and reported. The caller is told its place if that is news.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
@@ -231,20 +236,20 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	}
 }
 
-// locate finds out where the call was made, if that is not recorded. It is called by its own goroutine.
+// locate finds out the site of the call, if it is not recorded. It is called by the goroutine of
+// the call.
 func (w *waiter) locate() {
 	if w.site == nil {
 		w.site = terms.Here()
 	}
 	if w.site == nil {
-		w.site = new(terms.Site) // which is not known
+		w.site = new(terms.Site) // it cannot be known
 	}
 }
 
-// tellOwnWait logs at once that w waits for a lock that its own goroutine holds as its owner: an
-// Acquire after a Lock. No other goroutine can end that hold, so the wait lasts until the call
-// ends. A handle may be released by another goroutine: a wait for one is not logged.
-// The mutex is held.
+// tellOwnWait logs at once if the call waits for a lock that its own goroutine holds as an owner,
+// as an Acquire after a Lock: no other goroutine can end that hold, so that the wait is in vain. It
+// is not logged for a handle, which another goroutine may release. The mutex is held.
 func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
 	if goroutine == 0 || goroutine == w.req.Owner.ID || w.logged {
@@ -265,23 +270,25 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	}
 }
 
-// A caller may ask to be told where it stands among those that wait (Request.Progress). Nothing is sent for that: a Join and
-// a Look of a lock in which such a call waits ask Redis also where the ticket stands, and what the process knows by itself is the
-// line of its callers. The goroutine of a call is woken when its place may be another, and tells its caller without a mutex.
+// A caller may ask to be told its place among the waiters (Request.Progress). No command is sent
+// for that: each Join and Look of a lock with such a call also asks Redis for the place of the
+// ticket, and the client knows the line of its own callers. The goroutine of a call is woken when
+// its place may have changed, and tells its caller without a mutex.
 
-// An audience is the knowledge of a client about those that wait for a lock, while one of them is told. The shard's mutex
-// protects it.
+// An audience is what a client knows of the waiters of a lock, while one of them is told its place.
+// The mutex of the shard protects it.
 type audience struct {
-	watchers int             // how many calls are told
-	tickets  int             // in Redis' queue, as it has said last
-	before   map[core.ID]int // how many of them stand before a ticket of this client
-	told     core.Time       // when all watchers were woken last
+	watchers int             // the number of calls that are told
+	tickets  int             // the number of tickets in Redis' queue, by its last answer
+	before   map[core.ID]int // the number of tickets before each ticket of this client
+	told     core.Time       // when all watchers were last woken
 }
 
-// More watchers of a lock than mostWatchers are woken every watchTime at most: hand-offs would spend their time on that.
+// More watchers than mostWatchers are woken once per watchTime at most, so that hand-offs do not
+// spend their time on that.
 const mostWatchers, watchTime = 64, core.Span(100e6)
 
-// watch notes that a call begins to wait that is told where it stands.
+// watch notes that a call begins to wait whose caller is told its place.
 func (l *lock) watch(w *waiter) {
 	s := l.shard
 	c := s.audiences[l]
@@ -296,10 +303,10 @@ func (l *lock) watch(w *waiter) {
 	w.watches = true
 }
 
-// isWatched reports whether a call waits that is told where it stands.
+// isWatched reports whether such a call waits.
 func (l *lock) isWatched() bool { return len(l.shard.audiences) > 0 && l.shard.audiences[l] != nil }
 
-// leavesLine notes that a call does not wait any more: those behind it move up.
+// leavesLine notes that a call waits no longer, so that the calls behind it move up.
 func (l *lock) leavesLine(w *waiter) {
 	c := l.shard.audiences[l]
 	if c == nil {
@@ -316,7 +323,7 @@ func (l *lock) leavesLine(w *waiter) {
 	}
 }
 
-// counted notes where Redis has found a ticket.
+// counted notes the place at which Redis found a ticket.
 func (l *lock) counted(x *exchange) {
 	c := l.shard.audiences[l]
 	if c == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
@@ -342,11 +349,11 @@ func (l *lock) wakeWatchers(c *audience) {
 	}
 }
 
-// tellTime is how often a caller is told at least where it stands, once that is known.
+// tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// moves reports whether the caller is to be told where its call stands: if it was told another place, or of other waiters, or
-// long ago. It notes that.
+// moves reports whether the caller is to be told its place, and notes that: if the place or the
+// number of waiters has changed, or the caller was told long ago.
 func (l *lock) moves(w *waiter) bool {
 	place, waiting, known := l.place(w)
 	now := l.shard.at.Time
@@ -360,8 +367,9 @@ func (l *lock) moves(w *waiter) bool {
 	return known
 }
 
-// place returns where the call stands among so many that wait. It is not known while neither Redis has said where a ticket before it
-// stands, or its own if it has one of its own, nor the lock is held here.
+// place returns the place of the call, and the number of waiters. They are known if the lock is
+// held here, or Redis has said where a ticket before the call stands, or its own ticket if it has
+// one.
 func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 	strict := l.kind().core.Strict
 	if strict || w.Most != 0 {
@@ -388,8 +396,9 @@ func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 	return place, max(c.tickets+unticketed, at), known && place > 0
 }
 
-// placeOfOwn is place for a call that has a ticket of its own: Redis has said where that stands, and the line here may have
-// another order. Callers before it that share a ticket count one by one; of a strict lock each takes a ticket, behind it.
+// placeOfOwn is place for a call with a ticket of its own, whose place Redis knows: the line here
+// may have another order. Callers before it that share a ticket are added; for a strict lock there
+// are none, since each takes a ticket of its own.
 func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
 	c, ahead, unticketed := l.shard.audiences[l], 0, 0
 	for call := range l.Waiters {
@@ -408,7 +417,7 @@ func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known boo
 	return place, max(c.tickets+unticketed, place), ok
 }
 
-// ticketOf returns how many tickets stand before that of the call, if that is known.
+// ticketOf returns the number of tickets before that of the call, if it is known.
 func (c *audience) ticketOf(call *core.Call) (before int, ok bool) {
 	if call.Tenure != nil {
 		before, ok = c.before[call.Tenure.ID]
@@ -416,8 +425,8 @@ func (c *audience) ticketOf(call *core.Call) (before int, ok bool) {
 	return before, ok
 }
 
-// tellPlace tells the caller where it stands, in its goroutine. If its function panics, or ends the goroutine, the call gives back
-// what it was granted, and leaves.
+// tellPlace tells the caller its place, in the caller's goroutine. If the caller's function panics,
+// or ends the goroutine, the call leaves, and gives back what it was granted.
 func (l *lock) tellPlace(ctx context.Context, w *waiter) {
 	if invariants {
 		l.shard.client.witness.outside("a function of WithProgress")
@@ -433,11 +442,12 @@ func (l *lock) tellPlace(ctx context.Context, w *waiter) {
 	l.shard.glance(w.told)
 }
 
-// turnTime is how long a call that is granted the lock while the function of its caller runs keeps it for that: other callers
-// do not wait for the function. Then the call waits again, behind them.
+// turnTime is the time for which a call keeps a lock that it is granted while its caller's function
+// runs, since other callers must not wait for the function. After it the call waits again, behind
+// them.
 const turnTime = time.Second
 
-// told notes that the function has returned. The mutex is held.
+// told notes that the caller's function has returned. The mutex is held.
 func (w *waiter) told() {
 	w.telling = false
 	if w.turn != nil {
@@ -446,18 +456,19 @@ func (w *waiter) told() {
 	}
 }
 
-// grantedWhileTold bounds the turn of a call whose goroutine is in the function of its caller. The mutex is held.
+// grantedWhileTold begins the turn of a call that was granted the lock while its caller's function
+// runs. The mutex is held.
 func (s *shard) grantedWhileTold(n *Name, w *waiter) {
 	var turn *time.Timer
 	turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
 	w.turn = turn
 }
 
-// endTurn releases the lock that the call was granted, if its goroutine has not come for it.
+// endTurn releases the lock if the goroutine of the call has not come for it.
 func (c *Client) endTurn(n *Name, w *waiter, turn *time.Timer) {
 	l, now := c.enter(n, w.Owner)
 	if w.turn == turn {
-		if was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now); ok { // else it was lost, and its caller learns that
+		if was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now); ok { // else the lock was lost, and its caller learns that
 			l.shard.counts.undone(w.req.Way, was.First)
 			w.missed = true
 		}
@@ -478,7 +489,7 @@ func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	return c.acquire(ctx, n, &req, h)
 }
 
-// abandon ends a call whose caller does not come back.
+// abandon ends a call whose caller does not return from its function.
 func (l *lock) abandon(ctx context.Context, w *waiter) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -495,7 +506,7 @@ func (l *lock) abandon(ctx context.Context, w *waiter) {
 	} else {
 		l.Leave(&w.Call, core.Cancelled, now)
 		l.shard.applyAll()
-		l.Next(&w.Call, false, now) // it returns
+		l.Next(&w.Call, false, now) // says Returns
 		err = l.ended(ctx, w)
 	}
 	if h != nil {
