@@ -9,52 +9,53 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/task"
 )
 
-// A red lock heals: a valid hold takes parts that it is without again.
+// A red lock heals: a valid hold acquires parts that it lacks again.
 //
-// A server that has forgotten its locks grants parts of which other clients believe that they have them, until their
-// leases end. So a part is taken on a server only if the same process of it answered before the longest lease of any
-// client began, by this client's own clock: all that it has forgotten had ended by then. The run id tells processes
-// apart. It is asked for again after a grant, since the server may have been restarted just before; then the grant
-// does not count.
+// A server that has forgotten its locks grants parts that other clients believe to have, until
+// their leases end. So a part is acquired only on a server process that answered, by this client's
+// clock, at least the longest lease of any client ago: the leases of all that it may have forgotten
+// have ended. A process is known by its run id, which is asked for again after a grant, since the
+// server may have been restarted just before: then the grant does not count.
 
-// The part is waited for in the line of its lock: where processes wait for the red lock, one of them has the part most of the
-// time, though never for long. Each hold waits by itself, and many grants are looked at together.
+// The part is waited for in the line of its lock, since processes that wait for the red lock have
+// the part most of the time, each for a short time. Each hold waits by itself, and many grants are
+// confirmed together.
 
 const (
-	// lookEvery is how often a server is looked at while a hold is without its part there, at most.
+	// lookEvery is the shortest interval of looks at a server while a hold lacks its part there.
 	lookEvery = 3 * time.Second
-	// healWait is how long a part is waited for until the server is looked at once more. A waiter for the red lock keeps a
-	// part for no longer than lookAround.
+	// healWait is the longest wait for a part before the server is looked at again. A waiter for
+	// the red lock keeps a part for no longer than lookAround.
 	healWait = 20 * time.Second
-	// confirmEvery is how often a server is asked, at most, whether grants count.
+	// confirmEvery is the shortest interval at which a server is asked whether grants count.
 	confirmEvery = 10 * time.Millisecond
 )
 
-// A healer takes parts on the server of one client again.
+// A healer acquires lacking parts on the server of one client.
 type healer struct {
 	home     *Home
-	looks    task.Task // while a valid hold is without a part
-	confirms task.Task // of grants
+	looks    task.Task // looks at the server, while a valid hold lacks a part
+	confirms task.Task // confirms grants
 
-	// The goroutine of looks has following.
+	// Only the goroutine of looks uses following.
 
-	server string    // the run id at the last look, "" if there was no answer
-	since  time.Time // when that was first seen, with no look in between that failed
+	server string    // the run id at the last look; "" if there was no answer
+	since  time.Time // when that run id was first seen, without a failed look since
 
-	mu      sync.Mutex         // protects following; it comes after the mutex of a hold
-	lack    map[*Hold]*lacking // the part that each is without
-	granted []regrant          // that are not confirmed yet
+	mu      sync.Mutex         // protects following; taken after the mutex of a hold
+	lack    map[*Hold]*lacking // the holds that lack a part
+	granted []regrant          // the grants that are not confirmed yet
 }
 
-// A lacking is a hold without a part.
+// A lacking is a hold that lacks a part.
 type lacking struct {
 	hold *Hold
 	part Locker
 	quit chan struct{} // closed when the hold has the part, or is over
-	asks bool          // the part is waited for; the healer's mutex protects it
+	asks bool          // a call waits for the part; the healer's mutex protects it
 }
 
-// A regrant is a part that was granted again, on the server with that run id.
+// A regrant is a part that was granted again, by the server with that run id.
 type regrant struct {
 	hold   *Hold
 	got    *member
@@ -68,7 +69,7 @@ func newHealer(h *Home) *healer {
 	return l
 }
 
-// without makes the healer take the parts again, if the hold is valid.
+// without makes healers acquire the parts again, if the hold is valid.
 func (h *Hold) without(parts ...Locker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +82,7 @@ func (h *Hold) without(parts ...Locker) {
 	}
 }
 
-// forget forgets the parts that the hold is without. Its mutex is held.
+// forget gives up the parts that the hold lacks. Its mutex is held.
 func (h *Hold) forget() {
 	for _, p := range h.lacks {
 		homeOf(p).healer.drop(h)
@@ -106,7 +107,7 @@ func (l *healer) drop(h *Hold) {
 	}
 }
 
-// look asks for the run id, and has the parts waited for that may be taken by then.
+// look asks for the run id, and begins to wait for the parts that may be acquired by then.
 func (l *healer) look() (pause time.Duration, again bool) {
 	server, err := l.home.Server()
 	if err != nil && incurable(err) {
@@ -130,8 +131,8 @@ func (l *healer) look() (pause time.Duration, again bool) {
 	return min(next, lookEvery), lack > 0
 }
 
-// due returns the parts that may be taken and are not waited for, how soon others may be taken, and how many are lacking in
-// all.
+// due returns the lacking parts that may be acquired and are not waited for, the time until others
+// may be, and the number of all.
 func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +157,7 @@ func (l *healer) heal(k *lacking, server string) {
 	l.done(k, regrant{k.hold, got, server})
 }
 
-// done notes that the part is not waited for any more. A part that was granted is confirmed next.
+// done notes that the wait for the part is over. If the part was granted, it is confirmed next.
 func (l *healer) done(k *lacking, g regrant) {
 	l.mu.Lock()
 	k.asks = false
@@ -169,7 +170,7 @@ func (l *healer) done(k *lacking, g regrant) {
 	}
 }
 
-// confirm adds to their holds the parts that were granted, if the server is the same afterwards.
+// confirm adds the granted parts to their holds, if the server is still the same.
 func (l *healer) confirm() (pause time.Duration, again bool) {
 	l.mu.Lock()
 	granted := l.granted
@@ -189,14 +190,16 @@ func (l *healer) confirm() (pause time.Duration, again bool) {
 	return confirmEvery, false
 }
 
-// isKept reports whether the hold is valid and kept by the watchdog. A fixed lease ends before a part may be taken again.
+// isKept reports whether the hold is valid and kept by the watchdog. A fixed lease ends before a
+// part may be acquired again.
 func (h *Hold) isKept() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.over && h.lease == 0
 }
 
-// regain adds a part that the hold was without. It reports false if the hold is over, has the part, or is not kept any more.
+// regain adds a part that the hold lacked. It reports false if the hold is over, has the part, or
+// is not kept any more.
 func (h *Hold) regain(m *member) bool {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.lacks, func(p Locker) bool { return homeOf(p) == homeOf(m.lock) })
@@ -210,7 +213,7 @@ func (h *Hold) regain(m *member) bool {
 	return h.add(m)
 }
 
-// refused gives up what this server cannot be asked for.
+// refused gives up the parts on a server that does not tell its run id.
 func (l *healer) refused(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,24 +14,25 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Hold is one level of a lock made of several: a part of each, in the name of one owner. Nothing runs while it has all.
+// A Hold is one level of a lock over several: a part of each, in the name of one owner. No
+// goroutine runs while it has all parts.
 type Hold struct {
 	terms.HoldContext
 	of      *Lock
 	owner   terms.Owner
-	options Options     // that it was taken with
-	whole   terms.Whole // as its parts know it
-	way     terms.Way   // as reported to the Observer; the home's mutex protects it
-	quit    func()      // ends the waits for parts that are still asked for
+	options Options     // the options of the call
+	whole   terms.Whole // the hold as its parts know it
+	way     terms.Way   // how it was acquired, for the Observer; the home's mutex protects it
+	quit    func()      // ends the waits for parts that are being acquired
 
 	mu    sync.Mutex    // protects following
-	lease time.Duration // 0: kept by the watchdog
-	until time.Time     // the end of the lease; zero: kept by the watchdog
+	lease time.Duration // the lease; 0 if the watchdog keeps it
+	until time.Time     // the end of the lease; zero if the watchdog keeps it
 	since time.Time     // when the first parts were added; zero before
 	parts []*member
-	over  bool     // released or lost: no part may be added
-	lost  error    // why it was lost, until its release has returned that
-	lacks []Locker // a red lock's parts that it is without, to be taken again: see heal.go
+	over  bool     // it is released or lost, so that no part may be added
+	lost  error    // the cause of its loss, until its release returns it
+	lacks []Locker // the parts that it lacks, to be acquired again: see heal.go
 }
 
 var _ terms.Part = (*Hold)(nil)
@@ -40,11 +41,11 @@ var _ terms.Part = (*Hold)(nil)
 type member struct {
 	lock Locker
 	part terms.Part
-	lost error // why it has ended by loss, nil if it has not; the hold's mutex protects it
+	lost error // the cause of its loss, or nil; the hold's mutex protects it
 }
 
-// take acquires one of the parts, in the name of the owner, with the lease, the wait and the end of the wait in options.
-// The hold does not have it yet.
+// take acquires a part, with the lease, the wait and the Quit of options. It does not add the part
+// to the hold.
 func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member, error) {
 	m, options := h.asks(lock, options)
 	part, err := lock.Acquire(ctx, h.owner, options)
@@ -55,7 +56,8 @@ func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member,
 	return m, nil
 }
 
-// takeTogether acquires parts of one client with a lease, up to the first that is not free, whose error it returns.
+// takeTogether acquires parts of one client up to the first that is not free, whose error it
+// returns.
 func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lease time.Duration) (taken []*member, err error) {
 	members, options := make([]*member, len(locks)), make([]Options, len(locks))
 	for i, lock := range locks {
@@ -68,7 +70,7 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 	return members[:len(parts)], err
 }
 
-// asks returns a member that is to be taken, and the options for that.
+// asks returns a member that is about to be acquired, and the options for that.
 func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
 	options.Caller, options.Whole = h.options.Caller, &h.whole
@@ -77,8 +79,8 @@ func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
 	return m, options
 }
 
-// add adds parts to the hold, which begins with the first. It reports false if the hold is over: the parts are then the
-// caller's to release.
+// add adds parts to the hold, which begins with the first. If the hold is over it reports false,
+// and the caller releases the parts.
 func (h *Hold) add(parts ...*member) bool {
 	h.mu.Lock()
 	if h.over {
@@ -92,7 +94,7 @@ func (h *Hold) add(parts ...*member) bool {
 	}
 	h.parts = append(h.parts, parts...)
 	lease := h.lease
-	var gone []*member // they ended before the hold had them
+	var gone []*member // parts that ended before they were added
 	for _, m := range parts {
 		if m.lost != nil {
 			gone = append(gone, m)
@@ -100,7 +102,7 @@ func (h *Hold) add(parts ...*member) bool {
 	}
 	h.mu.Unlock()
 	for _, m := range parts {
-		if lease != h.options.Lease { // it was changed meanwhile
+		if lease != h.options.Lease { // the lease was changed meanwhile
 			m.part.SetLease(lease)
 		}
 	}
@@ -110,7 +112,7 @@ func (h *Hold) add(parts ...*member) bool {
 	return true
 }
 
-// lose notes that a part has ended by loss, and ends the hold if too few are left. It waits for nothing.
+// lose notes that a part was lost, and ends the hold if too few are left. It does not wait.
 func (h *Hold) lose(m *member, why error) {
 	h.mu.Lock()
 	m.lost = why
@@ -132,13 +134,13 @@ func (h *Hold) lose(m *member, why error) {
 	if !until.IsZero() && errors.Is(why, terms.ErrLeaseEnded) {
 		until = time.Now()
 	}
-	if h.options.Whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
+	if h.options.Whole == nil && !o.OfHandle() { // else the handle, or the whole, remembers the loss
 		l.home.Losses.Add(l.key(o), terms.LostLevel{Until: until}, cause)
 	}
 	left, since := h.end(cause), h.since
 	h.mu.Unlock()
 
-	l.home.remove(l.key(o), h) // the losses remember it
+	l.home.remove(l.key(o), h) // Losses has it
 	h.End(cause)
 	if h.options.Lost != nil {
 		h.options.Lost(cause)
@@ -148,7 +150,7 @@ func (h *Hold) lose(m *member, why error) {
 	releaseLater(left)
 }
 
-// life returns the life that ends with the hold, nil for a part, which has that of its whole.
+// life returns the life that ends with the hold; nil for a part, whose whole ends it.
 func (h *Hold) life() *terms.Life {
 	if h.options.Whole != nil {
 		return nil
@@ -156,7 +158,8 @@ func (h *Hold) life() *terms.Life {
 	return h.options.Life
 }
 
-// outlived returns why a guest may not have the lock: the hold that it is a guest of is over. A part's whole asks that.
+// outlived returns an error if the caller is a guest of a hold that is over. A part leaves that to
+// its whole.
 func (h *Hold) outlived() error {
 	if in := h.options.Within; in == nil || h.options.Whole != nil || !in.IsOver() {
 		return nil
@@ -164,7 +167,7 @@ func (h *Hold) outlived() error {
 	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
 }
 
-// end ends the hold, and returns the parts that it had. The mutex is held.
+// end ends the hold, and returns its parts. The mutex is held.
 func (h *Hold) end(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
@@ -173,7 +176,7 @@ func (h *Hold) end(cause error) []*member {
 	return parts
 }
 
-// Err implements [terms.Part], as all exported methods in the files of a Hold.
+// Err implements [terms.Part], as do all exported methods of a Hold.
 func (h *Hold) Err() error {
 	if h.isValid() {
 		return nil
@@ -181,7 +184,7 @@ func (h *Hold) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case !h.over: // the clock says so, and the parts' contexts are about to
+	case !h.over: // by the clock, before the parts have noticed
 		return fmt.Errorf("rlock: lock %q of %s: %w: too few parts of it are valid", h.of.name, h.owner.Title(), terms.ErrLost)
 	case h.lost != nil:
 		return h.lost
@@ -191,8 +194,8 @@ func (h *Hold) Err() error {
 
 func (h *Hold) isValid() bool { return !h.ValidUntil().IsZero() }
 
-// ValidUntil is when too few of the parts will be valid, as far as is confirmed by now; the zero time if the hold is
-// over.
+// ValidUntil returns when too few of the parts will be valid if no renewal is confirmed; the zero
+// time if the hold is over.
 func (h *Hold) ValidUntil() time.Time {
 	parts := h.has()
 	until := make([]time.Time, 0, len(parts))
@@ -211,7 +214,7 @@ func (h *Hold) has() []*member {
 	return slices.Clone(h.parts)
 }
 
-// best returns the value that so many reach, the zero value if there are fewer.
+// best returns the largest value that many of the values reach; the zero value if there are fewer.
 func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	if len(values) < many {
 		return t
@@ -220,7 +223,7 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-// beginLease notes that the lease begins now, 0 for the watchdog. The mutex is held.
+// beginLease sets the lease, counted from now, or 0 for the watchdog. The mutex is held.
 func (h *Hold) beginLease(lease time.Duration) {
 	h.lease, h.until = lease, time.Time{}
 	if lease > 0 {
@@ -244,34 +247,35 @@ func setLease(parts []*member, lease time.Duration) {
 // FencingToken returns 0: the parts have tokens of their own.
 func (h *Hold) FencingToken() uint64 { return 0 }
 
-// Write refuses: one step in one server cannot look at parts that may be on several.
+// Write returns an error: a step in one server cannot check parts that may be on several.
 func (h *Hold) Write(context.Context, string, []string, []string) (m rueidis.RedisMessage, err error) {
 	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
 }
 
-// ReleaseWith refuses, as Write.
+// ReleaseWith returns an error, as Write does.
 func (h *Hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.Write(ctx, source, keys, args)
 }
 
-// Pass refuses.
+// Pass returns an error.
 func (h *Hold) Pass(context.Context, time.Duration) (string, error) {
 	return "", fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, terms.ErrPass)
 }
 
-// Extend refuses.
+// Extend returns an error.
 func (h *Hold) Extend(context.Context, time.Duration) error {
 	return fmt.Errorf("rlock: lock %q: extend: %w: it is made of several locks", h.of.name, errors.ErrUnsupported)
 }
 
-// How parts are given back: all at once, each in a goroutine that the Close of its client waits for. A release that a
-// caller does not wait for is the client's own affair (ReleaseLater), but for those of a red lock that were sent when
-// the majority was confirmed.
+// Parts are released all at once, each in a goroutine that the Close of its client waits for. A
+// release that a caller does not wait for is left to the client (ReleaseLater), except for those of
+// a red lock that are in flight when the majority is confirmed.
 
-// maxReleases is how many goroutines of a client may release parts when a call leaves some behind.
+// maxReleases is the largest number of goroutines of a client that release parts when a call may
+// leave some behind.
 const maxReleases = 1024
 
-// Release gives the parts back, and returns when enough of them are confirmed.
+// Release releases the parts, and returns when enough releases are confirmed.
 func (h *Hold) Release(ctx context.Context) error {
 	released := terms.Released(h.of.name)
 	if h.isValid() {
@@ -305,10 +309,10 @@ func (h *Hold) unlock(ctx context.Context) error {
 	return err
 }
 
-// undo gives back what a call has acquired that does not return the hold.
+// undo releases the parts of a call that fails.
 func (h *Hold) undo(ctx context.Context) {
 	h.mu.Lock()
-	if h.over { // lost meanwhile
+	if h.over { // it was lost meanwhile
 		h.mu.Unlock()
 		_ = h.unlock(ctx)
 		return
@@ -319,7 +323,7 @@ func (h *Hold) undo(ctx context.Context) {
 	h.of.giveBack(ctx, h.owner, parts)
 }
 
-// ReleaseLater waits for nothing.
+// ReleaseLater releases the parts, and does not wait.
 func (h *Hold) ReleaseLater() {
 	h.End(terms.Released(h.of.name))
 	h.mu.Lock()
@@ -335,8 +339,7 @@ func releaseLater(parts []*member) {
 	}
 }
 
-// giveBack releases the parts of a failed call. It does not wait for that longer than the caller
-// does.
+// giveBack releases the parts of a call that failed. It waits for no longer than the caller does.
 func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	if ctx.Err() != nil || l.home.isCrowded() {
 		releaseLater(parts)
@@ -345,11 +348,11 @@ func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	_ = l.home.release(o, parts, len(parts), ctx.Done())
 }
 
-// release releases the parts. It returns nil as soon as so many are confirmed, and else the errors
-// of all. If those of servers that answer are enough, it does not wait for the others. It leaves
-// the rest to the background, also if quit is closed; but if there is much work there already it
-// waits, so that the work stays bounded. No part is the owner's any more when it returns: the
-// owner would nest in one that guests of the released hold still have.
+// release releases the parts. It returns nil as soon as enough releases are confirmed, and
+// otherwise the errors of all. If the servers that answer are enough, it does not wait for the
+// others. It leaves the rest to the background, also when quit is closed, but waits if there is
+// much work already, so that the work stays bounded. When it returns, the owner has no part any
+// more: it would nest in one that guests of the released hold still have.
 func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan struct{}) error {
 	if live, silent := bySilence(o, parts); len(live) >= enough {
 		releaseLater(silent)
@@ -366,7 +369,7 @@ func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan s
 	}
 	pending := len(parts)
 	defer func() {
-		if pending > 0 { // their goroutines may not have begun
+		if pending > 0 { // the goroutines may not have begun
 			releaseLater(parts)
 		}
 	}()
@@ -390,7 +393,7 @@ func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan s
 	return errors.Join(failed...)
 }
 
-// isCrowded reports whether no release may be left behind.
+// isCrowded reports whether so many releases are going on that none may be left behind.
 func (h *Home) isCrowded() bool { return h.releases.Load() > maxReleases }
 
 // bySilence separates the parts whose servers answer from the others.
@@ -405,31 +408,31 @@ func bySilence(o terms.Owner, parts []*member) (live, silent []*member) {
 	return live, silent
 }
 
-// homeOf returns the client that has the lock, or its first part.
+// homeOf returns the home of the lock, or of its first part.
 func homeOf(l Locker) *Home { return l.Leaves()[0].Home }
 
-// do calls work in a goroutine that the client's Close waits for. Once that is over work does not last, and is called
-// at once.
+// do calls work in a goroutine that the client's Close waits for. After Close it calls work itself,
+// which does not take long then.
 func (h *Home) do(work func()) {
 	if !h.Start(work) {
 		work()
 	}
 }
 
-// How a lock that is made of others is reported to the Observer: as one lock. Of a hold that is a part itself the whole
-// tells.
+// A lock over several is reported to the Observer as one lock. A hold that is a part itself is
+// reported with its whole.
 
 // observes reports whether the hold is reported to the Observer.
 func (h *Hold) observes() bool { return h.of.home.Observer != nil && h.options.Whole == nil }
 
-// event returns one about the hold.
+// event returns an event about the hold.
 func (h *Hold) event() terms.Event {
 	return terms.Event{Name: h.of.name, Kind: h.of.kind, Owner: h.owner}
 }
 
-// observed calls obtain beside an Observer. Whether the owner nests is asked before, since the parts are acquired in many
-// ways. How long the lock is waited for at each of them is their matter: a call that may have to wait counts as one that
-// does.
+// observed calls obtain, and reports it to the Observer. Whether the owner nests is found out
+// before, since the parts are acquired in many ways. A call that may have to wait for a part counts
+// as one that waits.
 func (h *Hold) observed(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
@@ -459,7 +462,7 @@ func (h *Hold) observed(ctx context.Context, obtain func() error) error {
 	return nil
 }
 
-// observe notes a hold that the Observer is told of, and how it is acquired.
+// observe notes a hold that is reported to the Observer, and how it is acquired.
 func (h *Home) observe(hold *Hold, way terms.Way) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -471,8 +474,9 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 	h.observed[k] = append(h.observed[k], hold)
 }
 
-// unobserve takes the hold away, and returns how it was acquired. If it is the owner's first, and the next one goes on, that is
-// the first from now on: so what the Observer was told of an owner that has acquired the lock has an end.
+// unobserve forgets the hold, and returns how it was acquired. If it is the owner's first, and the
+// next one goes on, that takes its place: so each Acquired event of an owner gets its Released or
+// Lost.
 func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -486,7 +490,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
 		since := hold.since
 		hold.mu.Unlock()
 		next.mu.Lock()
-		if !next.since.IsZero() { // else it is still being acquired, and begins by itself
+		if !next.since.IsZero() { // else it is still being acquired, and begins later
 			next.since = since
 		}
 		next.mu.Unlock()
@@ -502,14 +506,14 @@ func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) 
 	}
 }
 
-// ended is the event of its end.
+// ended returns the event of the end of the hold.
 func (h *Hold) ended(way terms.Way, held time.Duration, err error) terms.Event {
 	e := h.event()
 	e.Way, e.Held, e.Err = way, held, err
 	return e
 }
 
-// first returns the first of the owner's holds that the Observer is told of, nil for none.
+// first returns the first of the owner's holds that is reported to the Observer, or nil.
 func (h *Home) first(k terms.LossKey) *Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -519,8 +523,9 @@ func (h *Home) first(k terms.LossKey) *Hold {
 	return nil
 }
 
-// tellLost reports that too few parts are left, as why says of the last to go. If all levels of the owner are lost, the first is
-// told of. One that is lost alone is told of itself: its own parts were lost, or the first is about to be released.
+// tellLost reports that the hold has too few parts left; why is the cause of the last loss. If all
+// levels of the owner are lost, the first is reported. A level that is lost alone is reported
+// itself: its own parts were lost, or the first level is about to be released.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() {
 		return
@@ -544,7 +549,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	home.Later(ctx, home.Observer.Lost, e)
 }
 
-// watchWait logs the call as a long wait, unless it is ended before.
+// watchWait logs the call as a long wait, unless end is called before.
 func (h *Hold) watchWait() (end func()) {
 	home := h.of.home
 	limit := home.LongWait

@@ -15,21 +15,21 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Lock is made of other locks, of which so many make it: all of them for a multi-lock, and most for a red lock. It has
+// A Lock is a lock made of others: of all of them for a multi-lock, of most for a red lock. It has
 // no state of its own.
 type Lock struct {
 	name   string
 	kind   terms.Kind // KindMulti or KindRed
-	parts  []Locker   // in the order in which they are taken
-	leaves []Leaf     // of all of them
+	parts  []Locker   // the parts, in the order in which they are acquired
+	leaves []Leaf     // the leaves of all parts
 	need   int
-	// longest is the longest lease that any client is to have on a server of the lock.
+	// longest is the longest lease that any client may have on a server of the lock.
 	longest time.Duration
 	home    *Home
-	id      string // what the home remembers it by: the same for the same parts
-	err     error  // every call returns it
+	id      string // the name in the home's maps, which is the same for the same parts
+	err     error  // the error that each call returns, or nil
 
-	// gather takes enough of the parts for the hold, and adds them to it; or none.
+	// gather acquires enough of the parts, and adds them to the hold; or none.
 	gather func(ctx context.Context, h *Hold) error
 }
 
@@ -56,8 +56,8 @@ func newLock(name string, kind terms.Kind, parts []Locker, need int) *Lock {
 	return l
 }
 
-// Name implements [Locker], as Leaves, Acquire, State and those in multi.go. Of a multi-lock it is the names of its
-// parts.
+// Name implements [Locker], as do Leaves, Acquire, State and the methods in multi.go. The name of a
+// multi-lock is the names of its parts.
 func (l *Lock) Name() string { return l.name }
 
 func (l *Lock) Leaves() []Leaf { return l.leaves }
@@ -70,10 +70,11 @@ func (l *Lock) Acquire(ctx context.Context, o terms.Owner, options Options) (ter
 	return h, nil
 }
 
-// State has the depth only: locks over several are not parts of red locks.
+// State returns the depth only: a lock over several is not a part of a red lock.
 func (l *Lock) State(o terms.Owner) terms.State { return terms.State{Depth: l.Depth(o)} }
 
-// Depth returns how often the owner has to unlock the lock: the least that is certain.
+// Depth returns the number of times that the owner has to unlock the lock, as far as that is
+// certain.
 func (l *Lock) Depth(o terms.Owner) int {
 	if l.err != nil {
 		return 0
@@ -85,15 +86,15 @@ func (l *Lock) Depth(o terms.Owner) int {
 	return best(counts, l.need, cmp.Compare[int])
 }
 
-// Err returns why the lock can never be taken, nil if it can.
+// Err returns the error of a lock that can never be acquired, or nil.
 func (l *Lock) Err() error { return l.err }
 
-// key is what the home remembers the owner by.
+// key returns the key of the owner in the home's maps.
 func (l *Lock) key(o terms.Owner) terms.LossKey {
 	return terms.LossKey{Kind: terms.OverSeveral, Name: l.id, Owner: o}
 }
 
-// Hold takes the lock with a handle, whose context is made from parent.
+// Hold acquires the lock with a handle, whose context is derived from parent.
 func (l *Lock) Hold(ctx, parent context.Context, o terms.Owner, options Options) (*Hold, error) {
 	if l.err != nil {
 		return nil, l.err
@@ -105,7 +106,7 @@ func (l *Lock) Hold(ctx, parent context.Context, o terms.Owner, options Options)
 	return h, nil
 }
 
-// obtain takes the lock for h, or takes nothing.
+// obtain acquires the lock for h.
 func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 	for _, leaf := range l.leaves {
 		if err := leaf.Home.CheckLease(leaf.Name, h.options.Lease); err != nil {
@@ -126,7 +127,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		err = l.gather(ctx, h)
 	}
 	if err == nil {
-		if err = h.outlived(); err != nil { // a part may have been waited for
+		if err = h.outlived(); err != nil { // the hold may have ended while a part was waited for
 			h.undo(ctx)
 		}
 	}
@@ -145,7 +146,8 @@ func (l *Lock) Take(ctx context.Context, o terms.Owner, options Options) error {
 	return err
 }
 
-// Unlock takes back what Take took, and leaves alone what the owner has taken of the parts by themselves.
+// Unlock releases what Take acquired, and not what the owner has acquired of the parts by
+// themselves.
 func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	if l.err != nil {
 		return l.err
@@ -162,15 +164,16 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 // Token returns the error of a lock without tokens.
 func (l *Lock) Token() (uint64, error) { return 0, cmp.Or(l.err, terms.NoToken(l.name)) }
 
-// A Locker is a lock that others are made of: of one key, or a [Lock]. Its methods may be called concurrently.
+// A Locker is a lock that others may be made of: a lock of one key, or a [Lock]. Its methods may be
+// called concurrently.
 type Locker interface {
 	// Name returns the name that the lock was made with.
 	Name() string
-	// Leaves returns the locks of one key that it consists of.
+	// Leaves returns the locks of one key of which it consists.
 	Leaves() []Leaf
-	// Acquire takes the lock once for the owner. The context that the Part has does not end with ctx.
+	// Acquire acquires one level for the owner. The context of the Part does not end with ctx.
 	Acquire(ctx context.Context, o terms.Owner, options Options) (terms.Part, error)
-	// State returns the state of the lock without asking Redis. It waits for nothing.
+	// State returns the state of the lock as this client knows it. It does not wait.
 	State(o terms.Owner) terms.State
 
 	IsLocked(ctx context.Context) (bool, error)
@@ -178,25 +181,26 @@ type Locker interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-// Options say how a lock is to be taken.
+// Options say how a lock is acquired.
 type Options struct {
-	Lease  time.Duration // 0: until the release, kept by the watchdog
-	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
-	Caller uint64        // the goroutine that calls, if that is not the owner; 0 if that is not known
-	Within *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
-	Life   *terms.Life   // of the outermost hold, nil for one without a handle
+	Lease  time.Duration // lease of the hold; 0 for one that the watchdog keeps
+	Wait   time.Duration // time to wait for the lock; 0 for a single attempt
+	Caller uint64        // the goroutine of the caller, if that is not the owner; 0 if it is not known
+	Within *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest
+	Life   *terms.Life   // life of the outermost hold; nil for one without a handle
 
-	// Quit, once closed, ends the wait between attempts as its time would, and no attempt; nil for never.
+	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
+	// may be nil.
 	Quit <-chan struct{}
 
-	// Whole is the lock over several that this is a part of, nil for none. Lost is called once if
-	// the part has ended by loss or by Close, with the cause, before another owner can be granted
-	// the part; also before Acquire returns the part.
+	// Whole is the lock over several that this is a part of, or nil. Lost is called once, with the
+	// cause, if the part has ended by loss or by Close, before another owner can be granted it;
+	// that may be before Acquire returns the part.
 	Whole *terms.Whole
 	Lost  func(cause error)
 }
 
-// left returns the rest of the wait, which began then.
+// left returns the rest of a wait that began at that time.
 func (o *Options) left(began time.Time) time.Duration {
 	if o.Wait == terms.Forever {
 		return terms.Forever
@@ -207,75 +211,77 @@ func (o *Options) left(began time.Time) time.Duration {
 // A Leaf is a lock of one key. Equal leaves are the same lock.
 type Leaf struct {
 	Name   string
-	Kind   uint8 // locks of one name and different kinds are kept apart
-	Shared bool  // it is the read lock of its name
-	Home   *Home // of its client
+	Kind   uint8 // locks of one name and of different kinds are different
+	Shared bool  // the read lock of its name
+	Home   *Home // the home of its client
 }
 
-// SameName reports whether both are the same lock, or a reader's and a writer's.
+// SameName reports whether both are the same lock, or the read lock and the write lock of one name.
 func (l Leaf) SameName(other Leaf) bool {
 	l.Shared = other.Shared
 	return l == other
 }
 
-// inOrder is the order in which parts are taken.
+// inOrder compares leaves by the order in which parts are acquired.
 func inOrder(a, b Leaf) int {
 	order := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	if order == 0 && a.Home != b.Home {
 		order = cmp.Compare(a.Home.Where(), b.Home.Where())
 	}
 	if order == 0 && a.Shared != b.Shared && b.Shared {
-		order = -1 // a writer may read, and not the other way round
+		order = -1 // the write lock first: a writer may read, and a reader may not write
 	} else if order == 0 && a.Shared != b.Shared {
 		order = 1
 	}
 	return order
 }
 
-// A Home is a client, as far as locks over several need one: that of a lock is the client of its first part. It
-// remembers the holds that were taken without a handle, and starts the background work.
+// A Home is the part of a client that locks over several need. The home of a lock is that of its
+// first part. It remembers the holds that were acquired without a handle, and starts work in the
+// background.
 type Home struct {
 	Config
 
 	mu       sync.Mutex // protects following
 	taken    map[terms.LossKey][]*Hold
-	observed map[terms.LossKey][]*Hold // that the Observer is told of, as they were asked for
+	observed map[terms.LossKey][]*Hold // the holds that are reported to the Observer, in the order of their calls
 
-	releases atomic.Int64 // goroutines that release a part
+	releases atomic.Int64 // the number of goroutines that release a part
 	healer   *healer
 }
 
-// A Config is what a Home is made of. All fields but Observer and AcquireAll are set.
+// A Config is what a Home gets from its client. Observer and AcquireAll may be nil.
 type Config struct {
-	ID    string        // of the client
-	Where func() string // the addresses of its servers, for errors and for an order
+	ID    string        // the id of the client
+	Where func() string // returns the addresses of its servers, for errors and for the order of parts
 
-	Observer *terms.Observer // nil for none
-	// Later reports an event without a caller to a hook of the Observer.
+	Observer *terms.Observer
+	// Later calls a hook of the Observer that has no caller.
 	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
 	Logger   *slog.Logger
-	LongWait time.Duration      // when a wait is logged; 0: never
-	Site     func() *terms.Site // of the call, nil if sites are not recorded
-	// Trouble logs that all attempts at a lock have failed since then, if that is long ago.
+	LongWait time.Duration      // the time after which a wait is logged; 0 for never
+	Site     func() *terms.Site // returns the place in the program of a call, or nil
+	// Trouble logs that all attempts at a lock have failed since a time, if that is long ago.
 	Trouble func(lock string, since time.Time, err error)
-	// Start calls work in a goroutine that the client's Close waits for, and reports whether it did.
+	// Start calls work in a goroutine that the client's Close waits for, and reports whether it
+	// did.
 	Start func(work func()) bool
-	// Done is closed when that is over.
+	// Done is closed when Start does not start work any more.
 	Done <-chan struct{}
-	// Server returns what the process of the server is known by, "" if that is not known now. It does not wait for
-	// longer than for an answer.
+	// Server returns the run id of the server, "" if the server does not say. It waits for an
+	// answer.
 	Server func() (string, error)
-	// Longest is the longest lease that any client is to have on this server.
+	// Longest is the longest lease that any client may have on this server.
 	Longest time.Duration
-	// CheckLease refuses a lease that is too short to keep.
+	// CheckLease returns an error for a lease that is too short.
 	CheckLease func(lock string, lease time.Duration) error
 
-	// AcquireAll acquires locks of one key of this client in their order, in one attempt each, up to the first that is not
-	// free, and takes one round trip. It returns the parts before that, and its error. nil: they are acquired one by one.
+	// AcquireAll acquires locks of one key in their order, in one round trip with a single attempt
+	// each, up to the first that is not free. It returns the parts before that one, and its error.
+	// If it is nil, locks are acquired one by one.
 	AcquireAll func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) ([]terms.Part, error)
 
-	// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that is the same for
-	// the same parts.
+	// Losses has the lost levels that their owners have not unlocked yet.
 	Losses *terms.Losses
 	// NotHeld returns the error of an owner that has nothing to unlock.
 	NotHeld func(name string, o terms.Owner) error
@@ -288,14 +294,15 @@ func NewHome(c Config) *Home {
 	return h
 }
 
-// push remembers a hold that was taken without a handle.
+// push remembers a hold that was acquired without a handle.
 func (h *Home) push(k terms.LossKey, hold *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taken[k] = append(h.taken[k], hold)
 }
 
-// remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
+// remove forgets the hold, or the innermost one if hold is nil, and returns it, or nil if there is
+// none.
 func (h *Home) remove(k terms.LossKey, hold *Hold) *Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// NewMulti returns the lock that is all of these. The parts of a multi-lock among them count as if
-// they were given themselves, and a lock that is given twice counts once.
+// NewMulti returns the lock that consists of all these locks. A multi-lock among them stands for
+// its parts, and a lock that occurs twice counts once.
 func NewMulti(locks []Locker) *Lock {
 	var parts []Locker
 	for _, l := range locks {
@@ -42,21 +42,22 @@ func NewMulti(locks []Locker) *Lock {
 	return l
 }
 
-// A gathering is one attempt at all parts of a multi-lock, in their order: those that are free together, and it waits for
-// the first that is not, with all before that in hand and none behind. So attempts cannot wait in a circle.
+// A gathering is one attempt at all parts of a multi-lock, in their order. It acquires parts that
+// are free together, and waits for the first that is not, with all parts before and none behind it:
+// so attempts cannot wait in a circle.
 type gathering struct {
 	hold  *Hold
-	began time.Time // the call
-	// kept is set if the watchdog keeps the taken parts until all are taken: leases would
-	// run out while others are waited for.
+	began time.Time // when the call began
+	// kept is set if the watchdog keeps the parts until all are acquired, since leases would end
+	// while others are waited for.
 	kept  bool
 	parts []*member
 }
 
-// inOrder takes all parts, and begins anew if one was lost meanwhile.
+// inOrder acquires all parts, and begins anew if one was lost meanwhile.
 func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 	began := time.Now()
-	for kept := false; ; kept = true { // the second round is kept by the watchdog, so that no lease runs out on the way
+	for kept := false; ; kept = true { // in the second round the watchdog keeps the parts, so that no lease ends meanwhile
 		g := gathering{hold: h, began: began, kept: kept}
 		err := g.takeAll(ctx)
 		if err == nil {
@@ -70,11 +71,11 @@ func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 	}
 }
 
-// errAnew says that a part was lost while others were waited for.
+// errAnew is the error of a gathering that lost a part while it waited for others.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll takes all parts. After an error it has some of them. It waits for no other part once
-// one that it has is lost.
+// takeAll acquires all parts. After an error it has some of them. It stops waiting once a part is
+// lost.
 func (g *gathering) takeAll(caller context.Context) error {
 	started, lease := time.Now(), g.hold.options.Lease
 	ctx, end := context.WithCancel(caller)
@@ -85,7 +86,7 @@ func (g *gathering) takeAll(caller context.Context) error {
 			stop()
 		}
 	}()
-	has := func(m *member) { // a loss ends the wait for others
+	has := func(m *member) { // a loss of m ends the wait for others
 		g.parts = append(g.parts, m)
 		watches = append(watches, context.AfterFunc(m.part.Context(), end))
 	}
@@ -111,16 +112,16 @@ func (g *gathering) takeAll(caller context.Context) error {
 		return err
 	}
 	if lease > 0 && (g.kept || time.Since(started) > lease/100) {
-		setLease(g.parts, lease) // it begins now, and is trusted once Redis confirms it
+		setLease(g.parts, lease) // the lease begins now, and is believed once Redis confirms it
 	}
 	return nil
 }
 
-// lost returns an errAnew if a part was lost, nil if none was.
+// lost returns an errAnew if a part was lost, else nil.
 func (g *gathering) lost() error {
 	for _, m := range g.parts {
 		switch err := m.part.Err(); {
-		case errors.Is(err, terms.ErrLost): // of a caller that had not got the lock
+		case errors.Is(err, terms.ErrLost): // the caller does not have the lock yet
 			return fmt.Errorf("rlock: lock %q: %w: %v", g.hold.of.name, errAnew, err)
 		case err != nil:
 			return fmt.Errorf("rlock: lock %q: %w: %w", g.hold.of.name, errAnew, err)
@@ -129,8 +130,8 @@ func (g *gathering) lost() error {
 	return nil
 }
 
-// takeFree takes the parts of one client at the front of rest that are free, in one round trip. It returns no error if it may
-// wait for the next one.
+// takeFree acquires the parts of one client at the front of rest, in one round trip, up to the
+// first that is not free. It returns no error if it may wait for that one.
 func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, error) {
 	home := homeOf(rest[0])
 	n := slices.IndexFunc(rest, func(l Locker) bool {
@@ -155,7 +156,7 @@ func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, err
 	return taken, err
 }
 
-// take takes one more part. Before it waits for that, the watchdog keeps the others.
+// take acquires one more part. Before it waits, the watchdog keeps the others.
 func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	options := &g.hold.options
 	with := Options{Lease: options.Lease, Wait: max(options.left(g.began), 0)}
@@ -163,7 +164,7 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	case g.kept:
 		with.Lease = 0
 	case options.Lease > 0 && len(g.parts) > 0:
-		with.Wait = 0 // the leases of the others go on
+		with.Wait = 0 // the leases of the others go on meanwhile
 	}
 	m, err := g.hold.take(ctx, lock, with)
 	if left := options.left(g.began); err != nil && with.Wait < left {
@@ -176,7 +177,7 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 
 // Questions to Redis about a lock, for callers that need not hold it.
 
-// IsLocked stops asking once the answer is certain.
+// IsLocked asks the parts, until the answer is certain.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	locked, free := 0, 0
 	failed := poll(ctx, l, Locker.IsLocked, func(is bool) (enough bool) {
@@ -193,7 +194,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return false, l.tooMany(failed)
 }
 
-// TTL returns the time until so many parts are free that the lock is.
+// TTL returns the time until enough parts are free.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	var ttls []time.Duration
 	failed := poll(ctx, l, Locker.TTL, func(ttl time.Duration) bool {
@@ -213,7 +214,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return ttl, nil
 }
 
-// ForceUnlock frees all parts, and reports whether any was not free.
+// ForceUnlock releases all parts by force, and reports whether any was held.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	freed := false
 	failed := poll(ctx, l, Locker.ForceUnlock, func(was bool) bool {
@@ -223,10 +224,10 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return freed, l.tooMany(failed)
 }
 
-// spare is how many of the parts the lock does not need.
+// spare returns the number of parts that the lock does not need.
 func (l *Lock) spare() int { return len(l.parts) - l.need }
 
-// tooMany returns the errors of the parts if the others are not enough.
+// tooMany returns the errors of the parts that failed, if the others are not enough.
 func (l *Lock) tooMany(failed []error) error {
 	if l.err != nil || len(failed) > l.spare() {
 		return cmp.Or(l.err, errors.Join(failed...))
@@ -234,8 +235,8 @@ func (l *Lock) tooMany(failed []error) error {
 	return nil
 }
 
-// poll asks all parts at once, and gives each answer to heard until that has enough. A lock that cannot be used asks
-// nothing.
+// poll asks all parts at once, and passes each answer to heard until heard reports that it has
+// enough. It asks nothing for a lock that cannot be used.
 func poll[T any](ctx context.Context, l *Lock, ask func(Locker, context.Context) (T, error), heard func(T) bool) (failed []error) {
 	if l.err != nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// NewRed returns the lock that is the majority of one lock on each of so many servers. A server without one grants
-// nothing.
+// NewRed returns the lock that consists of a majority of parts, one on each server. servers may be
+// more than there are parts: a server without a part grants nothing.
 func NewRed(name string, parts []Locker, servers int) *Lock {
 	need := servers/2 + 1
 	switch {
@@ -27,13 +27,13 @@ func NewRed(name string, parts []Locker, servers int) *Lock {
 	return l
 }
 
-// RefusingRed returns a red lock that cannot be.
+// RefusingRed returns a red lock that refuses every call, with that reason.
 func RefusingRed(name, why string, args ...any) *Lock {
 	return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: %s", name, wire.ErrInvalidConfig, fmt.Sprintf(why, args...)))
 }
 
-// elect gathers a majority. A grant after that joins the hold; one after it has given up is
-// released.
+// elect gathers a majority. A part that is granted later joins the hold, or is released if the call
+// has failed.
 func (l *Lock) elect(ctx context.Context, h *Hold) error {
 	a := newAttempt(ctx, h)
 	if err := a.run(ctx); err != nil {
@@ -43,7 +43,7 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 		return err
 	}
 	h.quit = a.leave
-	var parts []*member // also those that have just ended: the hold must learn of their loss
+	var parts []*member // with those that have just ended, of whose loss the hold has to learn
 	var lacks []Locker
 	for _, r := range a.replicas {
 		if r.held != nil {
@@ -60,40 +60,39 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 
 // An attempt is one call's way to a majority.
 //
-// All parts are asked at once. If so many deny that there can be no majority, it lets
-// go of all that is behind the first part that denies, and waits there. When it is
-// granted that part, it asks the others again. So it never waits for a part with one in
-// hand that is further back, except for the time of grace: attempts cannot wait in a
-// circle, and at each step one of them goes on. Usually there is one step: all wait at the
-// first server, and the attempt that gets it gets the others. Where processes have the
-// servers in different orders there may be a circle, and so an attempt that has waited in
-// vain waits the next time with nothing in hand.
+// It asks all parts at once. If so many deny that there can be no majority, it releases the parts
+// behind the first that denies, and waits for that one. When it is granted that part, it asks the
+// others again. So it never waits for a part while it has one further back, except for the time of
+// grace: attempts cannot wait in a circle, and at each step one of them goes on. Usually there is
+// one step: all wait at the first server, and the attempt that gets that part gets the others. If
+// processes have the servers in different orders there may be a circle, so an attempt that has
+// waited in vain waits without any part the next time.
 type attempt struct {
 	lock    *Lock
-	hold    *Hold // that the parts are taken for
+	hold    *Hold // the hold to come
 	options *Options
 	began   time.Time
 
-	ctx context.Context // of each question: without the caller's end
-	// quit, once closed, ends the waits at the parts. An answer that is on its way is
-	// awaited: to give it up costs a release, which may find nothing.
+	ctx context.Context // the context of each question, which does not end with the caller's
+	// quit, once closed, ends the waits at the parts. An answer that is on its way is awaited,
+	// since giving it up would cost a release.
 	quit  <-chan struct{}
 	leave func() // closes quit
 
-	replicas []*replica // by part
-	asked    int        // how many are being asked
-	at       *replica   // the one that is waited at, nil for none
-	// patience is how long the parts that are asked next may wait.
+	replicas []*replica // one for each part
+	asked    int        // the number of parts that are being asked
+	at       *replica   // the part that the attempt waits for, or nil
+	// patience is the wait of the parts that are asked next.
 	patience time.Duration
-	waiting  bool      // it waits elsewhere, and the watchdog keeps the holds
-	stuck    bool      // it has waited in vain, with others in hand
-	fails    int       // in a row, with nowhere to wait
-	since    time.Time // when the first of them was
-	rounds   int       // how often all were asked
+	waiting  bool      // the attempt waits for a part, and the watchdog keeps the others
+	stuck    bool      // it has waited in vain while it had other parts
+	fails    int       // the number of rounds in a row without a part to wait for
+	since    time.Time // the time of the first of them
+	rounds   int       // the number of rounds
 	results  chan result
 
-	decided chan struct{} // closed once the call has its outcome: results are dealt with as they come
-	joins   *Hold         // decided: what they are for, nil if the call has failed
+	decided chan struct{} // closed once the call has its outcome
+	joins   *Hold         // the hold that later grants join; nil if the call has failed
 }
 
 // A result is the answer of a part.
@@ -106,7 +105,7 @@ type result struct {
 func newAttempt(ctx context.Context, h *Hold) *attempt {
 	a := &attempt{
 		lock: h.of, hold: h, options: &h.options, began: time.Now(),
-		results: make(chan result, len(h.of.parts)), // a part is asked once at a time
+		results: make(chan result, len(h.of.parts)), // each part has one question at a time
 		ctx:     context.WithoutCancel(ctx),
 		decided: make(chan struct{}),
 	}
@@ -118,7 +117,7 @@ func newAttempt(ctx context.Context, h *Hold) *attempt {
 	return a
 }
 
-// run returns nil once it holds a majority.
+// run gathers a majority.
 func (a *attempt) run(ctx context.Context) error {
 	if a.nest() {
 		return nil
@@ -142,11 +141,12 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 }
 
-// askAround asks all parts, and reports whether it has a majority. If it is denied one, it
-// finds the part to wait at. An attempt that may wait does not keep parts that others need while
-// it waits for silent servers; but it waits longer each time, since they may be far away.
+// askAround asks all parts, and reports whether the attempt has a majority. If it is denied one,
+// askAround finds the part to wait for. An attempt that may wait does not keep parts that others
+// need while it waits for silent servers, but waits longer each time, since the servers may be far
+// away.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
-	a.waiting = false // a grant has the wanted lease from now on
+	a.waiting = false // grants have the caller's lease from now on
 	a.askAll()
 	var tired <-chan time.Time
 	if a.options.Wait > 0 {
@@ -167,11 +167,12 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 	return won
 }
 
-// hopeless reports whether the answers to come cannot make a majority.
+// hopeless reports whether there can be no majority, whatever the answers to come are.
 func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.need }
 
-// settled reports whether the answers to come cannot show that a majority is another's, or it is shown already. An attempt that
-// may not wait waits for these answers, for terms.Silence at most: one denial and one silent server do not say it.
+// settled reports whether it is known that others have a majority, or the answers to come cannot
+// show it. A call with a single attempt waits for these answers, for terms.Silence at most: one
+// denial and one silent server do not show it.
 func (a *attempt) settled() bool {
 	denied, spare := 0, len(a.replicas)-a.lock.need
 	for _, r := range a.replicas {
@@ -182,7 +183,7 @@ func (a *attempt) settled() bool {
 	return denied > spare || denied+a.asked <= spare
 }
 
-// nest takes one level more of the parts if the owner holds a majority.
+// nest acquires one more level of the parts, if the owner holds a majority.
 func (a *attempt) nest() bool {
 	var mine []*replica
 	for _, r := range a.replicas {
@@ -199,8 +200,8 @@ func (a *attempt) nest() bool {
 	return len(a.granted()) >= a.lock.need
 }
 
-// askAll asks every part that is neither held nor being asked, nor is silent to others
-// of this process.
+// askAll asks every part that is neither held nor being asked, except on servers that others of
+// this process find silent.
 func (a *attempt) askAll() {
 	for _, r := range a.replicas {
 		if r.held != nil || r.asking {
@@ -212,7 +213,7 @@ func (a *attempt) askAll() {
 			continue
 		}
 		if state.Freeing {
-			wait = grace // it is denied here, and free there
+			wait = grace // the part may be free in Redis before this process knows
 		}
 		if a.options.Wait > 0 {
 			wait = min(wait, a.options.left(a.began)) // the last round ends with the call's time
@@ -226,24 +227,24 @@ func (a *attempt) ask(r *replica, wait time.Duration) {
 	a.asked++
 	homeOf(r.lock).do(func() {
 		got, err := a.hold.take(a.ctx, r.lock, Options{Lease: a.options.Lease, Wait: max(wait, 0), Quit: a.quit})
-		a.results <- result{r, got, err} // which has room for it
+		a.results <- result{r, got, err} // there is room
 		a.settle()
 	})
 }
 
-// decide gives the call its outcome: later grants join the hold, or are released if that is nil or over.
+// decide ends the call: later grants join the hold, or are released if it is nil or over.
 func (a *attempt) decide(joins *Hold) {
 	a.joins = joins
 	close(a.decided)
 	a.settle()
 }
 
-// settle deals with the results that have come after the call had its outcome.
+// settle deals with results that come after decide.
 func (a *attempt) settle() {
 	select {
 	case <-a.decided:
 	default:
-		return // the call takes them
+		return // the call deals with them
 	}
 	for {
 		select {
@@ -260,8 +261,8 @@ func (a *attempt) settle() {
 	}
 }
 
-// count takes results until it has a majority (true), or the end of ctx, the time is up,
-// or it is said to be enough.
+// count takes results until there is a majority, which it reports, until ctx ends or the time is
+// up, or until enough returns true.
 func (a *attempt) count(ctx context.Context, up <-chan time.Time, enough func() bool) (won bool) {
 	for {
 		if len(a.granted()) >= a.lock.need {
@@ -293,7 +294,7 @@ func (a *attempt) take(got result) {
 	a.keepOne(r)
 }
 
-// granted returns the held members. A grant that is over does not count.
+// granted returns the parts that the attempt holds. A part that has ended does not count.
 func (a *attempt) granted() []*member {
 	held := make([]*member, 0, len(a.replicas))
 	for _, r := range a.replicas {
@@ -307,8 +308,8 @@ func (a *attempt) granted() []*member {
 	return held
 }
 
-// keep makes the watchdog keep the held members, or begins the lease of those that it has
-// kept.
+// keep makes the watchdog keep the parts that the attempt holds, or begins the lease of those that
+// it keeps.
 func (a *attempt) keep(kept bool) {
 	a.waiting = kept
 	for _, r := range a.replicas {
@@ -328,17 +329,16 @@ func (a *attempt) keepOne(r *replica) {
 }
 
 const (
-	// lookAround is how long an attempt waits at one server, at most and with jitter,
-	// before it asks all servers again: the server, or the holder of the lock there, may
-	// be dead.
+	// lookAround is the longest wait for one part, with jitter, before all servers are asked again:
+	// the server, or the holder there, may be dead.
 	lookAround = 2 * time.Second
-	// grace is how long an attempt that was just granted the part it waited for waits for
-	// the others: the former holder releases them at the same time.
+	// grace is the wait for the other parts after an attempt was granted the one that it waited
+	// for: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
 )
 
-// behind returns the first part that another owner of this process has or waits for,
-// nil if there is none: the caller goes behind them, and asks no server.
+// behind returns the first part that another owner of this process has or waits for, or nil: the
+// attempt waits behind that owner, and asks no server.
 func (a *attempt) behind() *replica {
 	for _, r := range a.replicas {
 		if r.state().Taken {
@@ -348,7 +348,7 @@ func (a *attempt) behind() *replica {
 	return nil
 }
 
-// isolated reports whether so few servers answer that there is no majority to be had.
+// isolated reports whether too few servers answer for a majority.
 func (a *attempt) isolated() bool {
 	dead := 0
 	for _, r := range a.replicas {
@@ -360,7 +360,7 @@ func (a *attempt) isolated() bool {
 	return dead > len(a.replicas)-a.lock.need
 }
 
-// firstDenial returns the first part that said that another has it, nil if none did.
+// firstDenial returns the first part that was denied, or nil.
 func (a *attempt) firstDenial() *replica {
 	for _, r := range a.replicas {
 		if r.denied() && !r.asking {
@@ -370,9 +370,9 @@ func (a *attempt) firstDenial() *replica {
 	return nil
 }
 
-// wait waits for a while at the part, or for servers to come back if there is none to
-// wait at; attempts of others that reach more servers may use its parts meanwhile. It
-// reports whether it has a majority.
+// wait waits for the part at which askAround was denied, or for servers to come back if there is
+// none; attempts of others that reach more servers may have its parts meanwhile. It reports whether
+// there is a majority.
 func (a *attempt) wait(ctx context.Context) (won bool) {
 	for _, r := range a.replicas {
 		if a.at == nil || r.index > a.at.index || a.stuck && r != a.at {
@@ -396,7 +396,7 @@ func (a *attempt) wait(ctx context.Context) (won bool) {
 	return won
 }
 
-// pause takes results for a while, which is longer each time in a row.
+// pause takes results for a time that grows each time in a row.
 func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(a.fails, 10), wire.LastRetry)), most))
 	defer pause.Stop()
@@ -408,8 +408,7 @@ func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	return a.count(ctx, pause.C, func() bool { return false })
 }
 
-// waitAt waits until the part has answered, or for so long at most that another server may
-// answer sooner.
+// waitAt waits until the part answers, for the time most at most.
 func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (won bool) {
 	a.fails = 0
 	wait := min(wire.Jitter(lookAround), most)
@@ -428,7 +427,7 @@ func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (w
 	return won
 }
 
-// over returns why the attempt is over without a majority, nil if it goes on.
+// over returns the error of an attempt that ends without a majority, or nil if it goes on.
 func (a *attempt) over(ctx context.Context) error {
 	denied, hopeless, spare := 0, 0, len(a.replicas)-a.lock.need
 	for _, r := range a.replicas {
@@ -452,7 +451,7 @@ func (a *attempt) over(ctx context.Context) error {
 	}
 }
 
-// fault returns what the servers said last that neither granted their parts nor denied them.
+// fault returns the last errors of the servers that neither granted nor denied their parts.
 func (a *attempt) fault() error {
 	var faults []error
 	for _, r := range a.replicas {
@@ -467,20 +466,20 @@ func (a *attempt) fault() error {
 type replica struct {
 	lock   Locker
 	owner  terms.Owner
-	index  int     // among the parts
-	held   *member // nil if it is not held
-	kept   bool    // by the watchdog, though the lock has a lease
-	asking bool    // the answer is not in
-	denial error   // the last answer, if it was no grant
+	index  int     // the index of the part
+	held   *member // the part that was granted, or nil
+	kept   bool    // the watchdog keeps the part although the lock has a lease
+	asking bool    // a question is in flight
+	denial error   // the error of the last answer, or nil
 }
 
-// denied reports whether another is said to have the part.
+// denied reports whether another owner has the part, by the last answer.
 func (r *replica) denied() bool { return r.held == nil && errors.Is(r.denial, terms.ErrNotAcquired) }
 
-// state returns the state of the part without asking Redis.
+// state returns the state of the part as this client knows it.
 func (r *replica) state() terms.State { return r.lock.State(r.owner) }
 
-// drop releases the part. The next acquire of it here waits for that.
+// drop releases the part. The next acquire of it in this process waits for that.
 func (r *replica) drop() {
 	if r.held != nil {
 		r.held.part.ReleaseLater()
@@ -488,23 +487,23 @@ func (r *replica) drop() {
 	}
 }
 
-// errSilent is the fault of a server that others of this process are waiting for.
+// errSilent is the error for a server that others of this process find silent.
 var errSilent = errors.New("the server has not answered for a while")
 
-// fault returns why the part is neither held nor said to be another's, nil if it is not known to be at fault.
+// fault returns the reason why the part is neither held nor denied, or nil.
 func (r *replica) fault() error {
 	switch {
 	case r.held != nil, r.denied():
 		return nil
 	case !r.asking:
 		return r.denial
-	case r.state().Silent >= terms.Silence-grace: // its turn to be asked was a little later
+	case r.state().Silent >= terms.Silence-grace: // the part was asked a little later
 		return errSilent
 	}
 	return nil
 }
 
-// incurable reports whether waiting does not cure what a part said.
+// incurable reports whether waiting does not cure the error of a part.
 func incurable(err error) bool {
 	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
 		f, _ := wire.Diagnose(reply)

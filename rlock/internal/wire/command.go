@@ -15,77 +15,79 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// An Exchange is a command of package core about a lock, what Redis knows the lock and the tenure by, and the answer: see
-// [Redis.Carry].
+// An Exchange is a command of package core, with the names and texts that stand for the lock and
+// the tenure in Redis, and the answer: see [Redis.Carry].
 type Exchange struct {
 	Cmd  core.Command
 	Keys *Keys
 	Kind *Kind
 
-	Text   string // the owner as Redis knows it: "<uuid>:<id>"
-	Joins  string // the same of the ticket that joins with a Leave
-	Passed string // of a Resume: the owner that the lock was passed on with
+	Text   string // the text of the owner: "<uuid>:<id>"
+	Joins  string // the text of the ticket that joins with a Leave
+	Passed string // the text of the owner that passed the lock on, which a Resume replaces
 
-	Track  bool       // of a Mirror: Redis is to tell of changes of the key
-	Counts bool       // of a Join and a Look: where does the ticket stand?
-	Unless *Condition // of an Acquire or a Join: the condition before it, nil for none
-	Write  *Write     // of a Write, and of a Leave that carries one
+	Track  bool       // a Mirror tracks the key
+	Counts bool       // a Join or a Look asks for the place of the ticket
+	Unless *Condition // the condition of an Acquire or a Join, or nil
+	Write  *Write     // the guarded write of a Write, or of a Leave that carries one
 
-	// First is set in an Acquire, a Write or a Leave if no other command of the tenure is in flight, or was left behind: it may
-	// use a connection of its own. At is when it is sent, then.
+	// First is set if no other command of the tenure is in flight, or was left behind, so that this
+	// one may use a connection of its own. At is the time then.
 	First bool
 	At    time.Time
 
 	Answer Answer
 }
 
-// A Condition is a Lua source that runs in the step of an Acquire or a Join, before that. A string that it returns is the answer,
-// and nothing is taken: see scripts/condition.lua.
+// A Condition is a Lua source that Redis executes before an Acquire or a Join, in the same step. If
+// it returns a string, that is the answer, and the command is not executed: see
+// scripts/condition.lua.
 type Condition struct {
 	Source     string
 	Keys, Args []string
 }
 
-// A Write is a guarded write on its way, and its result.
+// A Write is a guarded write and its result.
 type Write struct {
 	Source     string
 	Keys, Args []string
 	Reply      rueidis.RedisMessage
-	Fate       Fate  // of one that a release carries
-	Err        error // WriteRefused: why
+	Fate       Fate  // the fate of a write that a release carries
+	Err        error // the reason if Redis refused it
 
 	nonce string // the last argument, which the source does not see: so no source can write the guard's answer
 }
 
-// NewWrite copies what the caller may write to once it has left, when the command may still have to be built.
+// NewWrite returns a guarded write with copies of keys and args, since the command may be built
+// after the caller has left.
 func NewWrite(source string, keys, args []string) *Write {
 	return &Write{Source: source, Keys: slices.Clone(keys), Args: slices.Clone(args), nonce: strconv.FormatUint(rand.Uint64(), 36)}
 }
 
-// A Fate is what the answer to a release says of the guarded write that it carries.
+// A Fate is the result of a guarded write that a release carries.
 type Fate uint8
 
 const (
 	WriteUnknown Fate = iota // it may have been executed, or may still be
 	WriteRan
-	WriteFenced  // it was not executed, since the lock does not have the tenure
-	WriteRefused // nor, since Redis has refused it
+	WriteFenced  // it was not executed, since the tenure does not have the lock
+	WriteRefused // it was not executed, since Redis refused it
 )
 
-// A Kind is what one sort of lock is in Redis: its names, its scripts, and what these are told.
+// A Kind is the form of one sort of lock in Redis: names, scripts, and the arguments of these.
 type Kind struct {
 	Layout  Layout
-	Foreign bool // clients of Redisson may hold the lock
+	Foreign bool // clients of Redisson may hold such a lock
 
-	number               int // among the kinds
+	number               int // the number of the kind
 	acquire, acquireAll  *Script
 	resume, mirror, step *Script
-	askAcquire, askStep  *Script // for a ticket that takes an answer, nil where none does
+	askAcquire, askStep  *Script // the scripts of a ticket that takes an answer; nil if the kind has none
 	guard                *Guard
 
 	acquires func(r *Redis, x *Exchange) Call
 	resumes  func(r *Redis, x *Exchange) Call
-	mirrors  func(r *Redis, part []*Exchange) Call // of locks of one slot
+	mirrors  func(r *Redis, part []*Exchange) Call // for locks of one slot
 	guards   func(x *Exchange) (keys, args []string)
 }
 
@@ -107,7 +109,8 @@ var (
 	}
 )
 
-// hashKind returns a kind of locks that are a hash of one owner. extra begins the name of its second key, "" if it has none.
+// hashKind returns the kind of a lock that is a hash of one owner. extra begins the name of its
+// second key; "" if there is none.
 func hashKind(number int, extra string) *Kind {
 	return &Kind{
 		Layout:  Layout{Channel: "redisson_lock__channel:", Fair: true, Extra: extra, HasExtra: extra != ""},
@@ -117,7 +120,7 @@ func hashKind(number int, extra string) *Kind {
 	}
 }
 
-// call returns the call of a command that is sent by itself.
+// call returns the call of a command that is sent alone.
 func (r *Redis) call(x *Exchange) (c Call) {
 	//exhaustive:ignore
 	switch x.Cmd.Op {
@@ -133,7 +136,7 @@ func (r *Redis) call(x *Exchange) (c Call) {
 		keys, args := x.Kind.guards(x)
 		w := x.Write
 		return Call{Script: x.Kind.guard.Script(w.Source), Keys: slices.Concat(w.Keys, keys), Args: slices.Concat(w.Args, args, []string{w.nonce})}
-	default: // which is no call of a script
+	default: // no call of a script
 		panic("wire: a call of a command " + x.Cmd.Op.String())
 	}
 	if u := x.Unless; u != nil {
@@ -145,7 +148,7 @@ func (r *Redis) call(x *Exchange) (c Call) {
 	return c
 }
 
-// carrying returns the call of the step with the guarded write.
+// carrying returns the call of a step that carries the guarded write.
 func (x *Exchange) carrying(step *Call) Call {
 	w := x.Write
 	keys, args := x.Kind.guards(x)
@@ -156,7 +159,7 @@ func (x *Exchange) carrying(step *Call) Call {
 	}
 }
 
-// unless returns the call of a condition and of the command c behind it.
+// unless returns the call of a condition with the command c after it.
 func unless(u *Condition, c *Call) Call {
 	keys, args := c.split()
 	return Call{
@@ -166,7 +169,8 @@ func unless(u *Condition, c *Call) Call {
 	}
 }
 
-// callOf returns the call for commands that share one, mirrors or acquires of one kind and slot, or for one.
+// callOf returns the call of one command, or of several that share a call: Mirrors or Acquires of
+// one kind and slot.
 func (r *Redis) callOf(part []*Exchange) Call {
 	switch {
 	case part[0].Cmd.Op == core.Mirror:
@@ -227,7 +231,7 @@ func (r *Redis) step(x *Exchange) Call {
 	return c
 }
 
-// modeOf writes the mode of a ticket as the queue has it.
+// modeOf returns the letter of a ticket's mode in the queue.
 func modeOf(t core.Ticket) string {
 	modes, mode := "xsa", t.Mode
 	if t.Polls {
@@ -239,8 +243,8 @@ func modeOf(t core.Ticket) string {
 	return modes[mode : mode+1]
 }
 
-// number writes the number that a kind's part of a script takes: how many permits there are, or how many fencing tokens a grant
-// is to reserve; "" for none.
+// number returns the number that the kind's part of a script takes: of permits, or of fencing
+// tokens that a grant reserves; "" if there is none.
 func (x *Exchange) number() string {
 	switch {
 	case x.Cmd.Permits > 0:
@@ -251,7 +255,7 @@ func (x *Exchange) number() string {
 	return ""
 }
 
-// flag writes a bool as the scripts take it.
+// flag returns a bool for the scripts.
 func flag(set bool) string {
 	if set {
 		return "1"
@@ -259,7 +263,7 @@ func flag(set bool) string {
 	return "0"
 }
 
-// milliseconds writes a lease as the scripts take it.
+// milliseconds returns a lease for the scripts.
 func (r *Redis) milliseconds(d core.Span) string {
 	if time.Duration(d) == r.options.Lease {
 		return r.leaseText
@@ -267,7 +271,8 @@ func (r *Redis) milliseconds(d core.Span) string {
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
 }
 
-// mirrorLease writes the lease of a mirror, which shortens that in Redis only if it says so: see scripts/mirror.lua.
+// mirrorLease returns the lease of a Mirror for its script, with the sign that it may shorten the
+// lease in Redis.
 func (r *Redis) mirrorLease(cmd *core.Command) string {
 	lease := r.milliseconds(cmd.Lease)
 	if cmd.Exact {
@@ -276,7 +281,7 @@ func (r *Redis) mirrorLease(cmd *core.Command) string {
 	return lease
 }
 
-// how says how a script is to count: with or without foreign clients that only poll.
+// how returns the argument by which a script publishes and counts: see scripts/queue.lua.
 func (r *Redis) how(polls bool) string {
 	if polls {
 		return r.family + "+"
@@ -284,7 +289,7 @@ func (r *Redis) how(polls bool) string {
 	return r.family
 }
 
-// mirror returns the call of mirrors.
+// mirror returns the call of Mirrors of one kind and slot.
 func (r *Redis) mirror(part []*Exchange) Call {
 	c := part[0].Kind.mirrors(r, part)
 	for _, x := range part {
@@ -295,8 +300,8 @@ func (r *Redis) mirror(part []*Exchange) Call {
 	return c
 }
 
-// others says how a mirror learns of the others that wait for its lock, if it asks: the arguments of scripts/others.lua, and the
-// keys, which it adds to those.
+// others returns the arguments of scripts/others.lua, which counts the others that wait for a lock
+// if its Mirror asks, and appends the keys to those.
 func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 	if !x.Cmd.Asks {
 		return "", ""
@@ -312,8 +317,8 @@ func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 	return how, n[channelName]
 }
 
-// A plain lock is a hash of one owner and its count, as Redisson's RLock. A fair lock is one as well, and a fenced lock
-// has a counter beside it.
+// A plain lock is a hash of one owner and its count, as Redisson's RLock. So is a fair lock, and a
+// fenced lock has a counter beside it.
 
 func acquirePlain(r *Redis, x *Exchange) Call {
 	script := x.Kind.acquire
@@ -328,8 +333,9 @@ func acquirePlain(r *Redis, x *Exchange) Call {
 
 func resumePlain(r *Redis, x *Exchange) Call { return r.resume(x, x.Passed, x.Text) }
 
-// resume returns the call for a lock that is a hash of owners: from and to are the fields of the owner that it was passed on with,
-// and of the one that resumes; leases are the keys of the two readers' leases, of a lock that is read.
+// resume returns the call of a Resume of a lock that is a hash of owners. from and to are the
+// fields of the owner that passed it on and of the one that resumes it; leases are the keys of
+// their leases if they are readers.
 func (r *Redis) resume(x *Exchange, from, to string, leases ...string) Call {
 	n := x.Keys.names()
 	c := Call{Script: x.Kind.resume}
@@ -358,11 +364,13 @@ func mirrorPlain(r *Redis, part []*Exchange) Call {
 	return Call{Script: part[0].Kind.mirror, Keys: append(keys, more...), Args: args}
 }
 
-// guardByKey returns what a guarded write looks at: the lock, and the owner in it.
+// guardByKey returns the key and the argument by which a guarded write checks the lock: its key,
+// and the owner.
 func guardByKey(x *Exchange) (keys, args []string) { return []string{x.Keys.Key}, []string{x.Text} }
 
-// A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader that lives as long as
-// its lease, as Redisson's RReadWriteLock. Its two locks are one lock of package core, in two modes.
+// A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader
+// that lives as long as its lease, as Redisson's RReadWriteLock. Its two locks are one lock of
+// package core, in two modes.
 
 // leaseKey returns the key of a reader's lease.
 func leaseKey(k *Keys, reader string) string { return k.Extra() + ":" + reader + ":rwlock_timeout:1" }
@@ -421,7 +429,8 @@ func mirrorPermits(r *Redis, part []*Exchange) Call {
 	return Call{Script: part[0].Kind.mirror, Keys: keys, Args: args}
 }
 
-// Carry sends a command in the goroutine of its caller, and fills in its answer: that there is none, if ctx ends before.
+// Carry sends a command in the goroutine of its caller, and fills in the answer, or that there is
+// none if ctx ends before.
 func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	if err := r.Ready(ctx, x.Keys); err != nil {
 		x.Answer = x.failed(err)
@@ -443,15 +452,16 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	}
 	order := Order{Call: r.call(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
 	result, sent := r.Send(ctx, order)
-	// One with a source of the user's is built and sent once more if it was refused, before it was executed, since the client
-	// has no right to the keys of Redisson's fair queue: the call does not know which these are.
+	// A command with a source of the user is built and sent again if the server refused it since
+	// the client has no right to the keys of Redisson's fair queue: its call does not know which
+	// keys these are.
 	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
 		order.Call, order.First = r.call(x), false
 		result, sent = r.Send(ctx, order)
 	}
 	switch {
 	case op == core.Write:
-		if x.Answer = x.readWrite(result); sent.IsLate() { // its caller has left, and learns nothing more
+		if x.Answer = x.readWrite(result); sent.IsLate() { // the caller has left
 			sent.GiveUp()
 			sent = Sent{}
 		}
@@ -463,7 +473,8 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	x.Answer.Sent = sent
 }
 
-// force releases the holder in Redis, and tells its client if that is another of rlock.
+// force releases the holder in Redis, and sends its client a message if that is another client of
+// rlock.
 func (r *Redis) force(ctx context.Context, x *Exchange) {
 	call, result := r.step(x), rueidis.RedisResult{}
 	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
@@ -478,12 +489,13 @@ func (r *Redis) force(ctx context.Context, x *Exchange) {
 	}
 }
 
-// most is how many mirrors, or acquires, share one call of the script. Alone, most of what a mirror costs is
-// the call. Redis serves no other command during a call, here for some 50 us.
+// most is the largest number of Mirrors, or Acquires, that share one call of a script: most of what
+// a single Mirror costs is the call. Redis serves no other command during a call, which takes some
+// 50 µs.
 const most = 32
 
-// CarryAll sends one pipeline: a call for each command, and one for mirrors, or for acquires, of one kind and slot, at
-// most so many. It fills in the answers.
+// CarryAll sends commands in one pipeline, and fills in the answers. Mirrors, or Acquires, of one
+// kind and slot share calls.
 func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
 	if r.IsLate() {
 		all = slices.DeleteFunc(slices.Clone(all), func(x *Exchange) bool {
@@ -497,7 +509,7 @@ func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
 	r.pipeline(ctx, all, most)
 }
 
-// pipeline sends one pipeline, with so many commands in a call at most.
+// pipeline is CarryAll with at most most commands in a call.
 func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 	byGroup := func(a, b *Exchange) int { return a.group() - b.group() }
 	if !slices.IsSortedFunc(all, byGroup) {
@@ -527,8 +539,9 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 	for i, result := range results {
 		part := parts[i]
 		if err := result.Error(); err != nil && Answered(err) && (len(part) > 1 || part[0].Cmd.Op == core.Mirror && r.withoutFair(err)) {
-			// One lock may be to blame: a key of another type, a name that the ACL excludes, a proxy that
-			// knows of slots where this client does not. Or a key that a mirror can do without.
+			// One lock may be the cause: a key of another type, a name that the ACL excludes, a
+			// proxy that knows of slots where this client does not. Or a key that a Mirror can do
+			// without.
 			r.pipeline(ctx, part, 1)
 			continue
 		}
@@ -544,10 +557,11 @@ func (x *Exchange) sharesWith(other *Exchange) bool {
 	return x.Cmd.Op == other.Cmd.Op && x.group() == other.group() && (x.Cmd.Op == core.Mirror || x.Cmd.Op == core.Acquire)
 }
 
-// group is the same for commands that may share a call.
+// group returns a number that is the same for commands of one slot and kind.
 func (x *Exchange) group() int { return int(x.Keys.Slot)<<8 | x.Kind.number }
 
-// unmark takes the mark of a ticket that was granted the lock out of the queue: see scripts/queue.lua.
+// unmark takes the mark of a ticket that was granted the lock out of the queue: see
+// scripts/queue.lua.
 func (r *Redis) unmark(ctx context.Context, x *Exchange) {
 	r.sent.n.Add(1)
 	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member("!"+x.Text[:TenureLen-1]).Build()).Error()
@@ -556,33 +570,33 @@ func (r *Redis) unmark(ctx context.Context, x *Exchange) {
 	}
 }
 
-// Foreign clients that only poll cannot be counted. They are left windows where the server knows
-// scripts of Redisson, but only for names that this client wants all the time: where it leaves
-// pauses, pollers come in these.
+// Foreign clients that only poll cannot be counted. A client leaves them windows if the server
+// knows scripts of Redisson, but only for names that it wants all the time: otherwise pollers find
+// the lock free in the pauses.
 const (
-	// spellPause is the longest pause of a name that is wanted all the time: as long as a
-	// window of pollers.
+	// spellPause is the longest pause of a name that counts as wanted all the time: the length of a
+	// window for pollers.
 	spellPause = 140 * time.Millisecond
-	// spellTime is for how long a name must have been wanted before pollers are left a window.
+	// spellTime is the time for which a name has to be wanted before pollers are left a window.
 	spellTime = 2 * time.Second
-	// maxSpells is how many names are remembered.
+	// maxSpells is the largest number of names that are remembered.
 	maxSpells = 4096
 )
 
-// spells are the names that this client has wanted of late.
+// spells are the names that this client has wanted lately.
 type spells struct {
 	mu    sync.Mutex // protects following
 	names map[string]spell
 }
 
-// A spell is since when a name has been wanted without a pause.
+// A spell is the time for which a name has been wanted without a pause.
 type spell struct {
 	since time.Time
-	freed time.Time // when it was released, the zero time once it is wanted again
+	freed time.Time // when the name was released; zero once it is wanted again
 }
 
-// wanted notes that the client wants the name, or frees it, and reports whether it has wanted it
-// for long.
+// wanted notes that the client wants the name, or frees it, and reports whether it has wanted the
+// name for long.
 func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -601,8 +615,8 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	return now.Sub(p.since) >= spellTime
 }
 
-// leavesWindows reports whether a command that is about to be sent must leave windows to foreign clients that only poll. It notes
-// that the name is wanted, or freed. An acquire leaves none.
+// leavesWindows reports whether a command that is about to be sent has to leave a window to foreign
+// clients that only poll, and notes that the name is wanted, or freed. An Acquire leaves none.
 func (r *Redis) leavesWindows(x *Exchange) bool {
 	op := x.Cmd.Op
 	if !x.Kind.Foreign || op == core.Write || op == core.Mirror && !x.Cmd.Asks {
@@ -615,10 +629,9 @@ func (r *Redis) leavesWindows(x *Exchange) bool {
 	return r.Polls() && r.foreign.spells.wanted(x.Keys.Key, frees, time.Now()) && op != core.Acquire
 }
 
-// Foreign clients are those of Redisson, which know nothing of the queue: see
-// scripts/foreign.lua.
+// Foreign clients are those of Redisson, which know nothing of the queue: see scripts/foreign.lua.
 
-// RedissonPolls says when foreign clients that only poll have windows.
+// RedissonPolls says when foreign clients that only poll are left windows.
 type RedissonPolls int
 
 // The values: see the constants of package rlock.
@@ -628,34 +641,33 @@ const (
 	RedissonPollsAlways
 )
 
-// foreign is a client's knowledge of foreign clients at its server.
+// foreign is what a client knows of foreign clients at its server.
 type foreign struct {
 	fair   fairRights
 	spells spells
-	// asked is when the server was asked last for Redisson's scripts, as a time after 1970 in
-	// nanoseconds, and seen whether it had one.
+	// asked is when the server was last asked for Redisson's scripts, in nanoseconds since 1970,
+	// and seen whether it had one.
 	asked atomic.Int64
 	seen  atomic.Bool
 }
 
-// redissonScripts are the SHA1s of the scripts with which clients of Redisson try to take a plain
-// lock. Each try leaves its script with the server, also one that is refused. Other versions have
-// the texts of these as far as is known; docs/redisson.md says which were looked at.
+// redissonScripts are the SHA1s of the scripts by which clients of Redisson try to acquire a plain
+// lock. Each try, also one that fails, leaves its script with the server. docs/redisson.md lists
+// the versions whose texts these are.
 var redissonScripts = []string{
 	"149c5a8bf18676fd99e9e6e24923bd64d9b62f94", // RLock from 3.30.0 on
 	"dad0f8d619e548e04f21fb48d50be5034df3adae", // RLock of 3.17.7, and every spin lock
 	"9401052d872adfd0179ef8c8e8c028512707629a", // RLock of 3.11.6
 }
 
-// How long an answer of the server counts: that it has one, and that it has none.
+// The times for which the answer of the server counts, if it has such a script and if it has none.
 const (
 	seenTime   = time.Minute
 	unseenTime = 2 * time.Second
 )
 
-// Polls reports whether there may be foreign clients that only poll, and so cannot be counted.
-// With RedissonPollsAuto it reports whether the server had a script of Redisson at the last
-// look.
+// Polls reports whether there may be foreign clients that only poll, and so cannot be counted. With
+// RedissonPollsAuto that is so if the server had a script of Redisson when it was last asked.
 func (r *Redis) Polls() bool {
 	switch r.options.RedissonPolls {
 	case RedissonPollsNever:
@@ -669,9 +681,9 @@ func (r *Redis) Polls() bool {
 	}
 }
 
-// LookForRedisson asks the server in the background for scripts of Redisson, unless it did so a
-// moment ago. It is called for contended locks only, so an uncontended client sends no such
-// command.
+// LookForRedisson asks the server in the background for scripts of Redisson, unless it was asked a
+// short time ago. It is called for contended locks only, so that an uncontended client sends no
+// such command.
 func (r *Redis) LookForRedisson(now time.Time) {
 	if r.options.RedissonPolls != RedissonPollsAuto {
 		return
@@ -691,7 +703,8 @@ func (r *Redis) LookForRedisson(now time.Time) {
 	})
 }
 
-// askForRedisson reports whether a node has a script of Redisson, if all have said so.
+// askForRedisson reports whether a node has a script of Redisson; ok is false if not all nodes have
+// answered.
 func (r *Redis) askForRedisson() (seen, ok bool) {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
@@ -707,15 +720,15 @@ func (r *Redis) askForRedisson() (seen, ok bool) {
 	return seen, ok || seen
 }
 
-// Redisson's fair lock has two keys, which a step declares, and some users have no right to them. A
-// server refuses such a user the whole step, before it has begun. The client then sends its steps
-// without these keys, and waiters of Redisson's fair lock are not notified of its releases.
-const fairKeysAt, fairKeys = 4, 2 // among the keys of a step
+// Redisson's fair lock has two keys, which a step declares, and to which some users have no right.
+// The server refuses such a user the whole step. The client then sends steps without these keys,
+// and waiters of Redisson's fair lock are not notified of its releases.
+const fairKeysAt, fairKeys = 4, 2 // the index of the first among the keys of a step, and their number
 
-// fairRights remembers whether the keys were refused. A nil fairRights is of a call without them.
+// fairRights remembers whether the server refused these keys. It is nil for a call without them.
 type fairRights struct{ none atomic.Bool }
 
-// learn reports whether a call with the keys was refused a key by access rules.
+// learn notes and reports that the server refused a call with these keys by its access rules.
 func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || Begun(reply) {
 		return false
@@ -724,14 +737,15 @@ func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	return true
 }
 
-// withoutFair reports whether the error has taught the client that it has no right to the keys of Redisson's fair queue: a
-// mirror that was refused is then to be built without them.
+// withoutFair reports whether the error shows for the first time that the client has no right to
+// the keys of Redisson's fair queue: then the command has to be built again without them.
 func (r *Redis) withoutFair(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
 }
 
-// fairRights returns nil where no step for the lock with that queue has the keys, "" for none.
+// fairRights returns the rights to the keys, or nil if steps of a lock with that fair queue, "" for
+// none, do not have them.
 func (r *Redis) fairRights(fairQueue string) *fairRights {
 	if fairQueue == "" || r.foreign.fair.none.Load() {
 		return nil

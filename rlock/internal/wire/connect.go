@@ -17,15 +17,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connect returns the client that the options describe, or the one that it shares.
+// connect returns the client of rueidis that the options describe, or the shared one.
 //
-// A server that is loading its data, or is busy with a script, refuses the commands by
-// which rueidis looks for a Cluster, up to Redis 7.0. That passes, as it does for a
-// command of ours, so New waits for as long as a connection may take.
+// Up to Redis 7.0 a server that is loading its data, or is busy with a script, refuses the commands
+// by which rueidis looks for a Cluster. That passes, so connect waits for as long as a connection
+// may take.
 //
-// The connections are named after the client with that id. If the server or something
-// before it refuses the name they have none: HELLO with a name needs no right, but CLIENT
-// SETNAME does, by which it is set in RESP2.
+// The connections are named after the client with that id. If the server, or a proxy, refuses the
+// name, they have none: HELLO with a name needs no right, but CLIENT SETNAME, which sets it in
+// RESP2, does.
 func connect(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
@@ -62,7 +62,7 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, *absent)
 	}
 }
 
-// refusedBy is the error of connect where the server has answered, and has refused a first command.
+// refusedBy returns the error of connect if the server has refused one of the first commands.
 func refusedBy(option rueidis.ClientOption, message string, f Fault, err error) error {
 	if errors.Is(err, ErrNoPermission) {
 		err = cmp.Or(loginOf(option).refused(message), err)
@@ -70,8 +70,8 @@ func refusedBy(option rueidis.ClientOption, message string, f Fault, err error) 
 	return fmt.Errorf("cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
 }
 
-// unreachable is the error of connect where no server has answered. A server that is full may hang up without a word, and so
-// does one that does not like the client's certificate.
+// unreachable returns the error of connect if no server has answered. A server that is full may
+// hang up without a reply, as does one that rejects the client's certificate.
 func unreachable(option rueidis.ClientOption, err error) error {
 	tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"
 	if option.TLSConfig != nil {
@@ -81,15 +81,15 @@ func unreachable(option rueidis.ClientOption, err error) error {
 		option.InitAddress, err, tls)
 }
 
-// refusesName reports whether a reply may be about the name of the client. Redis 6 says only
-// that some subcommand of CLIENT is refused.
+// refusesName reports whether a reply may refuse the name of the client. Redis 6 says only that
+// some subcommand of CLIENT is refused.
 func refusesName(message string) bool {
 	message = strings.ToLower(message)
 	return strings.Contains(message, "setname") || strings.HasPrefix(message, "noperm") && strings.Contains(message, "client")
 }
 
-// remedies says, for the replies to a first command that the config or the server's has
-// to be changed for, what to change. Those of a missing right are explained by diagnose.
+// remedies has, for replies to the first commands, what to change in the config or at the server.
+// Diagnose explains those about a missing right.
 var remedies = []struct{ reply, remedy string }{
 	{"max number of clients", "raise maxclients of the server"},
 	{"DB index", "choose a database that the server has with Config.Redis.SelectDB"},
@@ -107,7 +107,7 @@ const (
 	noSentinel       = "with Config.Redis.Sentinel.MasterSet the addresses are those of Sentinels"
 )
 
-// remedy returns what to do about a reply, to follow the error.
+// remedy returns the advice for a reply, which is appended to the error.
 func remedy(message string, f Fault) string {
 	for _, r := range remedies {
 		if strings.HasPrefix(message, r.reply) {
@@ -120,10 +120,10 @@ func remedy(message string, f Fault) string {
 	return ""
 }
 
-// checkMode fails where the client is one of a single server, but the server is a Sentinel or a
-// node of a Cluster. rueidis takes the latter for a single server if the node refuses to say where
-// the other nodes are; the names that belong to these could then never be locked.
-// A server that does not know HELLO is older than Redis 6, or no Redis.
+// checkMode returns an error if the client of a single server is connected with a Sentinel or a
+// node of a Cluster. rueidis takes such a node for a single server if it refuses to list the other
+// nodes, whose names could then never be locked. A server that does not know HELLO is older than
+// Redis 6, or no Redis.
 func (r *Redis) checkMode() error {
 	if r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
@@ -147,10 +147,10 @@ func (r *Redis) checkMode() error {
 	if err = Explain(r.Client.Do(ctx, look).Error()); err != nil {
 		return fmt.Errorf("the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
 	}
-	return nil // the client was made for this one node on purpose
+	return nil // the user has asked for this one node
 }
 
-// Hello returns what a node says of itself: its version, mode and role. The command needs no
+// Hello returns the reply of a node to HELLO, with its version, mode and role. The command needs no
 // right.
 func (r *Redis) Hello(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	ctx, cancel := r.Within(ctx)
@@ -164,19 +164,19 @@ func leading(text string) (n int) {
 	return n
 }
 
-// A login that a server refuses. Behind Sentinel there are two logins, which have fields of their
-// own in the config.
+// With Sentinel there are two logins, each with its own fields in the config.
 
-// ofServer and ofSentinel name the server that refused a login, and the fields of its login.
+// ofServer and ofSentinel are the two logins.
 var (
 	ofServer   = login{"the server", "Config.Redis"}
 	ofSentinel = login{"the Sentinel", "Config.Redis.Sentinel"}
 )
 
-// A login is a user name and a password for a server.
+// A login is a user name and a password: the sort of server that they are for, and the fields in
+// the config.
 type login struct{ server, fields string }
 
-// refused returns the error for a reply that refuses the login, nil for any other reply.
+// refused returns the error of a reply that refuses the login, or nil for any other reply.
 func (l login) refused(message string) error {
 	switch {
 	case strings.HasPrefix(message, "NOAUTH"):
@@ -187,9 +187,9 @@ func (l login) refused(message string) error {
 	return nil
 }
 
-// loginOf returns the login that was refused while a client with the option connected. rueidis
-// returns the reply and not its sender, so the Sentinels are asked again: one that accepts its
-// login shows that the primary refused.
+// loginOf returns the login that was refused while a client connected. rueidis returns the reply
+// and not its sender, so the Sentinels are asked again: if one accepts its login, the primary
+// refused the other.
 func loginOf(o rueidis.ClientOption) login {
 	if o.Sentinel.MasterSet == "" {
 		return ofServer
@@ -212,7 +212,7 @@ func loginOf(o rueidis.ClientOption) login {
 	return found
 }
 
-// runID asks the server of a client for its run id, and returns "" if it does not say.
+// runID asks the server of a client for its run id. It returns "" if the server does not say.
 func runID(ctx context.Context, client rueidis.Client) (string, error) {
 	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
 	if err != nil {
@@ -226,8 +226,8 @@ func runID(ctx context.Context, client rueidis.Client) (string, error) {
 	return "", nil
 }
 
-// ServerProcess returns the run id of the server: another process of it, or another server after a failover, has
-// another one. It is "" if the server does not say. A Cluster is many servers, and is refused.
+// ServerProcess returns the run id of the server, which is another one after a restart or a
+// failover; "" if the server does not say. It returns an error in a Cluster, which is many servers.
 func (r *Redis) ServerProcess() (string, error) {
 	if err := r.Ready(r.ctx, nil); err != nil {
 		return "", err
@@ -241,34 +241,31 @@ func (r *Redis) ServerProcess() (string, error) {
 	return id, Explain(err)
 }
 
-// connections knows whether the client is connected. A command that finds no connection
-// waits until there is one, whatever its context says: in rueidis all callers
-// wait for the one that connects. A caller that may leave sends such a command from another
-// goroutine, which costs as much as all the rest that a Lock does here; with a
-// connection there is no need.
+// connections knows whether the client is connected. In rueidis a command that finds no connection
+// waits until there is one, whatever its context says, since all callers wait for the one that
+// connects. So a caller that may leave sends such a command from another goroutine, which costs as
+// much as the rest of a Lock; with a connection there is no need.
 type connections struct {
-	// counted is set if those that are closed are: not those of a shared client.
+	// counted is set if closed counts: not for a shared client.
 	counted bool
-	// prompt is set if rueidis, with its pings, gives up a connection that is silent
-	// in the time that an Unlock has.
+	// prompt is set if rueidis' pings give up a silent connection within the time of an Unlock.
 	prompt bool
-	// closed counts the connections that rueidis has closed, which it does before
-	// it opens another.
+	// closed counts the connections closed so far. rueidis closes one before it dials the next.
 	closed atomic.Uint64
 	// changed is nil until the client is made: see OnChange.
 	changed atomic.Pointer[func(keys []string)]
-	// dialled counts the connections that were opened, or tried.
+	// dialled counts the attempts to open a connection.
 	dialled atomic.Uint64
-	// name is what the connections are called, "" for nothing.
+	// name is the client name of the connections, or "".
 	name string
-	// answered is closed + 1 as of when a command was sent that was answered.
+	// answered is the latest generation (closed + 1) at which a command was sent that was answered.
 	answered atomic.Uint64
 }
 
-// watch has o's connections watched.
+// watch makes o wrap each connection into a wire.
 func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.DisableTCPNoDelay {
-		return o // rueidis must see the bare connection
+		return o // rueidis needs the connection itself
 	}
 	c.counted = true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
@@ -287,7 +284,7 @@ func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 
 type dialFunc = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
-// dialOf returns how o's connections are opened.
+// dialOf returns the function that opens o's connections.
 func dialOf(o rueidis.ClientOption) dialFunc {
 	if o.DialCtxFn != nil {
 		return o.DialCtxFn
@@ -304,18 +301,18 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 	}
 }
 
-// A wire is a connection that reports when it is closed, and that cannot be read
-// before something was written to it. A server that refuses a connection says so
-// unasked ("ERR max number of clients reached"). rueidis takes that for the answer
-// to its first command; but if the caller's context ends before there is one, it
-// panics in a goroutine of its own, which ends the process. Another reply that does so is
-// an error in answer to UNSUBSCRIBE, which is never sent: see package pubsub and together.
+// A wire is a connection that reports when it is closed, and that cannot be read before something
+// was written to it. A server that refuses a connection says so unasked ("ERR max number of clients
+// reached"). rueidis takes that for the answer to its first command; but if the caller's context
+// ends before it has sent one, it panics in a goroutine of its own, which ends the process. An
+// error in reply to UNSUBSCRIBE would do so as well: that command is never sent (see package
+// pubsub, and together).
 type wire struct {
 	net.Conn
 	conns *connections
 	asked atomic.Bool
-	// greeting is the bytes read so far, until greeted: until it is clear that it is more
-	// than one reply that says why the server hangs up. They belong to the reader.
+	// greeting is the bytes read so far, until greeted is set: then they are more than one reply
+	// with the reason why the server hangs up. Only the reader uses both.
 	greeting []byte
 	greeted  bool
 }
@@ -342,12 +339,12 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// longestGreeting is more than any server says when it hangs up.
+// longestGreeting is longer than any reply with which a server hangs up.
 const longestGreeting = 4 << 10
 
-// greet looks at the first bytes read, and returns why the connection ended in place of err
-// if the server has said why. rueidis begins with several commands and, when not all of
-// them are answered, keeps the error and not the answer.
+// greet keeps the first bytes read. When the connection ends with err, it returns the server's
+// reason instead if these bytes are one: rueidis begins with several commands and, if not all are
+// answered, returns the error and not the answer.
 func (w *wire) greet(read []byte, err error) error {
 	w.greeting = append(w.greeting, read...)
 	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
@@ -362,15 +359,15 @@ func (w *wire) greet(read []byte, err error) error {
 	return &rejection{reply: strings.TrimPrefix(text, "ERR "), cause: err}
 }
 
-// errUnasked is what a wire says in place of what the server says unasked.
+// errUnasked is the error of a read before anything was written.
 var errUnasked = errors.New("the server was asked nothing yet")
 
-// Generation is called before a command is sent, and Heard with what it returned when
-// the command was answered.
+// Generation returns the number of the present connection. It is called before a command is sent,
+// and heard with the result when the command is answered.
 func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard notes that a command was answered that was sent at that generation. It stores only a change, which is rare: all callers
-// read it all the time.
+// heard notes that a command which was sent at that generation was answered. It writes only if that
+// is news, which is rare, since all callers read the value all the time.
 func (r *Redis) heard(generation uint64) {
 	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
 		c.change(nil)
@@ -383,35 +380,37 @@ func (c *connections) change(keys []string) {
 	}
 }
 
-// Ends reports whether a command that is sent now ends by itself, answered or not,
-// in the time that an Unlock has.
+// Ends reports whether a command that is sent now ends by itself, answered or not, within the time
+// of an Unlock.
 func (r *Redis) Ends() bool { return r.Connected() && r.conns.prompt }
 
-// Connected reports whether no connection was closed since an answered command was sent. It is
-// false in a Cluster, where a redirected command may meet a node for the first time.
+// Connected reports whether a command was answered that was sent after the last connection was
+// closed. It is false in a Cluster, where a command may be redirected to a node without a
+// connection.
 func (r *Redis) Connected() bool {
 	c := r.conns
 	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
-// OnChange calls changed with tracked keys that another client has changed. It calls it
-// without keys if any key may have changed: when a connection has ended, and after the first
-// answer over the next one. The reader of a connection calls it, so it must not wait.
+// OnChange sets the function that is called with tracked keys which another client has changed, and
+// without keys if any key may have changed: when a connection has ended, and after the first answer
+// over the next one. The reader of a connection calls it, so that it must not wait.
 func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }
 
-// An opening is the way of a client to its first connection, if it was made by [OpenLater]. Until it is open the fields of a
-// Redis that the server decides are not set, and only the opening's goroutine may touch them: the client of rueidis, its
-// mode, the family of pub/sub. So commands are sent after [Redis.Ready], and InCluster and Connected are false before.
+// An opening is the way of a client that was made by [OpenLater] to its first connection. Until
+// open is set, the fields of a Redis that depend on the server are not: the client of rueidis, its
+// mode, the family of pub/sub. Only the goroutine of the opening uses them then. So commands are
+// sent after [Redis.Ready], and InCluster and Connected return false before.
 type opening struct {
-	open    atomic.Bool            // set once, after those fields
-	failed  atomic.Pointer[absent] // why the last attempt has failed
+	open    atomic.Bool            // set once the fields are
+	failed  atomic.Pointer[absent] // the error of the last attempt
 	tried   chan struct{}          // closed after the first attempt
-	settled chan struct{}          // closed once the client is open
-	ended   chan struct{}          // closed when no attempt follows
+	settled chan struct{}          // closed once the client is connected
+	ended   chan struct{}          // closed after the last attempt
 }
 
-// An absent is why there is no connection to the server, or why the one that there is cannot be used. Nothing was sent for a
-// lock.
+// An absent is the error if there is no connection to the server, or none that can be used. No
+// command for a lock was sent.
 type absent struct {
 	fault Fault
 	err   error
@@ -420,14 +419,14 @@ type absent struct {
 func (a *absent) Error() string { return a.err.Error() }
 func (a *absent) Unwrap() error { return a.err }
 
-// MayOpen reports whether the error is one of [Open] that waiting may cure.
+// MayOpen reports whether waiting may cure the error of [Open].
 func MayOpen(err error) bool {
 	a := (*absent)(nil)
 	return errors.As(err, &a) && a.fault != Never
 }
 
-// refusal is the error of a server that New cannot use: waiting does not cure a missing feature, a wrong config or
-// a missing right.
+// refusal returns the error of a server that the client cannot use. Waiting does not cure a missing
+// feature, a wrong config or a missing right.
 func refusal(err error) *absent {
 	f := NotNow
 	if errors.Is(err, ErrInvalidConfig) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoPermission) {
@@ -439,7 +438,8 @@ func refusal(err error) *absent {
 // The first and the longest pause between two attempts to open a client.
 const firstOpenPause, lastOpenPause = FirstRetry, time.Second
 
-// OpenLater returns the Redis of the client with that id, which is not connected, and does not try to be before [Redis.Connect].
+// OpenLater returns the Redis of a client with that id that is not connected before
+// [Redis.Connect].
 func OpenLater(o Options, id string) *Redis {
 	r := newRedis(o, id)
 	r.opening = &opening{tried: make(chan struct{}), settled: make(chan struct{}), ended: make(chan struct{})}
@@ -447,8 +447,9 @@ func OpenLater(o Options, id string) *Redis {
 	return r
 }
 
-// Connect opens a Redis that [OpenLater] has returned, in a goroutine that Close waits for. It calls told after each attempt, with
-// its error: nil after the last, before any command is sent. For any other Redis it does nothing.
+// Connect connects a Redis that [OpenLater] returned, in a goroutine that Close waits for. It calls
+// told after each attempt, with its error: nil after the last one, before any command is sent. For
+// any other Redis it does nothing.
 func (r *Redis) Connect(told func(error)) {
 	o := r.opening
 	if o == nil {
@@ -489,7 +490,7 @@ func (r *Redis) connect(told func(error)) {
 	}
 }
 
-// stoppable returns the options, with dials that end with the client.
+// stoppable returns the options with dials that end when the client closes.
 func (r *Redis) stoppable() Options {
 	o := r.options
 	dial := dialOf(o.Redis)
@@ -505,11 +506,12 @@ func (r *Redis) stoppable() Options {
 // isOpen reports whether the client has been connected.
 func (r *Redis) isOpen() bool { return r.opening == nil || r.opening.open.Load() }
 
-// IsLate reports whether the client was made by [OpenLater]: of any other Ready returns nil.
+// IsLate reports whether the client was made by [OpenLater].
 func (r *Redis) IsLate() bool { return r.opening != nil }
 
-// Ready returns why no command about the keys can be sent, nil if it can. It waits for the first attempt to connect, or until
-// ctx ends. Keys that were made while the mode of the server was not known may be none that a Cluster can have.
+// Ready returns an error if no command about the keys can be sent. It waits for the first attempt
+// to connect, or until ctx ends. Keys that were made before the mode of the server was known may be
+// impossible in a Cluster.
 func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	switch o := r.opening; {
 	case o == nil:
@@ -535,8 +537,8 @@ func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	}
 }
 
-// Await is Ready for those who only look: it waits until the client is connected, for as long as an answer may take, unless
-// the server cannot be used.
+// Await is Ready for commands that only read: it waits until the client is connected, for as long
+// as an answer may take.
 func (r *Redis) Await(ctx context.Context, k *Keys) error {
 	if r.opening == nil {
 		return nil
@@ -557,15 +559,16 @@ func (r *Redis) Await(ctx context.Context, k *Keys) error {
 		}
 		select {
 		case <-r.opening.settled:
-		case <-time.After(retry): // the server may have refused
+		case <-time.After(retry): // look whether the server cannot be used
 		case <-within.Done():
 		case <-r.Done():
 		}
 	}
 }
 
-// HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, as the Cluster specification says. The builder
-// of rueidis, which routes by the same number, is not there before a connection.
+// HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, by the Cluster
+// specification. rueidis' builder, which routes by the same number, does not exist before there is
+// a connection.
 func HashSlot(key string) (slot uint16) {
 	tag := tagOf(key)
 	for i := range len(tag) {
@@ -580,38 +583,37 @@ func HashSlot(key string) (slot uint16) {
 	return slot % slots
 }
 
-// leastPatience is the patience of a client with the timeouts that suit locks.
+// leastPatience is the patience of a client with rlock's default timeouts.
 const leastPatience = 3 * time.Second
 
-// patienceOf returns how long a command may take before its outcome counts as unknown.
-// It is a little more than what a peer is given before the connection is cut, so that
-// the reason is known more often. A longer ConnWriteTimeout makes it longer.
+// patienceOf returns the time after which the outcome of a command counts as unknown. It is a
+// little longer than that after which a silent connection is cut, so that the reason is often
+// known. It grows with ConnWriteTimeout.
 func patienceOf(o rueidis.ClientOption) time.Duration {
 	return max(leastPatience, o.ConnWriteTimeout+time.Second)
 }
 
-// freshness is how long a deadline hands out the same context.
+// freshness is the time for which a deadline hands out the same context.
 const freshness = time.Second
 
-// A deadline hands out contexts that end by themselves after its patience or up to
-// freshness later, and not before: an Unlock must not end with the caller's context.
-// Many commands share one, since a timer for each would cost more than all the
-// rest that the client does for an Unlock.
+// A deadline hands out contexts that end after its patience, or up to freshness later, for commands
+// that must not end with their caller's context. Many commands share a context, since a timer for
+// each would cost more than the rest of an Unlock.
 type deadline struct {
 	patience time.Duration
 
 	mu     sync.Mutex // protects following
 	ctx    context.Context
 	cancel context.CancelFunc
-	fresh  time.Time // until when ctx may be handed out
-	closed bool      // only contexts that have ended are handed out
+	fresh  time.Time // the end of the time for which ctx is handed out
+	closed bool      // all contexts have ended
 }
 
 func (d *deadline) context(now time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ctx == nil || !d.closed && now.After(d.fresh) {
-		// The former one is left to its timer: commands may be under way with it.
+		// The former context is left to its timer, since commands may use it.
 		d.fresh = now.Add(freshness)
 		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(d.patience))
 		if d.closed {
@@ -621,8 +623,7 @@ func (d *deadline) context(now time.Time) context.Context {
 	return d.ctx
 }
 
-// stop ends the context handed out last, with what still uses it, and every one that
-// is handed out from now on.
+// stop ends the context that was handed out last, and all that are handed out from now on.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -632,12 +633,12 @@ func (d *deadline) stop() {
 	}
 }
 
-// After a fault that waiting may cure, a command is sent again after FirstRetry, doubling to
-// LastRetry.
+// FirstRetry and LastRetry are the first and the longest pause before a command is sent again after
+// a fault that waiting may cure.
 const FirstRetry, LastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 
-// Jitter returns between half of d and d, so that waiters that failed together
-// do not come back together.
+// Jitter returns a random time between half of d and d, so that waiters that failed together do not
+// come back together.
 func Jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d
@@ -645,13 +646,13 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// Milliseconds is as long as a Duration can be at most: others' leases may be
-// longer.
+// Milliseconds converts ms, which may be longer than any Duration, as a lease of another program.
 func Milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// TimeUp says why a wait is over, and what Redis said last if that was an error.
+// TimeUp returns the error of a wait that ctx has ended, with the last error of Redis, if there was
+// one.
 func TimeUp(ctx context.Context, last error) error {
 	if last == nil {
 		return Over(ctx)
@@ -659,12 +660,12 @@ func TimeUp(ctx context.Context, last error) error {
 	return fmt.Errorf("%w; Redis said last: %w", Over(ctx), last)
 }
 
-// Over returns why ctx is over, nil if it is not: its error, and its cause if that says
-// more, as for the context of a hold that was lost.
+// Over returns nil if ctx is not over, else its error, with its cause if that says more, as for the
+// context of a hold that was lost.
 func Over(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
-		return nil // without a look for its cause, which takes a mutex
+		return nil // context.Cause would take a mutex
 	}
 	if cause := context.Cause(ctx); cause != err {
 		return fmt.Errorf("%w: %w", err, cause)

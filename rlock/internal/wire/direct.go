@@ -13,25 +13,28 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An Order is a call that is sent by itself, in the goroutine of its caller. It has a slot among the limits of its node.
+// An Order is a call that is sent alone, in the goroutine of its caller. It has a slot of its
+// node's limits.
 type Order struct {
 	Call
 	Slot  uint16
-	First bool      // no other command of the same tenure is in flight, or was left behind
-	At    time.Time // when it is sent: now
+	First bool      // no other command of the tenure is in flight, or was left behind
+	At    time.Time // the time now
 }
 
-// A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
+// A Sent says where a command was sent, by which it is known whether it may still be executed. The
+// zero Sent does not know.
 type Sent struct {
-	Generation uint64 // of the pipelined connection; 0: sent elsewhere; executed: known to be done
-	late       *line  // a connection of its own on which it was left behind, nil for none
+	Generation uint64 // the generation of the pipelined connection; 0 if it was sent elsewhere; or executed
+	late       *line  // the direct connection on which it was left behind, or nil
 }
 
-// executed is the generation of a command that has been executed, or never will be. No connection has it.
+// executed stands for a command that has been executed, or never will be. No connection has this
+// generation.
 const executed = math.MaxUint64
 
-// Send makes the call, by a connection of its own if it is the first one and its caller is alone. If ctx ends before the
-// answer is there, it returns the error of ctx.
+// Send makes the call, over the direct connection if it is the first one of its tenure and its
+// caller is alone. If ctx ends before there is an answer, it returns the error of ctx.
 func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
@@ -46,14 +49,14 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	return result, Sent{Generation: generation}
 }
 
-// IsSettled reports whether the command of a Sent with the generation has been executed by now, or never will be, once one is
-// answered that was sent later by the pipeline.
+// IsSettled reports whether a command with that generation has been executed, or never will be,
+// once a command is answered that was sent later over the pipeline.
 func (r *Redis) IsSettled(generation uint64) bool {
 	return generation == executed || generation != 0 && r.Ordered() && r.Generation() == generation
 }
 
-// IsLate reports whether the command was left behind on a connection of its own. No other one comes behind it there, so its
-// answer has to be awaited: one call of Await or of GiveUp follows.
+// IsLate reports whether the command was left behind on the direct connection. No other command
+// follows it there, so that its answer has to be awaited: one call of Await or of GiveUp follows.
 func (s Sent) IsLate() bool { return s.late != nil }
 
 // Await waits for the answer, or until ctx ends.
@@ -64,56 +67,54 @@ func (s Sent) Await(ctx context.Context) Sent {
 	return Sent{}
 }
 
-// GiveUp does not wait.
+// GiveUp closes the connection instead.
 func (s Sent) GiveUp() { s.late.cut() }
 
 const (
-	// directAfter is how many commands in a row must find nothing else in flight before one
-	// is served directly: goroutines that take turns go on sharing the pipeline.
+	// directAfter is the number of commands in a row that have to find nothing else in flight
+	// before one is served directly, so that goroutines which take turns share the pipeline.
 	directAfter = 8
-	// reopenAfter is how long after a direct connection was opened another one is, and
-	// retryAfter how long after one could not be: a server that is full is left alone.
+	// reopenAfter is the least time between two direct connections, and retryAfter that after one
+	// could not be opened, for the sake of a server that is full.
 	reopenAfter, retryAfter = time.Second, 30 * time.Second
 )
 
-// direct serves a lone caller in the caller's own goroutine: it writes the command to a
-// second connection and reads the answer. On the pipelined connection a writer and a reader
-// goroutine stand between the caller and the socket, which is worth it only for several
-// commands at a time.
+// direct serves a lone caller in the caller's own goroutine, which writes the command to a second
+// connection and reads the answer. On the pipelined connection a writer and a reader goroutine
+// stand between the caller and the socket, which pays only for several commands at a time.
 //
-// One command at a time is in flight on that connection, an acquire or a release, and only a
-// command with no predecessor on another connection is sent there: a release goes there
-// only after the answers to the acquire and to every mirror. A caller that finds the connection
-// in use, not open yet, or in doubt, uses the pipeline. So do all callers while the pipelined
-// connection is down: the next one may lead to another server.
+// One command at a time, an acquire or a release, is in flight on the direct connection, and only
+// one without a predecessor on another connection: a release goes there only after the answers to
+// the acquire and to every Mirror. A caller that finds the connection in use, not open yet, or in
+// doubt, uses the pipeline. So do all callers while the pipelined connection is down, since the
+// next one may lead to another server.
 //
-// A connection that fails is given up and never dialled again. The next one is opened in the
-// background, to where the pipelined connection leads by then. A name or a balancer may lead
-// it to another server all the same, where the locks of this one are free: it is used only if the
-// servers at the ends of both have one run id, which is asked for once a connection.
+// A connection that fails is given up and not dialled again. The next one is opened in the
+// background, to the address of the pipelined connection. A name or a balancer may still lead it to
+// another server, where the locks of this one are free: it is used only if the servers of both
+// connections have one run id, which is asked for once per connection.
 type direct struct {
 	redis   *Redis
-	options rueidis.ClientOption // but the address
+	options rueidis.ClientOption // without the address
 	dialer  net.Dialer
 	connect dialFunc
-	fresh   time.Duration // how long after an answer the connection is not in doubt
+	fresh   time.Duration // the time after an answer for which the connection is not in doubt
 
-	// alone counts the commands that found nothing else in flight, up to directAfter.
+	// alone counts the commands in a row that found nothing else in flight, up to directAfter.
 	alone  atomic.Int32
 	closed atomic.Bool
-	// line is the open connection, nil if there is none. Only close looks at it without busy.
+	// line is the open connection, or nil. Only close reads it without busy.
 	line atomic.Pointer[line]
 
-	// busy is set by the one goroutine that uses the line, opens or closes it. It protects
-	// following.
+	// busy is set by the goroutine that uses, opens or closes the line. It protects following.
 	busy atomic.Bool
 
-	reopen time.Time // not before
+	reopen time.Time // no connection is opened before
 }
 
-// newDirect returns nil where a lone caller cannot be served directly: on a shared rueidis
-// client, whose connections are not ours; in a Cluster and where rueidis chooses between
-// several servers or connections; and where WAIT follows each acquire.
+// newDirect returns nil if a lone caller cannot be served directly: with a shared rueidis client,
+// whose connections are not ours; in a Cluster, and if rueidis chooses between several servers or
+// connections; and if WAIT follows each acquire.
 func newDirect(r *Redis) *direct {
 	o := r.options.Redis
 	chooses := len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect || o.SendToReplicas != nil || o.ReplicaOnly
@@ -129,8 +130,8 @@ func newDirect(r *Redis) *direct {
 	d.options.ForceSingleClient, d.options.Sentinel = true, rueidis.SentinelOption{}
 	d.options.DialFn, d.options.OnInvalidations = nil, nil
 	d.options.DisableRetry = true
-	// A connection of rueidis serves its caller directly until a second command meets the
-	// first: nothing else may use it, not even rueidis' pings.
+	// A connection of rueidis serves its caller directly until two commands meet: nothing else may
+	// use it, not even rueidis' pings.
 	d.options.AlwaysPipelining, d.options.DisableAutoPipelining = false, false
 	d.options.Dialer.KeepAlive = -1
 	d.options.RingScaleEachConn = 1
@@ -138,8 +139,8 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// take returns the line if the command that has just entered these limits, and is sent now, may have it;
-// then do must be called. It returns nil where the command has to use the pipeline.
+// take returns the line if the command that has just entered these limits may use it: then do has
+// to be called. It returns nil if the command has to use the pipeline.
 func (d *direct) take(limits *Limits, now time.Time) *line {
 	if d == nil {
 		return nil
@@ -168,8 +169,8 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 	return nil
 }
 
-// usable reports whether the pipelined connection is the one that it was when the line was
-// opened, the line's credentials are those of now, and the server has not closed it.
+// usable reports whether the pipelined connection is the same as when the line was opened, the
+// line's credentials have not expired, and the server has not closed it.
 func (d *direct) usable(l *line, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
@@ -177,9 +178,9 @@ func (d *direct) usable(l *line, now time.Time) bool {
 	return l.open == nil || l.open()
 }
 
-// do sends a call over the line that take has returned. If ctx ends before the answer is
-// there, do returns ctx's error, and the line is left, on which the answer is still to come. If
-// ctx has ended already, nothing is sent.
+// do sends a call over the line that take has returned. If ctx ends before there is an answer, do
+// returns the error of ctx, and leaves the line, on which the answer is still to come. If ctx has
+// ended already, nothing is sent.
 func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
@@ -209,8 +210,8 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	return result, Sent{}
 }
 
-// prepare makes the line ready for the next caller: it opens one, or asks the server whether
-// one that was idle is still good. It runs in a goroutine of its own, which is the busy one.
+// prepare makes the line ready for the next caller: it opens one, or checks one that was idle by a
+// command. It runs in a goroutine of its own, with busy set.
 func (d *direct) prepare() {
 	defer d.free()
 	l := d.line.Load()
@@ -222,7 +223,7 @@ func (d *direct) prepare() {
 	}
 	d.drop()
 	d.reopen = time.Now().Add(retryAfter)
-	for address := range d.redis.Client.Nodes() { // there is one, since the client is none of a Cluster
+	for address := range d.redis.Client.Nodes() { // there is one, without a Cluster
 		if l, err := d.dial(address); err == nil {
 			d.line.Store(l)
 			d.reopen = l.used.Add(reopenAfter)
@@ -234,8 +235,8 @@ func (d *direct) prepare() {
 // errElsewhere is the error of a line that is not known to lead to the server of the pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
-// sameServer reports whether the line leads to the server of the pipelined connection. If that
-// one is another by the time of a command the line is not usable.
+// sameServer reports whether the line leads to the server of the pipelined connection. If that is
+// another connection by the time of a command, the line is not usable.
 func (d *direct) sameServer(line rueidis.Client) bool {
 	ctx, cancel := d.redis.Within(d.redis.ctx)
 	defer cancel()
@@ -247,10 +248,10 @@ func (d *direct) sameServer(line rueidis.Client) bool {
 	return err == nil && id == other
 }
 
-// errDialled is what rueidis gets in place of a second connection for a line.
+// errDialled is the error that rueidis gets in place of a second connection for a line.
 var errDialled = errors.New("the direct connection has ended")
 
-// dial returns a new line. It takes no longer than the client lives, or a connection may take.
+// dial returns a new line. It ends when the client closes, or when the connection takes too long.
 func (d *direct) dial(address string) (*line, error) {
 	l := &line{dialled: d.redis.conns.dialled.Load()}
 	closing := func() bool { return true }
@@ -295,7 +296,7 @@ func (d *direct) dial(address string) (*line, error) {
 	return l, nil
 }
 
-// drop closes the line. The caller is the busy one.
+// drop closes the line. The caller has set busy.
 func (d *direct) drop() {
 	if l := d.line.Swap(nil); l != nil {
 		l.redis.Close()
@@ -310,8 +311,8 @@ func (d *direct) free() {
 	}
 }
 
-// close ends the line, and a command that is in flight on it with an error. The line is not
-// used or opened any more.
+// close closes the line, and ends a command in flight on it with an error. No line is opened any
+// more.
 func (d *direct) close() {
 	if d == nil {
 		return
@@ -320,50 +321,50 @@ func (d *direct) close() {
 	if l := d.line.Load(); l != nil {
 		l.cut()
 	}
-	if d.busy.CompareAndSwap(false, true) { // else the busy one calls close when it is done
+	if d.busy.CompareAndSwap(false, true) { // else the goroutine that has set busy calls close when it is done
 		d.drop()
 	}
 }
 
-// A line is a direct connection. While rueidis waits there for an answer, the caller may leave:
-// then rueidis gets a timeout, but the connection stays open until the answer
-// has come, by which it is known that the command has been executed.
+// A line is a direct connection. The caller may leave while rueidis waits there for an answer: then
+// rueidis gets a timeout, but the connection stays open until the answer has come, by which it is
+// known that the command has been executed.
 type line struct {
 	net.Conn
 	open    func() bool // see openCheck
 	redis   rueidis.Client
-	dialled uint64    // how often the wires had been dialled when the line was opened
-	expires time.Time // when its credentials do, zero for never
+	dialled uint64    // connections.dialled when the line was opened
+	expires time.Time // when its credentials expire; zero for never
 
 	used time.Time // when a command was last sent; protected by direct.busy
 
 	mu       sync.Mutex // protects following
-	use      uint64     // which command has the line, or none any more
-	left     bool       // its caller has left
-	answered bool       // the answer has come, at least its beginning
+	use      uint64     // the number of the present use
+	left     bool       // the caller has left
+	answered bool       // the beginning of the answer has come
 }
 
-// A Leaver is a context that takes one use, which is left when the context ends; also if it has ended. It is
-// for a caller that has many commands, since [context.AfterFunc] takes memory each time.
+// A Leaver is a context that leaves a use when it ends, or at once if it has ended. It is for
+// callers with many commands, since [context.AfterFunc] allocates memory each time.
 type Leaver interface {
 	context.Context
 	Leaves(t Use)
 }
 
-// A Use is one command's on a direct connection. The zero Use is none.
+// A Use is the use of a direct connection by one command. The zero Use is none.
 type Use struct {
 	line   *line
 	number uint64
 }
 
-// Leave ends the wait for the answer, if the use goes on.
+// Leave ends the wait for the answer, if the use is the present one.
 func (t Use) Leave() {
 	if l := t.line; l != nil {
 		l.leave(t.number)
 	}
 }
 
-// begin returns the next command's use.
+// begin begins a use.
 func (l *line) begin() Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -381,7 +382,7 @@ func (l *line) end(answered bool) (left bool) {
 	return l.left
 }
 
-// leave ends the wait for the answer, if that use goes on.
+// leave ends the wait for the answer, if use is the present one.
 func (l *line) leave(use uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,7 +419,7 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close is called by rueidis. It leaves a connection open on which an answer is still to come.
+// Close is called by rueidis. It does not close a connection on which an answer is still to come.
 func (l *line) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -428,11 +429,11 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-// cut ends the connection.
+// cut closes the connection.
 func (l *line) cut() { _ = l.Conn.Close() }
 
-// settled waits until the command whose caller has left is answered, and reports whether it
-// was before ctx ended. Then the connection is closed.
+// settled waits until the command whose caller has left is answered, or ctx ends, closes the
+// connection, and reports whether there was an answer.
 func (l *line) settled(ctx context.Context) bool {
 	defer l.cut()
 	l.mu.Lock()

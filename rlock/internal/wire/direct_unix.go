@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// openCheck returns a function that reports whether an idle connection is still open: there
-// is nothing to read from it, neither its end nor an unexpected message. It is nil for a
-// connection that is not the system's.
+// openCheck returns a function that reports whether an idle connection is still open: there is
+// nothing to read from it, neither its end nor an unexpected message. It is nil for a connection
+// that is not the system's.
 func openCheck(conn net.Conn) func() bool {
 	for {
 		inner, ok := conn.(interface{ NetConn() net.Conn }) // as TLS has it

@@ -17,36 +17,35 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// maxName is the longest name in bytes. Redis would take 512 MiB, and send them
-// with every command.
+// maxName is the largest length of a name in bytes. Redis would accept 512 MiB, and each command
+// would send them.
 const maxName = 64 << 10
 
-// A Layout says what the keys and channels of one kind of lock are called.
+// A Layout has the names of the keys and channels of one kind of lock.
 type Layout struct {
-	// Channel is the beginning of the name of the channel that Redisson listens to.
+	// Channel begins the name of the channel that Redisson listens to.
 	Channel string
-	// Extra is the beginning of the key that the kind has beside the lock; HasExtra says
-	// that it has one.
+	// Extra begins the name of the key that the kind has beside the lock, if HasExtra is set.
 	Extra    string
 	HasExtra bool
 	// Fair says that Redisson's fair lock may share the lock.
 	Fair bool
-	// Suffix ends the names of the queue and all that belongs to it: the locks of one name
-	// that differ by it are different in Redis, and cannot grant to each other.
+	// Suffix ends the names of the queue and what belongs to it, so that locks of one name and of
+	// different suffixes do not grant to each other.
 	Suffix string
 }
 
-// Keys are the keys and channels of one lock: see docs/protocol.md. A client may have a hundred thousand of them: their
-// names are cut out of one text.
+// Keys are the keys and channels of one lock: see docs/protocol.md. A client may have a hundred
+// thousand of them, so the names are parts of one string.
 type Keys struct {
-	Key  string // the lock's, and its name
-	text string // the names, one behind the other, and the id of the client
+	Key  string // the key of the lock, which is its name
+	text string // the names, one after the other, and the id of the client
 	ends [nameCount]uint32
-	Slot uint16 // of all of them; 0 outside a Cluster, unless it was not known that there is none
-	torn bool   // they are of different slots, so that the lock cannot be in a Cluster
+	Slot uint16 // hash slot of all keys; 0 if the name was made when the client knew that there is no Cluster
+	torn bool   // the keys have different slots, so that the lock cannot be in a Cluster
 }
 
-// The names in the text, in their order.
+// The names in text, in their order.
 const (
 	channelName = iota
 	extraName
@@ -58,30 +57,33 @@ const (
 	nameCount
 )
 
-// Channel is Redisson's.
+// Channel returns the channel of Redisson's clients.
 func (k *Keys) Channel() string { return k.name(channelName) }
 
-// Extra is the key that the kind has beside the lock, "" for none.
+// Extra returns the key that the kind has beside the lock, or "".
 func (k *Keys) Extra() string { return k.name(extraName) }
 
-// FairQueue and FairTimes are of a lock that Redisson's fair lock may share, else "": its queue, and the times until which
-// it waits for each owner in it.
+// FairQueue and FairTimes return the keys of Redisson's fair lock, its queue and the times until
+// which it waits for each owner there; "" for a kind that it cannot share.
 func (k *Keys) FairQueue() string { return k.name(fairQueueName) }
 func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
 
-// Queue and Foreign are the keys of the queue and of the windows of foreign clients. They are of our own, as the channels
-// that follow: different for any two names, with the lock's hash tag.
+// Queue and Foreign return the keys of the queue and of the windows of foreign clients. These, and
+// the channels that follow, are rlock's own: they differ for any two names, and have the lock's
+// hash tag.
 func (k *Keys) Queue() string   { return k.name(queueName) }
 func (k *Keys) Foreign() string { return k.name(foreignName) }
 
-// GrantChannels begins the names of the channels on which clients hear of their grants; GrantChannel is that of the client.
+// GrantChannels returns the beginning of the names of the channels on which clients hear of their
+// grants, and GrantChannel that of this client.
 func (k *Keys) GrantChannels() string { return k.name(grantsName) }
 func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
 
-// Ushers is the channel that counts the clients of ours that listen to Channel.
+// Ushers returns the channel by whose subscribers Redis counts the clients of rlock that listen to
+// Channel.
 func (k *Keys) Ushers() string { return k.GrantChannels() + "ushers" }
 
-// names returns all names, by number.
+// names returns all names by their number.
 func (k *Keys) names() (all [nameCount]string) {
 	at := uint32(0)
 	for n, end := range k.ends {
@@ -97,13 +99,13 @@ func (k *Keys) name(n int) string {
 	return k.text[k.ends[n-1]:k.ends[n]]
 }
 
-// KeysOf applies Redisson's prefixName to the channel, and makes the names of our own, for the client of that id. It fails
-// with ErrInvalidName for a name that no lock can have.
+// KeysOf returns the keys of a lock for the client with that id. It makes the channel by Redisson's
+// prefixName. It fails with ErrInvalidName for a name that no lock can have.
 //
-// The tag stands for the name in the keys and channels that Redisson does not share. It is in the
-// slot of the name, and no other name has the same: by Redisson's rule alone "x" and "{x}" would
-// share a queue and be granted each other's lock. If a brace is in the name the tag ends with a
-// colon, else it ends with a brace.
+// In the names that are rlock's own a tag stands for the lock's name. It has the slot of the name,
+// and no other name has the same tag: by Redisson's rule "x" and "{x}" would share a queue, and be
+// granted each other's lock. The tag of a name with a brace ends with a colon, any other with a
+// brace.
 func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) {
 	k.Key = key
 	switch {
@@ -137,7 +139,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 		k.ends[n] = uint32(len(text))
 	}
 	k.text = string(append(text, client...))
-	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // the caller's may be forgotten
+	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // so that the caller's string can be collected
 	if !r.isOpen() || r.cluster {
 		k.Slot = HashSlot(key)
 		k.torn = k.Slot != HashSlot(k.Channel()) || k.Slot != HashSlot(k.Queue()) || l.HasExtra && k.Slot != HashSlot(k.Extra())
@@ -157,10 +159,10 @@ func (k *Keys) tornError() error {
 // grantPrefix begins the names of all channels of our own.
 const grantPrefix = "rlock_grants:"
 
-// ClientChannel returns the name of the channel on which the client with that id is notified of
-// its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
-// may PUBLISH to any channel. No channel of a lock has that name, since the part behind the
-// prefix contains a brace for every lock.
+// ClientChannel returns the name of the channel on which the client with that id is notified of its
+// tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there may
+// PUBLISH to any channel. No channel of a lock has that name, since the part behind the prefix
+// contains a brace for every lock.
 func ClientChannel(id string) string { return grantPrefix + "client:" + id }
 
 // Arbitrary is a command about one key that rueidis knows nothing of: see Survey.
@@ -171,19 +173,18 @@ func (r *Redis) Arbitrary(key string, words ...string) rueidis.Completed {
 const (
 	// ClientLen is the length of a client's id, which begins the UUIDs of its tenures.
 	ClientLen = 19
-	// TenureLen is the length of the part of an owner's text that stands for the
-	// tenure: the UUID and the colon.
+	// TenureLen is the length of the part of an owner's text that stands for the tenure: the UUID
+	// and the colon.
 	TenureLen = 37
 )
 
-// An ID makes the UUIDs of one client's tenures. Each tenure has its own, so
-// that a command that arrives late, from a connection long dead, can never touch
-// a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
-// groups are the client's, and the others number its tenures.
+// An ID makes the UUIDs of one client's tenures. Each tenure has its own, so that a command that
+// arrives late, from a connection long dead, can never touch a later tenure. The UUIDs are of
+// version 8 (RFC 9562, 5.8): the first three groups are the client's, and the others number its
+// tenures.
 //
-// The message of a grant names a ticket. Other users must not be able to forge one, so the
-// numbers are random ones: the next ticket cannot be computed from the client's id and its
-// earlier tenures.
+// The message of a grant names a ticket. Other users must not be able to forge one, so the numbers
+// are random ones: the next ticket cannot be computed from the client's id and its earlier tenures.
 type ID struct {
 	Prefix string // "xxxxxxxx-xxxx-8xxx-"
 
@@ -200,8 +201,8 @@ func NewID() *ID {
 	return &ID{Prefix: random.String()[:ClientLen], random: mathrand.NewChaCha8(seed)}
 }
 
-// Owner returns "<uuid>:<owner>" with the UUID of a new tenure: TenureLen characters that stand for the
-// tenure, then the owner. It may be called concurrently.
+// Owner returns "<uuid>:<owner>" with the UUID of a new tenure: TenureLen characters that stand for
+// the tenure, then the owner. It may be called concurrently.
 func (id *ID) Owner(owner uint64) string { return id.Text(id.Number(), owner) }
 
 const (
@@ -229,8 +230,8 @@ func (id *ID) Text(number uint64, owner uint64) string {
 	return string(strconv.AppendUint(buf, owner, 10))
 }
 
-// NumberOf returns the number of a tenure from its owner's text. The text may be anything: ok says whether it is one that
-// [ID.Text] writes, for whichever client.
+// NumberOf returns the number of a tenure from its owner's text. ok is false if the text, which may
+// be anything, is none that [ID.Text] returns for some client.
 func NumberOf(text string) (number uint64, ok bool) {
 	if !IsOurs(text) || len(text) < TenureLen {
 		return 0, false
@@ -244,9 +245,9 @@ func NumberOf(text string) (number uint64, ok bool) {
 	return high<<48 | low, true
 }
 
-// IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the form of its
-// text and the version of its UUID. Redisson's are of version 4, and another program may have
-// other texts. scripts/owners.lua says the same.
+// IsOurs reports whether an owner in Redis belongs to a client of rlock, by the form of its text
+// and the version of its UUID. Redisson's UUIDs have version 4, and another program may have other
+// texts. scripts/owners.lua has the same rule.
 func IsOurs(owner string) bool {
 	if len(owner) <= TenureLen {
 		return false
@@ -263,7 +264,8 @@ func HasPassed(owner string) bool {
 	return IsOurs(owner) && owner[TenureLen:] == "0"
 }
 
-// WithMore returns the text of an owner that has so many permits of a semaphore beside the first: see scripts/permits.lua.
+// WithMore returns the text of an owner with more permits beside the first: see
+// scripts/permits.lua.
 func WithMore(owner string, more int32) string {
 	if more == 0 {
 		return owner
@@ -271,7 +273,7 @@ func WithMore(owner string, more int32) string {
 	return owner + "*" + strconv.FormatInt(1+int64(more), 10)
 }
 
-// CutMore returns the text of an owner without that, and how many permits it says that the owner has beside the first.
+// CutMore is the inverse of WithMore.
 func CutMore(text string) (owner string, more int32) {
 	owner, k, _ := strings.Cut(text, "*")
 	if n, err := strconv.ParseInt(k, 10, 32); err == nil && n > 1 {
@@ -281,12 +283,12 @@ func CutMore(text string) (owner string, more int32) {
 }
 
 // IsOwner reports whether a field of a hash, or a member of a sorted set, looks like an owner, of
-// this package or of Redisson: a UUID, a colon and a number, and maybe more (":write", or the id
-// of a transaction).
+// this package or of Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of
+// a transaction).
 func IsOwner(entry string) bool { return ownerText.MatchString(entry) }
 
-// MayOwn reports whether the holder of a key, as an acquire or HKEYS shows it, may be an owner
-// of another program that follows Redisson's protocol: a colon and a number are in it.
+// MayOwn reports whether the holder of a key, as an acquire or HKEYS shows it, may be an owner of
+// another program that follows Redisson's protocol: a colon and a number are in it.
 func MayOwn(holder string) bool { return numbered.MatchString(holder) }
 
 var (
@@ -294,8 +296,8 @@ var (
 	numbered  = regexp.MustCompile(`:-?[0-9]`)
 )
 
-// Beside returns the key of that name in the slot of the lock with that key. Two locks have different ones: with one colon
-// behind a key with braces, "x" and "{x}" would have the same.
+// Beside returns a key in the slot of the lock with the given key, which is different for any two
+// locks: without the second colon "x" and "{x}" would have the same.
 func Beside(key, name string) string {
 	if strings.Contains(key, "{") {
 		return key + "::" + name
@@ -313,8 +315,8 @@ func tagOf(key string) string {
 	return key
 }
 
-// CheckKeys returns why a guarded write may not have the keys, nil if it may: they are none of a lock, and in a Cluster in
-// the slot of this one.
+// CheckKeys returns an error if a guarded write must not have the keys: if one belongs to a lock,
+// or, in a Cluster, is in another slot than the lock.
 func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	for _, key := range keys {
 		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||

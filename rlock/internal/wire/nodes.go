@@ -18,24 +18,23 @@ import (
 )
 
 const (
-	// slots is how many hash slots a Cluster has.
+	// slots is the number of hash slots of a Cluster.
 	slots = 16384
-	// maxAsks and maxReleases are how many callers may have a command in flight to
-	// one node. rueidis' ring holds 1 024 commands of a connection; once it is full,
-	// callers wait whatever their context says. An ask whose caller leaves has a
-	// second command in the ring, which undoes it, and the keeper has four batches
-	// of 128 beside these: 2*176 + 128 + 512 = 992, which leaves room for pings.
+	// maxAsks and maxReleases bound the callers that have a command in flight to one node. rueidis'
+	// ring has room for 1 024 commands of a connection; once it is full, callers wait whatever
+	// their context says. An ask whose caller leaves has a second command in the ring, which undoes
+	// it, and the keeper has four batches of 128 commands: 2*176 + 128 + 512 = 992, which leaves
+	// room for pings.
 	maxAsks, maxReleases = 176, 128
-	// topologyAge is how old the picture of a Cluster may become, troubledAge how
-	// old while a node does not answer.
+	// topologyAge is the age at which the picture of a Cluster is renewed, and troubledAge that age
+	// while a node does not answer.
 	topologyAge, troubledAge = time.Minute, 5 * time.Second
-	// doubtAge is how old it may become where it has led to the wrong node, or to none.
+	// doubtAge is that age if the picture has led to the wrong node, or to none.
 	doubtAge = 250 * time.Millisecond
 )
 
-// Nodes maps slots to servers, so that limits apply per server, and a slow or dead one
-// delays no others. rueidis does the routing: an outdated map of a Cluster costs isolation
-// only.
+// Nodes maps slots to servers, so that each server has limits of its own, and a slow or dead one
+// delays no others. rueidis routes the commands: an outdated map costs isolation only.
 type Nodes struct {
 	redis   *Redis
 	picture atomic.Pointer[topology]
@@ -45,24 +44,24 @@ type Nodes struct {
 	lookedAt time.Time
 }
 
-// A topology is never changed once it is in use.
+// A topology is a picture of the nodes. It is not changed once it is in use.
 type topology struct {
-	bySlot    []uint32  // the node; outside a Cluster there is slot 0 alone
-	limits    []*Limits // by node
-	addresses []string  // by node, where rueidis reaches it; "" where that is not known
+	bySlot    []uint32  // the node of each slot; without a Cluster there is only slot 0
+	limits    []*Limits // the limits of each node
+	addresses []string  // the address by which rueidis reaches each node; "" if it is not known
 }
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
 	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{NewLimits()}, addresses: []string{""}}
-	if r.opening != nil || r.cluster { // else it is known that there is one node
+	if r.opening != nil || r.cluster { // else there is one node
 		first.bySlot = make([]uint32, slots)
 	}
 	n.picture.Store(first)
 	return n
 }
 
-// addressOf returns where rueidis reaches the node that serves slot, "" if that is not known.
+// addressOf returns the address by which rueidis reaches the node that serves slot, or "".
 func (n *Nodes) addressOf(slot uint16) string {
 	p := n.picture.Load()
 	return p.addresses[p.bySlot[slot]]
@@ -71,14 +70,14 @@ func (n *Nodes) addressOf(slot uint16) string {
 // Of returns the number of the node that serves slot.
 func (n *Nodes) Of(slot uint16) uint32 { return n.picture.Load().bySlot[slot] }
 
-// Limits are those of the commands in flight to one node. Releases have slots of
-// their own, so that they never wait for asks.
+// Limits are the limits of commands in flight to one node. Releases have slots of their own, so
+// that they never wait for asks.
 type Limits struct {
-	Asks     Limit // of acquires, and of commands that only look
+	Asks     Limit // for acquires, and for commands that only read
 	Releases Limit
 }
 
-// NewLimits returns limits of their own.
+// NewLimits returns limits that no node has yet.
 func NewLimits() *Limits {
 	return &Limits{Asks: Limit{slots: make(chan struct{}, maxAsks)}, Releases: Limit{slots: make(chan struct{}, maxReleases)}}
 }
@@ -89,19 +88,19 @@ func (r *Redis) Limits(slot uint16) *Limits {
 	return p.limits[p.bySlot[slot]]
 }
 
-// A Limit has as many slots as there may be commands in flight.
+// A Limit has a slot for each command that may be in flight.
 type Limit struct {
 	slots    chan struct{}
 	inFlight atomic.Int64
-	// progress is when the node last answered one, or when one was sent while none was in
-	// flight, counted from began. It is set before inFlight counts that one.
+	// progress is when the node last answered a command, or when one was sent while none was in
+	// flight, counted from began. It is set before inFlight counts that command.
 	progress atomic.Int64
 }
 
-// began is what the times of progress are counted from.
+// began is the zero of the times in progress.
 var began = time.Now()
 
-// Leave gives a slot back, when the command has ended.
+// Leave gives a slot back. The command has ended.
 func (l *Limit) Leave() {
 	l.inFlight.Add(-1)
 	<-l.slots
@@ -110,10 +109,10 @@ func (l *Limit) Leave() {
 // Heard notes that the node answered.
 func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 
-// InFlight returns how many commands are in flight.
+// InFlight returns the number of commands in flight.
 func (l *Limit) InFlight() int64 { return l.inFlight.Load() }
 
-// Silent returns for how long the node has answered nothing, although commands are in flight.
+// Silent returns for how long the node has answered nothing while commands are in flight.
 func (l *Limit) Silent() time.Duration {
 	if l.inFlight.Load() == 0 {
 		return 0
@@ -121,7 +120,7 @@ func (l *Limit) Silent() time.Duration {
 	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
-// TryEnter takes a slot if one is free, and returns the limit, to be left.
+// TryEnter takes a slot if one is free. The caller leaves the limit that it returns.
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.slots <- struct{}{}:
@@ -131,11 +130,11 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	}
 }
 
-// Slots is for a caller that waits for a slot and for other things: after a send to it the caller
-// has a slot, and calls [Limit.Entered].
+// Slots returns a channel for a caller that waits for a slot and for other things: after a send to
+// it the caller has a slot, and calls [Limit.Entered].
 func (l *Limit) Slots() chan<- struct{} { return l.slots }
 
-// Entered counts a slot that was taken by Slots, and returns the limit, to be left.
+// Entered counts a slot that was taken by Slots. The caller leaves the limit that it returns.
 func (l *Limit) Entered() *Limit {
 	if l.inFlight.Load() == 0 {
 		l.Heard()
@@ -144,8 +143,8 @@ func (l *Limit) Entered() *Limit {
 	return l
 }
 
-// Enter waits for a slot, and returns the limit, to be left. It fails if ctx ends before, or
-// quit is closed; that waiting may cure.
+// Enter waits for a slot. The caller leaves the limit that it returns. It fails if ctx ends before,
+// or quit is closed.
 func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
 	if p, ok := l.TryEnter(); ok {
 		return p, nil
@@ -160,8 +159,8 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	}
 }
 
-// Refresh looks at the Cluster again if the last look is too long ago: less long if a node is
-// in trouble.
+// Refresh renews the picture of the Cluster if it is too old, which it is sooner if a node is in
+// trouble.
 func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	if !n.redis.InCluster() {
 		return
@@ -173,8 +172,7 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	n.refreshAfter(now, age)
 }
 
-// doubt looks at the Cluster again in the background: the picture has led to the wrong
-// node, or to none.
+// doubt renews the picture in the background, since it has led to the wrong node, or to none.
 func (n *Nodes) doubt() {
 	n.redis.background.start(func() { n.refreshAfter(time.Now(), doubtAge) })
 }
@@ -183,7 +181,7 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	n.mu.Lock()
 	old := now.Sub(n.lookedAt) > age
 	if old {
-		n.lookedAt = now // others need not look as well
+		n.lookedAt = now // so that no other goroutine does the same
 	}
 	n.mu.Unlock()
 	if old {
@@ -191,8 +189,8 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	}
 }
 
-// refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
-// primary as address, port and more. A field that cannot be read stays as it was.
+// refresh reads CLUSTER SLOTS, which has for each range of slots the first and the last one, and
+// the address and port of the primary. A field that cannot be read stays as it was.
 func (n *Nodes) refresh() {
 	ctx, cancel := n.redis.Within(n.redis.ctx)
 	defer cancel()
@@ -228,9 +226,9 @@ func (n *Nodes) refresh() {
 	n.picture.Store(&topology{bySlot: bySlot, limits: limits, addresses: addresses})
 }
 
-// find returns where rueidis reaches the node with that address in CLUSTER SLOTS: host, port
-// and more. A node that does not know its own host leaves it out, and means the host that was
-// asked: then the port must do.
+// find returns the address by which rueidis reaches a node, by its host and port in CLUSTER SLOTS.
+// A node that does not know its own host leaves it out, and means the host that was asked: then the
+// port has to do.
 func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
 	if len(place) < 2 {
 		return ""
@@ -253,7 +251,8 @@ func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
 	return found
 }
 
-// EachNode returns a client for each node of a Cluster, replicas too, else the one of the server.
+// EachNode returns a client for each node of a Cluster, replicas included, or the client of the
+// single server.
 func (r *Redis) EachNode() []rueidis.Client {
 	if !r.InCluster() {
 		return []rueidis.Client{r.Client}
@@ -262,31 +261,31 @@ func (r *Redis) EachNode() []rueidis.Client {
 }
 
 const (
-	// MaxSyncReplicas is more replicas than any primary has.
+	// MaxSyncReplicas bounds Options.SyncReplicas. No primary has as many replicas.
 	MaxSyncReplicas = 100
-	// syncTime is how long a grant may take to reach its replicas (Redisson's
-	// slavesSyncTimeout). A shorter lease gives a quarter of itself.
+	// syncTime is the time in which a grant has to reach the replicas (Redisson's
+	// slavesSyncTimeout); for a short lease it is a quarter of the lease.
 	syncTime = time.Second
-	// SyncConnections is how many acquires may wait for replicas of one node, each
-	// on a connection of its own, and SyncIdle how long these stay for the next.
+	// SyncConnections is the largest number of Acquires that wait for the replicas of one node,
+	// each on a connection of its own, and SyncIdle the time for which such a connection is kept.
 	SyncConnections, SyncIdle = 32, time.Minute
 )
 
-// doReplicated makes the call of an acquire, a resume or a look, with Options.SyncReplicas: a grant counts once so many replicas
-// have it, and is released again otherwise. The script and WAIT travel as one pipeline on one connection, since WAIT
-// answers for what its own connection has written: on another it says yes at once, to
-// nothing.
+// doReplicated makes the call of an Acquire, a Resume or a Look with Options.SyncReplicas: a grant
+// counts if so many replicas have it, and is released otherwise. The script and WAIT are one
+// pipeline on one connection, since WAIT answers for what its own connection has written: on
+// another connection it would answer at once, for nothing.
 //
-// WAIT blocks its connection, so no other command shares it. So the call has
-// no order among the client's other commands; see Ordered.
+// WAIT blocks its connection, which no other command shares. So the call has no order among the
+// client's other commands: see Ordered.
 func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	c := r.call(x)
 	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
-	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a blocking command whose peer is dead
+	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a command that blocks on a dead peer
 	defer cancel()
 
 	generation := r.Generation()
-	r.sent.n.Add(2) // with the WAIT
+	r.sent.n.Add(2) // the call and the WAIT
 	script, wait := r.together(ctx, c.evalsha(r.Client), r.wait(limit))
 	if c.again(script) {
 		script, wait = r.together(ctx, c.eval(r.Client), r.wait(limit))
@@ -312,14 +311,14 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	r.Do(ctx, r.step(&release))
 }
 
-// wait is the command that returns how many replicas have what its connection
-// has written, once they are enough or the time is up.
+// wait returns the WAIT command, whose reply is the number of replicas that have what its
+// connection has written, once they are enough or the time is up.
 func (r *Redis) wait(limit time.Duration) rueidis.Completed {
 	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
 }
 
-// checkWait fails where WAIT is refused. A node that does not answer now, or is a
-// replica, refuses nothing: the acquire asks again.
+// checkWait returns an error if the server refuses WAIT. A node that does not answer now, or is a
+// replica, does not: the Acquire asks again.
 func (r *Redis) checkWait() error {
 	if r.options.SyncReplicas == 0 {
 		return nil
@@ -334,31 +333,31 @@ func (r *Redis) checkWait() error {
 	return nil
 }
 
-// Ordered reports whether Redis gets the client's commands in the order in which
-// they are sent, unless a connection is closed meanwhile, which Generation and Heard show: on one
-// connection, that of the client's own. Of several, if it is configured to have them,
-// rueidis chooses one at random in a Cluster.
+// Ordered reports whether Redis gets the client's commands in the order in which they are sent,
+// unless a connection is closed meanwhile, as Generation shows: that is so with one connection of
+// the client's own. Of several connections to a node of a Cluster rueidis chooses one at random.
 func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
 }
 
-// IsAbandonable reports whether the caller of Carry may leave a command behind now, by the end of its context, without harm to
-// others: the next one comes behind it, or is known not to.
+// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of its
+// context, without harm to others: its next command follows on the same connection, or it is known
+// that it does not.
 func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
 
-// together sends two commands as one pipeline on one connection that no other command shares
-// meanwhile. The second must be sent as one that blocks: for these rueidis keeps connections
-// apart. In a Cluster both go to the node that serves the first's slot.
+// together sends two commands as one pipeline on a connection that no other command shares
+// meanwhile. The second has to be marked as one that blocks: for these rueidis has other
+// connections. In a Cluster both go to the node that serves the first's slot.
 //
-// A connection of rueidis' Dedicate would do as well, but that unsubscribes when it is given
-// back, which ends the process where the server refuses it: see package pubsub.
+// A connection of rueidis' Dedicate would do as well, but it unsubscribes when it is given back,
+// which ends the process if the server refuses that: see package pubsub.
 func (r *Redis) together(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
 	if !r.InCluster() {
 		results := r.Client.DoMulti(ctx, first, second)
 		return results[0], results[1]
 	}
 	// DoMulti of the Cluster's client would follow a MOVED with the first command alone.
-	first, second = first.Pin(), second.Pin() // they may be sent twice
+	first, second = first.Pin(), second.Pin() // since they may be sent twice
 	result, answer := r.togetherAt(ctx, r.Nodes.addressOf(first.Slot()), first, second)
 	if reply, refused := rueidis.IsRedisErr(result.Error()); refused {
 		if address, moved := reply.IsMoved(); moved {

@@ -22,9 +22,9 @@ const (
 	PubSubPlain
 )
 
-// choosePubSub decides whether pub/sub is sharded: by Redisson's rule, but where no
-// server says it is an error and no guess, since a client that guesses otherwise than
-// the others would hear of no grant.
+// choosePubSub decides whether pub/sub is sharded, by Redisson's rule. If no server says, it
+// returns an error and does not guess, since a client that guesses otherwise than the others would
+// hear of no grant.
 func (r *Redis) choosePubSub() error {
 	r.Sharded = r.options.PubSub == PubSubSharded
 	if r.Sharded || r.options.PubSub == PubSubAuto && r.cluster {
@@ -51,9 +51,9 @@ func (r *Redis) choosePubSub() error {
 	return nil
 }
 
-// askForSharded asks one node after the other until one says yes or no. The silent get a
-// third of the time that others have. A Cluster whose slots are not assigned yet shows no
-// nodes, but the client is connected with those of its config.
+// askForSharded asks the nodes in turn until one says yes or no. All silent nodes together get a
+// third of the time. A Cluster whose slots are not assigned yet lists no nodes, but the client is
+// connected with those of its config.
 func (r *Redis) askForSharded() (f Fault, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {
@@ -70,26 +70,24 @@ func (r *Redis) askForSharded() (f Fault, err error) {
 	return f, err
 }
 
-// Counts reports whether one node knows all subscribers of a channel: not in a Cluster with
-// plain pub/sub.
+// Counts reports whether one node knows all subscribers of a channel: not in a Cluster with plain
+// pub/sub.
 func (r *Redis) Counts() bool { return r.family[0] != 'c' }
 
-// tracking asks Redis for notices of keys that other clients change: CLIENT TRACKING with
-// OPTIN, so that only chosen keys cost anything, and NOLOOP, so that changes over this
-// connection send no notice. Redis stops tracking a key after one notice, and after a
-// change over this connection.
+// tracking makes Redis notify the client of keys that others change: by CLIENT TRACKING with OPTIN,
+// so that only chosen keys cost anything, and NOLOOP, so that changes over this connection cause no
+// notice. Redis stops tracking a key after one notice, and after a change over this connection.
 //
-// A pipeline that tracks begins with CLIENT TRACKING ON, which changes nothing where it is on:
-// so no connection has to be known. The server forgets all with the connection. The first
-// pipeline over a connection also asks whether notices can come over it. Nothing is asked before
-// a key is to be tracked.
+// Each pipeline that tracks begins with CLIENT TRACKING ON, which does nothing where it is on,
+// since the server forgets it with the connection. The first pipeline over a connection also asks
+// whether notices can come over it. Nothing is sent before a key is tracked.
 type tracking struct {
-	// on is set if keys are tracked: not with a shared client, whose messages go elsewhere, not
-	// over several connections to a node, of which all but one would be others, and not in RESP2,
-	// which has no messages between the answers.
+	// on is set if keys may be tracked: not with a shared client, whose notices go elsewhere, not
+	// over several connections to a node, since each would notify of changes by the others, and not
+	// in RESP2, which has no messages between the answers.
 	on bool
-	// allowed and refused are the generations of the connections over which tracking was allowed, and
-	// refused, last: see Generation.
+	// allowed and refused are the generations of the last connections over which tracking was
+	// allowed, and refused.
 	allowed, refused atomic.Uint64
 	refusals         atomic.Int64
 }
@@ -99,7 +97,7 @@ func (o *Options) tracks() bool {
 	return o.Tracking && o.Client == nil && o.Redis.PipelineMultiplex < 0 && !o.Redis.AlwaysRESP2
 }
 
-// listen makes o's connections report changed keys.
+// listen makes o's connections report changed keys to OnChange's function.
 func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	others := o.OnInvalidations
 	o.OnInvalidations = func(messages []rueidis.RedisMessage) {
@@ -117,11 +115,11 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// Tracks reports whether Redis is asked to report changed keys: not after it has refused,
-// until a connection has ended.
+// Tracks reports whether keys are tracked: not after Redis has refused, until that connection has
+// ended.
 func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
 
-// TrackingRefused returns over how many connections tracking was refused.
+// TrackingRefused returns the number of connections over which tracking was refused.
 func (r *Redis) TrackingRefused() int64 { return r.tracking.refusals.Load() }
 
 // refuse notes that no keys are tracked over the connection of that generation.
@@ -155,15 +153,16 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 	return true
 }
 
-// heed notes the refusal of a command. One that the server cannot execute now is none.
+// heed notes that the server refused a command, unless it could not execute it just now.
 func (t *tracking) heed(generation uint64, err error) {
 	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
 		t.refuse(generation)
 	}
 }
 
-// reports reports whether a server that says this of a connection reports changed keys over it. That needs RESP3. Before
-// Redis 7 NOLOOP does not work: a script's change counts as another client's, and every renewal would send a notice.
+// reports reports whether changed keys can be reported over a connection with that reply to HELLO.
+// That needs RESP3. Before Redis 7 NOLOOP does not work for scripts: every renewal would cause a
+// notice.
 func reports(hello map[string]rueidis.RedisMessage) bool {
 	proto, version := hello["proto"], hello["version"]
 	number, _ := proto.AsInt64()
@@ -171,8 +170,8 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 	return number >= 3 && (err != nil || leading(text) >= 7)
 }
 
-// track has the keys tracked of a call that has just been added: reading them, with CACHING set, is what does it. A key
-// that is no longer there after its call is as good as one that Redis reports.
+// track adds the commands that track the keys of a call which was just added: CACHING, and a read
+// of each key. If a key is gone after its call, that is as good as a notice.
 func (r *Redis) track(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
@@ -188,11 +187,11 @@ func (r *Redis) track(p *pipeline, keys []string, called *bool) {
 }
 
 // A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner
-// contains no space, the text may be any bytes. Other users may publish there, so a message
-// proves nothing: it is a reason to ask Redis.
+// contains no space, the text may be any bytes. Anybody may publish there, so a message proves
+// nothing, and is a reason to ask Redis.
 type ClientMessage struct {
 	Verb  Verb
-	Owner string // "<uuid>:<id>": a tenure of the client that is notified
+	Owner string // the text of a tenure of the client: "<uuid>:<id>"
 	Text  string // the lock's name
 }
 
@@ -202,15 +201,16 @@ type Verb string
 const (
 	// Forced says that another client released the tenure by force.
 	Forced Verb = "f"
-	// Shown says that the tenure has a lock that another client waits for. The text is the sort of
-	// the lock and its name: see scripts/queue.lua.
+	// Shown says that the tenure has a lock that another client waits for. The text is the letter
+	// of the kind and the lock's name: see scripts/queue.lua.
 	Shown Verb = "h"
 )
 
-// String writes the message as it is published.
+// String returns the message as it is published.
 func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Text }
 
-// ParseClientMessage reads a message on the client's own channel. It reports false for one that is of a later version.
+// ParseClientMessage parses a message on the client's own channel. It reports false for any other
+// text, as of a later version.
 func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
 	owner, text, ok := strings.Cut(rest, " ")

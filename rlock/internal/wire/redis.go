@@ -14,35 +14,34 @@ import (
 
 // Options configure the connection, and the arguments of all scripts.
 type Options struct {
-	Redis         rueidis.ClientOption // complete: see package rlock's defaults
-	Client        rueidis.Client       // to be shared instead of a client of our own, or nil
+	Redis         rueidis.ClientOption // with the defaults of package rlock filled in
+	Client        rueidis.Client       // a client to share, or nil
 	PubSub        PubSub
 	SyncReplicas  int
 	RedissonPolls RedissonPolls
 	NoClientName  bool
-	Tracking      bool          // where the server allows it
-	Lease         time.Duration // that most commands ask for
-	// NoClientChannel: a client is not told of a release by force
+	Tracking      bool          // track keys if the server allows it
+	Lease         time.Duration // the lease that most commands ask for
+	// NoClientChannel is set if clients get no messages about releases by force.
 	NoClientChannel bool
 }
 
-// A Redis is the link of one client of rlock to its server or Cluster: the connections,
-// their state, and the limits of commands in flight. Its methods may be called
-// concurrently.
+// A Redis is the link of a client to its server or Cluster: connections, their state, and the
+// limits of commands in flight. Its methods may be called concurrently.
 type Redis struct {
 	Client  rueidis.Client
-	Sharded bool // whether pub/sub is
+	Sharded bool // pub/sub is sharded
 	Nodes   *Nodes
-	// Patience is how long a command may take before its outcome counts as unknown.
+	// Patience is the time after which the outcome of a command counts as unknown.
 	Patience time.Duration
 
 	options     Options
-	prefix      string // of the UUIDs of this client's tenures
+	prefix      string // what the UUIDs of this client's tenures begin with
 	leaseText   string // Options.Lease in milliseconds
-	cluster     bool   // whether the client is one of a Cluster
+	cluster     bool   // the server is a Cluster
 	conns       *connections
-	opening     *opening // nil: it was connected before anything else
-	direct      *direct  // nil: a lone caller uses the pipeline as well
+	opening     *opening // the way of a lazy client to its first connection; nil for any other
+	direct      *direct  // the direct connection for a lone caller; nil if there is none
 	clientLists *clientLists
 	family      string // how the scripts publish and count subscribers: see queue.lua
 	deadline    deadline
@@ -50,23 +49,23 @@ type Redis struct {
 	tracking    tracking
 	foreign     foreign
 
-	// ctx ends when the client closes: background work stops, waits for a slot end.
+	// ctx ends when the client closes: then background work and waits for slots end.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// background has the goroutines of commands whose caller may leave before they end, and
-	// of those that undo such a command.
+	// background has the goroutines of commands whose caller may leave, and of those that undo such
+	// a command.
 	background background
 }
 
-// sent counts the commands, in cache lines of its own.
+// sent counts the commands, in cache lines that nothing else uses.
 type sent struct {
 	_ [64]byte
 	n atomic.Int64
 	_ [64]byte
 }
 
-// Open connects as the options say, and names the connections after the client with that
-// id. It fails as rlock.New does; then nothing is left running.
+// Open connects by the options, and names the connections after the client with that id. It fails
+// as rlock.New does: then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
 	r := newRedis(o, id)
 	if err := r.open(r.options); err != nil {
@@ -78,7 +77,7 @@ func Open(o Options, id string) (*Redis, error) {
 	return r, nil
 }
 
-// newRedis returns a Redis without what the server decides.
+// newRedis returns a Redis without the fields that depend on the server.
 func newRedis(o Options, id string) *Redis {
 	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: &clientLists{lock: Limit{slots: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}, Patience: patienceOf(o.Redis)}
 	r.deadline.patience = r.Patience
@@ -89,7 +88,8 @@ func newRedis(o Options, id string) *Redis {
 	return r
 }
 
-// open connects, and asks the server for what the client depends on. After an error nothing of it is left.
+// open connects, and asks the server for what the client depends on. After an error no connection
+// is left.
 func (r *Redis) open(o Options) *absent {
 	client, refused := connect(o, r.prefix, r.conns)
 	if refused != nil {
@@ -106,11 +106,11 @@ func (r *Redis) open(o Options) *absent {
 	return nil
 }
 
-// Stop ends background waits, and every wait for a slot.
+// Stop ends waits in the background, and waits for slots.
 func (r *Redis) Stop() { r.cancel() }
 
-// Close gives up the commands in flight, and the connections, and returns when no goroutine
-// is left. Stop was called before. A shared client stays open.
+// Close gives up the commands in flight, closes the connections, and returns when no goroutine is
+// left. The caller has called Stop. A shared client stays open.
 func (r *Redis) Close() {
 	if r.opening != nil {
 		<-r.opening.ended
@@ -132,21 +132,20 @@ func (r *Redis) closeClient() {
 // Stopped reports whether Stop was called.
 func (r *Redis) Stopped() bool { return r.ctx.Err() != nil }
 
-// Done is closed once Stop was called.
+// Done returns a channel that Stop closes.
 func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 
-// Deadline returns a context for a command that must not end with its caller's: it ends by
-// itself once the command has taken too long.
+// Deadline returns a context for a command that must not end with its caller's context. It ends
+// once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
 
-// Within gives commands an end of their own: rueidis retries those that only look until their
+// Within returns ctx with an end by Patience: rueidis repeats commands that only read until their
 // context ends.
 func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.Patience)
 }
 
-// Start calls work in a goroutine that Close waits for, and reports whether it did: once
-// the client is closed nothing is started.
+// Start calls work in a goroutine that Close waits for. After Close it does not, and reports false.
 func (r *Redis) Start(work func()) bool { return r.background.start(work) }
 
 // Do makes one call.
@@ -155,9 +154,9 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	return c.do(ctx, r.Client)
 }
 
-// DoAndTell makes one call, and publishes the message to the client of its owner, in one
-// pipeline. The message may be lost without harm. In a Cluster, where two commands may take
-// different ways, it follows the call.
+// DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline.
+// The message may be lost without harm. In a Cluster, where the two commands may take different
+// ways, it is sent after the call.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	if r.InCluster() {
 		result = r.Do(ctx, c)
@@ -171,8 +170,8 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 	return result
 }
 
-// Tell publishes the message to the client whose id begins the text, and returns how many subscribers
-// Redis has counted; -1 if it does not know all, in a Cluster.
+// Tell publishes the message to the client whose id begins the text, and returns how many
+// subscribers Redis has counted; -1 if it does not know all, in a Cluster.
 func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
@@ -182,12 +181,12 @@ func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners
 	return listeners, err
 }
 
-// message is the command that publishes m to the client whose id begins owner.
+// message returns the command that publishes m to the client of the owner.
 func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
 	return r.Client.B().Publish().Channel(ClientChannel(owner[:ClientLen])).Message(m.String()).Build()
 }
 
-// Commands returns how many commands were sent for locks.
+// Commands returns the number of commands that were sent for locks.
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
 // InCluster reports whether the client is one of a Cluster.
@@ -196,8 +195,8 @@ func (r *Redis) InCluster() bool { return r.isOpen() && r.cluster }
 // SyncReplicas is how many replicas must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
 
-// Where returns the addresses that the client was given, and what else distinguishes its keys
-// from those of other clients with these.
+// Where returns the addresses of the client's config, with what else distinguishes its keys from
+// those of other clients with these addresses.
 func (r *Redis) Where() string {
 	option := r.options.Redis
 	addresses := slices.Clone(option.InitAddress)
@@ -217,8 +216,8 @@ func (r *Redis) Where() string {
 	return where
 }
 
-// Shares reports whether both are known to have the same server, in whatever database.
-// Those that dial in a way of their own may be anywhere.
+// Shares reports whether both are known to have the same server, in whatever database. A client
+// with its own way to dial may be anywhere.
 func (r *Redis) Shares(other *Redis) bool {
 	a, b := r.options.Redis, other.options.Redis
 	switch {

@@ -15,19 +15,19 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// An Answer is the result of a command: what package core is told of it, and what its caller has use for besides.
+// An Answer is the answer to a command: the reply for package core, and more for the caller.
 type Answer struct {
 	core.Reply
 	Err    error
-	Heard  bool    // the server has answered
-	Sent   Sent    // of a command that was sent by itself, or with others
-	Owner  string  // of the lock, as Redis names it
-	Clock  int64   // of Redis in µs, in the answer to a ticket that takes one; else 0
-	Met    *string // what the condition has returned in place of the command, nil if that was executed
-	Before int     // the ticket is in the queue, and so many stand before it; negative: that is not known
+	Heard  bool    // the server answered
+	Sent   Sent    // where the command was sent
+	Owner  string  // the text of the lock's owner
+	Clock  int64   // Redis' clock in µs, for a ticket that takes an answer; else 0
+	Met    *string // the string that the condition returned; nil if the command was executed
+	Before int     // the number of tickets before that of the command; negative if it is not known
 }
 
-// failed returns the answer to a command that has an error in its place.
+// failed returns the answer to a command for which there was an error.
 func (x *Exchange) failed(err error) (a Answer) {
 	a.Err, a.Heard, a.Before, a.Fault = err, Answered(err), -1, faultOf(x.Cmd.Op, err)
 	if x.Cmd.Op == core.Leave && Released(err) { // a message to others was refused
@@ -36,9 +36,9 @@ func (x *Exchange) failed(err error) (a Answer) {
 	return a
 }
 
-// faultOf says what the error means for the command. An acquire takes back what it has written, others
-// may have been executed in part if they fail inside of a script. A release and a renewal that the server
-// refuses may be allowed a moment later, unless another key has come in the place of the lock.
+// faultOf returns the fault that an error means for a command. An Acquire that fails inside its
+// script has undone what it wrote; any other command may have been executed in part. A Leave or a
+// Mirror that the server refuses may be allowed later, unless the key is another one.
 func faultOf(op core.Op, err error) core.Fault {
 	f, explained := Diagnose(err)
 	switch {
@@ -49,7 +49,7 @@ func faultOf(op core.Op, err error) core.Fault {
 	case f == NotNow:
 		return core.NotRun
 	}
-	switch op { // it was refused
+	switch op { // the server refused it
 	case core.Acquire, core.Resume, core.Join, core.Look:
 		return core.Fatal
 	case core.Mirror, core.Leave, core.Step, core.Unmark, core.Write:
@@ -59,7 +59,7 @@ func faultOf(op core.Op, err error) core.Fault {
 	}
 }
 
-// A value is a reply of Redis, or one of several values in it.
+// A value is a reply of Redis, or a value in a reply.
 type value interface {
 	ToString() (string, error)
 	ToArray() ([]rueidis.RedisMessage, error)
@@ -67,8 +67,8 @@ type value interface {
 	Error() error
 }
 
-// read returns what Redis has said to a command that was sent by itself, or to one of several acquires. It has a type parameter
-// since an interface would take memory with each command.
+// read returns the answer to a command that was sent alone, or to one of several Acquires. It has a
+// type parameter, since an interface would allocate memory for each command.
 func read[V value](r *Redis, x *Exchange, reply V) Answer {
 	a, err := Answer{Before: -1, Heard: true}, error(nil)
 	//exhaustive:ignore
@@ -99,7 +99,7 @@ func read[V value](r *Redis, x *Exchange, reply V) Answer {
 		}
 	case core.Step, core.Unmark:
 		err = reply.Error()
-	default: // a write's reply is its caller's
+	default: // the caller reads the reply to a Write
 		panic("wire: an answer to a command " + x.Cmd.Op.String())
 	}
 	if a.Met != nil && x.Unless == nil {
@@ -111,7 +111,7 @@ func read[V value](r *Redis, x *Exchange, reply V) Answer {
 	return a
 }
 
-// readAcquire reads what Redis says to an acquire.
+// readAcquire reads the reply to an Acquire.
 func readAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) (err error) {
 	if x.Cmd.Tokens > 0 {
 		if token, err := reply.ToString(); err == nil {
@@ -133,7 +133,7 @@ func readAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) (err error)
 	return r.readHolder(a, &denial[0], &denial[1])
 }
 
-// readHolder reads the rest of the lease of the holder, -1 for none, and who that is, "" for none.
+// readHolder reads the TTL of the lock's key, and its holder.
 func (r *Redis) readHolder(a *Answer, ttl, owner *rueidis.RedisMessage) error {
 	left, err := ttl.AsInt64()
 	if err == nil {
@@ -173,7 +173,8 @@ func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	return nil
 }
 
-// metValues is how many values an answer has that a condition gives in place of the command: see scripts/condition_end.lua.
+// metValues is the number of values in the reply to a condition that is met: see
+// scripts/condition_end.lua.
 const metValues = 3
 
 func (a *Answer) readMet(values []rueidis.RedisMessage) error {
@@ -185,8 +186,8 @@ func (a *Answer) readMet(values []rueidis.RedisMessage) error {
 	return err
 }
 
-// eachAcquire returns the replies to so many acquires in one call. They end with the first that is no grant: behind that
-// no lock was asked for.
+// eachAcquire returns the replies to several Acquires in one call. The first Acquire that is no
+// grant is the last that was executed.
 func eachAcquire(result rueidis.RedisResult, many int) (replies []*rueidis.RedisMessage, err error) {
 	values, err := result.ToArray()
 	if err == nil && len(values) != many {
@@ -204,7 +205,7 @@ func eachAcquire(result rueidis.RedisResult, many int) (replies []*rueidis.Redis
 	return replies, nil
 }
 
-// readStep reads what Redis says to a step in which a ticket joins or is looked for.
+// readStep reads the reply to a step in which a ticket joins or is looked for.
 func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) (err error) {
 	if len(values) == metValues {
 		return a.readMet(values)
@@ -238,7 +239,7 @@ func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) 
 	return a.readPosition(&values[4])
 }
 
-// readGrant reads the values of a step that has found, or granted, the lock to the ticket.
+// readGrant reads the values of a step that found the ticket in the lock, or granted it the lock.
 func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err error) {
 	if a.Owner, err = values[2].ToString(); err != nil {
 		return err
@@ -251,8 +252,9 @@ func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err erro
 	return err
 }
 
-// readPosition reads where a step has found the ticket: 0 nowhere, 1 in the queue, 2 as the first, or -1: it has joined, and was
-// taken out again. If it counts, it says also how far in front, and among how many tickets.
+// readPosition reads where a step found the ticket: 0 nowhere, 1 in the queue, 2 as the first
+// ticket, -1 taken out again since the queue was full. If the command Counts, its place and the
+// number of tickets follow.
 func (a *Answer) readPosition(reply *rueidis.RedisMessage) error {
 	at, before := int64(0), -1
 	if reply.IsArray() {
@@ -298,7 +300,7 @@ func parseCounter(text string, n uint64) (uint64, error) {
 	return last, err
 }
 
-// readAll reads what Redis has said to the commands of one call.
+// readAll reads the reply to the commands of one call.
 func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
 	switch {
 	case part[0].Cmd.Op == core.Mirror:
@@ -310,7 +312,7 @@ func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
 	}
 }
 
-// readMirrors reads what Redis has said to mirrors in one call.
+// readMirrors reads the reply to the Mirrors of one call.
 func (r *Redis) readMirrors(part []*Exchange, result rueidis.RedisResult) {
 	replies, err := result.ToArray()
 	if err == nil && len(replies) != len(part) {
@@ -325,8 +327,8 @@ func (r *Redis) readMirrors(part []*Exchange, result rueidis.RedisResult) {
 	}
 }
 
-// readAcquires reads what Redis has said to several acquires in one call. One that was not asked for was not executed, and will
-// not be.
+// readAcquires reads the reply to the Acquires of one call. Those behind the first that is no grant
+// were not executed.
 func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
 	replies, err := eachAcquire(result, len(part))
 	for i, x := range part {
@@ -341,8 +343,8 @@ func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
 	}
 }
 
-// readWrite reads what Redis has said to a guarded write. The answer of a server decides, also if it is an error: then a source was
-// executed in part, or not at all, and will not be.
+// readWrite reads the reply to a guarded write. An error of the server is an answer as well: the
+// source was executed in part or not at all, and will not be executed again.
 func (x *Exchange) readWrite(result rueidis.RedisResult) (a Answer) {
 	var err error
 	x.Write.Reply, err = result.ToMessage()
@@ -361,8 +363,8 @@ func (x *Exchange) readWrite(result rueidis.RedisResult) (a Answer) {
 	return a
 }
 
-// readCarrier reads what Redis has said to a release that carries a guarded write: whether that was executed, what its source has
-// returned, and the answer to the step, in which a ticket may join.
+// readCarrier reads the reply to a release that carries a guarded write: whether the write was
+// executed, what its source returned, and the reply to the step, in which a ticket may join.
 func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) {
 	w := x.Write
 	parts, err := result.ToArray()
@@ -381,7 +383,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 		return x.failed(err)
 	case executed == 1:
 		w.Fate, w.Reply = WriteRan, parts[1]
-	case refusal == nil: // none that can be read
+	case refusal == nil: // the reply cannot be read
 	case fenced(refusal, w.nonce):
 		w.Fate = WriteFenced
 	default:
@@ -390,13 +392,15 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 	return read(r, x, &parts[2])
 }
 
-// Package core knows this client as ThisClient, and each other client of rlock as OtherClient.
+// ThisClient and OtherClient are the clients in IDs of package core: this one, and any other client
+// of rlock.
 const (
 	ThisClient  = 1
 	OtherClient = 2
 )
 
-// IDOf returns the tenure of an owner in Redis, "<uuid>:<id>", the zero ID for an owner that is none of rlock's.
+// IDOf returns the ID of an owner's tenure, "<uuid>:<id>"; the zero ID for an owner that is not of
+// rlock.
 func (r *Redis) IDOf(owner string) core.ID {
 	number, ok := NumberOf(owner)
 	if !ok {
@@ -411,14 +415,14 @@ func (r *Redis) IDOf(owner string) core.ID {
 
 // A Notice is a message to a client about one of its tickets.
 type Notice struct {
-	core.Message        // Granted, AtFront, or Satisfied: a release has taken the ticket out of the queue, with Answer for its call
-	Answer       string // of the source of the release
+	core.Message        // of the kind Granted, AtFront or Satisfied
+	Answer       string // the answer of the release, if the kind is Satisfied
 	Lock         string // the lock's name
-	Ticket       string // the text of its tenure
+	Ticket       string // the text of the ticket
 }
 
-// ParseNotice parses a message on the client's channel of a lock. Other users may publish
-// there, so it may be any text.
+// ParseNotice parses a message on the client's channel of a lock, where anybody may publish any
+// text.
 func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):
@@ -437,7 +441,7 @@ func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 	return n, true
 }
 
-// parseGrant parses the message of a grant: "<ticket> <last token> <how many> <lock>".
+// parseGrant parses the message of a grant: "<ticket> <last token> <number of tokens> <lock>".
 func parseGrant(text string) (n Notice, ok bool) {
 	words := strings.SplitN(text, " ", 4)
 	if len(words) < 4 {
@@ -452,7 +456,8 @@ func parseGrant(text string) (n Notice, ok bool) {
 	return n, true
 }
 
-// parseAnswer parses the message that a ticket is answered: "<ticket> <n> <lock><answer>".
+// parseAnswer parses the message of an answer: "<ticket> <length of the lock's name>
+// <lock><answer>".
 func parseAnswer(text string) (n Notice, ok bool) {
 	words := strings.SplitN(text, " ", 3)
 	if len(words) < 3 {
@@ -466,8 +471,8 @@ func parseAnswer(text string) (n Notice, ok bool) {
 	return n, true
 }
 
-// The errors of a server, a config or a name that cannot work. Package rlock exports them,
-// and says there what each means for a caller.
+// The errors of a server, a config or a name that cannot work. Package rlock exports them, and says
+// there what each means for a caller.
 var (
 	ErrClosed        = errors.New("client is closed")
 	ErrInvalidConfig = errors.New("invalid config")
@@ -478,43 +483,40 @@ var (
 	ErrWrongType     = errors.New("the key is no lock of this kind")
 )
 
-// A Fault says what an error from Redis means for the command that met it.
+// A Fault is what an error means for its command.
 type Fault int
 
 const (
-	// Unknown: the command may have been executed, or may still be. The connection
-	// ended, or the time did, before the reply came.
+	// Unknown: the command may have been executed, or may still be. There was no reply before the
+	// connection, or the time, ended.
 	Unknown Fault = iota
-	// NotNow: the command was certainly not executed, and waiting may cure it: a
-	// failover, a server that is loading, full or unreachable.
+	// NotNow: the command was certainly not executed, and waiting may cure it: a failover, a server
+	// that is loading, full or unreachable.
 	NotNow
 	// Never: the command was certainly not executed, and waiting cures nothing.
 	Never
 )
 
-// ErrCrowded is the fault of a command that found no slot among those in flight
-// to its node.
+// ErrCrowded is the error of a command that found no slot of its node's limits.
 var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
-// ErrNoAnswer is the fault of a command without an answer in the time that it had. It hides
-// context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
-// its own, which [TimeUp] distinguishes from it.
+// ErrNoAnswer is the error of a command without an answer in time. It hides
+// context.DeadlineExceeded, since the deadline was the client's, and a caller would take it for its
+// own.
 var ErrNoAnswer = errors.New("no answer from Redis in time")
 
-// curable are the error codes of replies that say "not executed, try again".
-// rueidis retries some of them, and only for some commands (see its cluster.go), so the
-// retry is ours.
+// curable are the codes of replies that mean "not executed, try again". rueidis retries on some of
+// them, for some commands only, so rlock does.
 var curable = []string{
 	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
 	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
 	"max number of clients",
 }
 
-// Diagnose sorts err, and wraps those that a caller can act on in their sentinel.
-// Replies are matched by their code, from which rueidis takes away a leading
-// "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the
-// message ("ERR Error running script ...", "@user_script: 14: ..."), so it is looked
-// for there as well.
+// Diagnose returns the fault of err, and err itself, wrapped in a sentinel if a caller can act on
+// it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an error
+// inside a script has its code in the middle of the message ("ERR Error running script ...",
+// "@user_script: 14: ..."), where it is found as well.
 func Diagnose(err error) (Fault, error) {
 	if err == nil {
 		return Never, nil
@@ -551,8 +553,8 @@ func Diagnose(err error) (Fault, error) {
 	return Never, err
 }
 
-// NotALock is the error for a key whose hash or sorted set has a member that is no owner, so
-// that it holds something else than a lock.
+// NotALock returns the error of a key that is no lock: its hash or sorted set has a member that is
+// no owner.
 func NotALock(member string) error {
 	return wrongType{found: fmt.Sprintf("%q in it is no owner", member)}
 }
@@ -563,8 +565,8 @@ func Explain(err error) error {
 	return err
 }
 
-// ExplainTo is [Explain] for the error of a command that ends with its caller's context: once that
-// is over, and no answer has come, the error is the context's own.
+// ExplainTo is [Explain] for a command that ends with its caller's context: if that is over, and
+// there was no answer, the error is that of the context.
 func ExplainTo(caller context.Context, err error) error {
 	if caller.Err() != nil && !Answered(err) {
 		return Over(caller)
@@ -572,7 +574,7 @@ func ExplainTo(caller context.Context, err error) error {
 	return Explain(err)
 }
 
-// diagnoseSilence is Diagnose for an error that is not Redis' answer.
+// diagnoseSilence is Diagnose for an error that is not a reply of Redis.
 func diagnoseSilence(err error) (Fault, error) {
 	op := (*net.OpError)(nil)
 	switch {
@@ -588,8 +590,8 @@ func diagnoseSilence(err error) (Fault, error) {
 	return Unknown, err
 }
 
-// A rejection is the error of a connection that the server has ended with a reply to
-// nothing, as it does when it has too many clients.
+// A rejection is the error of a connection that the server ended with an unasked reply, as it does
+// if it has too many clients.
 type rejection struct {
 	reply string // without "-" and "ERR "
 	cause error
@@ -598,7 +600,7 @@ type rejection struct {
 func (r *rejection) Error() string { return fmt.Sprintf("%s (%v)", r.reply, r.cause) }
 func (r *rejection) Unwrap() error { return r.cause }
 
-// reply returns what the server said, if err is its answer.
+// reply returns the message of err if it is a reply of the server.
 func reply(err error) (message string, ok bool) {
 	if r := (*rejection)(nil); errors.As(err, &r) {
 		return r.reply, true
@@ -609,21 +611,21 @@ func reply(err error) (message string, ok bool) {
 	return "", false
 }
 
-// Begun reports whether err, if it is a server's answer, is about a command inside of a
-// script: the commands before it in the script have been executed.
+// Begun reports whether err is a reply about a command inside a script: the commands before it have
+// been executed.
 func Begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }
 
-// Released reports whether err is that of a release which has been executed, and whose
-// message to others was refused (plain.lua, queue.lua, grant.lua).
+// Released reports whether err is the reply to a release that was executed, but for a message to
+// others that was refused (plain.lua, queue.lua, grant.lua).
 func Released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")
 }
 
-// Answered reports whether err, nil included, is a server's answer.
+// Answered reports whether the server replied: err is nil or a reply.
 func Answered(err error) bool {
 	if err == nil {
 		return true
@@ -632,11 +634,11 @@ func Answered(err error) bool {
 	return ok
 }
 
-// A wrongType is the [ErrWrongType] of a key that is no lock, or one of another kind. What Redis said is for Unwrap: it
-// is about scripts.
+// A wrongType is the [ErrWrongType] of a key that is no lock, or a lock of another kind. Its
+// message leaves out Redis' own, which is about scripts; Unwrap returns that.
 type wrongType struct {
-	found string // what the key is, "" if that is not known
-	cause error  // Redis' reply, nil for none
+	found string // what the key is; "" if that is not known
+	cause error  // Redis' reply, or nil
 }
 
 func (e wrongType) Error() string {
@@ -653,10 +655,11 @@ func (e wrongType) Unwrap() []error {
 	return []error{ErrWrongType, e.cause}
 }
 
-// ofAnyCommand is what Redis says of any key of another type.
+// ofAnyCommand is Redis' message about a key of another type.
 const ofAnyCommand = "Operation against a key holding the wrong kind of value"
 
-// detail returns what one of the scripts has added to Redis' message: which key it is about, or which member is no owner.
+// detail returns what a script has added to Redis' message: the key, or the member that is no
+// owner.
 func detail(message string) string {
 	_, said, ok := strings.Cut(message, "WRONGTYPE ")
 	if !ok {
@@ -668,8 +671,8 @@ func detail(message string) string {
 	return strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
 }
 
-// OfOtherKind returns the [ErrWrongType] of a call for a lock with what the key is, if Redis says that. It asks Redis, for a
-// key about which nothing else is known.
+// OfOtherKind returns err, an [ErrWrongType], with what the key is, for which it asks Redis unless
+// err says it.
 func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	if told := (wrongType{}); errors.As(err, &told) && told.found != "" {
 		return err
@@ -682,7 +685,7 @@ func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	return wrongType{kindOf(replies), err}
 }
 
-// kindOf says what the key is about whose type, first members and first fields Redis was asked.
+// kindOf describes a key by the replies about its type, its first members and its first fields.
 func kindOf(replies []rueidis.RedisResult) string {
 	title, _ := replies[0].ToString()
 	switch title {

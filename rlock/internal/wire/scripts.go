@@ -16,10 +16,9 @@ import (
 //go:embed scripts/*.lua
 var files embed.FS
 
-// The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror or a
-// resume of locks whose waiters are counted begins with that. A step is the kind's part, then those of the queue, of
-// foreign clients, and of grants. All can be sent again after a lost reply without changing the
-// outcome.
+// The scripts. Each file begins with its KEYS, ARGV and replies. A Mirror or a Resume that counts
+// waiters begins with others.lua. A step is the kind's part, then those of the queue, of foreign
+// clients, and of grants. All scripts can be sent again after a lost reply, with the same outcome.
 var (
 	Acquire          = newScript("acquire")
 	Resume           = newScript("others", "resume")
@@ -36,21 +35,20 @@ var (
 	AcquireAll          = Acquire.ofSeveral()
 	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
-	// AskAcquire and PlainAskStep are Acquire and PlainStep for a call that takes an answer.
+	// AskAcquire and PlainAskStep are Acquire and PlainStep for a ticket that takes an answer.
 	AskAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
 	PlainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
 )
 
-// A Script is a Lua text that is called by its hash, and sent whole only to a
-// server that has not seen it, or has flushed it. rueidis.Lua does that
-// for one call at a time; here the calls of a batch do it each for themselves.
-// It never retries: only the caller knows what a lost reply means.
+// A Script is a Lua text that is called by its hash, and sent whole only to a server that does not
+// have it. rueidis.Lua does that for one call at a time; here each call of a batch does it for
+// itself. A script is not sent again after a lost reply: only the caller knows what that means.
 type Script struct{ text, sha string }
 
-// Hash returns what the script is called by.
+// Hash returns the SHA1 by which the script is called.
 func (s *Script) Hash() string { return s.sha }
 
-// newScript returns the script of these files, one after the other.
+// newScript returns the script of these files, in their order.
 func newScript(names ...string) *Script {
 	text := ""
 	for _, name := range names {
@@ -62,7 +60,7 @@ func newScript(names ...string) *Script {
 	return ScriptOf(text)
 }
 
-// ofSeveral returns the script that acquires several locks by the acquire script s: see acquire_all.lua.
+// ofSeveral returns the script that acquires several locks by the script s: see acquire_all.lua.
 func (s *Script) ofSeveral() *Script {
 	return ScriptOf(strings.Replace(readScript("acquire_all"), acquireHere, s.text, 1))
 }
@@ -73,17 +71,17 @@ func ScriptOf(text string) *Script {
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// ownersHere is the line of a script that owners.lua takes the place of: behind the paths that
-// need no owner, since Redis takes time to define its functions.
+// ownersHere is the line that owners.lua replaces, behind the paths that need no owner, since Redis
+// takes time to define its functions.
 const ownersHere = "-- (owners.lua)\n"
 
-// permitsHere is the line of a semaphore's scripts that permits.lua takes the place of.
+// permitsHere is the line of a semaphore's scripts that permits.lua replaces.
 const permitsHere = "-- (permits.lua)\n"
 
-// swiftHere is the line of plain.lua that swift.lua takes the place of.
+// swiftHere is the line of plain.lua that swift.lua replaces.
 const swiftHere = "-- (swift.lua)\n"
 
-// acquireHere is the line of acquire_all.lua that the acquire script of a kind takes the place of.
+// acquireHere is the line of acquire_all.lua that the acquire script of a kind replaces.
 const acquireHere = "-- (acquire)\n"
 
 func readScript(name string) string {
@@ -98,29 +96,29 @@ func readScript(name string) string {
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	words      words // instead of these, if there are some
-	// fair is the rights to Redisson's fair queue if two of words are its keys, else nil.
+	words      words // the keys and arguments, unless it is empty
+	// fair is the rights to Redisson's fair queue, if its keys are among words; or nil.
 	fair *fairRights
 
-	// Track is the keys whose changes by other clients Redis is asked to report: see Tracks.
+	// Track is the keys that the call tracks: see tracking.
 	Track []string
 }
 
-// words are the keys and arguments of a call for one lock, in the call itself: so Lock and
-// Unlock allocate no slices, which would be a tenth of their cost.
+// words are the keys and arguments of a call for one lock. They are in the Call itself, so that
+// Lock and Unlock allocate no slices, which would be a tenth of their cost.
 type words struct {
 	all     [15]string // the keys, then the arguments
-	keys, n int        // how many are keys, how many there are
+	keys, n int        // the number of keys, and that of all words
 }
 
-// Call returns a call with so many keys among its words, of which there are fifteen at most.
+// Call returns a call with the words all, at most fifteen, of which the first are the keys.
 func (s *Script) Call(keys int, all ...string) Call {
 	c := Call{Script: s, words: words{keys: keys, n: len(all)}}
 	copy(c.words.all[:], all)
 	return c
 }
 
-// Together returns the call of several acquires of one kind, of which s is the script for several.
+// Together returns one call for several Acquires of one kind. s is the kind's script for several.
 func (s *Script) Together(acquires []Call) Call {
 	c := Call{Script: s}
 	for i := range acquires {
@@ -155,8 +153,8 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// again reports whether the call has not been executed and must be sent once more: the server does not know the script, or
-// the client has learned that it has no right to keys which the call can do without.
+// again reports whether the call was not executed and has to be sent again: the server does not
+// know the script, or has refused keys that the call can do without.
 func (c *Call) again(result rueidis.RedisResult) bool {
 	reply, ok := rueidis.IsRedisErr(result.Error())
 	return ok && (reply.IsNoScript() || c.fair != nil && c.fair.learn(reply))
@@ -170,8 +168,7 @@ func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.Redi
 	return result
 }
 
-// DoAll makes many calls in one pipeline. Only those that again is true of are sent again: the
-// others have been executed.
+// DoAll makes many calls in one pipeline. Those for which again reports true are sent once more.
 func (r *Redis) DoAll(ctx context.Context, calls []Call) ([]rueidis.RedisResult, Sent) {
 	r.sent.n.Add(int64(len(calls)))
 	sent := Sent{Generation: r.Generation()}
@@ -186,8 +183,8 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) ([]rueidis.RedisResult,
 	return results, sent
 }
 
-// sendAt sends the calls at these indexes in one pipeline, and fills in their results. It returns the
-// indexes of those that must be sent again.
+// sendAt sends the calls with these indexes in one pipeline, and fills in their results. It returns
+// the indexes of calls that have to be sent again.
 func (r *Redis) sendAt(ctx context.Context, calls []Call, indexes []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
 	var p pipeline
 	tracks := r.startTracking(&p, calls)
@@ -209,7 +206,7 @@ func (r *Redis) sendAt(ctx context.Context, calls []Call, indexes []int, write f
 	return again
 }
 
-// A pipeline is commands that are sent together, and what reads their replies.
+// A pipeline is a list of commands that are sent together, with a reader for each reply.
 type pipeline struct {
 	commands []rueidis.Completed
 	readers  []func(rueidis.RedisResult)
@@ -219,26 +216,27 @@ func (p *pipeline) add(command rueidis.Completed, read func(rueidis.RedisResult)
 	p.commands, p.readers = append(p.commands, command), append(p.readers, read)
 }
 
-// A Guard makes guarded writes: scripts of users that look first whether the lock has their tenure. It has one script for
-// each source, and for each with a step.
+// A Guard makes the scripts of guarded writes: sources of users behind a check whether the tenure
+// has the lock. There is one script for each source, and for each source with a step.
 type Guard struct {
-	looks string // the part that refuses, on one line, so that an error names the line of the source
+	looks string // the check, on one line, so that an error names the line of the source
 	composed
 }
 
-// composed are scripts that are made of a source of the user's.
+// composed are the scripts made of sources of users.
 type composed struct {
 	mu      sync.Mutex // protects following
 	scripts map[parts]*Script
 }
 
-// parts are what such a script is made of: a source, and the command that is executed with it, nil for none.
+// parts are the parts of such a script: a source, and the script of the command that is executed
+// with it, or nil.
 type parts struct {
 	source  string
 	command *Script
 }
 
-// The guards of the kinds of locks. Each has its KEYS, ARGV and replies on top of its file.
+// The guards of the kinds. Their files begin with KEYS, ARGV and replies.
 var (
 	PlainGuard     = newGuard("guard")
 	ReadWriteGuard = newGuard("rw_guard")
@@ -248,11 +246,12 @@ var (
 // Commands is the source of a guarded write that is a list of commands: see its file.
 var Commands = readScript("commands")
 
-// mostSources is how many of them are remembered: a source that is made anew for each call would fill the memory here,
-// as it does that of Redis.
+// mostSources is the largest number of composed scripts that are kept: sources that are made for
+// each call would fill the memory, as they do in Redis.
 const mostSources = 1000
 
-// The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and of a release that carries one.
+// The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and
+// of a release that carries one.
 const writeBegins = "local done, reply = pcall(function() "
 
 var (
@@ -276,18 +275,21 @@ func oneLine(text string) (line string) {
 	return line
 }
 
-// Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...") stays the first.
+// Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...")
+// stays the first.
 func (g *Guard) Script(source string) *Script {
 	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
 }
 
-// Release returns the script of a guarded write that a release carries, whose step is this one: see scripts/release.lua.
+// Release returns the script of a guarded write that a release carries, whose step is this one: see
+// scripts/release.lua.
 func (g *Guard) Release(source string, step *Script) *Script {
 	return g.script(parts{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
 		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
 }
 
-// script returns the script of a source between a beginning, on the line of its first, and an end.
+// script returns the script of a source between begin, which stands on the first line of the
+// source, and end.
 func (c *composed) script(of parts, begin, end string) *Script {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,17 +309,17 @@ func (c *composed) script(of parts, begin, end string) *Script {
 	return s
 }
 
-// fenced reports whether err says that the guarded write with the nonce was refused, since the lock does not have its
-// tenure.
+// fenced reports whether err says that the guarded write with the nonce was not executed, since the
+// tenure does not have the lock.
 func fenced(err error, nonce string) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && reply.Error() == "RLOCK_FENCED "+nonce
 }
 
-// conditions makes the scripts of conditions, each before an acquire or a step.
+// conditions has the scripts of conditions, each before an Acquire or a step.
 var conditions composed
 
-// The parts of such a script around its source: see scripts/condition.lua.
+// The parts around the source of a condition: see scripts/condition.lua.
 var (
 	conditionBegins = releaseBegins + oneLine(readScript("condition"))
 	conditionEnds   = "end)() " + oneLine(readScript("condition_end"))

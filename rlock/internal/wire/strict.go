@@ -24,5 +24,6 @@ func init() {
 	conditionBegins = strict + conditionBegins
 }
 
-// BeStrict puts the prelude before the script, which has not been called yet: package redisson has scripts, too.
+// BeStrict puts the prelude before the script, which has not been called yet: package redisson has
+// scripts, too.
 func (s *Script) BeStrict() { *s = *ScriptOf(strict + s.text) }

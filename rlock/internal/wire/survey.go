@@ -13,18 +13,18 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Survey sends commands that change nothing about a lock, in one pipeline to the node that
-// serves its slot, and returns their replies. An error that is a server's answer stands in the
-// replies; faults that pass are tried again, for as long as a caller of Unlock would wait.
+// Survey sends commands that only read, in one pipeline to the node that serves the slot, and
+// returns their replies, errors of the server included. After a fault that waiting may cure it
+// tries again, for as long as an Unlock would wait.
 //
-// Its commands are arbitrary ones, since rueidis repeats those that it knows to be harmless
+// The commands are arbitrary ones to rueidis, which repeats commands that it knows to be harmless
 // until their context ends, each time with a slot in the ring.
 func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Completed) ([]rueidis.RedisResult, error) {
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
 	for i := range commands {
-		commands[i] = commands[i].Pin() // they may be sent several times
+		commands[i] = commands[i].Pin() // since it may be sent several times
 	}
 	caller := ctx
 	ctx, cancel := r.Within(caller)
@@ -39,7 +39,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 		case err == nil:
 			return replies, nil
 		case caller.Err() != nil:
-			return nil, TimeUp(caller, last) // the caller's own, which must not be taken for that of ctx
+			return nil, TimeUp(caller, last) // the error of the caller's context, and not of ctx
 		case ctx.Err() != nil && last != nil:
 			return nil, last
 		case ctx.Err() != nil:
@@ -55,7 +55,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 	}
 }
 
-// passing returns the first error among the replies that may pass by itself.
+// passing returns the first error among the replies that waiting may cure.
 func passing(replies []rueidis.RedisResult) error {
 	for _, reply := range replies {
 		if err := reply.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -67,8 +67,8 @@ func passing(replies []rueidis.RedisResult) error {
 	return nil
 }
 
-// surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps
-// its slot until it has ended: rueidis keeps it in its ring for as long.
+// surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps its slot
+// until it has ended, as it keeps its place in rueidis' ring.
 func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	limit, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
 	if err != nil {
@@ -84,16 +84,15 @@ func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.
 	})
 }
 
-// A background is the goroutines that work for a client in the background. Close waits for
-// them. The zero value is ready for use.
+// A background counts the goroutines that work for a client in the background. Its zero value is
+// ready for use.
 type background struct {
 	mu      sync.Mutex // protects following
 	closed  bool
 	running sync.WaitGroup // only Add needs the mutex
 }
 
-// start calls work in a goroutine of its own, and reports whether it did: one that
-// is closed starts nothing.
+// start calls work in a goroutine of its own. After close it does not, and reports false.
 func (b *background) start(work func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +102,7 @@ func (b *background) start(work func()) bool {
 	return !b.closed
 }
 
-// close returns when all goroutines have ended. None is started after it was called.
+// close waits until all goroutines have ended. No more are started.
 func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -111,8 +110,8 @@ func (b *background) close() {
 	b.running.Wait()
 }
 
-// inBackground returns the result of work, or an error once ctx ends: the work goes on then,
-// and keeps its slot until it has ended.
+// inBackground returns the result of work, or an error once ctx ends: then the work goes on, and
+// keeps its slot until it has ended.
 func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func() T) (result T, err error) {
 	landed := make(chan T, 1)
 	started := r.background.start(func() {
@@ -131,32 +130,32 @@ func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func(
 	}
 }
 
-// listTime is how old the list of the connections of a node may be.
+// listTime is the age at which the list of a node's connections is read again.
 const listTime = time.Second
 
-// A Process is one that has a client of rlock, as the client name of its connection says.
+// A Process is a process with a client of rlock, by the client name of a connection.
 type Process struct {
 	Program string // the base name of its file
-	Host    string // its own name for its machine, or container
-	PID     int    // as the process itself sees it
-	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+	Host    string // the name of its machine or container, as it knows it
+	PID     int    // its process id, as it knows it
+	Addr    string // the address of its connection, as Redis sees it: "10.0.0.7:51234"
 }
 
 // String returns "orders@host[4711]".
 func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
 
-// Processes are those that are connected with one node, by the ids of their clients.
+// Processes are the processes that are connected with one node.
 type Processes struct {
 	readAt time.Time
 	byID   map[string]Process
-	Err    error // why byID is empty
+	Err    error // the reason if they are not known
 }
 
-// clientLists keeps the processes of each node for a moment, so that many questions in a row cost one
-// CLIENT LIST: it has a line for each connection of the server.
+// clientLists keeps the processes of each node for listTime, so that many questions in a row cost
+// one CLIENT LIST, which has a line for each connection of the server.
 type clientLists struct {
-	lock   Limit                 // of one slot, which protects following
-	byNode map[uint32]*Processes // as they were answered last
+	lock   Limit                 // has one slot, which protects following
+	byNode map[uint32]*Processes // the last answers
 }
 
 // Processes returns the processes that are connected with the node that serves the lock.
@@ -183,8 +182,8 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	return read
 }
 
-// KnownProcess returns the process that has the client of an owner, if one of the last inspections has found it. It asks
-// nothing, waits for nothing, and may be called with a mutex held.
+// KnownProcess returns the process of an owner's client, if one of the last calls of Processes has
+// found it, or nil. It sends nothing, and may be called with a mutex held.
 func (r *Redis) KnownProcess(owner string) *Process {
 	slot, ok := r.clientLists.lock.TryEnter()
 	if !ok {
@@ -199,8 +198,8 @@ func (r *Redis) KnownProcess(owner string) *Process {
 	return nil
 }
 
-// readClientList reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
-// and renewals must not wait behind it.
+// readClientList reads CLIENT LIST over a connection of its own, since renewals must not wait
+// behind a reply of some megabytes.
 func (r *Redis) readClientList(k *Keys) *Processes {
 	ctx := r.deadline.context(time.Now())
 	_, result := r.together(ctx,
@@ -231,7 +230,7 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 	return p, id, ok
 }
 
-// Of returns the process that has the client of an owner, nil if it is not known.
+// Of returns the process of an owner's client, or nil if it is not known.
 func (p *Processes) Of(owner string) *Process {
 	if len(owner) < ClientLen {
 		return nil
@@ -245,7 +244,7 @@ func (p *Processes) Of(owner string) *Process {
 const (
 	// namePrefix begins the client name of a connection.
 	namePrefix = "rlock:"
-	// longestPart is how many bytes of a program's or a host's name are shown.
+	// longestPart is the largest length of a program's or a host's name, in bytes.
 	longestPart = 64
 )
 
@@ -266,8 +265,8 @@ var processName = sync.OnceValue(func() string {
 	return namePart(program) + ":" + namePart(host) + ":" + strconv.Itoa(os.Getpid())
 })
 
-// namePart replaces what Redis refuses in a client name (spaces, and all that is not
-// printable ASCII), and the colons, since they separate the parts.
+// namePart replaces what Redis refuses in a client name (spaces, and all that is not printable
+// ASCII), and colons, which separate the parts.
 func namePart(text string) string {
 	if text == "" {
 		return "unknown"
@@ -280,8 +279,8 @@ func namePart(text string) string {
 	}, text[:min(len(text), longestPart)])
 }
 
-// parseClientName returns the process and the client's id of such a name. ok is false
-// for any other name.
+// parseClientName returns the process and the client's id of such a name. It reports false for any
+// other name.
 func parseClientName(name string) (p Process, id string, ok bool) {
 	rest, ok := strings.CutPrefix(name, namePrefix)
 	parts := strings.Split(rest, ":")
@@ -295,15 +294,15 @@ func parseClientName(name string) (p Process, id string, ok bool) {
 	return Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true
 }
 
-// A Permit is what one owner holds.
+// A Permit is the permits of one owner.
 type Permit struct {
 	Owner string
 	Count int
 	Left  time.Duration
 }
 
-// PermitsOf reads the members of a semaphore's key, with their scores, and the server's time.
-// Owners whose leases are over have no permit, and neither has the member that counts (scripts/permits.lua).
+// PermitsOf decodes the members of a semaphore's key, with their scores, and the server's time. It
+// leaves out owners whose leases have ended, and the member that counts (scripts/permits.lua).
 func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
 	ends, err := members.AsZScores()
 	if err != nil || len(ends) == 0 {
