@@ -27,7 +27,7 @@ type waiter struct {
 // A visit is the part of a waiter that belongs to one call.
 type visit struct {
 	req    Request
-	passed string      // the text of the owner that passed the lock on, for a resume, or that is to leave, for a release by force
+	passed string      // of a resume: the owner that passed the lock on; of a release by force: its holder
 	write  *wire.Write // the guarded write, or nil
 	hold   *hold       // the handle to fill in; nil for Lock
 	site   *terms.Site // the place in the program of the call; nil if it is not known
@@ -36,21 +36,34 @@ type visit struct {
 	locates bool // its goroutine is to find out the site
 	logged  bool // the log says that it waits for its own goroutine
 
-	watches        bool        // the call waits in line, and its caller is told its place
-	place, waiting int         // the place, and the number of waiters, that the caller was last told; 0 for none
+	waited  time.Duration // the time until the lock was granted
+	earlier earlierLosses // the losses before the grant
+
+	watching
+	answering
+	failing
+}
+
+// watching is the part of a call whose caller is told its place: see Request.Progress.
+type watching struct {
+	watches        bool        // the call waits in line
+	place, waiting int         // the place and the number of waiters last told; 0 for none
 	toldAt         core.Time   // when the caller was told
-	telling        bool        // the function that is told runs
+	telling        bool        // the caller's function runs
 	turn           *time.Timer // ends a turn that was granted while the function runs; or nil
 	missed         bool        // the timer has ended the turn
+}
 
+// answering is the part of a call that takes an answer: see Request.Answer.
+type answering struct {
 	answer  string    // the answer of a release, if the outcome is GotAnswer
 	clock   int64     // Redis' clock in µs, by the first answer that has it; 0 for none
 	read    core.Time // when the command of that answer was sent
 	checked bool      // the command that ended the call checked its condition
+}
 
-	waited  time.Duration // the time until the lock was granted
-	earlier earlierLosses // the losses before the grant
-
+// failing is what Redis has said to a call that does not have the lock.
+type failing struct {
 	holder  string    // the holder that Redis named last, or ""
 	endless bool      // the key of that holder has no TTL
 	err     error     // the error of the last answer, or nil
