@@ -68,19 +68,10 @@ type Command struct {
 	// ticket that joins with a Leave, ask for a claim.
 	Lease Span
 
-	// The levels that a Mirror shows in Redis. An exact one also shortens the lease to Lease, and
-	// notifies foreign clients that wait; any other only lengthens it.
-	Exact  bool
-	Writes int  // the number of levels that are not shared
-	Reads  bool // some levels are shared
-
+	Mirrored
 	Asks bool // a Mirror or a Resume also asks how many others wait
 
-	// Bounded makes a Join conditional: Redis undoes it in the same step if it would leave more
-	// than Most tickets in the queue, its own included, and the lock was not granted to it.
-	Bounded bool
-	Most    int
-
+	Bound
 	Tokens  uint64 // the number of fencing tokens that a grant reserves; 0 for a lock without tokens
 	Permits int    // the number of permits of the semaphore; 0 for other locks
 
@@ -99,6 +90,20 @@ type Command struct {
 	Tenure              *Tenure // the tenure of the command; nil for a guarded write and for a release by force
 	joins               *Tenure // the tenure of Joins, or nil
 	tenureSeq, joinsSeq uint32  // the flights of both: see flight.go
+}
+
+// Mirrored is what a Mirror shows in Redis.
+type Mirrored struct {
+	Exact  bool // the lease may become shorter, and foreign clients that wait are notified
+	Writes int  // the number of levels that are not shared
+	Reads  bool // some levels are shared
+}
+
+// A Bound makes a Join conditional: Redis undoes it in the same step if it would leave more than
+// Most tickets in the queue, its own included, and the lock was not granted to it.
+type Bound struct {
+	Bounded bool
+	Most    int
 }
 
 // A Fault is the reason why a command has no answer.

@@ -102,7 +102,7 @@ func TestATicketWithABoundTakesNoPlaceAmongTooMany(t *testing.T) {
 					c.do("PEXPIRE", c.keys.Queue(), "5000")
 				}
 				mine := ticket()
-				answer := c.step(core.Command{Op: core.Join, Bounded: true, Most: test.most}, false, mine)
+				answer := c.step(core.Command{Op: core.Join, Bound: core.Bound{Bounded: true, Most: test.most}}, false, mine)
 				require.NoError(t, answer.Err)
 				assert.Equal(t, test.granted, answer.Found == core.Holds)
 				assert.Equal(t, test.full, answer.Full)
@@ -137,7 +137,7 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	})
 	poor := *c
 	poor.redis = redis
-	refused := poor.step(core.Command{Op: core.Join, Bounded: true, Most: 5}, false, ticket())
+	refused := poor.step(core.Command{Op: core.Join, Bound: core.Bound{Bounded: true, Most: 5}}, false, ticket())
 	require.ErrorIs(t, wire.Explain(refused.Err), wire.ErrNoPermission)
 	there, err := c.do("EXISTS", c.keys.Queue()).ToInt64()
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func run(kind server.Kind, seed uint64, start server.Time, each func(s *server.S
 		c := core.Command{
 			Op:     []core.Op{core.Acquire, core.Join, core.Join, core.Look, core.Leave, core.Mirror, core.Step, core.Unmark}[r.IntN(8)],
 			Ticket: core.Ticket{ID: core.ID{Client: r.Uint32N(3), N: r.Uint64N(n/3 + 1)}, Mode: core.Mode(r.IntN(2)), Owner: 1},
-			Lease:  4, Writes: 1, Permits: 2, Tokens: 1,
+			Lease:  4, Mirrored: core.Mirrored{Writes: 1}, Permits: 2, Tokens: 1,
 		}
 		each(&s, c, now)
 		s.Do(c, now, &server.Effects{})
