@@ -32,9 +32,6 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asRlock) // a command under a lock may be a test's binary, too
 		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	if os.Getenv(asWorker) != "" {
-		os.Exit(beWorker())
-	}
 	if how := os.Getenv(asChild); how != "" {
 		os.Exit(beChild(how))
 	}
