@@ -27,7 +27,7 @@ package tests_test
 //	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed,
 //	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
 //	10  a command that was sent again counted twice, and the lock was never free
-//	      core.TestWhatACommandWithoutAnAnswerLeaves, TestProgramsOverTheWholeFace
+//	      core/testdata/faults.txt, TestProgramsOverTheWholeFace
 //	11  with Redis down callers went on without a lock
 //	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
 //	12  the message came between the failed attempt and the subscription

@@ -18,7 +18,7 @@ func newHeld(waiters int, k Kind) (*Lock, []*Call) {
 			l.Answer(&cmd, nil, Reply{Found: Holds}, Now{})
 		}
 	}
-	c.TakeEffects(at(0))
+	c.TakeEffects(Now{})
 	return l, all
 }
 
@@ -27,7 +27,7 @@ func handOff(l *Lock, all []*Call, i int) {
 	w := all[i%len(all)]
 	l.Unlock(w.Owner, Alone, nil, Now{})
 	l.Lock(w, Now{})
-	l.client.TakeEffects(at(0))
+	l.client.TakeEffects(Now{})
 }
 
 func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
@@ -41,7 +41,7 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.TakeEffects(at(0))
+		l.client.TakeEffects(Now{})
 	}); n > 0 {
 		t.Errorf("a nested lock allocates %v times", n)
 	}
@@ -95,18 +95,18 @@ func BenchmarkStrict(b *testing.B) {
 			for _, w := range all[1:] {
 				queues(w)
 			}
-			l.client.TakeEffects(at(0))
+			l.client.TakeEffects(Now{})
 			b.ResetTimer()
 			for i := range b.N {
 				w := all[i%len(all)]
 				_, t, _ := l.Unlock(w.Owner, Alone, nil, Now{})
 				cmd, _ := l.Poll(t, Now{})
 				l.Answer(&cmd, nil, Reply{Left: true}, Now{})
-				l.client.TakeEffects(at(0))
+				l.client.TakeEffects(Now{})
 				l.Lock(w, Now{})
 				queues(w)
 				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Tenure.ID}, Now{})
-				l.client.TakeEffects(at(0))
+				l.client.TakeEffects(Now{})
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func BenchmarkNested(b *testing.B) {
 	for range b.N {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.TakeEffects(at(0))
+		l.client.TakeEffects(Now{})
 	}
 }
 
@@ -150,7 +150,7 @@ func BenchmarkRenewal(b *testing.B) {
 					b.Fatal(cmd.Op)
 				}
 				l.Answer(&cmd, nil, Reply{Found: Holds}, now)
-				l.client.TakeEffects(at(0))
+				l.client.TakeEffects(Now{})
 			}
 		})
 	}

@@ -1,91 +1,76 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 )
 
-// The tenures of a lock are found one by one, or by a map while they are many.
-func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
-	l, first := tenure()
-	all := []*Tenure{first}
-	check := func(mapped bool) {
-		t.Helper()
-		if (l.tenures.byID != nil) != mapped || l.tenures.len != len(all) {
-			t.Fatalf("%d of %d tenures, in a map: %v", l.tenures.len, len(all), l.tenures.byID != nil)
-		}
-		i := 0
-		for n := range l.Tenures {
-			if n != all[i] {
-				t.Fatalf("the tenure %d is another one", i)
-			}
-			i++
-		}
-		for _, n := range all {
-			if l.Find(n.ID) != n || n.lock != l {
-				t.Fatalf("%d is not found", n.ID.N)
-			}
-		}
-		if mapped && len(l.tenures.byID) != len(all) {
-			t.Fatalf("the map has %d", len(l.tenures.byID))
-		}
-	}
-	for i := uint64(2); i <= 12; i++ {
-		all = append(all, l.newTenure(ID{1, i}, Alone))
-		check(i > manyTenures)
-	}
-	for _, at := range []int{0, 10, 4} { // the first, the last, and one between
-		n := all[at]
-		all = append(all[:at:at], all[at+1:]...)
-		if l.forget(n, Now{}); l.Find(n.ID) != nil || n.lock != nil || n.prev != nil || n.behind != nil {
-			t.Fatal("it is there")
-		}
-		check(true)
-	}
-	for len(all) > 2 {
-		n := all[0]
-		all = all[1:]
-		l.forget(n, Now{})
-		check(true)
-	}
-	all = append(all, l.newTenure(ID{1, 30}, Alone)) // few by now, in the map of many
-	check(true)
-	for len(all) > 0 {
-		n := all[0]
-		all = all[1:]
-		l.forget(n, Now{})
-		check(len(all) > 0)
-	}
-	all = append(all, l.newTenure(ID{1, 20}, Alone))
-	check(false)
-}
-
-// A lock may be released by force while a mirror is in flight. The tenure is over then, and the answer is for
-// a former life.
+// A lock may be released by force while a mirror is in flight. The tenure is over then, and the
+// answer is for a former life of its memory.
 func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
-	l := held(writes(1, NeverSafe))
-	n := l.owner
-	mirror, _ := l.Poll(n, at(1))
-	if mirror.Op != Mirror {
-		t.Fatal("no mirror is sent")
+	l, n := held(Alone)
+	now := Now{20_000, 20_000}
+	mirror, _ := l.Poll(n, now)
+	l.Answer(&Command{Op: Leave, Ticket: Ticket{ID: n.ID}}, nil, Reply{Left: true}, now)
+	l.client.TakeEffects(now)
+	if cmd, due := l.Poll(n, now); mirror.Op != Mirror || cmd.Op != None || due != Never || n.Lock() != nil || !l.Idle() {
+		t.Fatal("the tenure is not over")
 	}
-	force(l, n.ID, at(2))
-	l.Poll(n, at(2))
-	if !l.Idle() {
-		t.Fatal("it is over")
-	}
-	l.client.TakeEffects(at(0))
-	l.Answer(&mirror, nil, Reply{Found: Holds, Others: 1}, at(3))
-	if !l.Idle() || len(l.client.TakeEffects(at(0))) > 0 || n.place == Owner {
+	l.client.TakeEffects(now)
+	l.Answer(&mirror, nil, Reply{Found: Holds, Others: 1}, now)
+	if !l.Idle() || len(l.client.TakeEffects(now)) > 0 || n.place == Owner {
 		t.Error("an answer to a former life counts")
 	}
 	n.Tag = 7
-	if next := l.newTenure(ID{1, 2}, Alone); next != n || next.Tag != 7 {
-		t.Error("its memory is not used again, with what the driver has there")
+	other := l.client.NewLock(Kind{})
+	other.Lock(&Call{Owner: 1, Until: Never}, now)
+	next := other.tenures.first
+	if next != n || next.Tag != 7 || l.Find(n.ID) != nil {
+		t.Fatal("its memory is not used again, with what the driver has there")
 	}
-	n.send(Leave, at(3))
-	if l.Answer(&mirror, nil, Reply{Found: Holds}, at(3)); n.flight.op != Leave {
+	acquire := other.Command(next.Agent, Acquire, now)
+	if other.Answer(&mirror, nil, Reply{Found: Holds}, now); next.InFlight() != Acquire || acquire.tenureSeq == mirror.tenureSeq {
 		t.Error("an answer to a former life counts in the next")
+	}
+	if cmd, due := l.Poll(next, now); cmd.Op != None || due != Never {
+		t.Error("a tenure of another lock has something to send")
+	}
+	if n := other.newTenure(ID{1, 8}, Alone); n == next {
+		t.Error("its memory is used twice")
+	}
+}
+
+// The memory that an effect names, which is not taken yet, is not used again.
+func TestATenureThatAnEffectNamesIsNotUsedAgain(t *testing.T) {
+	l, n := held(Alone)
+	n.forcedOut()
+	if l.Poll(n, Now{}); len(l.client.Effects) == 0 || l.client.spare != n {
+		t.Fatal("it is not over")
+	}
+	if l.newTenure(ID{1, 2}, Alone) == n {
+		t.Error("it is used again")
+	}
+}
+
+// Tenures are found by a map while they are many, and what is over points to no other.
+func TestManyTenuresAreFoundByAMap(t *testing.T) {
+	l := (&Client{}).NewLock(Kind{})
+	var all []*Tenure
+	for i := range uint64(manyTenures + 3) {
+		if (l.tenures.byID != nil) != (i > manyTenures) {
+			t.Errorf("%d tenures, in a map: %v", i, l.tenures.byID != nil)
+		}
+		all = append(all, l.newTenure(ID{N: i}, Alone))
+	}
+	for _, i := range []int{0, 4, len(all) - 1} {
+		if l.forget(all[i], Now{}); all[i].prev != nil || all[i].behind != nil || l.Find(all[i].ID) != nil {
+			t.Errorf("the tenure %d is there", i)
+		}
+		all[i] = nil
+	}
+	if is := slices.Collect(l.Tenures); !slices.Equal(is, slices.DeleteFunc(all, func(n *Tenure) bool { return n == nil })) {
+		t.Errorf("%d tenures", len(is))
 	}
 }
 
@@ -96,5 +81,75 @@ func TestATenureHasASizeOfTheAllocator(t *testing.T) {
 	}
 	if size := unsafe.Sizeof(Level{}); size > 80 {
 		t.Errorf("a level has %d bytes", size)
+	}
+}
+
+// parted returns a client that has parted with the tenures, each until the time of its number.
+func parted(c *Client, now Time, numbers ...uint64) {
+	l := c.NewLock(Kind{})
+	for _, n := range numbers {
+		t := l.newTenure(ID{N: n}, Alone)
+		t.want, t.trust.most = Parted, Span(n)
+		l.forget(t, Now{Time: now})
+	}
+	c.TakeEffects(Now{Time: now})
+}
+
+func TestATenureThatWasPartedWithIsKnownUntilItsLeaseEnds(t *testing.T) {
+	c := &Client{}
+	parted(c, 10, 30, 20, 40, 10)
+	for _, n := range []uint64{5, 10, 20, 30, 40, 50} {
+		for _, now := range []Time{10, 19, 20, 29, 30, 39, 40} {
+			want := Time(n) > now && slices.Contains([]uint64{20, 30, 40}, n)
+			if c.hasPartedFrom(ID{N: n}, Now{Time: now}) != want {
+				t.Errorf("%d at %d: it is not %v that it is known", n, now, want)
+			}
+		}
+	}
+}
+
+// Those whose leases have ended are dropped, and there is room for twice as many as are left.
+func TestPartingsTakeNoMoreMemoryThanTheirLeasesNeed(t *testing.T) {
+	c := &Client{}
+	for n := range Time(100_000) {
+		parted(c, n, uint64(n)+100)
+		if len(c.partings) > 400 || cap(c.partings) > 400 {
+			t.Fatalf("%d are known, with room for %d", len(c.partings), cap(c.partings))
+		}
+	}
+	if parted(c, 200_000, 200_500); !c.hasPartedFrom(ID{N: 200_500}, Now{Time: 200_000}) {
+		t.Error("the last one is not known")
+	}
+	for n := Time(300_000); cap(c.partings) > fewPartings; n++ { // their memory, too
+		if parted(c, n, uint64(n)+1); n > 301_000 {
+			t.Fatalf("there is room for %d", cap(c.partings))
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	some := tokens{reserved: 16, left: 1, current: 3}
+	for _, c := range []struct {
+		name    string
+		tokens  tokens
+		happens func(*tokens)
+		then    tokens
+	}{
+		{"the first of the tokens is that of the hold", tokens{reserved: 1}, func(k *tokens) { k.take(20, 16) }, tokens{16, 15, 5}},
+		{"a lock without tokens takes none", tokens{}, func(k *tokens) { k.take(20, 16) }, tokens{}},
+		{"an answer without a token brings none", some, func(k *tokens) { k.take(0, 1) }, some},
+		{"nor one without a number", some, func(k *tokens) { k.take(20, 0) }, some},
+		{"a message brings tokens", tokens{reserved: 1}, func(k *tokens) { k.heard(Message{Token: 3, Tokens: 3}) }, tokens{3, 2, 1}},
+		{"but not more than there can be", tokens{reserved: 1}, func(k *tokens) { k.heard(Message{Token: 3, Tokens: 4}) }, tokens{reserved: 1}},
+		{"nor more than a tenure reserves", tokens{reserved: 1}, func(k *tokens) { k.take(maxTokens+9, maxTokens+1) }, tokens{reserved: 1}},
+	} {
+		if c.happens(&c.tokens); c.tokens != c.then {
+			t.Errorf("%s: %+v, not %+v", c.name, c.tokens, c.then)
+		}
+	}
+	for k, next := range map[tokens]uint32{{}: 1, {reserved: 4}: 1, {16, 15, 5}: 16, {16, 14, 6}: 32, {maxTokens, 0, maxTokens}: maxTokens} {
+		if k.next() != next {
+			t.Errorf("%+v: the next tenure reserves %d, not %d", k, k.next(), next)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +14,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the traces into testdata")
 
-// Each file of testdata is a story of one lock: an event in each block, and its effects below "----". Every command
-// that is due is polled for, and waits for its answer; time is ticks.
+// Each file of testdata has stories of one lock: a block has events, of which a line has one or
+// several, and below "----" what they bring about. Every command that is due is polled for, and
+// waits for its answer; time is ticks, or milliseconds of a client with real times. The events are
+// those of happens. A lock begins anew with the event client, and its outcome behind "--".
 func TestTraces(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(names) == 0 {
@@ -32,8 +35,11 @@ func TestTraces(t *testing.T) {
 				event, want, _ := strings.Cut(block, "\n----\n")
 				fmt.Fprintf(&out, "%s\n----\n", strings.TrimSuffix(event, "\n----"))
 				for _, line := range strings.Split(event, "\n") {
-					if line != "" && line[0] != '#' && line != "----" {
-						s.happens(t, line)
+					if line == "" || line[0] == '#' || line == "----" {
+						continue
+					}
+					for one := range strings.SplitSeq(line, "; ") {
+						s.happens(t, one)
 					}
 				}
 				got := strings.Join(s.told, "\n")
@@ -64,11 +70,19 @@ type story struct {
 	told    []string
 
 	t      *testing.T
-	alarms map[*Tenure]Time // when the keeper polls it
-	shells map[*Call]*shell // the goroutines of calls
+	alarms map[*Tenure]Time   // when the keeper polls it
+	shells map[*Call]*shell   // the goroutines of calls
+	full   bool               // no call has a slot for its command
+	rests  bool               // the keeper polls nothing
+	states map[ID]tenureState // that Changed has told
 }
 
-// A shell is the goroutine of a Agent: it asks Next at that time, unless it waits for an answer.
+type tenureState struct {
+	want  Want
+	place Place
+}
+
+// A shell is the goroutine of a call: it asks Next at that time, unless it waits for an answer.
 type shell struct {
 	at    Time
 	flies bool
@@ -79,10 +93,6 @@ type shell struct {
 type sentCommand struct {
 	Command
 	call *Call
-}
-
-func (s *story) tell(format string, args ...any) {
-	s.told = append(s.told, fmt.Sprintf(format, args...))
 }
 
 // words are the arguments of an event: name=value, or a flag.
@@ -100,6 +110,54 @@ func (w words) number(name string, otherwise int64) int64 {
 }
 
 func (w words) has(name string) bool { _, ok := w[name]; return ok }
+
+// handle is that of the level which a call opens or closes.
+func (w words) handle() any {
+	switch {
+	case w.has("handle"):
+		return w["handle"]
+	case w.has("guest"):
+		return Guests
+	}
+	return nil
+}
+
+// realTimes are those of a client, in milliseconds.
+func realTimes() Config {
+	return Config{
+		Lease: 30_000, Claim: 2_000, QueueTime: 60_000, Margin: 12, LookTime: 2_000, Slack: 1, Retry: 10, MaxRetry: 500,
+		FirstPoll: 1, LastPoll: 128, Silence: 250, Patience: 250, LeastWait: 5, HandoffLimit: 100, HandoffTime: 10,
+	}
+}
+
+// config returns the times of a client: a few ticks, or real ones. Each number of a Config may be
+// given by its name.
+func (w words) config() Config {
+	c := Config{
+		Lease: 30, Claim: 8, QueueTime: 60, Margin: 1, LookTime: 8, Slack: 1, Retry: 1, MaxRetry: 8, FirstPoll: 1, LastPoll: 4,
+		Silence: 5, Patience: 3, LeastWait: 2, ReadersTime: 6, ShortSection: 1, HandoffLimit: 2, HandoffTime: 50,
+		Foreign: ForeignConfig{WindowLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
+	}
+	if w.has("real") {
+		c = realTimes()
+	}
+	c.Replicas = w.has("replicas")
+	for name := range w {
+		if slices.Contains([]string{"real", "replicas", "jitter", "fair", "fenced", "permits"}, name) {
+			continue
+		}
+		v, same := reflect.ValueOf(&c).Elem(), func(n string) bool { return strings.EqualFold(n, name) }
+		f := v.FieldByNameFunc(same)
+		if !f.IsValid() {
+			f = v.FieldByName("Foreign").FieldByNameFunc(same)
+		}
+		f.SetInt(w.number(name, 0)) // which panics if there is no such time
+	}
+	if w.has("jitter") {
+		c.Jitter = func(d Span) Span { return d / 2 }
+	}
+	return c
+}
 
 func (w words) mode() Mode {
 	if w.has("read") {
@@ -120,10 +178,29 @@ func id(text string) (id ID) {
 	return id
 }
 
+// opOf reads the name of a command, None for another word.
+func opOf(text string) Op {
+	for op := Acquire; op < ops; op++ {
+		if strings.EqualFold(op.String(), text) {
+			return op
+		}
+	}
+	return None
+}
+
 func (i ID) text() string {
 	return fmt.Sprintf("%d.%d", i.Client, i.N)
 }
 
+// until is when the time of a call is up.
+func (s *story) until(w words) Time {
+	if !w.has("for") {
+		return Never
+	}
+	return s.now.Time + Time(w.number("for", 0))
+}
+
+// happens has one event, and carries its effects out.
 func (s *story) happens(t *testing.T, line string) {
 	fields := strings.Fields(line)
 	w := words{}
@@ -141,24 +218,21 @@ func (s *story) happens(t *testing.T, line string) {
 	}
 	switch fields[0] {
 	case "client":
+		if len(s.told) > 0 {
+			s.tell("--")
+		}
 		s.now = Now{100, 100}
-		s.client = &Client{Config: Config{
-			Lease: Span(w.number("lease", 30)), Claim: 8, QueueTime: 60, Margin: 1, LookTime: 8, Slack: 1, Retry: 1, MaxRetry: 8, FirstPoll: 1, LastPoll: 4,
-			Silence: 5, Patience: 3, LeastWait: 2, ReadersTime: 6, ShortSection: 1, HandoffLimit: 2, HandoffTime: 50,
-			Foreign:  ForeignConfig{WindowLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
-			Replicas: w.has("replicas"),
-		}}
+		s.client, s.states = &Client{Config: w.config()}, map[ID]tenureState{}
+		s.client.Changed = s.changed
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int32(w.number("permits", 0))})
 		s.callers, s.sent = map[string]*Call{}, nil
-		s.t, s.alarms, s.shells = t, map[*Tenure]Time{}, map[*Call]*shell{}
+		s.t, s.alarms, s.shells, s.full, s.rests = t, map[*Tenure]Time{}, map[*Call]*shell{}, false, false
 	case "lock":
-		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)),
-			Repeats: w.has("repeats"), Answers: w.has("answers"), Tag: name}
-		if w.has("for") || !c.Waits {
-			c.Until = s.now.Time + Time(w.number("for", 0))
-		}
-		if w.has("handle") {
-			c.Handle = w["handle"]
+		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: s.until(w), Lease: Span(w.number("lease", 0)),
+			More: int32(w.number("more", 0)), Most: int32(w.number("most", 0)), Guest: w.has("guest"), Part: w.has("part"), Capped: w.has("capped"),
+			Repeats: w.has("repeats"), Answers: w.has("answers"), Handle: w.handle(), Tag: name}
+		if !c.Waits {
+			c.Until = s.now.Time
 		}
 		s.callers[name] = c
 		if s.lock.Lock(c, s.now) != Waiting {
@@ -167,13 +241,11 @@ func (s *story) happens(t *testing.T, line string) {
 			s.begins(c, ID{})
 		}
 	case "unlock":
-		var h any
-		if w.has("handle") {
-			h = w["handle"]
-		}
-		_, t, ok := s.lock.Unlock(o, w.mode(), h, s.now)
+		was, t, ok := s.lock.Unlock(o, w.mode(), w.handle(), s.now)
 		if !ok {
 			s.tell("nothing to unlock")
+		} else if w.has("tell") {
+			s.tell("closed: %s", s.level(was))
 		}
 		s.releases(t, w)
 	case "unlockwith":
@@ -191,18 +263,27 @@ func (s *story) happens(t *testing.T, line string) {
 			s.releases(t, words{})
 		} else {
 			s.lock.Leave(w, Cancelled, s.now)
+			if sh := s.shells[w]; w.Purpose != Locks {
+				sh.flies = false
+				s.run(w)
+			}
 		}
 	case "setlease":
-		s.tell("%v", s.lock.SetLease(o, w.mode(), nil, Span(w.number("lease", 0)), s.now))
+		s.tell("%v", s.lock.SetLease(o, w.mode(), w.handle(), Span(w.number("lease", 0)), s.now))
+	case "extend":
+		s.tell("%s", s.lock.Extend(o, w.mode(), w.handle(), Span(w.number("by", 0)), s.now))
+	case "stay":
+		s.lock.StayUntil(s.now.Time + Time(w.number("for", 0)))
+	case "tend": // the keeper would send it later
+		c := &Call{Until: Never, Tag: "the tender"}
+		s.lock.Tend(s.lock.Find(id(w["of"])), c)
+		s.begins(c, id(w["of"]))
 	case "pass":
 		_, t, result := s.lock.Pass(o, w.mode(), nil, Span(w.number("within", 10)), s.now)
 		s.parts(result)
 		s.releases(t, w)
 	case "resume":
-		c := &Call{Owner: o, Mode: w.mode(), Until: Never, Lease: Span(w.number("lease", 0)), Named: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
-		if w.has("for") {
-			c.Until = s.now.Time + Time(w.number("for", 0))
-		}
+		c := &Call{Owner: o, Mode: w.mode(), Until: s.until(w), Lease: Span(w.number("lease", 0)), Named: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
 		s.callers[name] = c
 		s.lock.Resume(c, s.now)
 		s.begins(c, ID{})
@@ -212,8 +293,8 @@ func (s *story) happens(t *testing.T, line string) {
 			return
 		}
 		i := 0
-		if op := slices.Index(opWords, name); op > 0 { // the first command of that sort
-			i = slices.IndexFunc(s.sent, func(c sentCommand) bool { return c.Op == Op(op) })
+		if op := opOf(name); op != None { // the first command of that sort
+			i = slices.IndexFunc(s.sent, func(c sentCommand) bool { return c.Op == op })
 			name = fields[2]
 		}
 		if i < 0 {
@@ -221,18 +302,15 @@ func (s *story) happens(t *testing.T, line string) {
 			return
 		}
 		s.answer(i, s.reply(name, w))
-	case "write": // its caller does not wait for the answer
-		c, cmd := &Call{Owner: o, Mode: w.mode(), Until: Never}, Command{}
+	case "write":
+		c := &Call{Owner: o, Mode: w.mode(), Handle: w.handle(), Until: Never, Tag: "the write"}
+		s.callers["write"] = c
 		s.lock.Write(c)
-		a := s.lock.Next(c, true, s.now)
-		if a.Do == Sends {
-			cmd = s.lock.Command(c, a.Op, s.now)
-			s.lock.Leave(c, Cancelled, s.now)
-			s.lock.Next(c, false, s.now)
-		}
-		s.tell("write of %s by %d, mode %d, follows %v: %v", cmd.ID.text(), cmd.Owner, cmd.Mode, cmd.Follows, a.Do == Sends)
-	case "wrote":
-		wrote(s.lock, id(w["of"]), w.mode(), s.reply(name, w), s.now)
+		s.begins(c, ID{})
+	case "force":
+		c := &Call{Named: id(w["of"]), Until: Never, Tag: "by force"}
+		s.lock.Force(c)
+		s.begins(c, c.Named)
 	case "hear":
 		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
@@ -242,8 +320,20 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.ListeningAbroad(s.now)
 	case "doubt":
 		s.lock.Doubt(s.now)
-	case "force":
-		force(s.lock, id(w["of"]), s.now)
+	case "deafened":
+		s.lock.Deafened(s.now)
+	case "settle":
+		s.lock.Settle(s.now)
+	case "confirm":
+		s.lock.Confirm(s.now)
+	case "keeper": // it polls, or rests
+		s.rests = name == "rests"
+	case "slots": // for commands of calls: without one they wait for it
+		if s.full = name == "none"; !s.full {
+			for _, sh := range s.shells {
+				sh.at = s.now.Time
+			}
+		}
 	case "close":
 		s.lock.Close(s.now)
 	case "sleep": // the monotonic clock stands still, and the keeper finds out
@@ -259,37 +349,35 @@ func (s *story) happens(t *testing.T, line string) {
 	case "tick":
 		s.now.Time, s.now.Safe = s.now.Time+Time(w.number("ticks", 1)), s.now.Safe+SafeTime(w.number("ticks", 1))
 	case "state":
-		for t := range s.lock.Tenures {
-			_, at := s.lock.Peek(t, s.now)
-			s.tell("%s %s %s in flight %s, next %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at))
-		}
+		s.tell("%s", s.state())
+	case "levels":
 		for _, v := range s.lock.Levels() {
-			s.tell("level of %d: %s, token %d", v.Owner, [...]string{Alone: "writes", Shared: "reads"}[v.Mode], v.Token)
+			s.tell("%s", s.level(v))
 		}
-		s.tell("%d wait, idle %v", s.lock.Len(), s.lock.Idle())
+	case "holds":
+		text := fmt.Sprintf("%d holds: %v", o, s.lock.Holds(o, s.now))
+		if s.lock.Owner() != nil {
+			text += ", valid for " + s.at(s.now.At(s.lock.ValidUntil(o)))
+		}
+		l := s.lock
+		s.tell("%s", with(text, ", ", detail{l.IsWritten(), "written"}, detail{l.IsKept(), "kept"}, detail{l.IsShown(s.now), "shown"}, detail{l.Busy(), "busy"}))
 	default:
 		t.Fatalf("unknown line %q", line)
 	}
 	s.carryOut()
 }
 
-func (s *story) at(t Time) string {
-	if t == Never {
-		return "never"
-	}
-	return fmt.Sprint(t - s.now.Time)
-}
-
 func (s *story) reply(name string, w words) (a Reply) {
 	a = Reply{Holder: id(w["holder"]), Foreign: w.has("foreign"), TTL: Span(w.number("ttl", 20)), Others: int(w.number("others", 0)), Token: uint64(w.number("token", 0)),
-		Window: Span(w.number("window", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing")}
+		Window: Span(w.number("window", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing"),
+		Full: w.has("full"), Tickets: int(w.number("full", 0))}
 	if w.has("heldfor") {
 		a.HeldBack, a.HeldFor = true, Span(w.number("heldfor", 0))
 	}
 	if w.has("joinfails") {
 		a.JoinFault = NotRun
 	}
-	if f := slices.Index([]string{"", "notrun", "lost", "fatal"}, name); f > 0 {
+	if f := slices.Index([]string{"", "notrun", "lost", "fatal", "behind"}, name); f > 0 {
 		a.Fault = Fault(f)
 	}
 	if f := slices.Index([]string{"nowhere", "waits", "first", "holds"}, name); f >= 0 {
@@ -298,38 +386,19 @@ func (s *story) reply(name string, w words) (a Reply) {
 	return a
 }
 
-func (s *story) parts(r PartResult) {
-	s.tell("%s", [...]string{"has parted", "there are other levels", "nothing is held"}[r])
-}
-
-func (s *story) outcome(c *Call) {
-	text := [...]string{"waits", "acquired", "denied", "timed out", "full", "cancelled", "closed", "may not upgrade", "failed", "answered", "not passed", "unanswered"}[c.Outcome]
-	if c.Outcome == Acquired {
-		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByPass: "as it was passed on"}[c.Way]
-		if c.Token > 0 {
-			text += fmt.Sprintf(", token %d", c.Token)
-		}
-	}
-	s.tell("%s: %s", c.Tag, text)
-}
-
-func (c Cause) text() string {
-	return [...]string{ByUnlock: "unlocked", LeaseEnded: "lease ended", Unrenewed: "not renewed", KeyGone: "key gone", ByForce: "by force", ByClose: "by Close", Unconfirmed: "no answer"}[c]
-}
-
 // begins begins the goroutine of a call, which releases the tenure of that ID, or none.
 func (s *story) begins(c *Call, ends ID) {
 	s.shells[c] = &shell{ends: ends}
 	s.run(c)
 }
 
-// releases has a call release the tenure that an Unlock or a Pass has returned. In the background it leaves before it has a
-// slot.
+// releases has a call release the tenure that an Unlock or a Pass has returned. In the background
+// it leaves before it has a slot.
 func (s *story) releases(t *Tenure, w words) {
 	if t == nil {
 		return
 	}
-	c := &Call{Until: Never, Carries: w.has("carries"), Tag: "the release"}
+	c := &Call{Until: s.until(w), Carries: w.has("carries"), Tag: "the release"}
 	if s.lock.Release(t, c); w.has("background") {
 		s.lock.Leave(c, TimedOut, s.now)
 		s.lock.Next(c, false, s.now)
@@ -344,18 +413,25 @@ func (s *story) run(c *Call) {
 	if sh == nil || sh.flies {
 		return
 	}
-	//exhaustive:ignore
-	switch a := s.lock.Next(c, true, s.now); a.Do {
+	switch a := s.lock.Next(c, !s.full, s.now); a.Do {
 	case Returns:
-		if delete(s.shells, c); c.Outcome == Done {
-			s.tell("%s is released: %s", sh.ends.text(), c.Cause.text())
-		} else {
+		if delete(s.shells, c); c.Outcome != Done {
 			s.outcome(c)
+			return
+		}
+		//exhaustive:ignore
+		switch c.Purpose {
+		case Releases:
+			s.tell("%s is released: %s", sh.ends.text(), c.Cause.text())
+		case Tends:
+			s.tell("%s returns", c.Tag)
+		default:
+			s.tell("%s: %s, found %v", c.Tag, c.Fault, c.Found)
 		}
 	case Sends:
 		sh.flies = true
 		s.sends(s.lock.Command(c, a.Op, s.now), c)
-	case Sleeps:
+	case Queues, Sleeps:
 		sh.at = a.Until
 	}
 }
@@ -389,7 +465,11 @@ func (s *story) carryOut() {
 				}
 			case Ended:
 				delete(s.alarms, e.Tenure)
+				delete(s.states, e.Tenure.ID)
 			case Wake:
+				if e.Call.Outcome == Waiting {
+					s.t.Errorf("%s is woken for nothing", e.Call.Tag)
+				}
 				if e.Call.Outcome == Acquired {
 					delete(s.shells, e.Call)
 					s.outcome(e.Call)
@@ -398,6 +478,9 @@ func (s *story) carryOut() {
 					s.run(e.Call)
 				}
 			case Lose:
+				if len(e.Lost) == 0 || e.Tenure == nil {
+					s.t.Errorf("a loss of nobody, or of nothing: %+v", e)
+				}
 				for _, v := range e.Lost {
 					s.tell("owner %d loses it: %s", v.Owner, e.Cause.text())
 				}
@@ -429,6 +512,9 @@ func (s *story) fire() {
 		s.run(c)
 	}
 	for t := range s.lock.Tenures {
+		if s.rests {
+			break
+		}
 		if at, ok := s.alarms[t]; ok && at <= s.now.Time && t.Agent == nil {
 			cmd, at := s.lock.Poll(t, s.now)
 			if s.alarms[t] = at; cmd.Op != None {
@@ -436,45 +522,4 @@ func (s *story) fire() {
 			}
 		}
 	}
-}
-
-// misses fails a command or a time of which no effect has told.
-func (s *story) misses() {
-	for t := range s.lock.Tenures {
-		at, ok := s.alarms[t]
-		if sh := s.shells[t.Agent]; sh != nil {
-			if at, ok = sh.at, true; sh.flies {
-				at = 0
-			}
-		}
-		if _, due := s.lock.Peek(t, s.now); due < Never && (!ok || at > max(due, s.now.Time)) {
-			s.t.Errorf("%s is polled in %s, and is due in %s", t.ID.text(), s.at(at), s.at(due))
-		}
-	}
-	for r := range s.lock.Waiters {
-		if sh, due := s.shells[r], s.lock.Wakes(r, s.now); !sh.flies && sh.at > max(due, s.now.Time) {
-			s.t.Errorf("%s looks in %s, and is due in %s", r.Tag, s.at(sh.at), s.at(due))
-		}
-	}
-}
-
-var opWords = []string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
-
-// sends tells a command.
-func (s *story) sends(cmd Command, c *Call) {
-	text := opWords[cmd.Op] + " " + cmd.ID.text()
-	for _, f := range []struct {
-		on   bool
-		word string
-	}{
-		{cmd.Mode == Shared, "shared"}, {cmd.Polls, "polls"}, {cmd.Lease > 0, fmt.Sprintf("lease=%d", cmd.Lease)}, {cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
-		{cmd.Asks, "asks"}, {cmd.Tokens > 0, fmt.Sprintf("tokens=%d", cmd.Tokens)}, {cmd.Permits > 0, fmt.Sprintf("permits=%d", cmd.Permits)},
-		{cmd.Takes, "takes"}, {cmd.Carries, "carries"}, {cmd.Heard, "heard"}, {cmd.Op == Resume, "of " + cmd.Passed.text()}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
-	} {
-		if f.on {
-			text += " " + f.word
-		}
-	}
-	s.tell("sends %s", text)
-	s.sent = append(s.sent, sentCommand{cmd, c})
 }
