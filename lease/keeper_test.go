@@ -95,49 +95,45 @@ func TestABatchNeverMixesGroups(t *testing.T) {
 	})
 }
 
-func TestAStoppedRenewableIsNotAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		scheduled, paced := newHeld(k, 1, 30*time.Second), newHeld(k, 2, 30*time.Second)
-		paced.set(1)
-		synctest.Wait()
-		paced.set(2)
-		asks := paced.asks
-		scheduled.release()
-		paced.release()
-		assert.Zero(t, k.Len())
-		pass(time.Minute)
-		assert.Zero(t, scheduled.asks)
-		assert.Equal(t, asks, paced.asks)
-		assert.Equal(t, 1, sum(s.sizes(2)))
-	})
-}
-
-func TestARenewableThatIsStoppedInFlightIsNotSentAgain(t *testing.T) {
-	for _, dead := range []bool{false, true} {
-		bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-			s.set(1, dead, time.Second)
-			h := newHeld(k, 1, 30*time.Second)
+// One that is stopped is neither asked nor sent again, wherever the keeper has it.
+func TestAStoppedRenewableIsLeftAlone(t *testing.T) {
+	for name, prepare := range map[string]func(h *held, s *server){
+		"scheduled": func(*held, *server) {},
+		"paced": func(h *held, _ *server) {
 			h.set(1)
 			synctest.Wait()
-			require.Len(t, h.sentTimes(), 1, "in flight")
 			h.set(2)
+		},
+		"in flight, and due after it": func(h *held, s *server) {
+			s.set(1, false, time.Second)
+			h.set(1)
+			synctest.Wait()
+			h.set(2)
+		},
+		"in flight to a node that is down": func(h *held, s *server) {
+			s.set(1, true, time.Second)
+			h.set(1)
+			synctest.Wait()
+			h.set(2)
+		},
+		"waiting for its node": func(h *held, s *server) {
+			s.set(1, true, 0)
+			h.set(1)
+			synctest.Wait()
+		},
+	} {
+		bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+			h := newHeld(k, 1, 30*time.Second)
+			prepare(h, s)
+			asks, sent := h.asks, len(s.sizes(1))
+			assert.Equal(t, name != "scheduled", sent == 1, name)
 			h.release()
+			assert.Zero(t, k.Len(), name)
 			pass(time.Minute)
-			assert.Len(t, s.sizes(1), 1)
+			assert.Equal(t, asks, h.asks, name)
+			assert.Len(t, s.sizes(1), sent, name)
 		})
 	}
-}
-
-func TestARenewableThatIsStoppedWhileItWaitsForItsNodeIsNotSentAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		h := newHeld(k, 1, 30*time.Second)
-		h.set(1)
-		synctest.Wait()
-		h.release()
-		pass(time.Minute)
-		assert.Len(t, s.sizes(1), 1)
-	})
 }
 
 // asking is a renewable with only a Due.
@@ -202,27 +198,22 @@ func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-func TestAStoppedRenewableMayBeNudgedAgain(t *testing.T) {
+func TestAStoppedRenewableMayComeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		h := newHeld(k, 1, 30*time.Second)
-		h.set(1)
+		nudged, scheduled := newHeld(k, 1, 30*time.Second), newHeld(k, 2, 30*time.Second)
+		nudged.set(1)
 		synctest.Wait()
-		h.set(2) // delayed by the pace
-		k.Stop(h)
-		h.set(3)
+		nudged.set(2) // delayed by the pace
+		k.Stop(nudged)
+		nudged.set(3)
+		k.Stop(scheduled)
+		k.Stop(scheduled)
+		k.Schedule(scheduled, scheduled.renewAt)
 		pass(time.Second)
-		assert.Equal(t, 3, h.mirrored)
-	})
-}
-
-func TestAStoppedRenewableMayBeScheduledAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		h := newHeld(k, 1, 30*time.Second)
-		k.Stop(h)
-		k.Stop(h)
-		k.Schedule(h, h.renewAt)
-		pass(11 * time.Second)
-		assert.Len(t, h.sentTimes(), 1)
+		assert.Equal(t, 3, nudged.mirrored)
+		assert.Empty(t, scheduled.sentTimes())
+		pass(10 * time.Second)
+		assert.Len(t, scheduled.sentTimes(), 1)
 	})
 }
 
@@ -267,45 +258,39 @@ func TestALeaseIsFoundOverWhileItsBatchIsInFlight(t *testing.T) {
 	})
 }
 
-func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
-	var ahead atomic.Int64
+// asleep returns by how much the wall clock is ahead of the monotonic one, as after a sleep of the
+// machine, how to have a pass of the keeper, and where a renewable that is due in an hour tells that
+// it is asked.
+func asleep(t *testing.T) (ahead *atomic.Int64, pass func(), asked chan bool) {
+	ahead, asked = new(atomic.Int64), make(chan bool, 1)
 	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
 		return wallAhead(t, time.Now(), time.Duration(ahead.Load()))
 	})
-	defer k.Close()
-	asked, other := make(chan bool, 1), make(chan bool)
+	t.Cleanup(k.Close)
+	other := make(chan bool)
 	a := &asking{due: func(time.Time) bool { asked <- true; return false }}
 	b := &asking{due: func(time.Time) bool { other <- true; return false }}
 	k.Schedule(a, time.Now().Add(time.Hour))
+	return ahead, func() {
+		for range 2 { // the first may have begun before
+			k.Nudge(b)
+			<-other
+		}
+	}, asked
+}
 
+func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
+	ahead, pass, asked := asleep(t)
 	ahead.Store(-int64(time.Hour)) // the clock was set back
-	for range 2 {                  // passes of the keeper
-		k.Nudge(b)
-		<-other
-	}
+	pass()
 	require.Empty(t, asked)
-
 	ahead.Add(int64(2 * time.Second))
 	<-asked // only the keeper's own check of the clock wakes it
 }
 
 // Each sleep is too short to be told from a clock that is slewed, but a lease ends by their sum.
 func TestEverythingIsAskedWhenTheMachineSleptForAMomentAgainAndAgain(t *testing.T) {
-	var ahead atomic.Int64
-	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
-		return wallAhead(t, time.Now(), time.Duration(ahead.Load()))
-	})
-	defer k.Close()
-	asked, other := make(chan bool, 1), make(chan bool)
-	a := &asking{due: func(time.Time) bool { asked <- true; return false }}
-	b := &asking{due: func(time.Time) bool { other <- true; return false }}
-	k.Schedule(a, time.Now().Add(time.Hour))
-	pass := func() {
-		for range 2 { // the first may have begun before
-			k.Nudge(b)
-			<-other
-		}
-	}
+	ahead, pass, asked := asleep(t)
 	pass()
 	for range 3 {
 		require.Empty(t, asked)
@@ -318,7 +303,6 @@ func TestEverythingIsAskedWhenTheMachineSleptForAMomentAgainAndAgain(t *testing.
 	require.NotEmpty(t, asked)
 }
 
-// counted is bubble with a count of the keeper's passes, by its reads of the clock.
 // TestABatchThatIsNotFullIsNotKeptWaiting: a batch never waits for more members.
 func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 	var sent atomic.Bool

@@ -286,6 +286,7 @@ func TestNoNudgeIsLost(t *testing.T) {
 
 // What wakes the keeper.
 
+// counted is bubble with a count of the keeper's passes, by its reads of the clock.
 func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ package tests_test
 //	      lease.TestNothingIsRenewedAfterARelease
 //	 5  a lock that was taken right after the last one was freed was not renewed
 //	      TestALockTakenRightAfterAnUnlockIsRenewed, TestAfterALossTheNextLockIsRenewed,
-//	      lease.TestAStoppedRenewableMayBeScheduledAgain
+//	      lease.TestAStoppedRenewableMayComeAgain
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
