@@ -13,8 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
-	"github.com/go-rlock/rlock/internal/launch"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // An Arena is a Redis and the networks in front of it. One measurement at a time.
@@ -28,7 +27,7 @@ type Arena struct {
 	run      string  // the prefix of the names of all keys
 	measured atomic.Int64
 	networks map[string]*network
-	idle     map[string][]*launch.Talk // of contenders' own programs, for the next job
+	idle     map[string][]*redistest.Talk // of contenders' own programs, for the next job
 }
 
 // An other is a redis-server beside the first one, for locks over several.
@@ -40,17 +39,17 @@ type other struct {
 // A network is a way to Redis.
 type network struct {
 	addr      string
-	roundTrip time.Duration // as measured
-	proxy     *launch.Talk  // nil for the loopback
+	roundTrip time.Duration   // as measured
+	proxy     *redistest.Talk // nil for the loopback
 }
 
 // Open connects to the Redis at addr, or starts one if addr is "". Its data are never
 // flushed: names have a prefix with the number of this run, and keys end with their leases.
 func Open(ctx context.Context, addr string) (*Arena, error) {
-	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*launch.Talk), stop: func() {}}
+	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*redistest.Talk), stop: func() {}}
 	var err error
 	if addr == "" {
-		if a.addr, a.stop, err = standin.Redis(); err != nil {
+		if a.addr, a.stop, err = redistest.Redis(); err != nil {
 			return nil, fmt.Errorf("arena: no Redis: %w (-addr names one)", err)
 		}
 	}
@@ -96,7 +95,7 @@ func (a *Arena) server(number int) (string, error) {
 		return a.addr, nil
 	}
 	for len(a.others) < number {
-		addr, stop, err := standin.Redis()
+		addr, stop, err := redistest.Redis()
 		if err != nil {
 			return "", err
 		}
@@ -121,11 +120,11 @@ func (a *Arena) network(ctx context.Context, number int, n scenario.Network) (*n
 	}
 	way := &network{addr: addr}
 	if n.RoundTrip > 0 {
-		command, err := launch.Self(worker.Role + "=" + worker.RoleNetwork)
+		command, err := redistest.Self(worker.Role + "=" + worker.RoleNetwork)
 		if err != nil {
 			return nil, err
 		}
-		proxy, err := launch.Converse(command)
+		proxy, err := redistest.Converse(command)
 		if err != nil {
 			return nil, err
 		}

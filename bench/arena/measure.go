@@ -16,7 +16,7 @@ import (
 	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/scenario"
 	"github.com/go-rlock/rlock/bench/worker"
-	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 const (
@@ -124,7 +124,7 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 
 // ready starts the workers of a job, all at once, and returns when all are ready. program is
 // the same for contenders' programs whose processes can do each other's jobs.
-func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*launch.Talk, program string, err error) {
+func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*redistest.Talk, program string, err error) {
 	for job.Process = range job.Processes {
 		w, command, failed := a.worker(c)
 		if failed != nil {
@@ -149,10 +149,10 @@ func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*launch.
 
 // worker returns a process that awaits a job. A program of a contender is started once for
 // each process needed at a time, and does many jobs.
-func (a *Arena) worker(c contender.Contender) (w *launch.Talk, program string, err error) {
+func (a *Arena) worker(c contender.Contender) (w *redistest.Talk, program string, err error) {
 	start := c.Program
 	if start == nil {
-		start = func() (*exec.Cmd, error) { return launch.Self(worker.Role + "=" + worker.RoleWorker) }
+		start = func() (*exec.Cmd, error) { return redistest.Self(worker.Role + "=" + worker.RoleWorker) }
 	}
 	command, err := start()
 	if err != nil {
@@ -163,12 +163,12 @@ func (a *Arena) worker(c contender.Contender) (w *launch.Talk, program string, e
 		a.idle[program] = idle[1:]
 		return idle[0], program, nil
 	}
-	w, err = launch.Converse(command)
+	w, err = redistest.Converse(command)
 	return w, program, err
 }
 
 // report returns a worker's report.
-func report(w *launch.Talk, limit time.Duration) (r worker.Report, err error) {
+func report(w *redistest.Talk, limit time.Duration) (r worker.Report, err error) {
 	line, err := w.Hear(limit)
 	if err != nil {
 		return r, err

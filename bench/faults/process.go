@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A process is a worker. Its methods may be called concurrently, but one fault meets it at a time.
@@ -18,7 +18,7 @@ type process struct {
 	locks  place // its way to the lock
 	said   *ledger
 
-	*launch.Process // its input's end is the worker's
+	*redistest.Process // its input's end is the worker's
 
 	mu   sync.Mutex // protects following
 	busy bool       // a fault is under way
@@ -38,7 +38,7 @@ func (p *process) start(r *run) error {
 		return err
 	}
 	command.Env = append(os.Environ(), role+"="+string(text))
-	p.Process, err = launch.Start(command, func(line string) { p.said.add(line, time.Now()) })
+	p.Process, err = redistest.Start(command, func(line string) { p.said.add(line, time.Now()) })
 	return err
 }
 

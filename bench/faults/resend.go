@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/report"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // maxCommands is how many commands of an operation are met by a fault, each in a case of its own.
@@ -22,7 +22,7 @@ func resend(ctx context.Context, flag *flag.FlagSet, args []string) error {
 	only := flag.String("libraries", "", "those to play, separated by commas; all by default")
 	out := flag.String("out", filepath.Join("results", "resend"), "folder of the results")
 	_ = flag.Parse(args) // it exits
-	addr, stop, err := standin.Redis()
+	addr, stop, err := redistest.Redis()
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/bench/contender"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestALostReleaseIsFoundAndALockWithoutOwnersIsToo(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil || testing.Short() {
 		t.Skip("it starts a redis-server, for some seconds")
 	}
-	addr, stop, err := standin.Redis()
+	addr, stop, err := redistest.Redis()
 	require.NoError(t, err)
 	defer stop()
 	pairs := &pairs{config: contender.Config{Addr: addr, Lease: time.Second}}
@@ -40,7 +40,7 @@ func TestRedissonIsPlayedInJava(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil || testing.Short() || made.Absent() != "" {
 		t.Skip("it starts a redis-server and JVMs, for some seconds")
 	}
-	addr, stop, err := standin.Redis()
+	addr, stop, err := redistest.Redis()
 	require.NoError(t, err)
 	defer stop()
 	pairs := &pairs{config: contender.Config{Addr: addr, Lease: time.Second}}

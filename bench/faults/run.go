@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A run is one form under the faults of a scenario.
@@ -58,7 +58,7 @@ func (r *run) measure(ctx context.Context) (result, error) {
 	}
 	r.dataAt = locks
 	if r.form.Form != guarded {
-		addr, stop, err := standin.Redis()
+		addr, stop, err := redistest.Redis()
 		if err != nil {
 			return result{}, err
 		}

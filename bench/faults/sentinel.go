@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // ofSentinel is a primary with two replicas and three sentinels. The primary is stopped until another is in its place, and
 // awakes as a second primary: for up to ten seconds it takes the writes of clients that have not heard, and loses them.
 // The next one is killed.
 type ofSentinel struct {
-	test   standin.Test
+	test   redistest.Program
 	server *redistest.Server
 }
 
 func (s *ofSentinel) open() (place, error) {
-	err := standin.Attempt(func() { s.server = redistest.Sentinel(&s.test) })
+	err := redistest.Attempt(func() { s.server = redistest.Sentinel(&s.test) })
 	if err != nil {
 		return place{}, err
 	}
@@ -36,7 +35,7 @@ const promotion = 30 * time.Second
 func (s *ofSentinel) fault(ctx context.Context, r *run, n int) string {
 	wait(ctx, r.lease)
 	what := "stops of the primary"
-	err := standin.Attempt(func() {
+	err := redistest.Attempt(func() {
 		old := s.server.Primary("")
 		if n%2 == 0 {
 			what = "kills of the primary"

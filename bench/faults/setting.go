@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A setting is the lock's Redis of a run, and the faults there.
@@ -51,7 +51,7 @@ type single struct {
 }
 
 func (s *single) open() (p place, err error) {
-	s.addr, s.stop, err = standin.Redis()
+	s.addr, s.stop, err = redistest.Redis()
 	return place{Addrs: []string{s.addr}}, err
 }
 

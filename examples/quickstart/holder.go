@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
-	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -39,12 +39,12 @@ func hold() error {
 
 // killed starts the holder, lets the first client wait for its lock, and kills the holder.
 func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, error) {
-	command, err := launch.Self(holderEnv + "=1")
+	command, err := redistest.Self(holderEnv + "=1")
 	if err != nil {
 		return "", err
 	}
 	command.Env = append(command.Env, embedded.AddrEnv+"="+addr)
-	holder, err := launch.Converse(command)
+	holder, err := redistest.Converse(command)
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/history"
-	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -24,7 +23,7 @@ func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 
 	// At first the pulse may not have begun.
 	require.Eventually(t, func() bool {
-		if launch.Suspend(child.Process) != nil {
+		if child.Process.Signal(syscall.SIGSTOP) != nil {
 			return false
 		}
 		if _, err := syscall.Wait4(child.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil { // until it has stopped
@@ -34,7 +33,7 @@ func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 		const stall = 200 * time.Millisecond
 		time.Sleep(stall)
 		goesOn := history.Now()
-		if launch.Resume(child.Process) != nil {
+		if child.Process.Signal(syscall.SIGCONT) != nil {
 			return false
 		}
 		time.Sleep(stall) // until it is noted

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // ErrEnded means that the Java process ended before it answered.
@@ -53,7 +53,7 @@ type Config struct {
 // A Process is a Java process with one RedissonClient. Its methods may be called
 // concurrently.
 type Process struct {
-	java  *launch.Process
+	java  *redistest.Process
 	ended chan struct{} // closed when the process has, and all calls know
 
 	mu      sync.Mutex // protects following
@@ -107,7 +107,7 @@ func StartCommand(cmd *exec.Cmd, c Config) (*Process, error) {
 	p := &Process{ended: make(chan struct{}), waiting: map[int64]chan answer{0: connected}}
 	cmd.Stderr = c.Log
 	var err error
-	if p.java, err = launch.Start(cmd, p.hear); err != nil {
+	if p.java, err = redistest.Start(cmd, p.hear); err != nil {
 		return nil, fmt.Errorf("redisson: %w", err)
 	}
 	go p.end()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -143,13 +143,13 @@ func holdUntilKilled(addr string) {
 // startHolder starts such a process and returns when it has the lock.
 func (s *scene) startHolder(lock string) (kill func()) {
 	s.t.Helper()
-	cmd, err := launch.Self(holdAt + "=" + s.Addr())
+	cmd, err := redistest.Self(holdAt + "=" + s.Addr())
 	require.NoError(s.t, err)
 	cmd.Env = append(cmd.Env, holdName+"="+lock)
 	if s.setting.kind == redisson.Read {
 		cmd.Env = append(cmd.Env, holdToRead+"=1")
 	}
-	holder, err := launch.Converse(cmd)
+	holder, err := redistest.Converse(cmd)
 	require.NoError(s.t, err)
 	s.t.Cleanup(holder.Kill)
 	gives(s.t, "held: <nil>")(holder.Hear(hang))

@@ -59,14 +59,9 @@ func Apart(t testing.TB) (*Server, *Link) {
 		p.args = append(p.args, "--bind", "127.0.0.1", serverIP)
 		p.within = []string{"ip", "netns", "exec", string(l.serverNS)}
 		p.dial = l.serverNS.dial
-		return &Server{Kind: KindStandalone, nodes: []*process{p}}
+		return &Server{Kind: KindStandalone, nodes: []*instance{p}}
 	}
-	s, err := start(lay, installed(t, nil), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.close)
-	l.server = s.lend(t)
+	l.server = own(t, lay)
 	return l.server, l
 }
 

@@ -102,7 +102,7 @@ func (s *Server) clusterReady() error {
 
 // A member is a node as one node of the cluster sees it.
 type member struct {
-	p       *process
+	p       *instance
 	id      string
 	primary string // the id of its primary; "" if it is one
 	alive   bool
@@ -114,7 +114,7 @@ func (m member) serves(slot int) bool {
 }
 
 // view returns the cluster as p sees it.
-func (s *Server) view(p *process) ([]member, error) {
+func (s *Server) view(p *instance) ([]member, error) {
 	text, err := p.do("CLUSTER", "NODES").ToString()
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (s *Server) parseMember(fields []string) (m member, err error) {
 }
 
 // find returns the process that listens at addr.
-func find(processes []*process, addr string) (*process, error) {
-	for _, p := range processes {
+func find(instances []*instance, addr string) (*instance, error) {
+	for _, p := range instances {
 		if loopback(p.link) == addr {
 			return p, nil
 		}
@@ -176,19 +176,19 @@ func find(processes []*process, addr string) (*process, error) {
 
 // shardOf returns the number of the shard that p belongs to, as primary or
 // as replica.
-func (s *Server) shardOf(p *process) int { return slices.Index(s.nodes, p) % shards }
+func (s *Server) shardOf(p *instance) int { return slices.Index(s.nodes, p) % shards }
 
 var errNoneRuns = errors.New("redistest: no node of the cluster runs")
 
 // runningNodes returns the nodes that can be asked. The others go on without a stopped node,
 // but not without a paused one.
-func (s *Server) runningNodes() []*process {
-	return slices.DeleteFunc(slices.Clone(s.nodes), func(p *process) bool { return !p.running() })
+func (s *Server) runningNodes() []*instance {
+	return slices.DeleteFunc(slices.Clone(s.nodes), func(p *instance) bool { return !p.running() })
 }
 
 // clusterPrimary returns the node that serves the slot according to the first node that
 // answers.
-func (s *Server) clusterPrimary(slot int) (*process, error) {
+func (s *Server) clusterPrimary(slot int) (*instance, error) {
 	failed := errNoneRuns
 	for _, observer := range s.runningNodes() {
 		members, err := s.view(observer)
@@ -209,7 +209,7 @@ func (s *Server) clusterPrimary(slot int) (*process, error) {
 // agreed returns nil when every node knows that p serves the slot, with the others of its
 // shard as its replicas, and the cluster is in order. A primary must know its replica for the
 // next failover: it ignores requests of unknown ones.
-func (s *Server) agreed(slot int, p *process) error {
+func (s *Server) agreed(slot int, p *instance) error {
 	for _, observer := range s.runningNodes() {
 		members, err := s.view(observer)
 		if err != nil {

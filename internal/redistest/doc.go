@@ -1,6 +1,6 @@
-// Package redistest gives a test a real Redis, and takes it away again.
+// Package redistest starts what a test runs beside itself, a server of any sort or a process, and takes it away again.
 //
-// There are four kinds, and [Each] runs one test over all of them:
+// There are four kinds of server, and [Each] runs one test over all of them:
 //
 //	Embedded     miniredis in the test's own process, over pipes: no port, no
 //	             network, works in a testing/synctest bubble ([Bubble])
@@ -10,8 +10,8 @@
 //	Cluster      three primaries with a replica each; a dead node is noticed
 //	             after 2 s
 //
-// [TLS] is a Standalone that also speaks TLS, and [SentinelTLS] a Sentinel, with certificates of an
-// [Authority] of the test's own.
+// [TLS] is a Standalone that also speaks TLS, and [SentinelTLS] a Sentinel, with a [Certificate] of the
+// test's own. A program, such as a benchmark, starts servers as a [Program].
 //
 // All but Embedded need a redis-server (or valkey-server) in PATH. Where there is
 // none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment
@@ -41,7 +41,13 @@
 // takes what its primary has; `Standalone(t, "--appendonly", "yes")` keeps its
 // data. Embedded keeps its data over a stop.
 //
-// If the test binary is killed, the kernel ends the servers with it (on Linux).
+// # Processes
+//
+// [Start] starts a process, whose lines of output a function gets, and [Converse] one that is asked line by
+// line. [Self] is the command that starts the same program in another role. Servers are such processes, too.
+//
+// All of them end with this program, however it ends. On Linux the kernel sees to that, and the interrupt key
+// is for this program alone. Elsewhere a process gets the interrupt too, and one that reads its input ends with that.
 //
 // # Servers that are shared
 //

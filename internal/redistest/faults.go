@@ -17,7 +17,7 @@ func (s *Server) Stop() {
 	if s.embedded != nil {
 		s.embedded.Stop()
 	}
-	s.end()
+	s.kill()
 }
 
 // Start starts the processes that do not run, at the same addresses, and returns as the
@@ -35,18 +35,20 @@ func (s *Server) Start() {
 // more of them, and nothing is answered until [Server.Resume].
 func (s *Server) Pause() {
 	s.t.Helper()
-	s.breakable("Pause", KindStandalone, KindSentinel, KindCluster)
-	for _, p := range s.processes() {
-		s.must(p.pause())
-	}
+	s.setPaused("Pause", true)
 }
 
 // Resume lets a paused server go on. It then executes what it was sent meanwhile.
 func (s *Server) Resume() {
 	s.t.Helper()
-	s.breakable("Resume", KindStandalone, KindSentinel, KindCluster)
-	for _, p := range s.processes() {
-		s.must(p.resume())
+	s.setPaused("Resume", false)
+}
+
+func (s *Server) setPaused(fault string, paused bool) {
+	s.t.Helper()
+	s.breakable(fault, KindStandalone, KindSentinel, KindCluster)
+	for _, p := range s.instances() {
+		s.must(p.setPaused(paused))
 	}
 }
 
@@ -60,11 +62,11 @@ func (s *Server) TakeForDead(after time.Duration) {
 }
 
 func (s *Server) takeForDead(after time.Duration) error {
-	processes, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", milliseconds(after)}
+	instances, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", milliseconds(after)}
 	if s.Kind == KindCluster {
-		processes, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", milliseconds(after)}
+		instances, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", milliseconds(after)}
 	}
-	for _, p := range processes {
+	for _, p := range instances {
 		if err := p.do(setting...).Error(); err != nil {
 			return fmt.Errorf("redistest: %v of %s: %w", setting, p.addr(), err)
 		}
@@ -82,10 +84,10 @@ func (s *Server) Primary(key string) *Server {
 	if s.embedded != nil {
 		return s
 	}
-	return s.node(s.primary(key))
+	return s.alone(s.primary(key))
 }
 
-func (s *Server) primary(key string) *process {
+func (s *Server) primary(key string) *instance {
 	s.t.Helper()
 	p, err := s.nodes[0], error(nil)
 	switch s.Kind {
@@ -111,7 +113,7 @@ func (s *Server) Failover(key string) {
 		return
 	}
 	old := s.primary(key)
-	var replica *process
+	var replica *instance
 	for _, p := range s.runningNodes() {
 		if p != old && s.shardOf(p) == s.shardOf(old) {
 			replica = p
@@ -160,7 +162,7 @@ func (s *Server) MoveSlotAtomically(key string) {
 
 // move returns the slot of the key, the node that serves it, and the one to which it moves: that
 // of the next shard, or the slot's first one if it is away.
-func (s *Server) move(key string) (slot int, source, target *process) {
+func (s *Server) move(key string) (slot int, source, target *instance) {
 	s.t.Helper()
 	slot, source = s.slot(key), s.primary(key)
 	home := 0
@@ -189,7 +191,7 @@ func (s *Server) slot(key string) int {
 }
 
 // primaryOfShard returns the node of the shard that calls itself a primary.
-func (s *Server) primaryOfShard(shard int) *process {
+func (s *Server) primaryOfShard(shard int) *instance {
 	s.t.Helper()
 	for _, p := range s.runningNodes() {
 		if s.shardOf(p) != shard {
@@ -209,17 +211,17 @@ func (s *Server) primaryOfShard(shard int) *process {
 
 // migrate follows the manual of CLUSTER SETSLOT: the target imports, the source
 // migrates, the keys go over, the slot changes hands at the target first.
-func (s *Server) migrate(slot int, source, target *process) error {
+func (s *Server) migrate(slot int, source, target *instance) error {
 	number := strconv.Itoa(slot)
 	members, err := s.view(source)
 	if err != nil {
 		return err
 	}
-	id := make(map[*process]string)
+	id := make(map[*instance]string)
 	for _, m := range members {
 		id[m.p] = m.id
 	}
-	assign := func(p *process, args ...string) error {
+	assign := func(p *instance, args ...string) error {
 		return p.do(append([]string{"CLUSTER", "SETSLOT", number}, args...)...).Error()
 	}
 	if err := errors.Join(assign(target, "IMPORTING", id[source]), assign(source, "MIGRATING", id[target])); err != nil {

@@ -3,7 +3,6 @@ package redistest_test
 import (
 	"fmt"
 	"net"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -101,12 +100,22 @@ func TestTheAddressOfAStoppedServerIsReservedUntilTheTestEnds(t *testing.T) {
 	t.Run("a server", func(t *testing.T) {
 		s = redistest.Standalone(t)
 		s.Stop()
-		assert.False(t, s.MayChoose())
+		assert.False(t, mayChoose(t, s))
 	})
 	if s == nil {
 		t.Skip("no server is installed")
 	}
-	assert.True(t, s.MayChoose())
+	assert.True(t, mayChoose(t, s))
+}
+
+// mayChoose reports whether another test may choose the port of the server: nobody listens at its guard.
+func mayChoose(t *testing.T, s *redistest.Server) bool {
+	t.Helper()
+	addr, err := net.ResolveTCPAddr("tcp", s.Addr())
+	require.NoError(t, err)
+	addr.Port += 16000
+	l, err := net.ListenTCP("tcp", addr)
+	return err == nil && l.Close() == nil
 }
 
 func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
@@ -207,52 +216,37 @@ func keysInSlot(t *testing.T, node *redistest.Server) int64 {
 	return n
 }
 
-// A recorder is a test that only records its failure.
-type recorder struct {
-	testing.TB
-	failed string
-}
-
-func (r *recorder) Helper()                           {}
-func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
-func (r *recorder) Fatal(args ...any) {
-	r.failed = fmt.Sprint(args...)
-	panic(r)
-}
-
 func TestAFaultThatAKindDoesNotHaveFailsTheTest(t *testing.T) {
-	for name, fault := range map[string]func(*redistest.Server){
-		"Pause":    (*redistest.Server).Pause,
-		"Resume":   (*redistest.Server).Resume,
-		"Failover": func(s *redistest.Server) { s.Failover(key) },
-		"MoveSlot": func(s *redistest.Server) { s.MoveSlot(key) },
-
-		"MoveSlotAtomically": func(s *redistest.Server) { s.MoveSlotAtomically(key) },
-	} {
-		r := &recorder{TB: t}
-		assert.PanicsWithValue(t, r, func() { fault(redistest.Embedded(r)) })
-		assert.Equal(t, "redistest: a server of kind embedded has no "+name, r.failed)
+	redistest.WithoutServer(t)
+	for name, fault := range faults {
+		if name == "Stop" || name == "Start" {
+			continue
+		}
+		err := redistest.Attempt(func() { fault(redistest.Embedded(new(redistest.Program))) })
+		assert.EqualError(t, err, "redistest: a server of kind embedded has no "+name)
 	}
 }
 
 func TestASharedServerCannotBeBroken(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		if s.Kind != redistest.KindSentinel && s.Kind != redistest.KindCluster {
-			return
-		}
+	redistest.Over(t, []redistest.Kind{redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
 		before := s.Primary(key).Addr()
-		for name, fault := range map[string]func(*redistest.Server){
-			"Stop":     (*redistest.Server).Stop,
-			"Start":    (*redistest.Server).Start,
-			"Pause":    (*redistest.Server).Pause,
-			"Resume":   (*redistest.Server).Resume,
-			"Failover": func(s *redistest.Server) { s.Failover(key) },
-			"Stop of":  func(s *redistest.Server) { s.Primary(key).Stop() },
-		} {
-			r := &recorder{TB: t}
-			assert.PanicsWithValue(t, r, func() { fault(s.For(r)) })
-			assert.Contains(t, r.failed, strings.Fields(name)[0]+" of a server that other tests share")
+		shared := s.For(new(redistest.Program))
+		for name, fault := range faults {
+			err := redistest.Attempt(func() { fault(shared) })
+			assert.ErrorContains(t, err, name+" of a server that other tests share")
 		}
+		assert.ErrorContains(t, redistest.Attempt(shared.Primary(key).Stop), "Stop of a server that other tests share")
 		assert.Equal(t, before, s.Primary(key).Addr())
 	})
+}
+
+var faults = map[string]func(*redistest.Server){
+	"Stop":     (*redistest.Server).Stop,
+	"Start":    (*redistest.Server).Start,
+	"Pause":    (*redistest.Server).Pause,
+	"Resume":   (*redistest.Server).Resume,
+	"Failover": func(s *redistest.Server) { s.Failover(key) },
+	"MoveSlot": func(s *redistest.Server) { s.MoveSlot(key) },
+
+	"MoveSlotAtomically": func(s *redistest.Server) { s.MoveSlotAtomically(key) },
 }

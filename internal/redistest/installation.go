@@ -1,6 +1,10 @@
 package redistest
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -79,6 +83,10 @@ func Installed() bool {
 		isWanted() && slices.ContainsFunc(programs(), func(name string) bool { _, err := exec.LookPath(name); return err == nil })
 }
 
+// isWanted reports whether a test may use a real server. With -short the tests are the same on each
+// machine. A program that starts servers has no such flag.
+func isWanted() bool { return isDemanded() || !testing.Testing() || !testing.Short() }
+
 // isDemanded reports whether the environment asks for real servers.
 func isDemanded() bool {
 	return os.Getenv(serverVariable) != "" || os.Getenv(requireVariable) == "1"
@@ -110,12 +118,69 @@ func NeedValkey(t testing.TB, major int) {
 }
 
 // node makes a data node that does not run. conf is the configuration that its kind needs.
-func (i installation) node(dir string, port int, conf string) *process {
+func (i installation) node(dir string, port int, conf string) *instance {
 	// A replica is synchronised at once (by default the primary waits five seconds for
 	// others), and does not keep the file, from which it would start with old data.
 	conf += "save \"\"\nappendonly no\nrepl-diskless-sync-delay 0\nrdb-del-sync-files yes\n"
 	if i.major >= 7 {
 		conf += "enable-debug-command local\n"
 	}
-	return newProcess(i.binary, dir, port, conf, i.args...)
+	return newInstance(i.binary, dir, port, conf, i.args...)
 }
+
+// Ports come from below 32768, where the kernel's own choice for outgoing
+// connections begins on Linux: a server that is stopped and started again must find its
+// port free, and not lent to some client in the meantime. A Cluster node
+// listens on a second port, busOffset above the first.
+//
+// A port is reserved until the test ends, also while its server is stopped: this process
+// listens on a third port, guardOffset above the first. So no other test, of this binary or
+// of another, chooses it.
+const (
+	firstPort   = 10000
+	lastPort    = 15999
+	busOffset   = 10000
+	guardOffset = 16000
+)
+
+// errPortTaken means that another program took a port after it was chosen. Choosing again
+// helps.
+var errPortTaken = errors.New("redistest: port taken")
+
+// guards are the listeners that reserve ports.
+type guards []net.Listener
+
+// reservePorts returns n different ports that are free, like their bus ports, and reserves
+// them until the guards are released.
+func reservePorts(n int) (ports []int, g guards, err error) {
+	for range 100 * n {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		guard, err := net.Listen("tcp", loopback(port+guardOffset))
+		if err != nil {
+			continue // another test has it
+		}
+		if !free(port) || !free(port+busOffset) {
+			_ = guard.Close()
+			continue
+		}
+		g = append(g, guard)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, g, nil
+		}
+	}
+	g.release()
+	return nil, nil, fmt.Errorf("redistest: found %d of %d free ports between %d and %d", len(ports), n, firstPort, lastPort)
+}
+
+func (g guards) release() {
+	for _, guard := range g {
+		_ = guard.Close()
+	}
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", loopback(port))
+	return err == nil && l.Close() == nil
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

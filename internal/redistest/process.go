@@ -1,181 +1,207 @@
 package redistest
 
 import (
+	"bufio"
 	"bytes"
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
+	"runtime"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/internal/launch"
 )
 
-// patience is how long the package waits for a server before it returns an error.
-var patience = 3 * Hang
+// ErrKilled means that a process was killed before it answered.
+var ErrKilled = errors.New("redistest: the process was killed")
 
-// A process is one redis-server, as a data node or as a sentinel. It keeps its
-// port and its directory when it is stopped and started again. It is not safe
-// for concurrent use.
-type process struct {
-	binary string
-	port   int
-	link   int // the port by which the other processes of a server know it
-	dir    string
-	files  map[string]string // the files in dir at the first launch
-	args   []string          // the arguments after the configuration file
-	within []string          // the command that runs it elsewhere, see Apart
-	dial   dial              // the way there, nil for the usual one
+// longest is the longest line of output: a report of the benchmark has its histograms.
+const longest = 16 << 20
 
-	runs   *launch.Process // the last one; nil before the first launch
-	paused bool            // by pause
+// A Process is one that this program has started. Its methods may be called concurrently, Say
+// by one goroutine at a time.
+type Process struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	gone   chan struct{} // closed when it has ended
+	broken error         // why its output could not be read; set before gone is closed
 }
 
-const confFile = "redis.conf"
-
-// A dial is a DialCtxFn of rueidis.
-type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
-
-// newProcess makes a process that does not run, with a directory of its own
-// below dir, and conf for its configuration.
-func newProcess(binary, dir string, port int, conf string, args ...string) *process {
-	p := &process{binary: binary, port: port, link: port, dir: filepath.Join(dir, strconv.Itoa(port)), args: args}
-	p.files = map[string]string{confFile: fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\n%s", port, p.dir, conf)}
-	return p
+// Self returns the command that starts this program again, with a variable of the environment
+// ("NAME=value") that tells it its role.
+func Self(role string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), role)
+	return cmd, nil
 }
 
-func (p *process) addr() string            { return loopback(p.port) }
-func (p *process) path(file string) string { return filepath.Join(p.dir, file) }
+// Start starts a command. hear gets each line of its output, from one goroutine, and delays the
+// end of the process while it does not return; if it is nil, the output goes where the command
+// says.
+func Start(cmd *exec.Cmd, hear func(line string)) (*Process, error) {
+	bind(cmd)
+	p := &Process{cmd: cmd, gone: make(chan struct{})}
+	var out io.ReadCloser
+	var err error
+	if p.in, err = cmd.StdinPipe(); err == nil && hear != nil {
+		out, err = cmd.StdoutPipe()
+	}
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go p.attend(out, hear, started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
 
-// writeFiles does nothing after the first launch: Redis rewrites its files when a role
-// changes, so that a restarted process knows its role.
-func (p *process) writeFiles() error {
-	if p.runs != nil {
-		return nil
+// attend starts the process and is there until it has ended.
+func (p *Process) attend(out io.ReadCloser, hear func(string), started chan<- error) {
+	runtime.LockOSThread() // the thread must outlive the process: see bind
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	if err != nil {
+		started <- fmt.Errorf("redistest: %w", err)
+		return
 	}
-	err := os.MkdirAll(p.dir, 0o700)
-	for name, text := range p.files {
-		err = errors.Join(err, os.WriteFile(p.path(name), []byte(text), 0o600))
+	started <- nil
+	defer close(p.gone)
+	if hear != nil {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, longest)
+		for lines.Scan() {
+			hear(lines.Text())
+		}
+		p.broken = lines.Err()
+		_ = out.Close() // a process that goes on writing must not wait for a reader
 	}
+	_ = p.cmd.Wait() // its ProcessState says how it ended
+}
+
+// ID returns the number that the kernel has given to the process.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
+// Say writes a line to the input of the process.
+func (p *Process) Say(line string) error {
+	_, err := io.WriteString(p.in, line+"\n")
 	return err
 }
 
-// launch starts the process and returns without waiting until it answers.
-func (p *process) launch() error {
-	if err := p.writeFiles(); err != nil {
-		return err
-	}
-	log, err := os.Create(p.path("log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close() // the child has its own copy
+// Gone is closed when the process has ended, and hear has returned from its last line.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-	line := slices.Concat(p.within, []string{p.binary, p.path(confFile)}, p.args)
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
-	runs, err := launch.Start(cmd, nil) // the log shows how it ended
-	if err != nil {
-		return err
+// Suspend stops the process as an overloaded machine does, and does not wait until it has stopped. Its
+// connections and its memory stay as they are. The error is that of [os.Process.Signal]; a system without
+// SIGSTOP, as Windows, always returns one.
+func (p *Process) Suspend() error { return p.cmd.Process.Signal(suspend) }
+
+// Resume lets a process that is suspended go on.
+func (p *Process) Resume() error { return p.cmd.Process.Signal(resume) }
+
+// Kill ends the process with SIGKILL, even a suspended one, and returns when it is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only if it has ended
+	<-p.gone
+}
+
+// End closes the input, and kills the process if it has not ended in time. It returns when it is
+// gone, and reports whether it has ended by itself.
+func (p *Process) End(patience time.Duration) bool {
+	_ = p.in.Close() // fails only if it has ended
+	select {
+	case <-p.gone:
+		return true
+	case <-time.After(patience):
+		p.Kill()
+		return false
 	}
-	p.runs, p.paused = runs, false
+}
+
+// A Talk is a process that is told lines, and answers each with one. Its methods may be called
+// concurrently, but one question is asked at a time.
+type Talk struct {
+	*Process
+	lines  chan string
+	errors bytes.Buffer
+}
+
+// Converse starts a command for a talk. Its errors belong to the talk.
+func Converse(cmd *exec.Cmd) (t *Talk, err error) {
+	t = &Talk{lines: make(chan string, 4)}
+	cmd.Stderr = &t.errors
+	if t.Process, err = Start(cmd, func(line string) { t.lines <- line }); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Tell is Say, with the error that tells why the process ended.
+func (t *Talk) Tell(line string) error {
+	if err := t.Say(line); err != nil {
+		return t.failure(err)
+	}
 	return nil
 }
 
-// await returns when the process answers. The answer must carry the process's own id, since
-// another server may answer at a port that was lost to it.
-func (p *process) await() error {
-	own := fmt.Sprintf("process_id:%d\r", p.runs.ID())
-	err := eventually(func() error {
-		if !p.running() {
-			return hopeless{errors.New("it ended")}
-		}
-		if err := p.do("PING").Error(); err != nil { // refused with LOADING while it reads its data
-			return err
-		}
-		info, err := p.do("INFO", "server").ToString()
-		if err == nil && !strings.Contains(info, own) {
-			err = errors.New("another server answers")
-		}
-		return err
-	})
-	if err == nil {
-		return nil
+// Hear returns the next line, or an error if there is none within the limit: [ErrKilled], or one
+// with what the process wrote to its standard error.
+func (t *Talk) Hear(limit time.Duration) (string, error) {
+	select {
+	case line := <-t.lines:
+		return line, nil
+	case <-t.gone:
+	case <-time.After(limit):
+		return "", fmt.Errorf("redistest: a process has not answered for %v", limit)
 	}
-	log, _ := os.ReadFile(p.path("log"))
-	if bytes.Contains(log, []byte("Address already in use")) {
-		return fmt.Errorf("%w: %s", errPortTaken, p.addr())
-	}
-	if tail := 2000; len(log) > tail {
-		log = log[len(log)-tail:]
-	}
-	return fmt.Errorf("redistest: %s at %s did not start: %w; the end of its log:\n%s", p.binary, p.addr(), err, log)
-}
-
-func (p *process) running() bool { return p.runs != nil && p.runs.Running() }
-
-// kill ends the process with SIGKILL, which works on a paused one too, and returns when it is
-// gone. A test server needs no orderly shutdown.
-func (p *process) kill() {
-	if p.runs != nil {
-		p.runs.Kill()
+	select {
+	case line := <-t.lines: // its last words
+		return line, nil
+	default:
+		return "", t.failure(io.ErrUnexpectedEOF)
 	}
 }
 
-func (p *process) pause() error  { return p.setPaused(true, (*launch.Process).Suspend) }
-func (p *process) resume() error { return p.setPaused(false, (*launch.Process).Resume) }
-
-func (p *process) setPaused(paused bool, set func(*launch.Process) error) error {
-	if !p.running() {
-		return fmt.Errorf("redistest: the server at %s is not running", p.addr())
-	}
-	err := set(p.runs)
-	if err == nil {
-		p.paused = paused
-	}
-	return err
+// Kill is that of a process, and drops what it has said.
+func (t *Talk) Kill() {
+	_ = t.cmd.Process.Kill()
+	t.drain()
 }
 
-// do sends one command to this process, on a connection of its own. A paused process is not
-// asked; any other has all the time that a busy machine may need.
-func (p *process) do(command ...string) rueidis.RedisResult {
-	if p.paused {
-		return rueidis.NewErrorResult(fmt.Errorf("redistest: the server at %s is paused", p.addr()))
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
-	option.DialCtxFn = p.dial
-	option.AlwaysRESP2 = true // in RESP3 texts begin with "txt:", since rueidis leaves verbatim strings as they are
-	client, err := rueidis.NewClient(option)
-	if client != nil { // with an error too, since ForceSingleClient: rueidis would dial again on use
-		defer client.Close()
-	}
-	if err != nil {
-		return rueidis.NewErrorResult(err)
-	}
-	return client.Do(ctx, client.B().Arbitrary(command...).Build())
+// End is that of a process, and drops what it says.
+func (t *Talk) End(patience time.Duration) {
+	go t.drain()
+	t.Process.End(patience)
 }
 
-// hopeless marks an error that a retry cannot resolve.
-type hopeless struct{ error }
-
-// eventually calls try until it returns nil, or a hopeless error, or patience ends. It has to
-// poll: no server announces that it is ready.
-func eventually(try func() error) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		err := try()
-		if err == nil || errors.As(err, new(hopeless)) || time.Now().After(deadline) {
-			return err
+// drain drops all lines until the process has ended.
+func (t *Talk) drain() {
+	for {
+		select {
+		case <-t.lines:
+		case <-t.gone:
+			return
 		}
 	}
+}
+
+// failure returns why the process ended: its last output, or err.
+func (t *Talk) failure(err error) error {
+	t.drain()
+	if t.broken != nil {
+		return fmt.Errorf("redistest: read the answers of a process: %w", t.broken)
+	}
+	if !t.cmd.ProcessState.Exited() {
+		return ErrKilled
+	}
+	if said := strings.TrimSpace(t.errors.String()); said != "" {
+		return fmt.Errorf("redistest: a process ended: %s", said)
+	}
+	return fmt.Errorf("redistest: a process ended: %w", err)
 }

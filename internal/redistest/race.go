@@ -2,5 +2,4 @@
 
 package redistest
 
-// UnderRace tells whether the tests run under the race detector, which makes them many times slower.
-const UnderRace = true
+func init() { UnderRace = true }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// laySentinel is the layout of processes that speak to each other in plain text.
-var laySentinel = layWatched(func(port int) int { return port }, func(p *process) *process { return p })
+// laySentinel is the layout of instances that speak to each other in plain text.
+var laySentinel = layWatched(func(port int) int { return port }, func(p *instance) *instance { return p })
 
 // layWatched returns the layout of a primary, its replicas and sentinels, which know each other by
-// linkOf their ports. Change is applied to each process. The layout writes into each sentinel's
+// linkOf their ports. Change is applied to each instance. The layout writes into each sentinel's
 // configuration what it would otherwise discover in several seconds of queries.
-func layWatched(linkOf func(port int) int, change func(*process) *process) layout {
+func layWatched(linkOf func(port int) int, change func(*instance) *instance) layout {
 	return func(i installation, dir string, ports []int) *Server {
 		s := &Server{Kind: KindSentinel}
 		primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]
@@ -34,7 +34,7 @@ func layWatched(linkOf func(port int) int, change func(*process) *process) layou
 					conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, linkOf(port), ids[other])
 				}
 			}
-			s.sentinels = append(s.sentinels, change(newProcess(i.binary, dir, port, conf, "--sentinel")))
+			s.sentinels = append(s.sentinels, change(newInstance(i.binary, dir, port, conf, "--sentinel")))
 		}
 		return s
 	}
@@ -76,7 +76,7 @@ func (s *Server) sentinelReady() error {
 }
 
 // sentinelPrimary asks the first sentinel that answers.
-func (s *Server) sentinelPrimary() (p *process, err error) {
+func (s *Server) sentinelPrimary() (p *instance, err error) {
 	for _, sentinel := range s.sentinels {
 		if p, err = s.primaryOf(sentinel); err == nil {
 			return p, nil
@@ -85,7 +85,7 @@ func (s *Server) sentinelPrimary() (p *process, err error) {
 	return nil, fmt.Errorf("redistest: no sentinel knows the primary: %w", err)
 }
 
-func (s *Server) primaryOf(sentinel *process) (*process, error) {
+func (s *Server) primaryOf(sentinel *instance) (*instance, error) {
 	addr, err := sentinel.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterSet).AsStrSlice()
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Server) sentinelFailover() error {
 	})
 }
 
-func (s *Server) oneReplicaFollows(primary *process) error {
+func (s *Server) oneReplicaFollows(primary *instance) error {
 	info, err := primary.do("INFO", "replication").ToString()
 	if err == nil && !(strings.Contains(info, "role:master") && strings.Contains(info, "state=online")) {
 		err = errors.New("redistest: no replica follows the new primary")

@@ -1,8 +1,15 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/redis/rueidis"
 
@@ -34,8 +41,56 @@ type Server struct {
 	embedded  *inmemory.Server // KindEmbedded only
 	program   installation     // of nodes and sentinels; zero for KindEmbedded
 	guards    guards           // of their ports
-	nodes     []*process       // the data nodes; KindCluster: node i and node i+3 are a shard
-	sentinels []*process       // KindSentinel only
+	nodes     []*instance      // the data nodes; KindCluster: node i and node i+3 are a shard
+	sentinels []*instance      // KindSentinel only
+}
+
+// Each runs one test over all four kinds, as sub-tests that bear their names. The
+// server is empty. Under [Main] the Sentinel and the Cluster are shared with other
+// tests: they refuse faults, and since each use empties them, tests that run in
+// parallel must not use Each.
+func Each(t *testing.T, run func(t *testing.T, s *Server)) {
+	Over(t, []Kind{KindEmbedded, KindStandalone, KindSentinel, KindCluster}, run)
+}
+
+// Over is Each for some of the kinds.
+func Over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Server)) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			switch kind {
+			case KindEmbedded:
+				run(t, Embedded(t))
+			case KindStandalone:
+				run(t, Standalone(t))
+			case KindSentinel:
+				run(t, borrow(t, kind, laySentinel))
+			case KindCluster:
+				run(t, borrow(t, kind, layCluster))
+			}
+		})
+	}
+}
+
+// Embedded returns a miniredis whose keys expire by the clock, to be reached only over
+// pipes, through the DialCtxFn of [Server.Options]. It needs no redis-server and may be
+// used in a testing/synctest bubble, if it was made there. The documentation of package
+// inmemory lists the missing features.
+func Embedded(t testing.TB) *Server {
+	t.Helper()
+	WithoutServer(t)
+	e := inmemory.New()
+	t.Cleanup(e.Close)
+	return &Server{Kind: KindEmbedded, t: t, embedded: e}
+}
+
+// Bubble runs a test with an Embedded in a testing/synctest bubble, in
+// virtual time, with a [Guard]. Everything the test starts must have ended when it
+// returns.
+func Bubble(t *testing.T, run func(t *testing.T, s *Server)) {
+	t.Helper()
+	WithoutServer(t) // before the bubble, which a test cannot leave by skipping
+	Guard(t)
+	synctest.Test(t, func(t *testing.T) { run(t, Embedded(t)) })
 }
 
 // Standalone starts one redis-server, which the end of the test removes. The
@@ -43,7 +98,7 @@ type Server struct {
 // no snapshots, no append-only file, and DEBUG allowed from loopback.
 func Standalone(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, layStandalone, args)
+	return own(t, layStandalone, args...)
 }
 
 // Sentinel starts a primary with two replicas and three sentinels that take one
@@ -51,7 +106,7 @@ func Standalone(t testing.TB, args ...string) *Server {
 // sentinel knows all the others. The arguments are for the data nodes, as in [Standalone].
 func Sentinel(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, laySentinel, args)
+	return own(t, laySentinel, args...)
 }
 
 // Cluster starts three primaries with a replica each, a third of the slots on
@@ -60,7 +115,101 @@ func Sentinel(t testing.TB, args ...string) *Server {
 // nodes, as in [Standalone].
 func Cluster(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, layCluster, args)
+	return own(t, layCluster, args...)
+}
+
+// A layout lists the instances of a server of its kind, with the contents of their files. It
+// starts nothing. It may use six ports: three nodes and three sentinels, or six nodes.
+type layout func(i installation, dir string, ports []int) *Server
+
+func layStandalone(i installation, dir string, ports []int) *Server {
+	return &Server{Kind: KindStandalone, nodes: []*instance{i.node(dir, ports[0], "")}}
+}
+
+// withoutTLS matches the error of a server that was built without TLS, up to 7.0 and later.
+var withoutTLS = regexp.MustCompile(`>>> 'tls-port|connection type tls`)
+
+// own starts a server for t alone.
+func own(t testing.TB, lay layout, args ...string) *Server {
+	t.Helper()
+	s, err := start(lay, installed(t, args), t.TempDir())
+	if err != nil && withoutTLS.MatchString(err.Error()) && os.Getenv(requireVariable) != "1" {
+		t.Skip("redis-server was built without TLS")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s.lend(t)
+}
+
+// lend returns the server for t. The gate reads the line that it logs, as proof that a real
+// server took part.
+func (s *Server) lend(t testing.TB) *Server {
+	t.Helper()
+	lent := *s
+	lent.t = t
+	t.Logf("redistest: %s at %s (%s)", s.Kind, s.Addr(), s.program.release)
+	return &lent
+}
+
+// start starts a server, or nothing and returns an error. It tries other ports when another
+// program took the chosen ones.
+func start(lay layout, i installation, dir string) (*Server, error) {
+	for attempt := 1; ; attempt++ {
+		ports, guards, err := reservePorts(6)
+		if err != nil {
+			return nil, err
+		}
+		s := lay(i, dir, ports)
+		s.program, s.guards = i, guards
+		if err = s.run(); err == nil {
+			return s, nil
+		}
+		s.close()
+		if !errors.Is(err, errPortTaken) || attempt == 5 {
+			return nil, err
+		}
+	}
+}
+
+func (s *Server) instances() []*instance { return slices.Concat(s.nodes, s.sentinels) }
+
+// run starts those instances that do not run, side by side, and returns when the
+// server as a whole is ready.
+func (s *Server) run() error {
+	stopped := slices.DeleteFunc(s.instances(), (*instance).running)
+	for _, p := range stopped {
+		if err := p.launch(); err != nil {
+			return err
+		}
+	}
+	for _, p := range stopped {
+		if err := p.await(); err != nil {
+			return err
+		}
+	}
+	switch s.Kind {
+	case KindSentinel:
+		return eventually(s.sentinelReady)
+	case KindCluster:
+		return eventually(s.clusterReady)
+	default:
+		return nil
+	}
+}
+
+// kill ends all instances of the server, in whatever state they are.
+func (s *Server) kill() {
+	for _, p := range s.instances() {
+		p.kill()
+	}
+}
+
+// close ends the server for good: others may have its ports.
+func (s *Server) close() {
+	s.kill()
+	s.guards.release()
 }
 
 // Options returns the options of a connection to the server, and nothing else: the caller
@@ -79,19 +228,16 @@ func (s *Server) Options() rueidis.ClientOption {
 	}
 }
 
-func addrs(processes []*process) []string {
-	list := make([]string, len(processes))
-	for i, p := range processes {
-		list[i] = p.addr()
+func addrs(instances []*instance) (list []string) {
+	for _, p := range instances {
+		list = append(list, p.addr())
 	}
 	return list
 }
 
 // Addr returns the address of the first connection: of a Sentinel's first sentinel, of a
 // Cluster's first node. An Embedded does not listen at its address.
-func (s *Server) Addr() string {
-	return s.Options().InitAddress[0]
-}
+func (s *Server) Addr() string { return s.Options().InitAddress[0] }
 
 // Client returns a client of its own for looking at the server from outside,
 // with one connection for all commands, so that they are executed in the order in
@@ -121,19 +267,19 @@ func observer(option rueidis.ClientOption) rueidis.ClientOption {
 // Nodes returns the data nodes, each as a server of its own, of [KindStandalone]
 // and with no life beyond s: to look at one node, stop it, or pause it. An
 // Embedded is its only node.
-func (s *Server) Nodes() []*Server {
+func (s *Server) Nodes() (nodes []*Server) {
 	if s.embedded != nil {
 		return []*Server{s}
 	}
-	nodes := make([]*Server, len(s.nodes))
-	for i, p := range s.nodes {
-		nodes[i] = s.node(p)
+	for _, p := range s.nodes {
+		nodes = append(nodes, s.alone(p))
 	}
 	return nodes
 }
 
-func (s *Server) node(p *process) *Server {
-	return &Server{Kind: KindStandalone, t: s.t, shared: s.shared, program: s.program, nodes: []*process{p}}
+// alone returns one node of the server.
+func (s *Server) alone(p *instance) *Server {
+	return &Server{Kind: KindStandalone, t: s.t, shared: s.shared, program: s.program, nodes: []*instance{p}}
 }
 
 // Major returns the major version of the server program, Redis' or Valkey's own, or 0 for
@@ -144,17 +290,59 @@ func (s *Server) Major() int { return s.program.major }
 // and Valkey do from 7 on.
 func (s *Server) HasShardedPubSub() bool { return s.program.major >= 7 }
 
-// flush removes all keys and scripts. A replica follows its primary.
-func (s *Server) flush() error {
-	primaries, err := s.primaries()
-	if err != nil {
-		return err
-	}
-	for _, p := range primaries {
-		for _, command := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
-			if err := p.do(command...).Error(); err != nil {
-				return fmt.Errorf("redistest: %v of %s: %w", command, p.addr(), err)
+// callsOf finds a command and its number in INFO: cmdstat_evalsha:calls=2,usec=...
+var callsOf = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`)
+
+// CountCalls returns how often each command was executed while run ran, by its
+// name in lower case ("evalsha", "config|get"), on all primaries together. Commands
+// that were not executed are absent.
+//
+// The commands of a script count too, next to the script's own EVALSHA. So do the commands
+// that clients and servers send by themselves ("ping", "hello", "replconf"): look at names,
+// not at sums. The count of a server that is stopped or changes its role during run is lost.
+func (s *Server) CountCalls(t testing.TB, run func()) map[string]int64 {
+	t.Helper()
+	sum := make(map[string]int64)
+	add := func(sign int64) {
+		if s.embedded != nil {
+			for command, n := range s.embedded.Calls() {
+				sum[command] += sign * n
 			}
+		}
+		for _, p := range s.runningNodes() {
+			info, err := p.do("INFO", "all").ToString()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(info, "role:master") {
+				continue
+			}
+			for _, call := range callsOf.FindAllStringSubmatch(info, -1) {
+				n, _ := strconv.ParseInt(call[2], 10, 64)
+				sum[call[1]] += sign * n
+			}
+		}
+	}
+	add(-1)
+	run()
+	add(1)
+	for command, n := range sum {
+		if n == 0 {
+			delete(sum, command)
+		}
+	}
+	return sum
+}
+
+// flush removes all keys and scripts. A replica, which refuses, follows its primary.
+func (s *Server) flush() error {
+	for _, p := range s.runningNodes() {
+		err := p.do("FLUSHALL").Error()
+		if err != nil && strings.HasPrefix(err.Error(), "READONLY") {
+			continue
+		}
+		if err = errors.Join(err, p.do("SCRIPT", "FLUSH").Error()); err != nil {
+			return fmt.Errorf("redistest: flushing %s: %w", p.addr(), err)
 		}
 	}
 	return nil

@@ -11,64 +11,30 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
-	"regexp"
 	"testing"
 	"time"
 )
 
-// An Authority signs certificates that only its own Pool trusts.
-type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// NewAuthority returns an authority with a new key.
-func NewAuthority(t testing.TB) *Authority {
-	t.Helper()
-	a := &Authority{}
-	a.cert, a.key = certify(t, nil, &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "redistest"},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign,
-	})
-	return a
-}
-
-// Pool returns a pool that contains this authority only.
-func (a *Authority) Pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
-// Issue returns a certificate for a server on loopback, or for a client.
-func (a *Authority) Issue(t testing.TB) tls.Certificate {
-	t.Helper()
-	cert, key := certify(t, a, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "loopback"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-}
-
-// certify signs the certificate with a, or with its own key if a is nil.
-func certify(t testing.TB, a *Authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// Certificate returns the configuration of a side that has a certificate on loopback, and trusts no other: it has signed
+// itself, and both sides have it.
+func Certificate(t testing.TB) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	parent, signer := template, key
-	if a != nil {
-		parent, signer = a.cert, a.key
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		Subject:               pkix.Name{CommonName: "redistest"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,60 +42,43 @@ func certify(t testing.TB, a *Authority, template *x509.Certificate) (*x509.Cert
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cert, key
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// withoutTLS matches the error of a server that was built without TLS, up to 7.0 and later.
-var withoutTLS = regexp.MustCompile("Bad directive|connection type tls")
-
-// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], with a certificate
-// of the authority. There it accepts only clients with a certificate of the same authority.
-func TLS(t testing.TB, a *Authority) *Server {
+// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], and returns the configuration
+// of its clients: it accepts only those with the certificate that it has itself.
+func TLS(t testing.TB) (*Server, *tls.Config) {
 	t.Helper()
-	speak := a.speaker(t)
-	return ownTLS(t, func(i installation, dir string, ports []int) *Server {
-		return &Server{Kind: KindStandalone, nodes: []*process{speak(i.node(dir, ports[0], ""))}}
-	})
+	config := Certificate(t)
+	speak := speaker(t, config)
+	return own(t, func(i installation, dir string, ports []int) *Server {
+		return &Server{Kind: KindStandalone, nodes: []*instance{speak(i.node(dir, ports[0], ""))}}
+	}), config
 }
 
 // SentinelTLS is [Sentinel] with servers that speak TLS among themselves, and name the ports of TLS
-// to clients: connect to [Server.TLSAddrs] with a certificate of the authority, as with [TLS].
-func SentinelTLS(t testing.TB, a *Authority) *Server {
+// to clients: connect to [Server.TLSAddrs], as with [TLS].
+func SentinelTLS(t testing.TB) (*Server, *tls.Config) {
 	t.Helper()
-	return ownTLS(t, layWatched(tlsPort, a.speaker(t)))
+	config := Certificate(t)
+	return own(t, layWatched(tlsPort, speaker(t, config))), config
 }
 
-// ownTLS is own for servers that speak TLS, which a server may be built without.
-func ownTLS(t testing.TB, lay layout) *Server {
+// speaker returns what makes an instance speak TLS, with clients and other instances.
+func speaker(t testing.TB, config *tls.Config) func(*instance) *instance {
 	t.Helper()
-	s, err := start(lay, installed(t, nil), t.TempDir())
-	if err != nil && withoutTLS.MatchString(err.Error()) && os.Getenv("RLOCK_REQUIRE_REDIS") != "1" {
-		t.Skip("redis-server was built without TLS")
-	}
+	own := config.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
-	return s.lend(t)
-}
-
-// speaker returns what makes a process speak TLS, with clients and other processes.
-func (a *Authority) speaker(t testing.TB) func(*process) *process {
-	t.Helper()
-	cert := a.Issue(t)
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return func(p *process) *process {
+	return func(p *instance) *instance {
 		p.link = tlsPort(p.port)
-		p.files[confFile] += fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file ca.crt\ntls-auth-clients yes\ntls-replication yes\n", p.link)
-		p.files["server.crt"] = block("CERTIFICATE", cert.Certificate[0])
-		p.files["server.key"] = block("PRIVATE KEY", key)
-		p.files["ca.crt"] = block("CERTIFICATE", a.cert.Raw)
+		p.files[confFile] += fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file server.crt\ntls-auth-clients yes\ntls-replication yes\n", p.link)
+		p.files["server.crt"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]}))
+		p.files["server.key"] = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
 		return p
 	}
 }

@@ -84,9 +84,7 @@ func TestAUnixSocket(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	authority := redistest.NewAuthority(t)
-	s := redistest.TLS(t, authority)
-	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t)}}
+	s, config := redistest.TLS(t)
 	eachWay(t, redis.Options{Addr: s.TLSAddr(), TLSConfig: config})
 
 	t.Run("is done by a Dialer that is set, not once more", func(t *testing.T) {
@@ -170,14 +168,13 @@ func TestASentinel(t *testing.T) {
 	})
 }
 
-// A service with Sentinels and TLS, whose certificates the test has issued, goes on after a
+// A service with Sentinels and TLS, with a certificate that the test has made, goes on after a
 // failover.
 func TestASentinelWithTLS(t *testing.T) {
-	authority := redistest.NewAuthority(t)
-	s := redistest.SentinelTLS(t, authority)
+	s, config := redistest.SentinelTLS(t)
 	o := redis.FailoverOptions{
 		MasterName: s.Options().Sentinel.MasterSet, SentinelAddrs: s.TLSAddrs(),
-		TLSConfig: &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t)}},
+		TLSConfig: config,
 	}
 	rdb := live(t, redis.NewFailoverClient(new(o)))
 	option, err := goredis.FromFailover(&o)

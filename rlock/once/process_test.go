@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/once"
@@ -54,14 +53,14 @@ func askAndTell(addr string) {
 }
 
 // A worker is such a process. It ends its work with a line, also if that is written once more.
-type worker struct{ *launch.Talk }
+type worker struct{ *redistest.Talk }
 
 func newWorker(t *testing.T, addr string, env ...string) worker {
 	t.Helper()
-	command, err := launch.Self("ONCE_WORKER=" + addr)
+	command, err := redistest.Self("ONCE_WORKER=" + addr)
 	require.NoError(t, err)
 	command.Env = append(command.Env, env...)
-	talk, err := launch.Converse(command)
+	talk, err := redistest.Converse(command)
 	require.NoError(t, err)
 	t.Cleanup(talk.Kill)
 	w := worker{talk}

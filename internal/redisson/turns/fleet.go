@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
 	"github.com/go-rlock/rlock/rlock"
 	synchronizers "github.com/go-rlock/rlock/rlock/redisson"
 )
@@ -39,10 +38,10 @@ type party struct {
 // The addresses of the parties, of which the last one is Java's. There is one operator, at 127.0.0.1.
 var addresses = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-func newFleet(t *standin.Test, version redisson.Version, o options) (f *fleet, err error) {
+func newFleet(t *redistest.Program, version redisson.Version, o options) (f *fleet, err error) {
 	f = &fleet{version: version}
 	args := append([]string{"--bind", "127.0.0.1"}, addresses...)
-	if err := standin.Attempt(func() { f.server = redistest.Standalone(t, args...) }); err != nil {
+	if err := redistest.Attempt(func() { f.server = redistest.Standalone(t, args...) }); err != nil {
 		return nil, err
 	}
 	if f.redis, err = rueidis.NewClient(f.server.Options()); err != nil {

@@ -34,7 +34,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redisson"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func main() {
@@ -45,7 +45,7 @@ func main() {
 	}
 	violations := 0
 	if err == nil {
-		t := &standin.Test{}
+		t := &redistest.Program{}
 		violations, err = runAll(t, o, os.Stdout)
 		t.Close()
 	}
@@ -97,7 +97,7 @@ func parse(args []string) (o options, err error) {
 }
 
 // runAll runs each kind with each version, and returns the number of violations.
-func runAll(t *standin.Test, o options, out io.Writer) (violations int, err error) {
+func runAll(t *redistest.Program, o options, out io.Writer) (violations int, err error) {
 	fmt.Fprintf(out, "seed %d\n", o.seed)
 	for _, version := range o.versions {
 		f, err := newFleet(t, version, o)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // The test binary is a process of the fleet too, as the command is.
@@ -32,7 +31,7 @@ func TestBothLanguagesTakeTurns(t *testing.T) {
 	}
 	o, err := parse([]string{"-redisson", string(redisson.V4), "-faults", "4", "-turns", "100", "-slack", "1m", "-seed", "1"})
 	require.NoError(t, err)
-	stage := &standin.Test{}
+	stage := &redistest.Program{}
 	defer stage.Close()
 	violations, err := runAll(stage, o, t.Output())
 	require.NoError(t, err)

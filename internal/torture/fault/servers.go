@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
@@ -19,7 +18,7 @@ func ofWorkers() []Kind {
 		// For less than its lease, or for more.
 		{Name: "pause-worker", Where: everywhere, Choose: ofWorker("SIGSTOP", (*stage.Worker).Pause, func(w *stage.Worker) error {
 			// A worker that was killed meanwhile cannot be resumed.
-			if err := w.Resume(); err != nil && err != launch.ErrKilled {
+			if err := w.Resume(); err != nil && err != redistest.ErrKilled {
 				return err
 			}
 			return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // patience is how long a node may take to answer the stage itself.
@@ -24,14 +23,14 @@ type Stage struct {
 	Server   *redistest.Server   // the first
 	Workers  []*Worker           // added by Hire
 
-	keeper standin.Test
+	keeper redistest.Program
 	nodes  []*redistest.Server
 	admins []rueidis.Client // one of each data node
 }
 
 // Open starts the servers of a topology. Its files are below dir.
 func Open(topology Topology, dir string) (*Stage, error) {
-	s := &Stage{Topology: topology, keeper: standin.Test{Dir: dir}}
+	s := &Stage{Topology: topology, keeper: redistest.Program{Dir: dir}}
 	if err := s.open(); err != nil {
 		s.Close()
 		return nil, err
@@ -82,7 +81,7 @@ func (s *Stage) Close() {
 
 // Attempt calls f, which may call the methods of Server, and returns the error with which a
 // test would have failed.
-func (s *Stage) Attempt(f func()) error { return standin.Attempt(f) }
+func (s *Stage) Attempt(f func()) error { return redistest.Attempt(f) }
 
 // Ready waits until the servers that run are in order: until the new primaries have taken
 // over, and the replicas follow.
@@ -90,7 +89,7 @@ func (s *Stage) Ready() error {
 	if s.Topology.single() {
 		return nil
 	}
-	return standin.Attempt(s.Server.Start)
+	return redistest.Attempt(s.Server.Start)
 }
 
 // Do sends a command to one data node.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/launch"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
@@ -64,8 +63,8 @@ func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {
 
 	w.Kill()
 	w.Kill()
-	require.ErrorIs(t, w.Ask("life", &life), launch.ErrKilled)
-	require.ErrorIs(t, w.Pause(), launch.ErrKilled)
+	require.ErrorIs(t, w.Ask("life", &life), redistest.ErrKilled)
+	require.ErrorIs(t, w.Pause(), redistest.ErrKilled)
 	require.NoError(t, w.Revive())
 	require.NoError(t, w.Revive())
 	require.NoError(t, w.Ask("life", &life))

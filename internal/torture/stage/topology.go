@@ -8,7 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // A Topology is a way to run Redis.
@@ -35,7 +34,7 @@ const (
 )
 
 // start starts the servers, for k.
-func (t Topology) start(k *standin.Test) (servers []*redistest.Server, err error) {
+func (t Topology) start(k *redistest.Program) (servers []*redistest.Server, err error) {
 	// A file of users: users of the command line would be in the configuration as well, once
 	// a server has rewritten it.
 	users := filepath.Join(k.Dir, "users.acl")
@@ -45,7 +44,7 @@ func (t Topology) start(k *standin.Test) (servers []*redistest.Server, err error
 	}
 	args := []string{"--aclfile", users}
 	lasting := append([]string{"--appendonly", "yes", "--appendfsync", "always"}, args...)
-	err = standin.Attempt(func() {
+	err = redistest.Attempt(func() {
 		switch t {
 		case Standalone:
 			servers = append(servers, redistest.Standalone(k, args...))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/launch"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A Worker is this program, started again to lock. It may be killed and hired again; each
@@ -20,7 +20,7 @@ type Worker struct {
 
 	mu    sync.Mutex // protects following
 	lives int
-	life  *launch.Talk // nil while it is dead
+	life  *redistest.Talk // nil while it is dead
 }
 
 // Hire starts a worker. role is the environment variable, with its value, that tells the
@@ -67,28 +67,28 @@ func (w *Worker) Lives() int {
 }
 
 // Pause stops the process with SIGSTOP.
-func (w *Worker) Pause() error { return w.send((*launch.Process).Suspend) }
+func (w *Worker) Pause() error { return w.send((*redistest.Process).Suspend) }
 
 // Resume lets it go on.
-func (w *Worker) Resume() error { return w.send((*launch.Process).Resume) }
+func (w *Worker) Resume() error { return w.send((*redistest.Process).Resume) }
 
-func (w *Worker) send(signal func(*launch.Process) error) error {
+func (w *Worker) send(signal func(*redistest.Process) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.life == nil {
-		return launch.ErrKilled
+		return redistest.ErrKilled
 	}
 	return signal(w.life.Process)
 }
 
 // Ask sends a word to the process and reads its answer into reply. The error is
-// [launch.ErrKilled] if the process was killed before it answered.
+// [redistest.ErrKilled] if the process was killed before it answered.
 func (w *Worker) Ask(word string, reply any) error {
 	w.mu.Lock()
 	l := w.life
 	w.mu.Unlock()
 	if l == nil {
-		return launch.ErrKilled
+		return redistest.ErrKilled
 	}
 	if err := l.Tell(word); err != nil {
 		return fmt.Errorf("stage: %s: %w", word, err)
@@ -117,16 +117,16 @@ func AskAll[T any](s *Stage, word string) ([]T, error) {
 }
 
 // begin starts a process and tells it its job.
-func (w *Worker) begin() (*launch.Talk, error) {
+func (w *Worker) begin() (*redistest.Talk, error) {
 	job, err := json.Marshal(w.job(w.lives))
 	if err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
 	}
-	command, err := launch.Self(w.role)
+	command, err := redistest.Self(w.role)
 	if err != nil {
 		return nil, err
 	}
-	l, err := launch.Converse(command)
+	l, err := redistest.Converse(command)
 	if err != nil {
 		return nil, err
 	}

@@ -83,14 +83,9 @@ func (f *Foreigner) Contend(until time.Time, lateness func() time.Duration) {
 	}
 }
 
-// Crowd has four goroutines of the client take the lock again and again until
+// Crowd has so many goroutines of the client take the lock again and again until
 // then, and returns how many sections they have when all is done.
-func (p *Client) Crowd(w *World, until time.Time) (sections func() int) {
-	return p.Callers(4, w, until)
-}
-
-// Callers is crowd with so many goroutines.
-func (p *Client) Callers(goroutines int, w *World, until time.Time) (sections func() int) {
+func (p *Client) Crowd(goroutines int, w *World, until time.Time) (sections func() int) {
 	var all sync.WaitGroup
 	n := 0 // the lock protects it
 	for range goroutines {

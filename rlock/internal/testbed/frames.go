@@ -11,9 +11,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Mirrors, Releases and Acquires return those that reached the server so far.
+// Mirrors and Acquires return those that reached the server so far.
 func (p *Client) Mirrors() []network.Frame  { return scriptsOf(p.Net, "mirrored") }
-func (p *Client) Releases() []network.Frame { return scriptsOf(p.Net, "released") }
 func (p *Client) Acquires() []network.Frame { return scriptsOf(p.Net, "acquired") }
 
 func scriptsOf(n *network.Network, kind string) []network.Frame {

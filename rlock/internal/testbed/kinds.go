@@ -26,7 +26,6 @@ type Locker interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...rlock.AcquireOption) error
 	IsHeld(ctx context.Context) bool
 	HoldCount(ctx context.Context) int
-	Token(ctx context.Context) (uint64, error)
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
 	ForceUnlock(ctx context.Context) (bool, error)
@@ -133,15 +132,6 @@ type Trial struct {
 	Rival Locker // see kind
 }
 
-func (k Kind) trial(clients []*rlock.Client, name string) *Trial {
-	l := &Trial{Locker: k.Lock(clients, name), kind: k}
-	l.Rival = l.Locker
-	if k.rival != nil {
-		l.Rival = k.rival(clients, name)
-	}
-	return l
-}
-
 // A Subject is a site where one kind of lock is tested.
 type Subject struct {
 	*Site
@@ -151,24 +141,7 @@ type Subject struct {
 
 // EachKind runs a test over all kinds and their servers.
 func EachKind(t *testing.T, run func(t *testing.T, s *Subject)) {
-	over(t, Kinds, run)
-}
-
-// EachExclusiveKind is eachKind for the kinds that are their own rivals, for tests in which
-// each owner excludes the others.
-func EachExclusiveKind(t *testing.T, run func(t *testing.T, s *Subject)) {
-	over(t, ownRivals(), run)
-}
-
-func ownRivals() []Kind {
-	return slices.DeleteFunc(slices.Clone(Kinds), func(k Kind) bool { return k.rival != nil })
-}
-
-// besideAnother reports whether the row tests a lock against one of another kind.
-func (k Kind) besideAnother() bool { return k.rival != nil && k.Name != "read" }
-
-func over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Subject)) {
-	for _, k := range kinds {
+	for _, k := range Kinds {
 		if (testing.Short() || Fewer()) && k.besideAnother() {
 			continue // the tests without the race detector run it
 		}
@@ -180,7 +153,11 @@ func over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Subject)) {
 				s := &Subject{Site: At(t, server), KindOfLock: k}
 				s.Sites = append(s.Sites, s.Site)
 				for len(s.Sites) < k.Servers {
-					s.Sites = append(s.Sites, At(t, another(t, server)))
+					another := redistest.Embedded
+					if server.Kind != redistest.KindEmbedded {
+						another = func(t testing.TB) *redistest.Server { return redistest.Standalone(t) }
+					}
+					s.Sites = append(s.Sites, At(t, another(t)))
 				}
 				s.LeavesNothing()
 				run(t, s)
@@ -189,13 +166,8 @@ func over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Subject)) {
 	}
 }
 
-// another returns a server like s, independent of it.
-func another(t *testing.T, s *redistest.Server) *redistest.Server {
-	if s.Kind == redistest.KindEmbedded {
-		return redistest.Embedded(t)
-	}
-	return redistest.Standalone(t)
-}
+// besideAnother reports whether the row tests a lock against one of another kind.
+func (k Kind) besideAnother() bool { return k.rival != nil && k.Name != "read" }
 
 // A Process has the clients of one process: one for each server.
 type Process struct {
@@ -206,19 +178,21 @@ type Process struct {
 // NewProcess returns a new one, whose clients are closed when the test ends.
 func (s *Subject) NewProcess(changes ...func(*rlock.Config)) *Process {
 	s.T.Helper()
-	return s.With(func(site *Site) *rlock.Client { return site.NewClient(changes...) })
-}
-
-// With returns a process that has such a client at each site.
-func (s *Subject) With(client func(*Site) *rlock.Client) *Process {
 	p := &Process{kind: s.KindOfLock}
 	for _, site := range s.Sites {
-		p.Clients = append(p.Clients, client(site))
+		p.Clients = append(p.Clients, site.NewClient(changes...))
 	}
 	return p
 }
 
-func (p *Process) NewLock(name string) *Trial { return p.kind.trial(p.Clients, name) }
+func (p *Process) NewLock(name string) *Trial {
+	l := &Trial{Locker: p.kind.Lock(p.Clients, name), kind: p.kind}
+	l.Rival = l.Locker
+	if p.kind.rival != nil {
+		l.Rival = p.kind.rival(p.Clients, name)
+	}
+	return l
+}
 
 // NewLock returns the lock of a new process.
 func (s *Subject) NewLock(changes ...func(*rlock.Config)) *Trial {

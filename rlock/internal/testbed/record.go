@@ -133,10 +133,3 @@ func Rounds(n int) int {
 	}
 	return n
 }
-
-// Cap ends the span at that time, unless it ends earlier.
-func (s *Span) Cap(at time.Time) {
-	if at.Before(s.To) {
-		s.To = at
-	}
-}

@@ -268,22 +268,8 @@ func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 	}, func() string { return fmt.Sprintf("%d connections are subscribed to %q, and not %d", sum, channel, n) })
 }
 
-// IsFree reports whether another owner, in the lock's own client, gets it.
-func (s *Site) IsFree(lock Locker) (free bool) {
-	s.T.Helper()
-	Elsewhere(func() {
-		var err error
-		free, err = lock.TryLock(s.Ctx)
-		assert.NoError(s.T, err)
-		if free {
-			assert.NoError(s.T, lock.Unlock(s.Ctx))
-		}
-	})
-	return free
-}
-
-// Available reports whether another owner gets the lock now; it releases the lock.
-func (s *Site) Available(lock Locker) bool {
+// IsFree reports whether another owner, in the lock's own client, gets it now; it releases the lock.
+func (s *Site) IsFree(lock Locker) bool {
 	s.T.Helper()
 	me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
 	free, err := lock.TryLock(me)
@@ -304,12 +290,6 @@ func (s *Site) Await(result <-chan error) error {
 		require.FailNow(s.T, "a call in the background has not returned", "after %v", Hang)
 		return nil
 	}
-}
-
-func Standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client) {
-	t.Helper()
-	server := redistest.Standalone(t, args...)
-	return server, server.Client(t)
 }
 
 func Dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {

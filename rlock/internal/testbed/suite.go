@@ -195,7 +195,3 @@ func ManyCommands(t *testing.T) {
 		t.Skip("with the race detector: only with -everything")
 	}
 }
-
-// Drift is how much earlier a hold of the default lease ends than the lease in Redis: a
-// hundredth of the lease, 2 ms and a tick of the wheel.
-const Drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond

@@ -271,14 +271,3 @@ func (p *Client) Listens(w *World) {
 	synctest.Wait()
 	require.NoError(w.T, h.Release(w.Ctx))
 }
-
-// Commands returns the number of commands that the client has sent for locks.
-func (p *Client) Commands() int64 { return p.Stats().Commands }
-
-// Use locks and unlocks.
-func (w *World) Use(l Locker) {
-	w.T.Helper()
-	me := w.Caller()
-	require.NoError(w.T, l.Lock(me))
-	require.NoError(w.T, l.Unlock(me))
-}

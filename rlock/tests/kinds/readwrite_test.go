@@ -27,8 +27,8 @@ func TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone(t *testing.T) {
 		available := func(read, write bool) {
 			t.Helper()
 			for _, lock := range []*rlock.ReadWriteLock{here, there} {
-				assert.Equal(t, read, s.Available(lock.Read()))
-				assert.Equal(t, write, s.Available(lock.Write()))
+				assert.Equal(t, read, s.IsFree(lock.Read()))
+				assert.Equal(t, write, s.IsFree(lock.Write()))
 			}
 		}
 		require.NoError(t, here.Read().Lock(a))

@@ -30,7 +30,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 				end := time.Now().Add(5 * time.Second)
 				var crowds []func() int
 				for range c.clients {
-					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.Advanced.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(w, end))
+					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.Advanced.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(4, w, end))
 				}
 				time.Sleep(10 * time.Millisecond)
 				if c.met {
@@ -70,7 +70,7 @@ func TestASubscriberHasItsShare(t *testing.T) {
 		f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
 		var crowds []func() int
 		for range c.clients {
-			crowds = append(crowds, w.NewClient().Callers(c.callers, w, end))
+			crowds = append(crowds, w.NewClient().Crowd(c.callers, w, end))
 		}
 		time.Sleep(20 * time.Millisecond)
 		f.Contend(end, c.lateness)
@@ -103,7 +103,7 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1") // listens, and does not contend
 		began := time.Now()
 		end := began.Add(4 * time.Second)
-		ours := w.NewClient().Crowd(w, end)()
+		ours := w.NewClient().Crowd(4, w, end)()
 		lost := time.Since(began) - time.Duration(ours)*testbed.Section
 		t.Logf("%d sections, %v lost", ours, lost)
 		assert.Less(t, lost, 350*time.Millisecond, "turns of 10, 20, 40, 80 and 140 ms, then a seventeenth of the time")

@@ -364,7 +364,7 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 			require.NoError(t, s.Await(first))
 			require.NoError(t, s.Await(second))
 			// A hand-off inside a process leaves the ticket of its caller to be given up.
-			require.Eventually(t, func() bool { return s.Available(of(there, name)) }, testbed.Hang, time.Millisecond)
+			require.Eventually(t, func() bool { return s.IsFree(of(there, name)) }, testbed.Hang, time.Millisecond)
 		}
 	})
 }

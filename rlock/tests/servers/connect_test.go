@@ -254,13 +254,12 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 	}
 }
 
-func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testing.T) {
-	ours, others := redistest.NewAuthority(t), redistest.NewAuthority(t)
-	s := testbed.At(t, redistest.TLS(t, ours))
+func TestALockOverTLSWhereBothSidesHaveAPrivateCertificate(t *testing.T) {
+	server, good := redistest.TLS(t)
+	s, others := testbed.At(t, server), redistest.Certificate(t)
 	config := func(tls *tls.Config) rlock.Config {
 		return rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.TLSAddr()}, TLSConfig: tls}, Logger: testbed.Quiet}
 	}
-	good := &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{ours.Issue(t)}}
 
 	t.Run("works", func(t *testing.T) {
 		s := s.In(t)
@@ -283,11 +282,11 @@ func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testin
 		tls  *tls.Config
 		says string
 	}{
-		"the authority is another":                {&tls.Config{RootCAs: others.Pool(), Certificates: good.Certificates}, "signed by unknown authority"},
+		"the authority is another":                {&tls.Config{RootCAs: others.RootCAs, Certificates: good.Certificates}, "signed by unknown authority"},
 		"the authority is not known":              {&tls.Config{Certificates: good.Certificates}, "signed by unknown authority"},
-		"the server has another name":             {&tls.Config{RootCAs: ours.Pool(), Certificates: good.Certificates, ServerName: "redis.example"}, "redis.example"},
-		"the client has no certificate":           {&tls.Config{RootCAs: ours.Pool()}, "is for TLS and takes the client's certificate"},
-		"the client's is of another authority":    {&tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{others.Issue(t)}}, "takes the client's certificate"},
+		"the server has another name":             {&tls.Config{RootCAs: good.RootCAs, Certificates: good.Certificates, ServerName: "redis.example"}, "redis.example"},
+		"the client has no certificate":           {&tls.Config{RootCAs: good.RootCAs}, "is for TLS and takes the client's certificate"},
+		"the client's is of another authority":    {&tls.Config{RootCAs: good.RootCAs, Certificates: others.Certificates}, "takes the client's certificate"},
 		"the client does not know that it is TLS": {nil, "without TLS (else set Config.Redis.TLSConfig)"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -154,11 +154,11 @@ func TestALoneCallerOfARealServerIsServedDirectly(t *testing.T) {
 		servesDirectly(s, func(c *rlock.Config) { c.Redis = limited.Redis })
 	})
 	t.Run("tls", func(t *testing.T) {
-		authority := redistest.NewAuthority(t)
-		s := testbed.At(t, redistest.TLS(t, authority))
+		server, config := redistest.TLS(t)
+		s := testbed.At(t, server)
 		servesDirectly(s, func(c *rlock.Config) {
 			c.Redis.InitAddress = []string{s.TLSAddr()}
-			c.Redis.TLSConfig = &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t)}}
+			c.Redis.TLSConfig = config
 		})
 	})
 }

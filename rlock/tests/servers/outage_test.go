@@ -95,7 +95,8 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 }
 
 func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
-	server, admin := testbed.Standalone(t)
+	server := redistest.Standalone(t)
+	admin := server.Client(t)
 	ctx := context.Background()
 	client := testbed.Dial(t, server.Options())
 	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().Host("127.0.0.1").Port(1).Build()).Error())

@@ -160,7 +160,8 @@ func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
 }
 
 func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
-	server, admin := testbed.Standalone(t)
+	server := redistest.Standalone(t)
+	admin := server.Client(t)
 	ctx := context.Background()
 	maxmemory := func(bytes string) {
 		require.NoError(t, admin.Do(ctx, admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", bytes).Build()).Error())

@@ -1,4 +1,4 @@
-package launch
+package redistest
 
 import (
 	"os/exec"
