@@ -48,10 +48,9 @@ func (n *Network) carryLocked(client, server net.Conn) {
 	}
 	c.up, c.down = direction(client, server), direction(server, client)
 	n.conns[c] = struct{}{}
-	n.running.Add(4)
 	for _, l := range []*lane{c.up, c.down} {
-		go n.receive(l)
-		go n.send(l)
+		n.running.Go(func() { n.receive(l) })
+		n.running.Go(func() { n.send(l) })
 	}
 }
 
@@ -67,7 +66,6 @@ func (n *Network) cutLocked(c *conn) {
 
 // receive reads one end for as long as it lives.
 func (n *Network) receive(l *lane) {
-	defer n.running.Done()
 	buffer := make([]byte, 64<<10)
 	var s splitter
 	for {
@@ -89,7 +87,6 @@ func (n *Network) receive(l *lane) {
 
 // send passes on the bytes of one end when they are due, as the rule decides.
 func (n *Network) send(l *lane) {
-	defer n.running.Done()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {

@@ -44,15 +44,17 @@ func New(dial func() (net.Conn, error)) *Network {
 // at target. It does not connect to the server before a client connects to it.
 // Close it at the end.
 func Listen(target string) (*Network, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("network: %w", err)
-	}
 	n := New(func() (net.Conn, error) { return net.Dial("tcp", target) })
-	n.listener = listener
-	n.running.Add(1)
-	go n.accept()
-	return n, nil
+	return n, n.Listen()
+}
+
+// Listen gives the network a free port of the loopback. Call it before any other method.
+func (n *Network) Listen() (err error) {
+	if n.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	n.running.Go(n.accept)
+	return nil
 }
 
 // Addr returns the address of a network that listens, to connect to instead of
@@ -70,7 +72,6 @@ func (n *Network) Dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 }
 
 func (n *Network) accept() {
-	defer n.running.Done()
 	for {
 		client, err := n.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -79,11 +80,9 @@ func (n *Network) accept() {
 		if err != nil {
 			continue // the client went away before it was accepted
 		}
-		n.running.Add(1)
-		go func() {
-			defer n.running.Done()
+		n.running.Go(func() {
 			_ = n.connect(client) // an error closes the client's connection, which is all that the client learns
-		}()
+		})
 	}
 }
 

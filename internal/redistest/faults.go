@@ -173,7 +173,13 @@ func (s *Server) move(key string) (slot int, source, target *instance) {
 	if s.shardOf(source) == home {
 		to = (home + 1) % shards
 	}
-	return slot, source, s.primaryOfShard(to)
+	other := firstSlot(to) // it has not moved
+	if other == slot {
+		other++
+	}
+	target, err := s.clusterPrimary(other)
+	s.must(err)
+	return slot, source, target
 }
 
 // slot asks a node for the slot of key.
@@ -188,25 +194,6 @@ func (s *Server) slot(key string) int {
 	}
 	s.must(err)
 	return int(slot)
-}
-
-// primaryOfShard returns the node of the shard that calls itself a primary.
-func (s *Server) primaryOfShard(shard int) *instance {
-	s.t.Helper()
-	for _, p := range s.runningNodes() {
-		if s.shardOf(p) != shard {
-			continue
-		}
-		members, err := s.view(p)
-		s.must(err)
-		for _, m := range members {
-			if m.p == p && m.primary == "" {
-				return p
-			}
-		}
-	}
-	s.t.Fatalf("redistest: shard %d has no primary", shard)
-	return nil
 }
 
 // migrate follows the manual of CLUSTER SETSLOT: the target imports, the source

@@ -119,14 +119,10 @@ func (s *Server) sentinelFailover() error {
 				return errors.Join(errors.New("redistest: the sentinels do not agree"), err)
 			}
 		}
-		return s.oneReplicaFollows(primary)
+		info, err := primary.do("INFO", "replication").ToString()
+		if err == nil && !(strings.Contains(info, "role:master") && strings.Contains(info, "state=online")) {
+			err = errors.New("redistest: no replica follows the new primary")
+		}
+		return err
 	})
-}
-
-func (s *Server) oneReplicaFollows(primary *instance) error {
-	info, err := primary.do("INFO", "replication").ToString()
-	if err == nil && !(strings.Contains(info, "role:master") && strings.Contains(info, "state=online")) {
-		err = errors.New("redistest: no replica follows the new primary")
-	}
-	return err
 }

@@ -32,11 +32,25 @@ func run(t *testing.T, name, flag string, env ...string) (output string, passed 
 
 const child = "REDISTEST_CHILD"
 
-func TestWithoutAServerInstalledTestsAreSkipped(t *testing.T) {
-	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=")
-	assert.True(t, passed)
-	assert.Contains(t, out, "--- SKIP: TestTheArgumentsReachTheServer")
-	assert.Contains(t, out, "redis-server not found: install Debian's redis-server")
+func TestWithoutAServerInstalledTestsAreSkippedUnlessOneIsRequired(t *testing.T) {
+	const missing = "redis-server not found: install Debian's redis-server"
+	for _, c := range []struct {
+		flag   string
+		env    []string
+		passed bool
+		says   []string
+	}{
+		{"-test.short=false", []string{"PATH=", "RLOCK_REQUIRE_REDIS="}, true, []string{"--- SKIP: TestTheArgumentsReachTheServer", missing}},
+		{"-test.short=false", []string{"PATH=", "RLOCK_REQUIRE_REDIS=1"}, false, []string{"--- FAIL: TestTheArgumentsReachTheServer", missing}},
+		{"-test.short", []string{"RLOCK_REQUIRE_REDIS="}, true, []string{"-short uses no real server; RLOCK_REQUIRE_REDIS=1 asks for one"}},
+		{"-test.short", []string{"PATH=", "RLOCK_REQUIRE_REDIS=1"}, false, []string{missing}},
+	} {
+		out, passed := run(t, "TestTheArgumentsReachTheServer", c.flag, append(c.env, "RLOCK_SERVER=")...)
+		assert.Equal(t, c.passed, passed, out)
+		for _, text := range c.says {
+			assert.Contains(t, out, text)
+		}
+	}
 }
 
 func TestWithoutAServerInstalledEachRunsTheTestOnTheEmbedded(t *testing.T) {
@@ -46,22 +60,6 @@ func TestWithoutAServerInstalledEachRunsTheTestOnTheEmbedded(t *testing.T) {
 	for _, kind := range []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster} {
 		assert.Contains(t, out, "--- SKIP: TestEachKindStartsEmptyAndAnswers/"+string(kind))
 	}
-}
-
-func TestWithoutAServerInstalledTestsFailWhereItIsRequired(t *testing.T) {
-	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
-	assert.False(t, passed)
-	assert.Contains(t, out, "--- FAIL: TestTheArgumentsReachTheServer")
-	assert.Contains(t, out, "redis-server not found")
-}
-
-func TestWithShortAServerIsUsedOnlyIfTheEnvironmentAsksForIt(t *testing.T) {
-	out, passed := run(t, "TestTheArgumentsReachTheServer", "-test.short", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=")
-	assert.True(t, passed, out)
-	assert.Contains(t, out, "-short uses no real server; RLOCK_REQUIRE_REDIS=1 asks for one")
-	out, passed = run(t, "TestTheArgumentsReachTheServer", "-test.short", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
-	assert.False(t, passed)
-	assert.Contains(t, out, "redis-server not found")
 }
 
 func TestTheVariableChoosesTheServerOfAllTests(t *testing.T) {

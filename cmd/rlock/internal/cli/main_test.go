@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/cli"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -125,31 +126,11 @@ func needsServer(t *testing.T) {
 // listen gives an embedded server a port, since the command is another process.
 func listen(t *testing.T, server *redistest.Server) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
 	dial := server.Options().DialCtxFn
-	go func() {
-		for {
-			outer, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			inner, err := dial(context.Background(), "", nil, nil)
-			if err != nil {
-				_ = outer.Close()
-				continue
-			}
-			go pass(inner, outer)
-			go pass(outer, inner)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func pass(to, from net.Conn) {
-	_, _ = io.Copy(to, from)
-	_, _ = to.Close(), from.Close()
+	n := network.New(func() (net.Conn, error) { return dial(context.Background(), "", nil, nil) })
+	require.NoError(t, n.Listen())
+	t.Cleanup(n.Close)
+	return n.Addr()
 }
 
 // command returns the command rlock with these arguments, which uses the site's server.
