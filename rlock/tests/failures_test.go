@@ -31,7 +31,7 @@ package tests_test
 //	11  with Redis down callers went on without a lock
 //	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
 //	12  the message came between the failed attempt and the subscription
-//	      driver.TestATicketPollsWhileItsSubscriptionIsNotConfirmed, explore.TestBrokenRules (LooksAgain)
+//	      TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce, explore.TestBrokenRules (LooksAgain)
 //	13  the subscription was half open for hours
 //	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
 //	14  many names exhausted the connections for subscriptions

@@ -40,7 +40,7 @@ const (
 type fake struct {
 	t     testing.TB
 	redis *redistest.Server
-	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
+	fate  func(cmd *core.Command) fate // nil: all pass
 	start time.Time
 	kind  KindID
 	most  int  // permits of a semaphore
@@ -57,17 +57,8 @@ type fake struct {
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
 	wrote   map[core.ID]int          // how often the guarded write of a release was executed
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
-	pubsub  hearing                  // what the server says to subscriptions
 	met     string                   // what each condition returns, "" for nothing
 }
-
-// A hearing is what the server says to a subscription.
-type hearing uint8
-
-const (
-	confirms hearing = iota
-	silent
-)
 
 // A pending is a command or an answer that is held back.
 type pending struct {
@@ -203,7 +194,7 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.A
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
 	if f.fate != nil {
-		fate = f.fate(w.number, &cmd)
+		fate = f.fate(&cmd)
 	}
 	f.mu.Unlock()
 	execute := func() wire.Answer {
@@ -332,6 +323,40 @@ func (f *fake) deliver(i int) {
 	f.waiting = slices.Delete(f.waiting, i, i+1)
 }
 
+// gives lets the commands of these sorts have that fate from now on, or all commands, for no sort. The others pass.
+func (f *fake) gives(what fate, of ...core.Op) {
+	f.decides(func(cmd *core.Command) fate {
+		if len(of) == 0 || slices.Contains(of, cmd.Op) {
+			return what
+		}
+		return passes
+	})
+}
+
+// givesNext is the same of the next command that is one of those.
+func (f *fake) givesNext(what fate, is func(cmd *core.Command) bool) {
+	f.decides(func(cmd *core.Command) fate {
+		if !is(cmd) {
+			return passes
+		}
+		f.fate = nil
+		return what
+	})
+}
+
+func (f *fake) decides(fate func(cmd *core.Command) fate) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fate = fate
+}
+
+// forgets lets the server lose the lock.
+func (f *fake) forgets() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server.Holders = nil
+}
+
 // holders returns how many tenures the lock has.
 func (f *fake) holders() int {
 	f.mu.Lock()
@@ -371,7 +396,7 @@ func (w *fakeWire) listen(n *Name, hear func(string), _ func()) subscription {
 func (f *fake) heard(w *fakeWire, name string) {
 	redis := f.at(name)
 	switch {
-	case f.pubsub == silent || len(w.subs[name]) == 0 && !w.stays:
+	case len(w.subs[name]) == 0 && !w.stays:
 		redis.Listens = redis.Listens.Without(w.number)
 	case len(w.subs[name]) > 0:
 		redis.Listens = redis.Listens.With(w.number)
@@ -384,15 +409,10 @@ func (w *fakeWire) hears(n *Name) bool {
 	return w.fake.at(n.Key).Listens.Has(w.number)
 }
 
-func (s *fakeSub) state() (confirmed, refused bool) {
-	s.wire.fake.mu.Lock()
-	defer s.wire.fake.mu.Unlock()
-	return s.wire.fake.pubsub == confirms, false
-}
-
-func (s *fakeSub) abroad(func(string)) {}
-func (s *fakeSub) home()               {}
-func (s *fakeSub) abroadHeard() bool   { return false }
+func (s *fakeSub) state() (confirmed, refused bool) { return true, false }
+func (s *fakeSub) abroad(func(string))              {}
+func (s *fakeSub) home()                            {}
+func (s *fakeSub) abroadHeard() bool                { return false }
 
 func (s *fakeSub) close() {
 	f := s.wire.fake

@@ -65,34 +65,30 @@ func contended(t *testing.T, f *fake) (c *Client, holder terms.Owner, waits <-ch
 	return c, holder, waits, leave
 }
 
-func TestAPollThatIsLostIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c, _, _, leave := contended(t, f)
-		breaks(t, c, "rule 6", func(l *lock, now core.Now) {
+func TestADamagedLockIsFound(t *testing.T) {
+	for damage, test := range map[string]struct {
+		rule   string
+		change func(l *lock, now core.Now)
+	}{
+		"a poll is lost": {"rule 6", func(l *lock, now core.Now) {
 			for w := range l.Waiters {
 				l.Leave(w, core.Cancelled, now)
 			}
 			l.shard.core.TakeEffects(now) // are lost: the keeper does not hear that the ticket is to leave
+		}},
+		"an effect is left":           {"rule 2", func(l *lock, now core.Now) { l.Doubt(now) }},
+		"a call sleeps too long":      {"rule 1", losesALook},
+		"a tenure is without a timer": {"rule 6", func(l *lock, _ core.Now) { l.Owner().Tag.(*work).alarm = 0 }},
+	} {
+		t.Run(damage, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake) {
+				c, _, _, leave := contended(t, f)
+				breaks(t, c, test.rule, test.change)
+				leave()
+				time.Sleep(5 * time.Minute)
+			})
 		})
-		leave()
-		time.Sleep(5 * time.Minute)
-	})
-}
-
-func TestAnEffectThatIsLeftIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c, _, _, leave := contended(t, f)
-		defer leave()
-		breaks(t, c, "rule 2", func(l *lock, now core.Now) { l.Doubt(now) })
-	})
-}
-
-func TestACallThatSleepsTooLongIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c, _, _, leave := contended(t, f)
-		defer leave()
-		breaks(t, c, "rule 1", losesALook)
-	})
+	}
 }
 
 // losesALook makes the tickets of the lock due, of which their calls are not told.
@@ -131,14 +127,6 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		leaveAll()
 		leave()
 		time.Sleep(5 * time.Minute)
-	})
-}
-
-func TestATenureWithoutATimerIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c, _, _, leave := contended(t, f)
-		defer leave()
-		breaks(t, c, "rule 6", func(l *lock, _ core.Now) { l.Owner().Tag.(*work).alarm = 0 })
 	})
 }
 
@@ -195,7 +183,7 @@ func TestASecondAnswerIsFound(t *testing.T) {
 func TestAnAnswerThatIsLostIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		f.fate = func(uint32, *core.Command) fate { return held }
+		f.gives(held)
 		_, got := takes(t.Context(), c.lock())
 		synctest.Wait()
 		assert.Equal(t, 1, c.witness.unanswered())
@@ -208,7 +196,7 @@ func TestAnAnswerThatIsLostIsFound(t *testing.T) {
 		}, func() { c.witness.polled(&cmd, nil) })
 		f.deliver(0)
 		require.NoError(t, <-got)
-		f.fate = nil
+		f.gives(passes)
 	})
 }
 
@@ -281,16 +269,14 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		ctx := spy()
 		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		require.NoError(t, err)
-		waits := make(chan error, 1)
-		go func() {
+		waits := later(func() error {
 			other := spy()
 			h, err := c.lock().Hold(other, other, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 2 * time.Second})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}
-			waits <- err
-		}()
-		synctest.Wait()
+			return err
+		})
 		require.NoError(t, handle.Release(ctx))
 		require.NoError(t, <-waits)
 		assert.NotZero(t, asked.Load())

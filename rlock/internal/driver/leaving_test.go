@@ -129,14 +129,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 		l = &readers
 	}
 
-	tried := false
-	f.fate = func(_ uint32, cmd *core.Command) fate {
-		if tried || cmd.Op != core.Acquire && cmd.Op != core.Join {
-			return passes
-		}
-		tried = true
-		return e.way.fate
-	}
+	f.givesNext(e.way.fate, func(cmd *core.Command) bool { return cmd.Op == core.Acquire || cmd.Op == core.Join })
 	if e.way.met {
 		f.met = "it is 42"
 	}
@@ -171,9 +164,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 		f.deliverAll() // a row waits for its commands, also when the client closes
 	}
 	r := <-got // a call that waits tries again
-	f.mu.Lock()
-	f.fate = nil
-	f.mu.Unlock()
+	f.gives(passes)
 	if e.way.leaves {
 		require.Error(t, r.err, what)
 	}

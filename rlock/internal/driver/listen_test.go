@@ -82,9 +82,7 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
-		f.mu.Lock()
-		f.server.Holders = nil
-		f.mu.Unlock()
+		f.forgets()
 		c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		told := time.Now()
 		<-h.Context().Done()

@@ -100,27 +100,3 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 		assert.Empty(t, diag.Uses(c, true))
 	})
 }
-
-// Each owner of a permit has a lock of its own. They are in no order.
-func TestALookReadsTheCallsOfEachLock(t *testing.T) {
-	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
-		f.most = 1
-		c := f.join(nil)
-		o, got := takes(t.Context(), c.lock())
-		require.NoError(t, <-got)
-		ctx, end := context.WithCancel(t.Context())
-		var results []<-chan error
-		for range 30 {
-			time.Sleep(time.Millisecond)
-			_, result := takes(ctx, c.lock())
-			results = append(results, result)
-		}
-		synctest.Wait()
-		assert.Len(t, diag.Uses(c, true), 31)
-		end()
-		for _, result := range results {
-			require.Error(t, <-result)
-		}
-		require.NoError(t, c.lock().Unlock(t.Context(), o))
-	})
-}

@@ -19,16 +19,6 @@ import (
 // the commands that they call, from INFO commandstats. One goroutine sends the commands of
 // several clients, so that their order is fixed.
 
-// BenchmarkUncontendedPair measures an acquire and a release.
-func BenchmarkUncontendedPair(b *testing.B) {
-	c := newContention(b, redistest.Standalone(b), wire.Plain, 1)
-	c.measure(b, func() {
-		owner := c.ids[0].Owner(1)
-		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", owner)).NonRedisError())
-		c.step(b, leave(&c.keys, owner))
-	})
-}
-
 // BenchmarkContendedTurn measures a critical section while eight clients want the lock: a
 // release that grants it to the first in the queue, and the ticket of the next client.
 func BenchmarkContendedTurn(b *testing.B) {
@@ -61,21 +51,12 @@ type contention struct {
 }
 
 func newContention(b testing.TB, server *redistest.Server, kind *wire.Kind, clients int) *contention {
-	option := server.Options()
-	option.DisableCache = true
 	c := &contention{}
 	for range clients {
 		c.ids = append(c.ids, wire.NewID())
 	}
-	var err error
-	c.redis, err = wire.Open(wire.Options{Redis: option}, c.ids[0].Prefix)
-	require.NoError(b, err)
-	b.Cleanup(func() {
-		c.redis.Stop()
-		c.redis.Close()
-	})
-	c.keys, err = c.redis.KeysOf("lock", kind.Layout, "")
-	require.NoError(b, err)
+	c.redis = openWith(b, server, c.ids[0], func(*wire.Options) {})
+	c.keys = keysOf(b, c.redis, "lock", kind.Layout)
 	var channels []string
 	for _, id := range c.ids { // a client that is not subscribed is dropped
 		channels = append(channels, c.keys.GrantChannels()+id.Prefix)

@@ -97,8 +97,7 @@ func (l *lone) open(option rueidis.ClientOption) {
 		l.net.Close()
 		l.direct.Close()
 	})
-	keys, err := l.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
-	require.NoError(l.t, err)
+	keys := keysOf(l.t, l.Redis, "lock", wire.Plain.Layout)
 	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1)), Slot: keys.Slot, First: true}
 }
 
@@ -125,24 +124,13 @@ func (l *lone) send(n int) (direct, pipelined int) {
 	return len(l.direct.Sent("EVALSHA")) - directly, len(l.net.Sent("EVALSHA")) - otherwise
 }
 
-func (l *lone) requireDirect() {
-	l.t.Helper()
-	direct, pipelined := l.send(2)
-	require.Equal(l.t, []int{2, 0}, []int{direct, pipelined}, "commands sent directly, and pipelined")
-}
+func (l *lone) requireDirect()    { l.requires(2, 0) }
+func (l *lone) requirePipelined() { l.requires(0, 2) }
 
-func (l *lone) requirePipelined() {
+func (l *lone) requires(direct, pipelined int) {
 	l.t.Helper()
-	direct, pipelined := l.send(2)
-	require.Equal(l.t, []int{0, 2}, []int{direct, pipelined}, "commands sent directly, and pipelined")
-}
-
-func TestALoneCallerIsServedDirectly(t *testing.T) {
-	alone(t, nil, func(t *testing.T, l *lone, _ *inmemory.Server) {
-		direct, pipelined := l.send(200)
-		assert.Equal(t, 200, direct)
-		assert.Zero(t, pipelined)
-	})
+	d, p := l.send(2)
+	require.Equal(l.t, []int{direct, pipelined}, []int{d, p}, "commands sent directly, and pipelined")
 }
 
 func TestCallersThatMeetShareThePipeline(t *testing.T) {
@@ -336,18 +324,11 @@ func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
 // The release of a tenure whose acquire is not settled is sent again until the lease would be over, and Close
 // waits for it.
 func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
-	option := redistest.Embedded(t).Options()
-	option.PipelineMultiplex, option.AlwaysPipelining, option.DisableCache = -1, true, true // as package rlock
-	option.ConnWriteTimeout = time.Minute
 	id := wire.NewID()
-	redis, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		redis.Stop()
-		redis.Close()
+	redis := openWith(t, redistest.Embedded(t), id, func(o *wire.Options) {
+		o.Redis.PipelineMultiplex, o.Redis.AlwaysPipelining, o.Redis.ConnWriteTimeout = -1, true, time.Minute // as package rlock
 	})
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
-	require.NoError(t, err)
+	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
 	send := func(ctx context.Context) (err error, settled bool) {
 		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1))
 		result, sent := redis.Send(ctx, wire.Order{Call: acquire, Slot: keys.Slot, First: true, At: time.Now()})
@@ -374,22 +355,17 @@ func TestCommandsHaveAnOrderOverOneConnectionOnly(t *testing.T) {
 		shared    bool
 		ordered   bool
 	}{{-1, false, true}, {1, false, false}, {-1, true, false}} {
-		option := server.Options()
-		option.DisableCache, option.PipelineMultiplex = true, c.multiplex
-		options := wire.Options{Redis: option}
-		if c.shared {
-			shared, err := rueidis.NewClient(option)
-			require.NoError(t, err)
-			t.Cleanup(shared.Close)
-			options = wire.Options{Client: shared}
-		}
-		redis, err := wire.Open(options, wire.NewID().Prefix)
-		require.NoError(t, err)
-		require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Ping().Build()).Error())
+		redis := openWith(t, server, wire.NewID(), func(o *wire.Options) {
+			if o.Redis.PipelineMultiplex = c.multiplex; c.shared {
+				shared, err := rueidis.NewClient(o.Redis)
+				require.NoError(t, err)
+				t.Cleanup(shared.Close)
+				*o = wire.Options{Client: shared}
+			}
+		})
+		require.NoError(t, do(t, redis, "PING").Error())
 		require.Equal(t, c.ordered, redis.Ordered(), "%+v", c)
 		mark := redis.Generation()
 		require.Equal(t, c.ordered, redis.IsSettled(mark), "%+v", c)
-		redis.Stop()
-		redis.Close()
 	}
 }

@@ -17,15 +17,7 @@ import (
 func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 	s := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
 	id := wire.NewID()
-	redis, err := wire.Open(wire.Options{Redis: s.Options()}, id.Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		redis.Stop()
-		redis.Close()
-	})
-	do := func(args ...string) {
-		require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build()).Error())
-	}
+	redis := openWith(t, s, id, func(*wire.Options) {})
 	for name, test := range map[string]struct {
 		kind *wire.Kind
 		cmd  core.Command
@@ -35,8 +27,7 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 		"semaphore": {wire.Semaphore, core.Command{Permits: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: name != "semaphore"}, "")
-			require.NoError(t, err)
+			keys := keysOf(t, redis, name, test.kind.Layout)
 			text := id.Owner(1)
 			step := func(op core.Op) core.Found {
 				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: text}
@@ -46,11 +37,11 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 				return answer.Found
 			}
 			require.Equal(t, core.Holds, step(core.Join))
-			do("DEL", keys.Queue())
-			do("CONFIG", "SET", "maxmemory", "1")
-			defer do("CONFIG", "SET", "maxmemory", "0")
+			require.NoError(t, do(t, redis, "DEL", keys.Queue()).Error())
+			require.NoError(t, do(t, redis, "CONFIG", "SET", "maxmemory", "1").Error())
+			defer do(t, redis, "CONFIG", "SET", "maxmemory", "0")
 			assert.Equal(t, core.Holds, step(core.Look))
-			left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Key).Build()).ToInt64()
+			left, err := do(t, redis, "PTTL", keys.Key).AsInt64()
 			require.NoError(t, err)
 			assert.Greater(t, left, int64(50_000), "for the whole lease")
 		})

@@ -42,33 +42,11 @@ func TestTheKeysOfALock(t *testing.T) {
 	}
 }
 
-func TestAKindHasItsOwnExtraKeyAndQueue(t *testing.T) {
-	redis := open(t)
-	fenced, err := redis.KeysOf("x", layouts[1], "")
-	require.NoError(t, err)
-	assert.Equal(t, "redisson_lock_token:{x}", fenced.Extra())
-	assert.Equal(t, "rlock_queue:{x}", fenced.Queue())
-	readWrite, err := redis.KeysOf("x", layouts[2], "")
-	require.NoError(t, err)
-	assert.Equal(t, "{x}", readWrite.Extra())
-	assert.Equal(t, "rlock_queue:{x}rw", readWrite.Queue())
-}
-
 // A client may have a hundred thousand locks.
 func TestTheKeysOfALockAreOneText(t *testing.T) {
 	redis := open(t)
 	assert.LessOrEqual(t, unsafe.Sizeof(wire.Keys{}), uintptr(64))
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = redis.KeysOf("held:12345", layouts[1], "client-") }), 1.0)
-}
-
-func TestANameIsNeitherEmptyNorTooLong(t *testing.T) {
-	redis := open(t)
-	for _, name := range []string{"", strings.Repeat("x", 64<<10+1)} {
-		_, err := redis.KeysOf(name, layouts[0], "")
-		require.ErrorIs(t, err, wire.ErrInvalidName)
-	}
-	_, err := redis.KeysOf(strings.Repeat("x", 64<<10), layouts[0], "")
-	require.NoError(t, err)
 }
 
 // For any two names and any two kinds: rlock's own keys and channels differ.

@@ -18,11 +18,8 @@ import (
 func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	redis := open(t)
 	id := wire.NewID()
-	keys, err := redis.KeysOf("settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true}, "")
-	require.NoError(t, err)
-	do := func(args ...string) rueidis.RedisResult {
-		return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build())
-	}
+	keys := keysOf(t, redis, "settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true})
+	do := func(args ...string) rueidis.RedisResult { return do(t, redis, args...) }
 	ticket := id.Owner(1)
 	permits := map[*wire.Kind]int{wire.Semaphore: 3}
 	calls := make(map[string]wire.Call)

@@ -73,13 +73,6 @@ func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 	}
 }
 
-func TestAnOwnerOfRedissonIsNotOurs(t *testing.T) {
-	assert.True(t, wire.IsOurs(wire.NewID().Owner(1)))
-	assert.False(t, wire.IsOurs(uuid.NewString()+":1"))
-	assert.False(t, wire.IsOurs(""))
-	assert.False(t, wire.IsOurs("8888"))
-}
-
 // The tenures of a client do not reveal the next one, nor earlier ones.
 func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	id := wire.NewID()
@@ -103,12 +96,4 @@ func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 		assert.InDelta(t, tenures/2, ones, 6*tenures/2/100, "bit %d", i) // six standard deviations
 	}
 	assert.NotEqual(t, wire.NewID().Owner(1)[wire.ClientLen:], wire.NewID().Owner(1)[wire.ClientLen:], "each client has numbers of its own")
-}
-
-func BenchmarkOwner(b *testing.B) {
-	id := wire.NewID()
-	b.ReportAllocs()
-	for range b.N {
-		id.Owner(1 << 48)
-	}
 }

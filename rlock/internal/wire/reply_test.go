@@ -107,15 +107,7 @@ func TestTheAnswersToAStep(t *testing.T) {
 // An answer names the tenure that has the lock: of this client, of another one of rlock, or of neither.
 func TestAnAnswerNamesTheHolder(t *testing.T) {
 	id := wire.NewID()
-	server := redistest.Embedded(t)
-	option := server.Options()
-	option.DisableCache = true
-	redis, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		redis.Stop()
-		redis.Close()
-	})
+	redis := openWith(t, redistest.Embedded(t), id, func(*wire.Options) {})
 	mine, theirs := id.Text(1<<63, 7), wire.NewID().Text(1<<63, 7)
 	for owner, want := range map[string]core.ID{
 		mine: {Client: wire.ThisClient, N: 1 << 63}, theirs: {Client: wire.OtherClient, N: 1 << 63}, them: {}, "some text": {},

@@ -13,8 +13,7 @@ import (
 
 func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	redis := open(t)
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
-	require.NoError(t, err)
+	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
 	id := wire.NewID()
 	release := redis.CallOf(leave(&keys, id.Owner(1)))
 	ways := map[string]func() error{
@@ -30,7 +29,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	}
 	for name, send := range ways {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().ScriptFlush().Build()).Error())
+			require.NoError(t, do(t, redis, "SCRIPT", "FLUSH").Error())
 			require.NoError(t, send(), "forgotten")
 			require.NoError(t, send(), "known")
 		})
@@ -39,8 +38,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 
 func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) {
 	redis := open(t)
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
-	require.NoError(t, err)
+	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
 	id := wire.NewID()
 	acquire := func() wire.Call {
 		return wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1))
@@ -66,14 +64,13 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 // A call may have to send the unmark of a tenure, though the keeper sends most: it is no call of a script.
 func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	redis := open(t)
-	keys, err := redis.KeysOf("lock", wire.Plain.Layout, "")
-	require.NoError(t, err)
+	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
 	owner := wire.NewID().Owner(1)
-	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Zadd().Key(keys.Queue()).ScoreMember().ScoreMember(0, "!"+owner[:wire.TenureLen-1]).Build()).Error())
+	require.NoError(t, do(t, redis, "ZADD", keys.Queue(), "0", "!"+owner[:wire.TenureLen-1]).Error())
 	x := &wire.Exchange{Cmd: core.Command{Op: core.Unmark}, Kind: wire.Plain, Keys: &keys, Text: owner}
 	redis.Carry(t.Context(), x)
 	require.NoError(t, x.Answer.Err)
-	there, err := redis.Client.Do(t.Context(), redis.Client.B().Exists().Key(keys.Queue()).Build()).AsInt64()
+	there, err := do(t, redis, "EXISTS", keys.Queue()).AsInt64()
 	require.NoError(t, err)
 	assert.Zero(t, there)
 }

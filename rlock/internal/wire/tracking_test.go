@@ -12,13 +12,9 @@ import (
 
 // A key that has gone by the time that Redis is to track it would send no notice.
 func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
-	option := redistest.Embedded(t).Options()
-	option.PipelineMultiplex = -1 // as package rlock
-	redis, err := wire.Open(wire.Options{Redis: option, Tracking: true}, wire.NewID().Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		redis.Stop()
-		redis.Close()
+	id := wire.NewID()
+	redis := openWith(t, redistest.Embedded(t), id, func(o *wire.Options) {
+		o.Tracking, o.Redis.PipelineMultiplex = true, -1 // as package rlock
 	})
 	changed := make(chan string, 10)
 	redis.OnChange(func(keys []string) {
@@ -27,17 +23,15 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 		}
 	})
 	call := func(name, owner string) wire.Call {
-		keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
-		require.NoError(t, err)
+		keys := keysOf(t, redis, name, wire.Plain.Layout)
 		c := redis.CallOf(leave(&keys, owner))
 		c.Track = []string{name}
 		return c
 	}
-	id := wire.NewID()
 	known := call("gone", id.Owner(1))
 	known.Track = nil
 	require.NoError(t, redis.Do(t.Context(), known).Error(), "the script is known now")
-	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Hset().Key("there").FieldValue().FieldValue(id.Owner(1), "1").Build()).Error())
+	require.NoError(t, do(t, redis, "HSET", "there", id.Owner(1), "1").Error())
 	results, _ := redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2)), call("gone", id.Owner(1))})
 	for _, result := range results {
 		require.NoError(t, result.Error())

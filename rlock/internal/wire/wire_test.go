@@ -15,15 +15,31 @@ import (
 func open(t testing.TB) *wire.Redis { return openAt(t, redistest.Embedded(t)) }
 
 func openAt(t testing.TB, server *redistest.Server) *wire.Redis {
-	option := server.Options()
-	option.DisableCache = true
-	redis, err := wire.Open(wire.Options{Redis: option}, wire.NewID().Prefix)
+	return openWith(t, server, wire.NewID(), func(*wire.Options) {})
+}
+
+func openWith(t testing.TB, server *redistest.Server, id *wire.ID, change func(*wire.Options)) *wire.Redis {
+	options := wire.Options{Redis: server.Options()}
+	change(&options)
+	redis, err := wire.Open(options, id.Prefix)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		redis.Stop()
 		redis.Close()
 	})
 	return redis
+}
+
+// do sends a command.
+func do(t testing.TB, redis *wire.Redis, words ...string) rueidis.RedisResult {
+	return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(words...).Build())
+}
+
+// keysOf returns the keys of a lock.
+func keysOf(t testing.TB, redis *wire.Redis, name string, layout wire.Layout) wire.Keys {
+	keys, err := redis.KeysOf(name, layout, "")
+	require.NoError(t, err)
+	return keys
 }
 
 // leave returns the release of an owner of a plain lock.

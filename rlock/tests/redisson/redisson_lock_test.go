@@ -179,7 +179,7 @@ func TestAfterALossTheNextLockIsRenewed(t *testing.T) {
 //	  testInCluster: both locks in a Cluster. Kept (every test that begins with everywhere or eachKind)
 //	  testReadLockLeaseTimeout, testReadLockLeaseTimeoutDiffThreads(WRR, RRW): waiters enter when leases end, in any
 //	    mixture. Kept (TestReadersOfAllClientsEnterTogetherAfterAWriter,
-//	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders, driver.TestAReadersFixedLeaseEndsByTheClock)
+//	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders)
 //	  testWR: a read lock that is unlocked within the write lock leaves that. Kept
 //	    (TestTheHashShowsModeReadersAndWriterAsRedissonDoes)
 //	  testWriteRead: 20 readers enter together after a writer. Kept
