@@ -15,32 +15,24 @@ import (
 
 func TestSynchronizersAreInspected(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client, err := rlock.New(rlock.Config{Redis: s.Options(), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"})
-		require.NoError(t, err)
+		client := must(rlock.New(rlock.Config{Redis: s.Options(), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		c, ctx := redisson.New(client), t.Context()
 
-		none, err := c.Inspect(ctx, "none")
-		require.NoError(t, err)
+		none := must(c.Inspect(ctx, "none"))
 		assert.False(t, none.Present)
 		assert.Empty(t, none.Kind)
 
 		p := c.PermitSemaphore("p{a}")
 		require.NoError(t, p.SetPermits(ctx, 5))
-		number, err := c.Inspect(ctx, "p{a}")
-		require.NoError(t, err)
+		number := must(c.Inspect(ctx, "p{a}"))
 		assert.Empty(t, number.Kind, "it may be a latch")
 		assert.EqualValues(t, 5, number.Number)
 		assert.Equal(t, rlock.NoExpiry, number.Lease)
-		one, err := p.Acquire(ctx, time.Hour)
-		require.NoError(t, err)
-		two, err := p.Acquire(ctx, 0)
-		require.NoError(t, err)
-		held, err := p.UpdateLease(ctx, two.ID(), 0)
-		require.NoError(t, err)
-		require.True(t, held)
-		permits, err := c.Inspect(ctx, "p{a}")
-		require.NoError(t, err)
+		one := must(p.Acquire(ctx, time.Hour))
+		two := must(p.Acquire(ctx, 0))
+		require.True(t, must(p.UpdateLease(ctx, two.ID(), 0)))
+		permits := must(c.Inspect(ctx, "p{a}"))
 		assert.Equal(t, redisson.KindPermitSemaphore, permits.Kind)
 		assert.EqualValues(t, 3, permits.Number)
 		assert.Equal(t, 2, permits.TakenCount)
@@ -54,9 +46,7 @@ func TestSynchronizersAreInspected(t *testing.T) {
 			assert.NotZero(t, permits.Taken[0].Process.PID)
 		}
 
-		set, err := c.CountDownLatch("l").TrySetCount(ctx, 3)
-		require.NoError(t, err)
-		require.True(t, set)
+		require.True(t, must(c.CountDownLatch("l").TrySetCount(ctx, 3)))
 		opened, acquired := make(chan error, 1), make(chan error, 1)
 		go func() { opened <- c.CountDownLatch("l").Await(ctx) }()
 		go func() { acquired <- c.Semaphore("s").Acquire(ctx, 1) }()
@@ -67,18 +57,16 @@ func TestSynchronizersAreInspected(t *testing.T) {
 				semaphore.Kind == redisson.KindSemaphore && !semaphore.Present
 		}, redistest.Hang, time.Millisecond)
 		for pattern, want := range map[string][]string{"": {"l", "p{a}", "s"}, "p*": {"p{a}"}, "[ls]": {"l", "s"}} {
-			names, err := c.Names(ctx, pattern)
-			require.NoError(t, err)
+			names := must(c.Names(ctx, pattern))
 			assert.Equal(t, want, names, pattern)
 		}
-		_, err = c.CountDownLatch("l").Delete(ctx)
-		require.NoError(t, err)
+		must(c.CountDownLatch("l").Delete(ctx))
 		require.NoError(t, c.Semaphore("s").Release(ctx, 1))
 		require.NoError(t, <-opened)
 		require.NoError(t, <-acquired)
 
 		require.NoError(t, client.NewLock("lock").Lock(ctx))
-		_, err = c.Inspect(ctx, "lock")
+		_, err := c.Inspect(ctx, "lock")
 		require.ErrorIs(t, err, rlock.ErrWrongType)
 		require.NoError(t, client.NewLock("lock").Unlock(ctx))
 	})

@@ -38,9 +38,7 @@ func TestWithTheKitASemaphoreIsWaitedForForHours(t *testing.T) {
 		require.NoError(t, there.Release(t.Context(), 1))
 		require.NoError(t, <-waits)
 		assert.Equal(t, 5*time.Hour, time.Since(began), "it is told")
-		got, err := there.TryAcquire(t.Context(), 1, time.Minute)
-		require.NoError(t, err)
-		assert.False(t, got)
+		assert.False(t, must(there.TryAcquire(t.Context(), 1, time.Minute)))
 		assert.Equal(t, 5*time.Hour+time.Minute, time.Since(began))
 	})
 }
@@ -65,20 +63,16 @@ func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
 		dying := server.Client()
 		p, other := redisson.New(dying).PermitSemaphore("p"), redisson.New(server.Client()).PermitSemaphore("p")
 		require.NoError(t, p.SetPermits(t.Context(), 1))
-		permit, err := p.Acquire(t.Context(), 0)
-		require.NoError(t, err)
+		permit := must(p.Acquire(t.Context(), 0))
 		time.Sleep(time.Hour) // the watchdog keeps it
 		require.NoError(t, permit.Err())
 		server.Kill(dying)
 		began := time.Now()
-		raw, err := hex.DecodeString(permit.ID())
-		require.NoError(t, err)
-		end, err := server.Miniredis().ZScore("{p}:timeout", string(raw))
-		require.NoError(t, err)
+		raw := must(hex.DecodeString(permit.ID()))
+		end := must(server.Miniredis().ZScore("{p}:timeout", string(raw)))
 		<-permit.Context().Done()
 		assert.Less(t, time.Now().UnixMilli(), int64(end), "its holder knows before the lease ends in Redis")
-		next, err := other.Acquire(t.Context(), time.Minute)
-		require.NoError(t, err)
+		next := must(other.Acquire(t.Context(), time.Minute))
 		assert.LessOrEqual(t, time.Since(began), 30*time.Second+2*time.Second, "the lease and a look")
 		require.ErrorIs(t, permit.Err(), rlock.ErrLost)
 		<-next.Context().Done() // a minute
@@ -89,9 +83,7 @@ func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
 func TestWithTheKitALatchOpensForAll(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		here, there := redisson.New(server.Client()).CountDownLatch("l"), redisson.New(server.Client()).CountDownLatch("l")
-		set, err := here.TrySetCount(t.Context(), 2)
-		require.NoError(t, err)
-		require.True(t, set)
+		require.True(t, must(here.TrySetCount(t.Context(), 2)))
 		began := time.Now()
 		one, two := result(func() error { return here.Await(t.Context()) }), result(func() error { return there.Await(t.Context()) })
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -149,10 +141,8 @@ func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
 		client := server.Client()
 		s := redisson.New(client).PermitSemaphore("p")
 		require.NoError(t, s.SetPermits(t.Context(), 2))
-		kept, err := s.Acquire(t.Context(), 0)
-		require.NoError(t, err)
-		fixed, err := s.Acquire(t.Context(), time.Minute)
-		require.NoError(t, err)
+		kept := must(s.Acquire(t.Context(), 0))
+		fixed := must(s.Acquire(t.Context(), time.Minute))
 		require.NoError(t, client.Close())
 		synctest.Wait()
 		for _, p := range []*redisson.Permit{kept, fixed} {
@@ -167,8 +157,6 @@ func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
 func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client(func(c *rlock.Config) { c.Lazy = true })
-		set, err := redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)
-		require.NoError(t, err)
-		assert.True(t, set)
+		assert.True(t, must(redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)))
 	})
 }

@@ -35,18 +35,14 @@ func withPermits(t *testing.T, number int, run func(p *permits)) {
 
 func (p *permits) take(lease time.Duration) *redisson.Permit {
 	p.Helper()
-	one, err := p.here.Acquire(p.Ctx, lease)
-	require.NoError(p, err)
-	return one
+	return must(p.here.Acquire(p.Ctx, lease))
 }
 
 // left returns for how long Redis has the permit.
 func (p *permits) left(one *redisson.Permit) time.Duration {
 	p.Helper()
-	raw, err := hex.DecodeString(one.ID())
-	require.NoError(p, err)
-	end, err := p.ZScore("{p}:timeout", string(raw))
-	require.NoError(p, err)
+	raw := must(hex.DecodeString(one.ID()))
+	end := must(p.ZScore("{p}:timeout", string(raw)))
 	return time.Until(time.UnixMilli(int64(end)))
 }
 
@@ -61,25 +57,20 @@ func (p *permits) ends(one *redisson.Permit, cause error) time.Duration {
 
 func (p *permits) free(want int) {
 	p.Helper()
-	free, err := p.there.AvailablePermits(p.Ctx)
-	require.NoError(p, err)
-	assert.Equal(p, want, free)
+	assert.Equal(p, want, must(p.there.AvailablePermits(p.Ctx)))
 }
 
 func TestCloseEndsPermits(t *testing.T) {
 	withPermits(t, 3, func(p *permits) {
 		all := []*redisson.Permit{p.take(0), p.take(time.Hour), p.take(0)}
-		held, err := p.here.UpdateLease(p.Ctx, all[2].ID(), 0)
-		require.NoError(p, err)
-		require.True(p, held)
+		require.True(p, must(p.here.UpdateLease(p.Ctx, all[2].ID(), 0)))
 		require.NoError(p, p.client.Close())
 		for _, one := range all {
 			assert.Zero(p, p.ends(one, rlock.ErrClosed))
 			require.ErrorIs(p, one.Release(p.Ctx), rlock.ErrClosed)
 		}
 		assert.Positive(p, p.left(all[1]), "it is left to its lease")
-		next, err := p.there.Acquire(p.Ctx, time.Minute)
-		require.NoError(p, err, "the watchdog renews none")
+		next := must(p.there.Acquire(p.Ctx, time.Minute)) // the watchdog renews none
 		require.NoError(p, next.Release(p.Ctx))
 	})
 }
@@ -129,9 +120,7 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 	}
 	withPermits(t, 2, func(p *permits) {
 		one := p.take(time.Minute)
-		held, err := p.here.UpdateLease(p.Ctx, one.ID(), 0)
-		require.NoError(p, err)
-		require.True(p, held)
+		require.True(p, must(p.here.UpdateLease(p.Ctx, one.ID(), 0)))
 		time.Sleep(10 * time.Minute)
 		require.NoError(p, one.Err(), "it does not end")
 		require.NoError(p, one.Extend(p.Ctx, 0)) // the watchdog keeps it
@@ -139,18 +128,14 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 		require.NoError(p, one.Err())
 		assert.LessOrEqual(p, p.left(one), 30*time.Second)
 
-		was, err := p.here.Release(p.Ctx, one.ID())
-		require.NoError(p, err)
-		require.True(p, was)
+		require.True(p, must(p.here.Release(p.Ctx, one.ID())))
 		assert.Zero(p, p.ends(one, rlock.ErrNotHeld))
 		require.ErrorIs(p, one.Release(p.Ctx), rlock.ErrNotHeld)
 		require.ErrorIs(p, one.Extend(p.Ctx, time.Minute), rlock.ErrNotHeld)
 		p.free(2)
 
 		two, three := p.take(0), p.take(time.Hour)
-		was, err = p.here.Delete(p.Ctx)
-		require.NoError(p, err)
-		require.True(p, was)
+		require.True(p, must(p.here.Delete(p.Ctx)))
 		assert.Zero(p, p.ends(two, rlock.ErrLost)+p.ends(three, rlock.ErrLost))
 	})
 }
@@ -160,12 +145,8 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 func TestAPermitThatAnotherProcessChanges(t *testing.T) {
 	withPermits(t, 2, func(p *permits) {
 		longer, gone, shorter := p.take(0), p.take(0), time.Second
-		held, err := p.there.UpdateLease(p.Ctx, longer.ID(), 10*time.Hour)
-		require.NoError(p, err)
-		require.True(p, held)
-		held, err = p.there.UpdateLease(p.Ctx, gone.ID(), shorter)
-		require.NoError(p, err)
-		require.True(p, held)
+		require.True(p, must(p.there.UpdateLease(p.Ctx, longer.ID(), 10*time.Hour)))
+		require.True(p, must(p.there.UpdateLease(p.Ctx, gone.ID(), shorter)))
 		assert.LessOrEqual(p, p.ends(gone, rlock.ErrLost), 10*time.Second+time.Second, "at the next renewal")
 		time.Sleep(10 * time.Minute)
 		require.NoError(p, longer.Err())
@@ -189,9 +170,7 @@ func TestACommandAboutAPermitIsRepeated(t *testing.T) {
 
 			one = p.take(time.Hour)
 			p.client.Net.Rule(network.Nth(1, network.Cut, stage, "EVALSHA"))
-			was, err := p.here.Release(p.Ctx, one.ID())
-			require.NoError(p, err)
-			assert.True(p, was)
+			assert.True(p, must(p.here.Release(p.Ctx, one.ID())))
 			p.free(2)
 		}
 	})
@@ -237,29 +216,19 @@ func TestALateChangeOfAPermit(t *testing.T) {
 
 func TestSeveralPermitsAtOnce(t *testing.T) {
 	withPermits(t, 3, func(p *permits) {
-		none, err := p.here.AcquireN(p.Ctx, 0, time.Hour)
-		require.NoError(p, err)
-		assert.Empty(p, none)
-		_, err = p.here.AcquireN(p.Ctx, -1, time.Hour)
+		assert.Empty(p, must(p.here.AcquireN(p.Ctx, 0, time.Hour)))
+		_, err := p.here.AcquireN(p.Ctx, -1, time.Hour)
 		require.ErrorIs(p, err, rlock.ErrInvalidConfig)
-		two, err := p.here.AcquireN(p.Ctx, 2, 0)
-		require.NoError(p, err)
+		two := must(p.here.AcquireN(p.Ctx, 2, 0))
 		require.Len(p, two, 2)
-		none, err = p.there.TryAcquireN(p.Ctx, 2, 0, time.Hour)
-		require.NoError(p, err)
-		assert.Empty(p, none, "all or none")
-		all, err := p.there.Permits(p.Ctx)
-		require.NoError(p, err)
-		assert.Equal(p, 3, all)
-		lease, err := p.there.Lease(p.Ctx, two[0].ID())
-		require.NoError(p, err)
+		assert.Empty(p, must(p.there.TryAcquireN(p.Ctx, 2, 0, time.Hour)), "all or none")
+		assert.Equal(p, 3, must(p.there.Permits(p.Ctx)))
+		lease := must(p.there.Lease(p.Ctx, two[0].ID()))
 		assert.InDelta(p, 30*time.Second, lease, float64(time.Second))
 		waits := result(func() error { _, err := p.there.AcquireN(p.Ctx, 3, time.Hour); return err })
 		time.Sleep(10 * time.Minute)
 		require.NoError(p, two[0].Err())
-		n, err := p.here.ReleaseAll(p.Ctx, two[0].ID(), two[1].ID(), two[0].ID(), "ab")
-		require.NoError(p, err)
-		assert.Equal(p, 2, n)
+		assert.Equal(p, 2, must(p.here.ReleaseAll(p.Ctx, two[0].ID(), two[1].ID(), two[0].ID(), "ab")))
 		require.NoError(p, <-waits)
 		_, err = p.here.Lease(p.Ctx, two[0].ID())
 		require.ErrorIs(p, err, rlock.ErrNotHeld)
@@ -282,14 +251,10 @@ func TestAWaiterLosesNoPermitToASilentServer(t *testing.T) {
 				time.Sleep(silent / 2)
 				client.Net.Heal()
 				require.NoError(t, <-taken)
-				free, err := there.AvailablePermits(w.Ctx)
-				require.NoError(t, err)
-				assert.Zero(t, free, "it has the one")
+				assert.Zero(t, must(there.AvailablePermits(w.Ctx)), "it has the one")
 				require.NoError(t, here.Release(w.Ctx, 1))
 				time.Sleep(time.Minute)
-				free, err = there.AvailablePermits(w.Ctx)
-				require.NoError(t, err)
-				assert.Equal(t, 1, free)
+				assert.Equal(t, 1, must(there.AvailablePermits(w.Ctx)))
 			})
 		})
 	}
@@ -298,31 +263,19 @@ func TestAWaiterLosesNoPermitToASilentServer(t *testing.T) {
 func TestWhatElseASemaphoreDoes(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
 		s, ctx := c.Semaphore("s"), t.Context()
-		was, err := s.ReleaseIfExists(ctx, 1)
-		require.NoError(t, err)
-		assert.False(t, was)
-		was, err = s.Expire(ctx, time.Hour)
-		require.NoError(t, err)
-		assert.False(t, was)
+		assert.False(t, must(s.ReleaseIfExists(ctx, 1)))
+		assert.False(t, must(s.Expire(ctx, time.Hour)))
 		p.do("SET", "s", "-1")
-		was, err = s.ReleaseIfExists(ctx, 2)
-		require.NoError(t, err)
-		assert.True(t, was)
+		assert.True(t, must(s.ReleaseIfExists(ctx, 2)))
 		assert.Equal(t, "1", p.do("GET", "s"))
-		_, err = s.Expire(ctx, time.Microsecond)
+		_, err := s.Expire(ctx, time.Microsecond)
 		require.ErrorIs(t, err, rlock.ErrInvalidLease)
-		was, err = s.Expire(ctx, time.Hour)
-		require.NoError(t, err)
-		assert.True(t, was)
+		assert.True(t, must(s.Expire(ctx, time.Hour)))
 		assert.Regexp(t, `^3\d{6}$`, p.do("PTTL", "s"))
-		was, err = s.Expire(ctx, 0)
-		require.NoError(t, err)
-		assert.True(t, was)
+		assert.True(t, must(s.Expire(ctx, 0)))
 		assert.Equal(t, "-1", p.do("PTTL", "s"))
 		for _, want := range []bool{true, false} {
-			was, err = s.Delete(ctx)
-			require.NoError(t, err)
-			assert.Equal(t, want, was)
+			assert.Equal(t, want, must(s.Delete(ctx)))
 		}
 		p.do("RPUSH", "s", "x")
 		_, err = s.Delete(ctx)
@@ -331,17 +284,12 @@ func TestWhatElseASemaphoreDoes(t *testing.T) {
 
 		l := c.PermitSemaphore("l")
 		require.NoError(t, l.SetPermits(ctx, 2))
-		one, err := l.Acquire(ctx, 0)
-		require.NoError(t, err)
-		was, err = l.Expire(ctx, time.Hour)
-		require.NoError(t, err)
-		assert.True(t, was)
+		one := must(l.Acquire(ctx, 0))
+		assert.True(t, must(l.Expire(ctx, time.Hour)))
 		for _, key := range []string{"l", "{l}:timeout"} {
 			assert.Regexp(t, `^3\d{6}$`, p.do("PTTL", key), key)
 		}
-		was, err = l.Delete(ctx)
-		require.NoError(t, err)
-		assert.True(t, was)
+		assert.True(t, must(l.Delete(ctx)))
 		require.ErrorIs(t, one.Err(), rlock.ErrLost)
 		assert.Equal(t, "0", p.do("EXISTS", "l", "{l}:timeout"))
 	})

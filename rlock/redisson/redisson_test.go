@@ -22,6 +22,14 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
+// must returns the value of a call that does not fail.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A program is one that is no client of ours: it reads and writes the keys, and hears the messages.
 type program struct {
 	t     *testing.T
@@ -34,11 +42,9 @@ func onServers(t *testing.T, run func(t *testing.T, c *redisson.Client, p *progr
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		option := s.Options()
 		option.DisableCache = true
-		client, err := rlock.New(rlock.Config{Redis: option})
-		require.NoError(t, err)
+		client := must(rlock.New(rlock.Config{Redis: option}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
-		redis, err := rueidis.NewClient(option)
-		require.NoError(t, err)
+		redis := must(rueidis.NewClient(option))
 		t.Cleanup(redis.Close)
 		run(t, redisson.New(client), &program{t: t, redis: redis})
 	})
@@ -116,9 +122,7 @@ func TestALatchThatIsOpen(t *testing.T) {
 		_, err := l.TrySetCount(ctx, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.NoError(t, l.Await(ctx), "it is open")
-		n, err := l.Count(ctx)
-		require.NoError(t, err)
-		assert.Zero(t, n)
+		assert.Zero(t, must(l.Count(ctx)))
 	})
 }
 
@@ -127,51 +131,34 @@ func TestPermitsAreRedissons(t *testing.T) {
 		const channel, set = "redisson_sc:{p}", "{p}:timeout"
 		p.listen(channel)
 		s, ctx := c.PermitSemaphore("p"), t.Context()
-		ok, err := s.TrySetPermits(ctx, 2)
-		require.NoError(t, err)
-		assert.True(t, ok)
+		assert.True(t, must(s.TrySetPermits(ctx, 2)))
 		assert.Equal(t, []string{"2"}, p.messages(channel))
-		fixed, err := s.Acquire(ctx, time.Hour)
-		require.NoError(t, err)
-		kept, err := s.Acquire(ctx, 0)
-		require.NoError(t, err)
-		none, err := s.TryAcquire(ctx, 0, time.Hour)
-		require.NoError(t, err)
+		fixed := must(s.Acquire(ctx, time.Hour))
+		kept := must(s.Acquire(ctx, 0))
+		none := must(s.TryAcquire(ctx, 0, time.Hour))
 		assert.Nil(t, none)
 		assert.Equal(t, "0", p.do("GET", "p"))
-		raw, err := hex.DecodeString(fixed.ID())
-		require.NoError(t, err)
+		raw := must(hex.DecodeString(fixed.ID()))
 		require.Len(t, raw, 16)
 		assert.Regexp(t, `^\d{13}$`, p.do("ZSCORE", set, string(raw)))
-		taken, err := s.AcquiredPermits(ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 2, taken)
-		held, err := s.UpdateLease(ctx, fixed.ID(), 0)
-		require.NoError(t, err)
-		assert.True(t, held)
+		assert.Equal(t, 2, must(s.AcquiredPermits(ctx)))
+		assert.True(t, must(s.UpdateLease(ctx, fixed.ID(), 0)))
 		assert.Equal(t, "922337203685477", p.do("ZSCORE", set, string(raw)))
 
 		require.NoError(t, fixed.Release(ctx))
 		assert.Equal(t, []string{"1"}, p.messages(channel))
 		require.Error(t, fixed.Context().Err())
-		again, err := s.Release(ctx, fixed.ID())
-		require.NoError(t, err)
-		assert.False(t, again)
+		assert.False(t, must(s.Release(ctx, fixed.ID())))
 		require.NoError(t, kept.Err())
-		was, err := s.Release(ctx, kept.ID())
-		require.NoError(t, err)
-		assert.True(t, was)
+		assert.True(t, must(s.Release(ctx, kept.ID())))
 		require.ErrorIs(t, kept.Release(ctx), rlock.ErrNotHeld)
 		assert.Equal(t, "2", p.do("GET", "p"))
 		assert.Equal(t, "0", p.do("EXISTS", set))
 
 		require.NoError(t, s.SetPermits(ctx, 5))
-		one, err := s.Acquire(ctx, 0)
-		require.NoError(t, err)
+		one := must(s.Acquire(ctx, 0))
 		require.NoError(t, s.SetPermits(ctx, 1))
-		free, err := s.AvailablePermits(ctx)
-		require.NoError(t, err)
-		assert.Zero(t, free)
+		assert.Zero(t, must(s.AvailablePermits(ctx)))
 		require.NoError(t, s.SetPermits(ctx, 0))
 		assert.Equal(t, "-1", p.do("GET", "p"))
 		require.NoError(t, one.Release(ctx))
@@ -179,11 +166,10 @@ func TestPermitsAreRedissons(t *testing.T) {
 
 		p.do("SET", "p", "0") // one that has ended is taken back
 		p.do("ZADD", set, "1000", "sixteen bytes id")
-		swept, err := s.TryAcquire(ctx, 0, time.Hour)
-		require.NoError(t, err)
+		swept := must(s.TryAcquire(ctx, 0, time.Hour))
 		require.NotNil(t, swept)
 		assert.Equal(t, []string{"1"}, p.messages(channel))
-		_, err = s.TryAcquire(ctx, 0, time.Microsecond)
+		_, err := s.TryAcquire(ctx, 0, time.Microsecond)
 		require.ErrorIs(t, err, rlock.ErrInvalidLease)
 		_, err = s.Release(ctx, "no id")
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
@@ -222,9 +208,7 @@ func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 		gone, two, one := takes(leaving, "gone", 3), takes(ctx, "two", 2), takes(ctx, "one", 1)
 		require.NoError(t, s.Release(ctx, 1))
 		synctest.Wait()
-		got, err := s.TryAcquire(ctx, 1, 0)
-		require.NoError(t, err)
-		assert.False(t, got, "it does not go before those that wait")
+		assert.False(t, must(s.TryAcquire(ctx, 1, 0)), "it does not go before those that wait")
 		require.NoError(t, s.Release(ctx, 1))
 		synctest.Wait()
 		assert.Empty(t, order, "a large request is not starved by small ones")
@@ -244,12 +228,9 @@ func TestAWaiterDoesNotSleepForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
 		c := redisson.New(w.NewClient().Client)
 		s, l, p := c.Semaphore("s"), c.CountDownLatch("l"), c.PermitSemaphore("p")
-		_, err := l.TrySetCount(w.Ctx, 1)
-		require.NoError(t, err)
-		_, err = p.TrySetPermits(w.Ctx, 1)
-		require.NoError(t, err)
-		_, err = p.Acquire(w.Ctx, 5*time.Second)
-		require.NoError(t, err)
+		must(l.TrySetCount(w.Ctx, 1))
+		must(p.TrySetPermits(w.Ctx, 1))
+		must(p.Acquire(w.Ctx, 5*time.Second))
 		began := time.Now()
 		acquired := result(func() error { return s.Acquire(w.Ctx, 1) })
 		opened := result(func() error { return l.Await(w.Ctx) })
@@ -269,18 +250,13 @@ func TestThePermitOfAHandleIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
 		client := w.NewClient()
 		p := redisson.New(client.Client).PermitSemaphore("p")
-		_, err := p.TrySetPermits(w.Ctx, 2)
-		require.NoError(t, err)
-		kept, err := p.Acquire(w.Ctx, 0)
-		require.NoError(t, err)
-		fixed, err := p.Acquire(w.Ctx, time.Minute)
-		require.NoError(t, err)
+		must(p.TrySetPermits(w.Ctx, 2))
+		kept := must(p.Acquire(w.Ctx, 0))
+		fixed := must(p.Acquire(w.Ctx, time.Minute))
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, kept.Err())
 		require.ErrorIs(t, fixed.Err(), rlock.ErrLost)
-		free, err := p.AvailablePermits(w.Ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 1, free)
+		assert.Equal(t, 1, must(p.AvailablePermits(w.Ctx)))
 
 		client.Net.Rule(network.Silence) // Redis is silent
 		began := time.Now()
@@ -297,40 +273,26 @@ func TestALostAnswerIsReported(t *testing.T) {
 		client := w.NewClient()
 		c := redisson.New(client.Client)
 		s, p := c.Semaphore("s"), c.PermitSemaphore("p")
-		_, err := s.TrySetPermits(w.Ctx, 5)
-		require.NoError(t, err)
-		_, err = p.TrySetPermits(w.Ctx, 5)
-		require.NoError(t, err)
-		_, err = s.TryAcquire(w.Ctx, 1, 0) // the scripts are known
-		require.NoError(t, err)
-		known, err := p.Acquire(w.Ctx, time.Hour)
-		require.NoError(t, err)
+		must(s.TrySetPermits(w.Ctx, 5))
+		must(p.TrySetPermits(w.Ctx, 5))
+		must(s.TryAcquire(w.Ctx, 1, 0)) // the scripts are known
+		known := must(p.Acquire(w.Ctx, time.Hour))
 		require.NoError(t, known.Release(w.Ctx))
 
 		client.Net.Rule(network.Nth(1, network.Cut, network.Reply, "EVALSHA"))
 		require.ErrorIs(t, s.Acquire(w.Ctx, 1), rlock.ErrUnconfirmed)
-		n, err := s.AvailablePermits(w.Ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 3, n, "it was executed once")
+		assert.Equal(t, 3, must(s.AvailablePermits(w.Ctx)), "it was executed once")
 
 		client.Net.Rule(network.Nth(1, network.Cut, network.Reply, "EVALSHA"))
-		_, err = p.Acquire(w.Ctx, time.Hour)
-		require.NoError(t, err)
-		taken, err := p.AcquiredPermits(w.Ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 1, taken, "it took one permit")
-		free, err := p.AvailablePermits(w.Ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 4, free)
+		must(p.Acquire(w.Ctx, time.Hour))
+		assert.Equal(t, 1, must(p.AcquiredPermits(w.Ctx)), "it took one permit")
+		assert.Equal(t, 4, must(p.AvailablePermits(w.Ctx)))
 
 		client.Net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
-		slow, err := p.Acquire(w.Ctx, 10*time.Second) // its first answer is waited for, in vain
-		require.NoError(t, err)
+		slow := must(p.Acquire(w.Ctx, 10*time.Second)) // its first answer is waited for, in vain
 		require.NoError(t, slow.Err())
-		raw, err := hex.DecodeString(slow.ID())
-		require.NoError(t, err)
-		end, err := w.ZScore("{p}:timeout", string(raw))
-		require.NoError(t, err)
+		raw := must(hex.DecodeString(slow.ID()))
+		end := must(w.ZScore("{p}:timeout", string(raw)))
 		<-slow.Context().Done()
 		assert.Less(t, time.Now().UnixMilli(), int64(end), "it ends here before it ends in Redis")
 	})
@@ -340,8 +302,7 @@ func TestCloseEndsTheWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
 		client := w.NewClient()
 		c := redisson.New(client.Client)
-		_, err := c.CountDownLatch("l").TrySetCount(w.Ctx, 1)
-		require.NoError(t, err)
+		must(c.CountDownLatch("l").TrySetCount(w.Ctx, 1))
 		acquired := result(func() error { return c.Semaphore("s").Acquire(w.Ctx, 1) })
 		opened := result(func() error { return c.CountDownLatch("l").Await(w.Ctx) })
 		require.NoError(t, client.Close())
@@ -356,8 +317,7 @@ func TestSynchronizersInACluster(t *testing.T) {
 	server := redistest.Cluster(t)
 	var clients [2]*redisson.Client
 	for i := range clients {
-		client, err := rlock.New(rlock.Config{Redis: server.Options()})
-		require.NoError(t, err)
+		client := must(rlock.New(rlock.Config{Redis: server.Options()}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		clients[i] = redisson.New(client)
 	}
@@ -375,15 +335,12 @@ func TestSynchronizersInACluster(t *testing.T) {
 		require.NoError(t, <-acquired, name)
 	}
 	p := here.PermitSemaphore("{p}")
-	_, err := p.TrySetPermits(ctx, 1)
-	require.NoError(t, err)
-	one, err := p.Acquire(ctx, 0)
-	require.NoError(t, err)
+	must(p.TrySetPermits(ctx, 1))
+	one := must(p.Acquire(ctx, 0))
 	second := waits(func() error { _, err := there.PermitSemaphore("{p}").Acquire(ctx, time.Minute); return err })
 	require.NoError(t, one.Release(ctx))
 	require.NoError(t, <-second)
-	_, err = here.CountDownLatch("l").TrySetCount(ctx, 1)
-	require.NoError(t, err)
+	must(here.CountDownLatch("l").TrySetCount(ctx, 1))
 	opened := waits(func() error { return here.CountDownLatch("l").Await(ctx) })
 	require.NoError(t, there.CountDownLatch("l").CountDown(ctx))
 	require.NoError(t, <-opened)
@@ -399,8 +356,7 @@ func TestSynchronizersInACluster(t *testing.T) {
 //
 //	go test -run - -bench . -count 5 ./rlock/redisson
 func BenchmarkSemaphore(b *testing.B) {
-	client, err := rlock.New(rlock.Config{Redis: redistest.Standalone(b).Options()})
-	require.NoError(b, err)
+	client := must(rlock.New(rlock.Config{Redis: redistest.Standalone(b).Options()}))
 	b.Cleanup(func() { _ = client.Close() })
 	s, ctx := redisson.New(client).Semaphore("bench"), context.Background()
 	require.NoError(b, s.Release(ctx, 1))
@@ -412,8 +368,7 @@ func BenchmarkSemaphore(b *testing.B) {
 }
 
 func BenchmarkRaw(b *testing.B) {
-	redis, err := rueidis.NewClient(redistest.Standalone(b).Options())
-	require.NoError(b, err)
+	redis := must(rueidis.NewClient(redistest.Standalone(b).Options()))
 	b.Cleanup(redis.Close)
 	script := rueidis.NewLuaScript("redis.call('incrby', KEYS[1], ARGV[1]) return redis.call('publish', KEYS[1], '1')")
 	for b.Loop() {
