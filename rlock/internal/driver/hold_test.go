@@ -22,6 +22,28 @@ func holds(t *testing.T, l *Lock) Handle {
 	return h
 }
 
+// A guest has the lock while a level of the hold that it is a guest of is open, whatever other levels its owner has.
+func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		l := f.join(nil).lock()
+		o, life := terms.NewOwner(), new(terms.Life)
+		guest := terms.Owner{ID: o.ID, Guest: true}
+		nests := func(within *terms.Life) error { return l.Take(t.Context(), Request{Owner: guest, Within: within}) }
+		require.ErrorIs(t, nests(life), terms.ErrOutlived)
+		h, err := l.Hold(t.Context(), t.Context(), Request{Owner: o, Life: life})
+		require.NoError(t, err)
+		require.NoError(t, l.Take(t.Context(), Request{Owner: o}))
+		require.NoError(t, nests(life))
+		require.ErrorIs(t, nests(new(terms.Life)), terms.ErrOutlived)
+		require.NoError(t, h.Release(t.Context()))
+		require.ErrorIs(t, nests(life), terms.ErrOutlived)
+		require.NoError(t, l.Unlock(t.Context(), o))
+		require.ErrorIs(t, l.Take(t.Context(), Request{Owner: o}), terms.ErrNotAcquired, "it does not nest beside a guest")
+		require.NoError(t, l.Unlock(t.Context(), guest))
+		f.isClean()
+	})
+}
+
 // writes makes a guarded write.
 func writes(t *testing.T, h Handle) <-chan error {
 	return later(func() error {

@@ -131,3 +131,15 @@ func TestALostKeyThatIsTrackedIsTold(t *testing.T) {
 		assert.Zero(t, c.Tracked(), "another key may be tracked")
 	})
 }
+
+func TestNoMoreKeysAreTrackedThanTheConfigSays(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(tracksKeys)
+		for _, l := range f.many(c, 2) {
+			h := holds(t, l)
+			time.Sleep(time.Minute)
+			assert.EqualValues(t, 1, c.Tracked())
+			defer func() { require.NoError(t, h.Release(t.Context())) }()
+		}
+	})
+}
