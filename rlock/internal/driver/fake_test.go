@@ -357,6 +357,13 @@ func (f *fake) forgets() {
 	f.server.Holders = nil
 }
 
+// meets changes what each condition returns.
+func (f *fake) meets(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.met = text
+}
+
 // holders returns how many tenures the lock has.
 func (f *fake) holders() int {
 	f.mu.Lock()

@@ -131,7 +131,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 
 	f.givesNext(e.way.fate, func(cmd *core.Command) bool { return cmd.Op == core.Acquire || cmd.Op == core.Join })
 	if e.way.met {
-		f.met = "it is 42"
+		f.meets("it is 42")
 	}
 	req := request(terms.NewHandleOwner())
 	e.change(&req)
@@ -158,8 +158,6 @@ func (e leaving) run(t *testing.T, f *fake) {
 	}
 	if e.way.closes {
 		go func() { _ = c.Close() }()
-	}
-	if e.way.closes {
 		synctest.Wait()
 		f.deliverAll() // a row waits for its commands, also when the client closes
 	}
@@ -192,10 +190,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 	f.deliverAll()
 	<-done
 	others()
-	if f.mu.Lock(); e.way.met {
-		f.met = ""
-	}
-	f.mu.Unlock()
+	f.meets("")
 	if r.err == nil {
 		for _, h := range r.held {
 			_ = h.Release(t.Context()) // one with a lease may be over

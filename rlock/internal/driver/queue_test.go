@@ -159,43 +159,36 @@ func holdsWhileRenewed(t *testing.T, f *fake, renewal fate) (h Handle, leave fun
 	return h, fill(&c.wire.Limits(0).Releases)
 }
 
-// The answer to a renewal is none to the release that waits for a slot.
-func TestTheAnswerToARenewalDoesNotEndARelease(t *testing.T) {
-	eachPassableKind(t, func(t *testing.T, f *fake) {
-		h, leave := holdsWhileRenewed(t, f, late)
-		released := later(func() error { return h.Release(t.Context()) })
-		f.deliver(0) // the answer to the renewal
-		synctest.Wait()
-		assert.Empty(t, released)
-		assert.Zero(t, f.count(core.Leave))
-		leave()
-		require.NoError(t, <-released)
-		assert.Equal(t, 1, f.count(core.Leave))
-		f.isClean()
-	})
-}
-
-// The same of a pass.
-func TestTheAnswerToARenewalDoesNotEndAPass(t *testing.T) {
-	eachPassableKind(t, func(t *testing.T, f *fake) {
-		h, leave := holdsWhileRenewed(t, f, late)
-		var text string
-		passed := later(func() (err error) {
-			text, err = h.Pass(t.Context(), time.Minute)
-			return err
+// The answer to a renewal is none to the release, or the pass, that waits for a slot.
+func TestTheAnswerToARenewalEndsNoOtherCommand(t *testing.T) {
+	for _, passedOn := range []bool{false, true} {
+		eachPassableKind(t, func(t *testing.T, f *fake) {
+			h, leave := holdsWhileRenewed(t, f, late)
+			var text string
+			ended := later(func() (err error) {
+				if !passedOn {
+					return h.Release(t.Context())
+				}
+				text, err = h.Pass(t.Context(), time.Minute)
+				return err
+			})
+			f.deliver(0) // the answer to the renewal
+			synctest.Wait()
+			assert.Empty(t, ended)
+			assert.Zero(t, f.count(core.Leave))
+			leave()
+			require.NoError(t, <-ended)
+			if passedOn {
+				pass, err := ParsePass(text)
+				require.NoError(t, err)
+				h, err = f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
+				require.NoError(t, err)
+				require.NoError(t, h.Release(t.Context()))
+			}
+			assert.Equal(t, 1, f.count(core.Leave))
+			f.isClean()
 		})
-		f.deliver(0)
-		synctest.Wait()
-		assert.Empty(t, passed)
-		leave()
-		require.NoError(t, <-passed)
-		pass, err := ParsePass(text)
-		require.NoError(t, err)
-		resumed, err := f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
-		require.NoError(t, err)
-		require.NoError(t, resumed.Release(t.Context()))
-		assert.Zero(t, f.holders())
-	})
+	}
 }
 
 // Redis may have lost the key meanwhile: then there is nothing to pass on.
