@@ -100,3 +100,21 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 		assert.Empty(t, diag.Uses(c, true))
 	})
 }
+
+// Each owner of a permit has a lock of its own, and a call that waits for it.
+func TestALookReadsTheCallsOfEachLock(t *testing.T) {
+	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
+		f.most = 1
+		c := f.join(nil)
+		h := holds(t, c.lock())
+		for range 3 {
+			o, got := takes(t.Context(), c.lock())
+			synctest.Wait()
+			assert.Len(t, diag.Uses(c, true), 2)
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, <-got)
+			require.NoError(t, c.lock().Unlock(t.Context(), o))
+			h = holds(t, c.lock())
+		}
+	})
+}
