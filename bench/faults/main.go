@@ -1,19 +1,16 @@
-// Command faults breaks the locks of each library, and counts what that costs. It has two tables.
+// Command faults breaks the locks of each library, one sort of fault at a time, and says which keep
+// their promise.
 //
-//	cd bench && go run ./faults guardedset   # twelve minutes; writes results/guardedset
-//	cd bench && go run ./faults resend       # two minutes; writes results/resend
+//	cd bench && go run ./faults                                          # a quarter of an hour; writes results/faults
+//	cd bench && go run ./faults -only '^holder.*/rlock' -out /tmp/faults   # a part of it
 //
-// guardedset is Jepsen's test of etcd's locks for Redis: processes read, increment and write one value under a lock while
-// they are stopped (SIGSTOP) for one to two leases, cut off from Redis, and killed, and while Sentinel fails over to a
-// replica. The resource, a hash in another Redis, keeps each write: lost updates are its writes less its value, stale are
-// the writes that found another value than the one that was read. The faults meet the process that has the lock, so they
-// are worse than in a service.
+// It is Jepsen's test of etcd's locks for Redis: processes read, increment and write one value
+// under a lock, on a stage of torture (internal/torture/stage), which has the servers and the
+// processes, while something breaks. The resource keeps each write: lost updates are its writes
+// less its value, and stale ones found another value than the one that was read. What it keeps also
+// tells how long nobody wrote, and who did not write any more when nothing was broken.
 //
-// resend loses, doubles, repeats and delays each command of each library's lock, one at a time, and reports the
-// consequences: a lock that nothing releases, two holders, or a call that waits for ever. The commands pass the faulty
-// network of rlock's own tests (internal/network). Each case has a lock of its own.
-//
-// Without Java and Maven, Redisson is left out of both.
+// Without Java and Maven, Redisson is left out.
 package main
 
 import (
@@ -21,50 +18,69 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
+	"path/filepath"
+	"regexp"
 	"sync"
 	"syscall"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/report"
 )
 
 func main() {
+	asWorker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := play(ctx, os.Args[1:]); err != nil {
+	if err := play(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// play makes the table that the first argument names, or does the job of a worker.
-func play(ctx context.Context, args []string) error {
-	if job := os.Getenv(role); job != "" {
-		return work(job)
+func play(ctx context.Context) error {
+	lease := flag.Duration("lease", 2*time.Second, "of all locks; twice as long where commands break")
+	length := flag.Duration("time", 30*time.Second, "of the faults of each run; a failover ends in any case")
+	atOnce := flag.Int("at-once", 4, "how many runs to play at a time, each with servers and processes of its own")
+	only := flag.String("only", "", "the runs to play, as a regular expression of `fault/library/form`; all by default")
+	out := flag.String("out", filepath.Join("results", "faults"), "folder of the results")
+	flag.Parse()
+	chosen, err := regexp.Compile(*only)
+	if err != nil {
+		return err
 	}
-	tables := map[string]func(context.Context, *flag.FlagSet, []string) error{"guardedset": guardedSet, "resend": resend}
-	if len(args) == 0 || tables[args[0]] == nil {
-		return errors.New("faults: say guardedset or resend")
+	var runs []*run
+	absent := ""
+	for _, s := range sorts {
+		for i, f := range forms {
+			r := &run{form: f, sort: s, lease: *lease * time.Duration(s.leases), time: *length, random: rand.New(rand.NewPCG(1, uint64(i)))}
+			if !s.does(f) || !chosen.MatchString(r.String()) {
+				continue
+			}
+			if _, err := f.command(); err != nil {
+				absent = fmt.Sprintf("%s (%v)", f.library, err)
+				continue
+			}
+			runs = append(runs, r)
+		}
 	}
-	return tables[args[0]](ctx, flag.NewFlagSet(args[0], flag.ExitOnError), args[1:])
-}
-
-// among reports whether the list, separated by commas, has the word or is empty.
-func among(list, word string) bool {
-	return list == "" || slices.Contains(strings.Split(list, ","), word)
-}
-
-// each does the work of each, so many at once.
-func each[T any](all []T, atOnce int, work func(i int, one T)) {
+	results, failed := make([]result, len(runs)), make([]error, len(runs))
 	var group sync.WaitGroup
-	turns := make(chan struct{}, max(atOnce, 1))
-	for i, one := range all {
+	turns := make(chan struct{}, max(*atOnce, 1))
+	for i, r := range runs {
 		turns <- struct{}{}
 		group.Go(func() {
 			defer func() { <-turns }()
-			work(i, one)
+			if results[i], failed[i] = r.play(ctx); failed[i] == nil {
+				fmt.Printf("%+v\n", results[i])
+			}
 		})
 	}
 	group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return report.Save(*out, results, text(results, *lease, absent))
 }

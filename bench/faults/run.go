@@ -6,169 +6,145 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// A run is one form under the faults of a scenario.
+// A run is one form under one sort of fault.
 type run struct {
-	form     form
-	scenario scenario
-	lease    time.Duration
-	calm     time.Duration // before the faults
-	time     time.Duration // of the faults
-	random   *rand.Rand
+	form   form
+	sort   sort
+	lease  time.Duration
+	time   time.Duration // of the faults
+	random *rand.Rand
 
-	setting setting
-	dataAt  place          // the resource
-	data    rueidis.Client // there
-	workers []*process
-	said    *ledger
-	ends    sync.WaitGroup // of faults
-	faults  map[string]int
+	stage    *stage.Stage
+	nets     []*network.Network // of each worker; none with several servers
+	data     rueidis.Client     // at the resource
+	happened int                // faults
 }
 
-// A result is what the resource and the workers have noted.
+func (r *run) String() string { return r.sort.name + "/" + r.form.library + "/" + r.form.text }
+
+// A result is what the resource has noted.
 type result struct {
-	Scenario, Library, Form string
-	Seconds                 float64
-	Writes                  int // acknowledged
-	Gone                    int // of them: not at the resource, since a primary took them with it
-	Kept, Value             int // at the resource: writes, and the value
-	LostUpdates             int // the difference: another holder has overwritten them
-	Stale, Rejected         int
-	Calm, PerSecond         float64 // acknowledged writes a second, before the faults and under them
-	LongestGap              float64 // in seconds, under the faults
-	Faults                  map[string]int
+	Fault, Library, Form string
+	Happened             int     // faults
+	Writes               int64   // that the resource has executed
+	Lost                 int64   // of them: others have overwritten them, since the value is less
+	Before, Under        float64 // writes a second, before the faults and under them
+	Pause                float64 // the longest time without a write under the faults, in seconds
+	Still                int     // workers that do not write in the time after the faults
 }
 
-const workers = 6
+const (
+	warming = 30 * time.Second       // at most, until all workers write: a JVM starts slowly
+	calm    = 4 * time.Second        // before the faults
+	between = 500 * time.Millisecond // two faults, about
+	grace   = 8 * time.Second        // and a lease: in which each worker writes again
+)
 
-// measure plays the run with servers of its own.
-func (r *run) measure(ctx context.Context) (result, error) {
-	r.faults, r.said, r.setting = make(map[string]int), newLedger(), r.scenario.make()
-	defer r.setting.close()
-	locks, err := r.setting.open()
+func (r *run) play(ctx context.Context) (got result, err error) {
+	dir, err := os.MkdirTemp("", "faults")
 	if err != nil {
 		return result{}, err
 	}
-	r.dataAt = locks
-	if r.form.Form != guarded {
+	defer os.RemoveAll(dir)
+	if r.stage, err = stage.Open(r.sort.topology, dir); err != nil {
+		return result{}, err
+	}
+	defer r.stage.Close()
+	locks := r.stage.Address()
+	at := locks
+	if r.form.text != guarded { // a resource of its own, which no fault meets
 		addr, stop, err := redistest.Redis()
 		if err != nil {
 			return result{}, err
 		}
 		defer stop()
-		r.dataAt = place{Addrs: []string{addr}}
+		at = stage.Address{Topology: stage.Standalone, Init: []string{addr}}
 	}
-	if r.data, err = r.dataAt.open(); err != nil {
+	if r.data, err = rueidis.NewClient(option(at)); err != nil {
 		return result{}, err
 	}
 	defer r.data.Close()
-	defer r.end()
-	for i := range workers {
-		way, err := r.setting.way(i)
-		if err != nil {
+	for i := range r.sort.workers {
+		way := locks
+		if r.sort.topology == stage.Standalone {
+			net, err := network.Listen(locks.Init[0])
+			if err != nil {
+				return result{}, err
+			}
+			defer net.Close()
+			r.nets, way.Init = append(r.nets, net), []string{net.Addr()}
+		}
+		if _, err := r.stage.Hire(r.form.command, 0, func(int) any {
+			return job{r.form.library, r.form.text, strconv.Itoa(i), name, way, at, r.lease, think, r.sort.pause, resource, read, write}
+		}); err != nil {
 			return result{}, err
 		}
-		p := &process{number: i, locks: way, said: r.said}
-		if err := p.start(r); err != nil {
-			return result{}, err
-		}
-		r.workers = append(r.workers, p)
 	}
-	if err := r.await(ctx); err != nil {
+	return r.measure(ctx)
+}
+
+// measure breaks the run for its time, and compares what the resource has executed with its value.
+func (r *run) measure(ctx context.Context) (result, error) {
+	for until := time.Now().Add(warming); r.look(ctx).writers(nil) < r.sort.workers && time.Now().Before(until) && ctx.Err() == nil; {
+		wait(ctx, 50*time.Millisecond)
+	}
+	first, began := r.look(ctx), time.Now()
+	wait(ctx, calm)
+	before, broke := r.look(ctx), time.Now()
+	if err := r.data.Do(ctx, r.data.B().Hdel().Key(resource[0]).Field("pause").Build()).Error(); err != nil {
 		return result{}, err
 	}
-	began, before := time.Now(), r.said.count()
-	wait(ctx, r.calm)
-	calm := float64(r.said.count()-before) / time.Since(began).Seconds()
+	for time.Since(broke) < r.time && ctx.Err() == nil {
+		if err := r.sort.strike(ctx, r); err != nil {
+			return result{}, fmt.Errorf("faults: %v: %w", r, err)
+		}
+		r.happened++
+		wait(ctx, between/2+upTo(r.random, between))
+	}
+	under, healed := r.look(ctx), time.Now()
+	wait(ctx, r.lease+grace)
+	end := r.look(ctx)
+	return result{
+		Fault: r.sort.name, Library: r.form.library, Form: r.form.text, Happened: r.happened,
+		Writes: end["writes"], Lost: end["writes"] - end["value"],
+		Before: float64(before["writes"]-first["writes"]) / broke.Sub(began).Seconds(),
+		Under:  float64(under["writes"]-before["writes"]) / healed.Sub(broke).Seconds(),
+		Pause:  float64(max(under["pause"], healed.UnixMilli()-max(under["last"], broke.UnixMilli()))) / 1000,
+		Still:  r.sort.workers - end.writers(under),
+	}, ctx.Err()
+}
 
-	began = time.Now()
-	before = r.said.begin(began)
-	for n := 1; time.Since(began) < r.time && ctx.Err() == nil; {
-		if what := r.setting.fault(ctx, r, n); what != "" {
-			r.faults[what]++
+// A look is what the resource says of itself.
+type look map[string]int64
+
+// look looks at the resource; a failover may be under way.
+func (r *run) look(ctx context.Context) look {
+	fields, err := r.data.Do(ctx, r.data.B().Hgetall().Key(resource[0]).Build()).AsIntMap()
+	for ; err != nil && ctx.Err() == nil; wait(ctx, 50*time.Millisecond) {
+		fields, err = r.data.Do(ctx, r.data.B().Hgetall().Key(resource[0]).Build()).AsIntMap()
+	}
+	return fields
+}
+
+// writers counts the workers that have written since the other look.
+func (l look) writers(since look) (n int) {
+	for field, writes := range l {
+		if strings.HasPrefix(field, "writes of ") && writes > since[field] {
 			n++
 		}
 	}
-	r.ends.Wait()
-	got := result{Calm: calm, Seconds: time.Since(began).Seconds(), LongestGap: r.said.longest(time.Now()).Seconds()}
-	got.PerSecond = float64(r.said.count()-before) / got.Seconds
-	r.end()
-	if err := r.judge(ctx, &got); err != nil {
-		return result{}, err
-	}
-	return got, ctx.Err()
+	return n
 }
 
-// await waits until each worker has written: a JVM starts slowly. One that does not get the lock is no error.
-func (r *run) await(ctx context.Context) error {
-	for until := time.Now().Add(30 * time.Second); r.said.heard() < workers && time.Now().Before(until); wait(ctx, 20*time.Millisecond) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	if r.said.count() == 0 {
-		return fmt.Errorf("faults: %s, %s: no write in 30 s", r.form.Library, r.form.Form)
-	}
-	return nil
-}
-
-// holder returns the number of the worker that was the last to read.
-func (r *run) holder(ctx context.Context) int {
-	text, _ := r.data.Do(ctx, r.data.B().Hget().Key(resource[0]).Field("holder").Build()).ToString()
-	number, _ := strconv.Atoi(text)
-	return number % workers
-}
-
-// later ends a fault after one to two leases.
-func (r *run) later(p *process, end func()) {
-	long := r.lease + time.Duration(r.random.Int64N(int64(r.lease)))
-	r.ends.Go(func() {
-		time.Sleep(long)
-		end()
-		p.done()
-	})
-}
-
-// check tells a failure that leaves the run as it is.
-func (r *run) check(err error) {
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s, %s, %s: %v\n", r.scenario.name, r.form.Library, r.form.Form, err)
-	}
-}
-
-// end ends all workers.
-func (r *run) end() {
-	var all sync.WaitGroup
-	for _, p := range r.workers {
-		all.Go(func() { p.End(3 * time.Second) })
-	}
-	all.Wait()
-	r.workers = nil
-}
-
-// judge compares the acknowledged writes, those that the resource has executed, and the value.
-func (r *run) judge(ctx context.Context, got *result) error {
-	fields, err := r.data.Do(ctx, r.data.B().Hgetall().Key(resource[0]).Build()).AsStrMap()
-	if err != nil {
-		return err
-	}
-	kept, err := r.data.Do(ctx, r.data.B().Lrange().Key(resource[1]).Start(0).Stop(-1).Build()).AsStrSlice()
-	if err != nil {
-		return err
-	}
-	number := func(field string) int {
-		n, _ := strconv.Atoi(fields[field])
-		return n
-	}
-	got.Scenario, got.Library, got.Form, got.Faults = r.scenario.name, r.form.Library, r.form.Form, r.faults
-	got.Writes, got.Gone, got.Kept, got.Value = r.said.count(), r.said.missing(kept), len(kept), number("v")
-	got.LostUpdates, got.Stale, got.Rejected = got.Kept-got.Value, number("stale"), number("rejected")
-	return nil
-}
+// holder returns the worker that was the last to read.
+func (l look) holder() int { return int(l["holder"]) }

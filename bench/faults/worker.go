@@ -1,140 +1,139 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// think is the time between the read and the write.
-const think = 40 * time.Millisecond
+const (
+	// role is set in the environment of a worker.
+	role = "RLOCK_FAULTS_WORKER=1"
+	// name is that of the lock.
+	name = "lock:guarded-set"
+	// think is the time between the read and the write.
+	think = 40 * time.Millisecond
+)
 
-// resource is a hash and the list of its writes in a Redis of its own, which no fault meets; if the writes are guarded,
-// in that of the lock. Each script is what a resource does at one moment.
-var resource = []string{"value", "value:writes"}
+// resource is a hash. Each script is what a resource does at one moment.
+var resource = []string{"value"}
 
-var (
-	// read notes who reads, and returns the value; nil if the token is an old one.
+const (
+	// read notes who reads and is about to write, and returns the value; nil if the token is an old
+	// one.
 	// KEYS the resource. ARGV the worker, its token (0 for none).
 	read = `
-if tonumber(ARGV[2]) > 0 then
-	if tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
-		redis.call('hincrby', KEYS[1], 'rejected', 1)
-		return nil
-	end
-	redis.call('hset', KEYS[1], 'token', ARGV[2])
+if tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
+	return nil
 end
-redis.call('hset', KEYS[1], 'holder', ARGV[1])
-return redis.call('hget', KEYS[1], 'v') or '0'`
-	// write sets the value to one more than was read, and notes what it sees.
-	// KEYS the resource. ARGV the value that was read, the token (0 for none), the name of the write.
+redis.call('hset', KEYS[1], 'token', ARGV[2], 'holder', ARGV[1], 'open', 1)
+return redis.call('hget', KEYS[1], 'value') or '0'`
+	// write sets the value to one more than was read, and counts the writes of all and of the
+	// worker, and the longest time between two in milliseconds; not if the token is an old one.
+	// KEYS the resource. ARGV the value that was read, the token, the worker.
 	write = `
-if tonumber(ARGV[2]) > 0 and tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
-	redis.call('hincrby', KEYS[1], 'rejected', 1)
-	return '0'
+if tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
+	return nil
 end
-if (redis.call('hget', KEYS[1], 'v') or '0') ~= ARGV[1] then
-	redis.call('hincrby', KEYS[1], 'stale', 1)
+redis.call('hset', KEYS[1], 'value', tonumber(ARGV[1]) + 1, 'open', 0)
+redis.call('hincrby', KEYS[1], 'writes', 1)
+redis.call('hincrby', KEYS[1], 'writes of ' .. ARGV[3], 1)
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local pause = now - (redis.call('hget', KEYS[1], 'last') or now)
+if pause > tonumber(redis.call('hget', KEYS[1], 'pause') or '0') then
+	redis.call('hset', KEYS[1], 'pause', pause)
 end
-redis.call('hset', KEYS[1], 'v', tonumber(ARGV[1]) + 1)
-redis.call('rpush', KEYS[2], ARGV[3])
+redis.call('hset', KEYS[1], 'last', string.format('%.0f', now))
 return '1'`
 )
 
-// role is the variable that makes this program a worker, with its job as JSON. rlock.guardedset.Main in Java has the same.
-const role = "RLOCK_GUARDEDSET_WORKER"
-
-// A job is what a worker is told.
+// A job is what a worker is told, as JSON, in the first line of its input; rlock.guardedset.Main in
+// Java has the same. A worker increments the value under the lock until its input ends.
 type job struct {
-	Library, Form string
-	Worker        string
-	Name          string // of the lock
-	Locks, Data   place
-	Lease, Think  time.Duration
-	Resource      []string
-	Read, Write   string
+	Library, Form       string
+	Worker              string
+	Name                string // of the lock
+	Locks, Data         stage.Address
+	Lease, Think, Pause time.Duration // Pause is the longest time between two sections
+	Resource            []string
+	Read, Write         string
 }
 
-// work increments the value under the lock until its standard input ends. It prints the name of each acknowledged write.
-func work(text string) error {
+// asWorker does the job of a worker, if this process is one, and does not return.
+func asWorker() {
+	if os.Getenv("RLOCK_FAULTS_WORKER") == "" {
+		return
+	}
+	fmt.Fprintln(os.Stderr, work())
+	os.Exit(1)
+}
+
+// work does not end but with its input, or by an error.
+func work() error {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Scan()
 	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
+	if err := json.Unmarshal(lines.Bytes(), &j); err != nil {
 		return fmt.Errorf("faults: worker: %w", err)
 	}
-	f, err := find(j.Library, j.Form)
-	if err != nil {
-		return err
-	}
-	data, err := j.Data.open()
-	if err != nil {
-		return err
-	}
-	take, err := f.open(j.Locks, j.Lease)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-		time.Sleep(time.Second)
-		os.Exit(0) // a library that waits for ever must not keep the run
+	go func() { // even if the library waits for ever
+		lines.Scan()
+		os.Exit(0)
 	}()
-	for writes := 0; ctx.Err() == nil; {
-		h, err := take(ctx)
-		if err != nil {
-			time.Sleep(j.Think)
-			continue
-		}
-		if h.exec == nil {
-			h.exec = at(data)
-		}
-		id := fmt.Sprintf("%s.%d.%d", j.Worker, os.Getpid(), writes)
-		if increment(h, j, id) {
-			writes++
-			fmt.Println(id)
-		}
-		h.release()
+	data, err := rueidis.NewClient(option(j.Data))
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// at executes scripts at a resource that has a server of its own.
-func at(data rueidis.Client) script {
-	return func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error) {
+	take, err := takers[j.Library](j.Locks, j.Lease, j.Form)
+	if err != nil {
+		return err
+	}
+	at := func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error) {
 		return data.Do(ctx, data.B().Eval().Script(source).Numkeys(int64(len(resource))).Key(resource...).Arg(args...).Build()).ToMessage()
 	}
+	for {
+		ctx, cancel := context.WithCancel(context.Background())
+		if h, err := take(ctx); err != nil {
+			time.Sleep(j.Think)
+		} else {
+			if h.exec == nil {
+				h.exec = at
+			}
+			increment(h, j)
+			h.release()
+		}
+		cancel()
+		time.Sleep(rand.N(j.Pause + 1))
+	}
 }
 
-// increment reads, thinks and writes, and reports whether the write was acknowledged.
-func increment(h *held, j job, id string) bool {
+// increment reads, thinks and writes, as long as the lock is said to be held.
+func increment(h *held, j job) {
 	token := strconv.FormatInt(h.token, 10)
 	was, err := h.exec(h.ctx, j.Read, j.Worker, token)
 	if err != nil {
-		return false
+		return
 	}
 	value, err := was.ToString()
 	if err != nil {
-		return false
+		return
 	}
 	select {
 	case <-time.After(j.Think):
 	case <-h.ctx.Done():
-		return false
+		return
 	}
-	if !h.valid() {
-		return false
+	if h.valid() {
+		_, _ = h.exec(h.ctx, j.Write, value, token, j.Worker) // the resource counts
 	}
-	done, err := h.exec(h.ctx, j.Write, value, token, id)
-	if err != nil {
-		return false
-	}
-	said, err := done.ToString()
-	return err == nil && said == "1"
 }

@@ -78,7 +78,7 @@ func (a *act) play(ctx context.Context) (err error) {
 // or of servers that do not come to order.
 func (a *act) perform(ctx context.Context) (err error) {
 	for i := range a.processes {
-		if _, err := a.stage.Hire(worker.Role, answerLimit, func(life int) any { return a.job(i, life) }); err != nil {
+		if _, err := a.stage.Hire(worker.Command, answerLimit, func(life int) any { return a.job(i, life) }); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			for range scene.Workers {
-				_, err := s.Hire(idler, time.Minute, func(int) any { return nil })
+				_, err := s.Hire(func() (*exec.Cmd, error) { return redistest.Self(idler) }, time.Minute, func(int) any { return nil })
 				require.NoError(t, err)
 			}
 			clients := worker(t, s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func open(t *testing.T, topology stage.Topology) *stage.Stage {
 
 func hire(t *testing.T, s *stage.Stage) *stage.Worker {
 	t.Helper()
-	w, err := s.Hire(parrot, time.Minute, func(life int) any { return life })
+	w, err := s.Hire(func() (*exec.Cmd, error) { return redistest.Self(parrot) }, time.Minute, func(life int) any { return life })
 	require.NoError(t, err)
 	return w
 }

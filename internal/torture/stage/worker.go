@@ -4,30 +4,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A Worker is this program, started again to lock. It may be killed and hired again; each
-// life is a process of its own. Its methods may be called concurrently, except for Ask, which
-// is for one goroutine.
+// A Worker is a process that locks, mostly this program in another role. It may be killed and hired
+// again; each life is a process of its own. Its methods may be called concurrently, except for Ask,
+// which is for one goroutine.
 type Worker struct {
-	role  string
-	job   func(life int) any // the first input of the next life, as JSON
-	limit time.Duration
+	command func() (*exec.Cmd, error)
+	job     func(life int) any // the first input of the next life, as JSON
+	limit   time.Duration
 
 	mu    sync.Mutex // protects following
 	lives int
 	life  *redistest.Talk // nil while it is dead
 }
 
-// Hire starts a worker. role is the environment variable, with its value, that tells the
-// program its role; job returns the first input of each life, numbered from 0. limit is how
-// long it may take to answer.
-func (s *Stage) Hire(role string, limit time.Duration, job func(life int) any) (*Worker, error) {
-	w := &Worker{role: role, job: job, limit: limit}
+// Hire starts a worker. command returns the command of each life, and job its first input; lives
+// are numbered from 0. limit is how long it may take to answer.
+func (s *Stage) Hire(command func() (*exec.Cmd, error), limit time.Duration, job func(life int) any) (*Worker, error) {
+	w := &Worker{command: command, job: job, limit: limit}
 	s.Workers = append(s.Workers, w)
 	return w, w.Revive()
 }
@@ -122,7 +122,7 @@ func (w *Worker) begin() (*redistest.Talk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
 	}
-	command, err := redistest.Self(w.role)
+	command, err := w.command()
 	if err != nil {
 		return nil, err
 	}

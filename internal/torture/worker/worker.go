@@ -17,6 +17,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,12 +27,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// Role is set in the environment of a process that is a worker.
-const Role = "RLOCK_TORTURE_WORKER=1"
+// role is set in the environment of a process that is a worker.
+const role = "RLOCK_TORTURE_WORKER=1"
 
 const (
 	// hungAfter is how long a call may go on with nothing broken any more: all leases have ended by then, and a fallback
@@ -64,6 +66,7 @@ func (j Job) program() *together.Program {
 	}
 	return together.Generate(seed, func(w *together.World) {
 		w.Outside, w.Calm, w.Forgets, w.Delays = true, false, true, true
+		w.Servers = len(j.Address.Servers())
 		w.Names, w.Lease, w.Patience, w.Trip, w.Prefix = j.Names, j.Lease, time.Hour, 0, "" // a call that does not return hangs
 		for i, c := range w.Clients {                                                       // without a replica no call for a lock returns
 			w.Clients[i].Settings = slices.DeleteFunc(c.Settings, func(c together.Choice) bool { return c.Name == "SyncReplicas" && !j.Address.Replicated() })
@@ -83,9 +86,12 @@ type (
 	Ended struct{ Problems []string }
 )
 
+// Command returns the command of a worker: this program, which calls Main.
+func Command() (*exec.Cmd, error) { return redistest.Self(role) }
+
 // Main runs a worker, if this process is one, and exits. Otherwise it returns at once: call it first in main and in TestMain.
 func Main() {
-	name, value, _ := strings.Cut(Role, "=")
+	name, value, _ := strings.Cut(role, "=")
 	if os.Getenv(name) != value {
 		return
 	}

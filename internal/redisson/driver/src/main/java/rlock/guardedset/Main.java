@@ -3,8 +3,12 @@ package rlock.guardedset;
 import com.google.gson.FieldNamingPolicy;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
@@ -15,21 +19,21 @@ import org.redisson.config.Config;
 import rlock.Fenced;
 
 /**
- * A worker of the guarded set with one of Redisson's locks. Its job is the JSON in an environment variable, as that of
- * the workers in Go; see bench/faults.
+ * A worker of the guarded set with one of Redisson's locks. Its job is the JSON in the first line of its input, as that
+ * of the workers in Go: see bench/faults.
  */
 public final class Main {
 
     /** Those of a server, or of the sentinels of a set. */
-    record Place(List<String> addrs, String set) {
+    record Address(List<String> init, String masterSet) {
 
         RedissonClient open(long lease) {
             Config config = new Config().setLockWatchdogTimeout(lease);
-            String[] urls = addrs.stream().map(address -> "redis://" + address).toArray(String[]::new);
-            if (set.isEmpty()) {
+            String[] urls = init.stream().map(address -> "redis://" + address).toArray(String[]::new);
+            if (masterSet.isEmpty()) {
                 config.useSingleServer().setAddress(urls[0]);
             } else {
-                config.useSentinelServers().setMasterName(set).addSentinelAddress(urls);
+                config.useSentinelServers().setMasterName(masterSet).addSentinelAddress(urls);
             }
             return Redisson.create(config);
         }
@@ -40,10 +44,11 @@ public final class Main {
             String form,
             String worker,
             String name,
-            Place locks,
-            Place data,
+            Address locks,
+            Address data,
             long lease,
             long think,
+            long pause,
             List<String> resource,
             String read,
             String write) {}
@@ -60,35 +65,34 @@ public final class Main {
         Held take();
     }
 
-    public static void main(String[] args) throws InterruptedException {
+    public static void main(String[] args) throws InterruptedException, IOException {
         Gson json = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.UPPER_CAMEL_CASE).create();
-        Job job = json.fromJson(System.getenv("RLOCK_GUARDEDSET_WORKER"), Job.class);
-        endWithInput();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        Job job = json.fromJson(lines.readLine(), Job.class);
+        endWith(lines);
         long lease = TimeUnit.NANOSECONDS.toMillis(job.lease());
         RScript data = job.data().open(lease).getScript(StringCodec.INSTANCE);
         Taker locks = taker(job, job.locks().open(lease));
-        for (int writes = 0; ; ) {
+        while (true) {
             try {
                 Held held = locks.take();
                 try {
-                    String id = job.worker() + "." + ProcessHandle.current().pid() + "." + writes;
-                    if (increment(job, data, held, id)) {
-                        writes++;
-                        System.out.println(id);
-                    }
+                    increment(job, data, held);
                 } finally {
                     held.release().run();
                 }
             } catch (RuntimeException e) { // Redis was out of reach, or the lock was lost
                 TimeUnit.NANOSECONDS.sleep(job.think());
             }
+            TimeUnit.NANOSECONDS.sleep(ThreadLocalRandom.current().nextLong(job.pause() + 1));
         }
     }
 
-    private static void endWithInput() {
+    /** Ends with the input, even if Redisson waits for ever. */
+    private static void endWith(BufferedReader lines) {
         Thread end = new Thread(() -> {
             try {
-                System.in.transferTo(java.io.OutputStream.nullOutputStream());
+                lines.readLine();
             } catch (IOException e) {
                 // The other end is gone.
             }
@@ -120,15 +124,17 @@ public final class Main {
         }
     }
 
-    /** Reads, thinks and writes. Returns whether the write was acknowledged. */
-    private static boolean increment(Job job, RScript data, Held held, String id) throws InterruptedException {
+    /** Reads, thinks and writes, as long as the lock is said to be held. */
+    private static void increment(Job job, RScript data, Held held) throws InterruptedException {
         String token = Long.toString(held.token());
         String was = execute(data, job, job.read(), job.worker(), token);
         if (was == null) {
-            return false;
+            return;
         }
         TimeUnit.NANOSECONDS.sleep(job.think());
-        return held.look().holds() && "1".equals(execute(data, job, job.write(), was, token, id));
+        if (held.look().holds()) {
+            execute(data, job, job.write(), was, token, job.worker());
+        }
     }
 
     private static String execute(RScript data, Job job, String script, Object... args) {
