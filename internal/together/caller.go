@@ -68,8 +68,11 @@ func (m *member) lock(l Lock) *rlock.Lock {
 		var parts []*rlock.Lock
 		for _, name := range l.names() {
 			kind := "plain"
-			if name == "rw" {
+			switch name {
+			case "rw":
 				kind = "write"
+			case red:
+				kind = "red"
 			}
 			parts = append(parts, m.lock(Lock{kind, name}))
 		}
@@ -197,7 +200,7 @@ func (k *call) blocks() bool {
 // recorded returns the names of the locks in the history that the call is about. Each level of a red lock has parts of its own,
 // and may be lost alone: those that nest are judged by what their callers are told, and not as levels of one lock.
 func (k *call) recorded() []string {
-	if k.lock.Kind == "red" && k.outer != nil {
+	if k.lock.red() && k.outer != nil {
 		return nil
 	}
 	return k.lock.names()
@@ -207,7 +210,7 @@ func (k *call) recorded() []string {
 // red lock, which is not in the history.
 func (o *Op) moves(l Lock) bool {
 	for _, s := range o.Body {
-		if s.Verb == "Extend" || l.Kind == "red" && (s.Verb == "elsewhere" || strings.HasPrefix(s.Verb, "nest")) || s.moves(l) {
+		if s.Verb == "Extend" || l.red() && (s.Verb == "elsewhere" || strings.HasPrefix(s.Verb, "nest")) || s.moves(l) {
 			return true
 		}
 	}

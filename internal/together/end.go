@@ -57,7 +57,7 @@ func (r *Run) canHaveAll(m *member) {
 	}
 	all := []Lock{{"plain", "p"}, {"plain", "q"}, {"write", "rw"}, {"semaphore", "s"}, {"fenced", leaders}}
 	if len(r.ground.Servers) > 1 {
-		all = append(all, Lock{"red", "r"})
+		all = append(all, Lock{"red", red})
 	}
 	for _, l := range all {
 		ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)

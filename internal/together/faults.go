@@ -125,6 +125,9 @@ func init() {
 				return nil
 			})
 		}},
+		row{"empty a server", 4, func(w *World) bool { return w.Servers > 1 && !w.Outside }, func(g *generator, o *Op) {
+			o.add(Choice{Name: "server", N: 1 + g.IntN(g.world.Servers-1)}) // the first one has all other locks
+		}, func(c *caller, o *Op) { c.run.empty(o.arg("server").N) }},
 		row{"ForceUnlock", 3, func(w *World) bool { return w.Forgets }, func(g *generator, o *Op) {
 			o.Lock = g.anyLock()
 			o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))})
@@ -176,6 +179,25 @@ func (r *Run) forget(what string, names []string, do func() error) {
 	}
 }
 
+// empty lets a server lose its data, as one that is restarted, and be back when no lease of a red lock is left that it knew: none
+// is lost by that.
+func (r *Run) empty(server int) {
+	r.each(func(m *member) { m.nets[server].each((*network.Network).Refuse) })
+	r.isAway(server)
+	a := r.admin[server]
+	left, _ := a.Do(r.ctx, a.B().Pttl().Key(r.program.World.Prefix+red).Build()).AsInt64()
+	_ = a.Do(r.ctx, a.B().Flushall().Build()).Error()
+	time.Sleep(time.Duration(max(left, 0)) * ms)
+	r.isAway(0)
+	r.each(func(m *member) { m.nets[server].heal() })
+}
+
+func (r *Run) isAway(server int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = server
+}
+
 // isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from at least.
 func (r *Run) isDeleted(name string, from time.Duration) {
 	r.mu.Lock()
@@ -220,6 +242,15 @@ func (r *Run) breakThings(ops []*Op) {
 
 // healAll heals the networks of all clients.
 func (r *Run) healAll() {
+	r.each(func(m *member) {
+		for _, n := range m.nets {
+			n.heal()
+		}
+	})
+}
+
+// each does something to all clients, also those that were closed.
+func (r *Run) each(do func(m *member)) {
 	r.mu.Lock()
 	all := slices.Clone(r.gone)
 	r.mu.Unlock()
@@ -227,9 +258,7 @@ func (r *Run) healAll() {
 		all = append(all, s.current())
 	}
 	for _, m := range all {
-		for _, n := range m.nets {
-			n.heal()
-		}
+		do(m)
 	}
 }
 

@@ -84,6 +84,9 @@ func (g *generator) drawWorld(seed uint64) {
 	w.Servers = 1
 	if seed%3 == 1 {
 		w.Servers = 3
+		if seed%9 == 4 {
+			w.Servers = 5
+		}
 	}
 	w.Lease = some(g, 600*time.Millisecond, 1500*time.Millisecond, 4*time.Second)
 	if g.in(4) {
@@ -207,11 +210,14 @@ func (g *generator) oneLock() Lock {
 		return Lock{"read", "rw"}
 	case 9:
 		parts := []string{"p", "q", "rw"}
+		if g.world.Servers > 1 {
+			parts[g.IntN(3)] = red
+		}
 		g.Shuffle(3, func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
 		return Lock{"multi", strings.Join(parts[:2+g.IntN(2)], ",")}
 	case 10, 11:
 		if g.world.Servers > 1 {
-			return Lock{"red", "r"}
+			return Lock{"red", red}
 		}
 	}
 	return Lock{"semaphore", "s"}

@@ -232,7 +232,7 @@ func (v *giving) returned(err error) {
 		outcome = history.Lost
 	case errors.Is(err, rlock.ErrUnconfirmed):
 		outcome = history.Unconfirmed
-	case errors.Is(err, rlock.ErrNotHeld) && g.hold == nil && g.root().handles && (g.call.lock.Kind == "red" || !g.root().valid()):
+	case errors.Is(err, rlock.ErrNotHeld) && g.hold == nil && g.root().handles && (g.call.lock.red() || !g.root().valid()):
 		// The context of a hold that is lost counts no more, and its handle tells of the loss.
 		outcome, err = history.Lost, fmt.Errorf("%w: %w", rlock.ErrLost, err)
 	case errors.Is(err, rlock.ErrNotHeld):

@@ -46,7 +46,10 @@ type doing struct {
 const wave = 2 * time.Second
 
 // Names are the names of the few locks that most lanes want.
-var Names = []string{"p", "q", "rw", "s", "r", leaders}
+var Names = []string{"p", "q", "rw", "s", red, leaders}
+
+// red is the name of the red lock.
+const red = "r"
 
 // Begin makes the clients of a process, as soon as the servers let it: the world must be Outside. Two lives of a process
 // must differ in the seed.

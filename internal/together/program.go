@@ -74,6 +74,9 @@ func (l Lock) names() []string { return strings.Split(l.Name, ",") }
 // group reports whether the lock is one over several.
 func (l Lock) group() bool { return l.Kind == "multi" || l.Kind == "red" }
 
+// red reports whether it is a red lock, or one of its parts is.
+func (l Lock) red() bool { return l.group() && slices.Contains(l.names(), red) }
+
 // An Op is one operation.
 type Op struct {
 	ID    int

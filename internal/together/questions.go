@@ -186,41 +186,47 @@ func (c *caller) shown(*Op) {
 	r.problem("%s: Redis does not show the holder, which is valid: %q", g.call, owners)
 }
 
-// shownByParts is shown for a lock over several: as many parts as it needs are held for as long as it is valid.
+// shownByParts is shown for a lock over several: all parts are held for as long as it is valid, one that is red on a majority.
 func (c *caller) shownByParts(ctx context.Context) {
 	g, r := c.in, c.run
 	if g.hold == nil {
 		return
 	}
 	until := g.hold.ValidUntil()
-	names := g.call.lock.names()
-	need, parts := len(names), len(names)
-	if g.call.lock.Kind == "red" {
-		parts = len(r.admin)
-		need = parts/2 + 1
-	}
-	left, shown, found := time.Until(until), 0, ""
-	for i := range parts {
-		a, client, name := r.admin[0], g.call.m.main(), names[min(i, len(names)-1)]
-		if g.call.lock.Kind == "red" {
-			a, client = r.admin[i], g.call.m.clients[i]
+	left, found := time.Until(until), ""
+	shows := func(server int, name string) (held, told bool) {
+		r.mu.Lock()
+		away := server > 0 && server == r.away
+		r.mu.Unlock()
+		if away {
+			return true, true // it had the lock, or lets nobody else have it
 		}
-		key := r.program.World.Prefix + name
+		key, a := r.program.World.Prefix+name, r.admin[server]
 		owners, err := a.Do(ctx, a.B().Hkeys().Key(key).Build()).AsStrSlice()
 		if err != nil {
-			return
+			return false, false
 		}
 		ms, err := a.Do(ctx, a.B().Pttl().Key(key).Build()).AsInt64()
-		if err != nil {
-			return
-		}
 		found += fmt.Sprintf(" %q for %d ms", owners, ms)
-		mine := func(owner string) bool { return strings.Contains(owner, inspect.Of(client).ID()) }
-		if slices.ContainsFunc(owners, mine) && time.Duration(ms+2)*time.Millisecond >= left {
-			shown++
-		}
+		mine := func(owner string) bool { return strings.Contains(owner, inspect.Of(g.call.m.clients[server]).ID()) }
+		return slices.ContainsFunc(owners, mine) && time.Duration(ms+2)*time.Millisecond >= left, err == nil
 	}
-	if shown < need && !until.IsZero() && g.hold.ValidUntil().Equal(until) {
-		r.problem("%s: it is valid for %v, and %d of %d parts are shown:%s", g.call, left, shown, need, found)
+	for _, name := range g.call.lock.names() {
+		servers, shown := 1, 0
+		if name == red {
+			servers = len(r.admin)
+		}
+		for i := range servers {
+			held, told := shows(i, name)
+			if !told {
+				return
+			}
+			if held {
+				shown++
+			}
+		}
+		if shown <= servers/2 && !until.IsZero() && g.hold.ValidUntil().Equal(until) {
+			r.problem("%s: it is valid for %v, and %d of %d servers show %s:%s", g.call, left, shown, servers, name, found)
+		}
 	}
 }

@@ -66,6 +66,7 @@ type Run struct {
 	maybe      []func()                 // end faults that may still come
 	held, most int                      // levels that callers have, and the most at once
 	flushed    bool                     // Redis forgot everything
+	away       int                      // the server that has lost its data, and grants nothing; 0: none
 	healed     time.Duration            // when the faults and their effects were over
 	barred     bool                     // Redis refuses users now and then
 	parcels    []parcel                 // holds that were passed on

@@ -26,23 +26,6 @@ func WithPrefix(prefix string) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Prefix = prefix }
 }
 
-var seeds = flag.Int("seeds", 300, "with -long, the number of storms of each kind")
-
-// Storms returns how many storms a test runs: usually n, -seeds with -long, a sixth of n under
-// the race detector, and one with -short.
-func Storms(n int) uint64 {
-	switch {
-	case *Long:
-		return uint64(*seeds)
-	case testing.Short():
-		return 1
-	case Fewer():
-		return uint64(max(n/6, 1))
-	default:
-		return uint64(n)
-	}
-}
-
 // Main is the TestMain of each package of tests. It adds the flags of this package, and fails if a goroutine is left.
 func Main(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
