@@ -235,7 +235,6 @@ func (c *caller) judgeOnce(o *Op, err error, ctx context.Context, runs int) {
 		}
 	case errors.Is(err, rlock.ErrClosed) && c.m.closes.Load():
 	case errors.Is(err, rlock.ErrNoPermission) && r.wasBarred():
-	case strings.Contains(err.Error(), "can't run this command") && r.wasBarred(): // open: it is no ErrNoPermission
 	case c.m.setting.replicated() && errors.Is(err, rlock.ErrNotReplicated):
 	default:
 		if r.program.World.Calm || !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnconfirmed) {

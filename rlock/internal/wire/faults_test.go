@@ -7,7 +7,9 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -25,4 +27,15 @@ func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T
 		assert.Equal(t, test.fault, fault, test.err)
 		assert.ErrorIs(t, err, test.err)
 	}
+}
+
+// A guard and a release catch the errors of a source, and raise them again.
+func TestARefusalThatAScriptRaisesAgainIsOneOfAMissingRight(t *testing.T) {
+	s := redistest.Standalone(t)
+	require.NoError(t, do(t, openAt(t, s), "ACL", "SETUSER", "poor", "reset", "on", ">secret", "~*", "&*", "+@all", "-hmget").Error())
+	poor := openWith(t, s, wire.NewID(), func(o *wire.Options) { o.Redis.Username, o.Redis.Password = "poor", "secret" })
+	err := do(t, poor, "EVAL", "local done, reply = pcall(function() return redis.call('hmget', KEYS[1], 'a') end) if not done then error(reply, 0) end", "1", "key").Error()
+	fault, err := wire.Diagnose(err)
+	assert.Equal(t, wire.Never, fault)
+	assert.ErrorIs(t, err, wire.ErrNoPermission)
 }

@@ -606,7 +606,8 @@ func reply(err error) (message string, ok bool) {
 		return r.reply, true
 	}
 	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
-		return r.Error(), true
+		// Redis adds another "ERR " to an error that a script has caught and raised again.
+		return strings.TrimPrefix(r.Error(), "ERR "), true
 	}
 	return "", false
 }
