@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -92,11 +91,6 @@ func Start(c Config) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return StartCommand(cmd, c)
-}
-
-// StartCommand is Start of another program that reads and writes the same lines as the driver, in Go, say.
-func StartCommand(cmd *exec.Cmd, c Config) (*Process, error) {
 	if c.Watchdog == 0 {
 		c.Watchdog = 30 * time.Second
 	}
@@ -106,7 +100,6 @@ func StartCommand(cmd *exec.Cmd, c Config) (*Process, error) {
 	connected := make(chan answer, 1)
 	p := &Process{ended: make(chan struct{}), waiting: map[int64]chan answer{0: connected}}
 	cmd.Stderr = c.Log
-	var err error
 	if p.java, err = redistest.Start(cmd, p.hear); err != nil {
 		return nil, fmt.Errorf("redisson: %w", err)
 	}

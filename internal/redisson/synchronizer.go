@@ -39,11 +39,6 @@ func (t Thread) AcquirePermit(name string, lease time.Duration) (string, error) 
 	return ask[string](t.With(Permits), command{Call: "acquire", Name: name, LeaseMillis: lease.Milliseconds()})
 }
 
-// TryAcquirePermit is RPermitExpirableSemaphore.tryAcquire(wait, lease): the id is "" if no permit was free.
-func (t Thread) TryAcquirePermit(name string, wait, lease time.Duration) (string, error) {
-	return ask[string](t.With(Permits), command{Call: "tryAcquire", Name: name, WaitMillis: wait.Milliseconds(), LeaseMillis: lease.Milliseconds()})
-}
-
 // TryReleasePermit is RPermitExpirableSemaphore.tryRelease.
 func (t Thread) TryReleasePermit(name, id string) (bool, error) {
 	return ask[bool](t.With(Permits), command{Call: "tryRelease", Name: name, Counter: id})
@@ -72,9 +67,4 @@ func (t Thread) CountDown(name string) error {
 // Await is RCountDownLatch.await.
 func (t Thread) Await(name string) error {
 	return t.With(Latch).do(command{Call: "await", Name: name})
-}
-
-// AwaitFor is RCountDownLatch.await(wait): it reports whether the latch is open.
-func (t Thread) AwaitFor(name string, wait time.Duration) (bool, error) {
-	return ask[bool](t.With(Latch), command{Call: "await", Name: name, WaitMillis: wait.Milliseconds()})
 }
