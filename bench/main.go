@@ -65,7 +65,6 @@ func parse(args []string) (o options, err error) {
 		names(scenario.Networks(), func(n scenario.Network) string { return n.Name })+"; default: what each scenario chooses")
 	flags.Float64Var(&o.size.Scale, "scale", 1, "multiplies the length of all measurements but hold's")
 	flags.DurationVar(&o.size.Hold, "hold", 0, "how long the scenario hold holds 100 000 locks (default 20s, 2s with -quick)")
-	flags.DurationVar(&o.size.Lease, "lease", 0, "their lease (default 30s, 3s with -quick); fewer locks have three tenths of it")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

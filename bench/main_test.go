@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/bench/report"
 	"github.com/go-rlock/rlock/bench/worker"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
@@ -40,45 +37,6 @@ func TestARunMeasuresPrintsAndWrites(t *testing.T) {
 	assert.Contains(t, string(md), "OVERLAPS", "the broken lock is reported")
 	assert.NotContains(t, string(md), "ended early")
 	assert.FileExists(t, filepath.Join(out, "results.json"))
-}
-
-func TestARunThatIsEndedReportsItsResults(t *testing.T) {
-	out, server := filepath.Join(t.TempDir(), "results"), redistest.Standalone(t)
-	o, err := parse([]string{"-quick", "-out", out, "-addr", server.Addr()})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	redis := server.Client(t)
-	go func() { // ends the run when a lock is taken
-		defer cancel()
-		for ctx.Err() == nil {
-			keys, err := redis.Do(ctx, redis.B().Dbsize().Build()).AsInt64()
-			if keys > 0 || err != nil {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	require.NoError(t, run(ctx, o))
-	md, err := os.ReadFile(filepath.Join(out, "results.md"))
-	require.NoError(t, err)
-	assert.Contains(t, string(md), "ended early")
-}
-
-func TestContendersAreInterleavedAndChangePlaces(t *testing.T) {
-	o, err := parse([]string{"-run", "uncontended", "-net", "loopback", "-contenders", "rlock,redsync,floor-evalsha"})
-	require.NoError(t, err)
-	r := &report.Report{}
-	schedule := plan(o, r)
-	require.Len(t, r.Results, 2*3)
-	require.Len(t, schedule, 2*2*3)
-	var order []string
-	for _, m := range schedule[:6] {
-		order = append(order, m.contender.Name)
-	}
-	assert.Equal(t, "rlock", order[0])
-	assert.NotEqual(t, "rlock", order[3])
-	assert.ElementsMatch(t, order[:3], order[3:])
 }
 
 func TestInvalidFlagsAreErrors(t *testing.T) {

@@ -25,27 +25,26 @@ func run(ctx context.Context, o options) error {
 	}
 	defer a.Close()
 
-	r := &report.Report{Machine: machine(began, a.Version)}
+	r := &report.Report{Machine: report.Machine{
+		When: began, Go: runtime.Version(), Redis: a.Version,
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(), CPUs: runtime.NumCPU(),
+	}}
 	schedule := plan(o, r)
-	progress := report.NewProgress(os.Stderr, expected(schedule))
-	for _, m := range schedule {
+	for i, m := range schedule {
 		if ctx.Err() != nil {
 			break
 		}
 		// An error is kept in the result, and the run goes on.
 		_ = a.Measure(context.WithoutCancel(ctx), m.cell, m.contender, m.result)
-		progress.Done(m.result)
+		fmt.Fprintf(os.Stderr, "[%d/%d] %s, %s, %s: %s: %.0f a second, faults: %s\n", i+1, len(schedule),
+			m.result.Scenario, m.result.Setting, m.result.Network, m.contender.Name, m.result.Rate(), report.Faults(m.result))
 	}
 	r.Complete = ctx.Err() == nil
 	r.Took = time.Since(began)
 	r.RoundTrips = a.RoundTrips()
 
-	fmt.Println(r.Text())
-	if err := r.Write(o.out); err != nil {
-		return err
-	}
-	fmt.Printf("Took %s. Written to %s.\n", r.Took.Round(time.Second), o.out)
-	return nil
+	fmt.Println(r.Markdown(nil))
+	return r.Write(o.out)
 }
 
 // A measurement is one round of one contender in one cell.
@@ -80,20 +79,6 @@ func plan(o options, r *report.Report) (schedule []measurement) {
 		}
 	}
 	return schedule
-}
-
-func expected(schedule []measurement) (each []time.Duration) {
-	for _, m := range schedule {
-		each = append(each, m.cell.Job.Duration)
-	}
-	return each
-}
-
-func machine(now time.Time, redis string) report.Machine {
-	return report.Machine{
-		When: now, Go: runtime.Version(), Redis: redis,
-		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(), CPUs: runtime.NumCPU(),
-	}
 }
 
 // processor returns Linux's name of the CPU.

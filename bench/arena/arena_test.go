@@ -2,7 +2,6 @@ package arena_test
 
 import (
 	"context"
-	"math"
 	"os"
 	"testing"
 	"time"
@@ -67,18 +66,36 @@ func ran(r *arena.Result) bool { return r.Sections > 0 && r.ClientCPU > 0 }
 
 func handsOver(r *arena.Result) bool { return r.Handover.Count > 0 }
 
-func TestABrokenLockIsCaughtAmongProcesses(t *testing.T) {
+func TestEachKindOfWorkIsMeasured(t *testing.T) {
 	a := open(t)
-	until(t, a, cell(worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 1, Section: time.Millisecond}), "broken",
-		func(r *arena.Result) bool { return r.Overlaps > 0 })
-}
-
-func TestALockThatExcludesLosesNothingAmongProcesses(t *testing.T) {
-	a := open(t)
-	r := until(t, a, cell(worker.Job{Kind: worker.Loop, Processes: 3, Goroutines: 2}), "rlock", ran)
-	assert.Zero(t, r.Overlaps)
-	assert.Zero(t, r.Failures, r.FirstFailure)
-	assert.LessOrEqual(t, r.ProcessShare(), 1.0)
+	for kind, c := range map[string]struct {
+		who   string
+		job   worker.Job
+		shows func(*arena.Result) bool
+	}{
+		"overlaps":  {"broken", worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 1, Section: time.Millisecond}, func(r *arena.Result) bool { return r.Overlaps > 0 }},
+		"loops":     {"rlock", worker.Job{Kind: worker.Loop, Processes: 3, Goroutines: 2}, ran},
+		"nests":     {"rlock", worker.Job{Kind: worker.Nest, Goroutines: 1, Depth: 5}, func(r *arena.Result) bool { return ran(r) && r.Nested.P50 < r.Pair.P50 }},
+		"hand-over": {"rlock", worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 300 * time.Millisecond}, handsOver},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			who, err := contender.Find(c.who)
+			require.NoError(t, err)
+			r := until(t, a, cell(c.job), c.who, c.shows)
+			assert.Zero(t, r.Failures, r.FirstFailure)
+			if c.who == "broken" {
+				return
+			}
+			assert.Zero(t, r.Overlaps)
+			assert.LessOrEqual(t, r.ProcessShare(), 1.0)
+			first := *r
+			require.NoError(t, a.Measure(t.Context(), cell(c.job), who, r)) // another round is added
+			assert.Equal(t, first.Rounds+1, r.Rounds)
+			assert.Len(t, r.PerSecond, r.Rounds)
+			assert.GreaterOrEqual(t, r.Pair.Count, first.Pair.Count)
+			assert.Greater(t, r.Elapsed, first.Elapsed)
+		})
+	}
 }
 
 // The code of the contenders gives the commands of a section without waiters.
@@ -90,42 +107,10 @@ func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 			// At the edges of each window are one or two sections that count on one side
 			// only.
 			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 4*each*float64(r.Rounds))
-			assert.Equal(t, r.Sections, sum(r))
 			assert.Greater(t, r.Served, time.Duration(0), "INFO commandstats has the time of the commands")
 			assert.Less(t, r.Served, r.Took)
 		})
 	}
-}
-
-// sum returns the sections, computed from the rate and the time.
-func sum(r *arena.Result) int64 {
-	var n float64
-	for _, rate := range r.PerSecond {
-		n += rate * r.Elapsed.Seconds() / float64(r.Rounds)
-	}
-	return int64(n + 0.5)
-}
-
-func TestARoundIsAddedToTheOthers(t *testing.T) {
-	a := open(t)
-	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
-	who, err := contender.Find("floor-setnx")
-	require.NoError(t, err)
-	var r *arena.Result
-	var first arena.Result
-	for ran := false; !ran; ran = r.PerSecond[0] > 0 && r.PerSecond[1] > 0 { // a window may pass without an event
-		r = arena.NewResult(c, who)
-		require.NoError(t, a.Measure(t.Context(), c, who, r))
-		first = *r
-		require.NoError(t, a.Measure(t.Context(), c, who, r))
-		require.Len(t, r.PerSecond, 2)
-	}
-	assert.Equal(t, 2, r.Rounds)
-	assert.Greater(t, r.Sections, first.Sections)
-	assert.Greater(t, r.Pair.Count, first.Pair.Count)
-	assert.Greater(t, r.Sent, first.Sent)
-	assert.Equal(t, 2*first.Elapsed, r.Elapsed)
-	assert.InDelta(t, float64(r.Sections)/r.Elapsed.Seconds(), r.Rate(), 1)
 }
 
 func TestOtherServersAreStartedForALockOverSeveral(t *testing.T) {
@@ -173,12 +158,6 @@ func TestHeldLocksAreWatched(t *testing.T) {
 	assert.EqualValues(t, 300, r.LostHolds)
 }
 
-func TestAHandoverIsComparedWithTheRoundTripOfASleepingClient(t *testing.T) {
-	a := open(t)
-	r := until(t, a, cell(worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 300 * time.Millisecond}), "rlock", handsOver)
-	assert.Positive(t, r.RoundTrip)
-}
-
 func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
@@ -188,16 +167,6 @@ func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
 	assert.Contains(t, r.Error, "unknown")
 	assert.Zero(t, r.Rounds)
 	measure(t, a, c, "floor-setnx")
-}
-
-func TestTheArenaStartsARedisOfItsOwn(t *testing.T) {
-	redistest.Standalone(t) // skips without a redis-server
-	a, err := arena.Open(t.Context(), "")
-	require.NoError(t, err)
-	assert.NotEmpty(t, a.Version)
-	assert.NotEqual(t, "unknown", a.Version)
-	measure(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), "floor-setnx")
-	a.Close()
 }
 
 func TestNoRedisIsAnError(t *testing.T) {
@@ -248,13 +217,4 @@ func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
 	r = check("redisson", worker.Job{Kind: worker.Hold, Locks: 200, Lease: 30 * time.Second}, func(*arena.Result) bool { return true })
 	assert.Zero(t, r.Gone)
 	assert.Zero(t, r.LostHolds)
-}
-
-func TestAWaitOfOneRoundIsOneTurnOfEveryOtherProcess(t *testing.T) {
-	r := arena.Result{Job: worker.Job{Processes: 4, Goroutines: 2}, Sections: 1000, Elapsed: 2 * time.Second, Wait: worker.Latency{Count: 1, P99: 24 * time.Millisecond}}
-	assert.InDelta(t, 1.5, r.Rounds99(), 1e-9, "8 sections of 2 ms are a round")
-	assert.True(t, math.IsNaN(arena.Result{}.Rounds99()))
-	r.Turns = worker.Latency{Count: 1, P99: 8}
-	assert.InDelta(t, 1, r.Turns99(), 1e-9, "8 sections of any length are a round")
-	assert.True(t, math.IsNaN(arena.Result{}.Turns99()))
 }

@@ -21,8 +21,6 @@ type Contender struct {
 	// kind.
 	Only string
 
-	// Peer: a published library that is not this one.
-	Peer bool
 	// Wakes names the waiting policy: how a waiter learns that the lock is free. "" for the
 	// floor, which does not wait and so is compared only in scenarios without waiting.
 	Wakes string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/bench/contender"
-	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -118,24 +116,6 @@ func TestAHeldLockIsRefusedUntilItIsUnlocked(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.NoError(t, other.(contender.Mutex).Unlock())
-	})
-}
-
-func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
-		if !c.Waits() {
-			t.Skip("it does not wait")
-		}
-		client := open(t, c, redis)
-		holder, waiter := client.Mutex(name), client.Mutex(name)
-		// rlock knows the goroutine that locks, and this one holds the lock already.
-		require.NoError(t, lock(within(t), holder))
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		left := make(chan error)
-		go func() { left <- waiter.Lock(ctx) }()
-		assert.Error(t, <-left)
-		assert.NoError(t, holder.Unlock())
 	})
 }
 
@@ -294,48 +274,5 @@ func TestReadersShareALockAndWritersDoNot(t *testing.T) {
 			go try()
 			assert.True(t, <-got)
 		})
-	}
-}
-
-func TestAContenderWhoseProgramCannotBeRunReportsTheMissingPart(t *testing.T) {
-	t.Setenv("PATH", "")
-	c := contender.Redisson()
-	c.Program = func() (*exec.Cmd, error) { return redisson.Command("never built", "rlock.bench.Main") }
-	assert.Contains(t, c.Absent(), "install")
-	assert.Empty(t, contender.RLock().Absent())
-}
-
-func TestFindListsTheContendersInItsError(t *testing.T) {
-	c, err := contender.Find("redsync")
-	require.NoError(t, err)
-	assert.Equal(t, "redsync", c.Name)
-	_, err = contender.Find("mutex")
-	assert.ErrorContains(t, err, "floor-evalsha")
-}
-
-func TestNamesAreUniqueAndEveryContenderHasADescription(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, c := range contender.All() {
-		assert.False(t, seen[c.Name], c.Name)
-		seen[c.Name] = true
-		assert.NotEmpty(t, c.About)
-		assert.NotEmpty(t, c.Sends)
-	}
-}
-
-func TestNoContenderOpensWithoutARedis(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	for _, c := range inGo() {
-		addr := listener.Addr().String()
-		client, err := c.Open(contender.Config{Addr: addr, Addrs: []string{addr, addr, addr}})
-		if err == nil { // go-redis connects at its first use
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			err = client.Mutex("test").Lock(ctx)
-			cancel()
-			assert.NoError(t, client.Close())
-		}
-		assert.Error(t, err, c.Name)
 	}
 }

@@ -31,7 +31,6 @@ func redissonAs(name string, kind Kind, what string) Contender {
 		Name:      name,
 		Kind:      kind,
 		About:     what + "Redisson " + string(redisson.V4) + " (Java), all defaults; its JVMs are warmed up",
-		Peer:      true,
 		Wakes:     "pub/sub",
 		Reentrant: true,
 		Renews:    true,

@@ -37,7 +37,6 @@ func RedislockFast() Contender {
 func redislockAs(name, about string, strategy func() redislock.RetryStrategy) Contender {
 	return Contender{
 		Name:  name,
-		Peer:  true,
 		About: about,
 		Wakes: "sleep",
 		Sends: []string{"evalsha", "eval"},

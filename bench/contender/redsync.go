@@ -27,7 +27,6 @@ func redsyncAs(name string, kind Kind, about string, addrs func(Config) []string
 	return Contender{
 		Name:  name,
 		Kind:  kind,
-		Peer:  true,
 		About: about,
 		Wakes: "sleep, random",
 		Sends: []string{"set", "evalsha", "eval"},

@@ -37,7 +37,6 @@ func rueidislockAs(name string, kind Kind, about string, option rueidislock.Lock
 	return Contender{
 		Name:   name,
 		Kind:   kind,
-		Peer:   true,
 		About:  about,
 		Wakes:  "client tracking",
 		Renews: true,

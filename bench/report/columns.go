@@ -21,7 +21,6 @@ var columns = map[string][]column{
 	"pair":     append([]column{quarter}, percentiles("lock+unlock", func(r *arena.Result) worker.Latency { return r.Pair })...),
 	"wait":     percentiles("wait", func(r *arena.Result) worker.Latency { return r.Wait }),
 	"nested":   percentiles("each", func(r *arena.Result) worker.Latency { return r.Nested }),
-	"away":     percentiles("wait for another's name", func(r *arena.Result) worker.Latency { return r.Nested }),
 	"handover": percentiles("hand-over", func(r *arena.Result) worker.Latency { return r.Handover }),
 
 	"round trips": {{"p50 in round trips", func(r *arena.Result) string {
@@ -52,7 +51,7 @@ var columns = map[string][]column{
 	"latest":     {{"latest renewal", func(r *arena.Result) string { return small(r.Latest) }}},
 	"lost":       {{"lost", func(r *arena.Result) string { return number(float64(max(r.Gone, r.LostHolds))) }}},
 
-	"faults": {{"faults", faults}},
+	"faults": {{"faults", Faults}},
 }
 
 // quarter is a percentile on which a busy machine has less influence than on the median.
@@ -79,8 +78,8 @@ func percentiles(what string, of func(*arena.Result) worker.Latency) []column {
 	}
 }
 
-// faults lists the failures.
-func faults(r *arena.Result) string {
+// Faults lists the failures.
+func Faults(r *arena.Result) string {
 	var all []string
 	add := func(n int64, one, many string) {
 		switch {

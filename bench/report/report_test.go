@@ -75,30 +75,19 @@ func TestAFaultIsInItsRowAndInTheList(t *testing.T) {
 	assert.Contains(t, md, "Failures")
 	assert.Equal(t, 2, strings.Count(md, "1 OVERLAP, 3 never woken, 4 000 failures, 5 still waiting"))
 	assert.Contains(t, md, "it hurts")
-	assert.Contains(t, r.Text(), "1 OVERLAP")
+	assert.Contains(t, r.Markdown(nil), "1 OVERLAP")
 	find(t, r, "hold", "rueidislock").KeptHolds = 17
 	assert.Equal(t, 2, strings.Count(r.Markdown(nil), "17 not given back"))
 }
 
 func TestAbsentContendersAreListedWithTheReason(t *testing.T) {
 	r := full(1)
-	assert.Contains(t, r.Text(), "Not here (does not wait): floor-evalsha, floor-setnx.")
+	assert.Contains(t, r.Markdown(nil), "Not here (does not wait): floor-evalsha, floor-setnx.")
 	res := find(t, r, "handover", "redsync")
 	res.Rounds, res.Error = 0, "it broke"
 	assert.Contains(t, r.Markdown(nil), "Not here (it broke): redsync.")
 	*res = arena.Result{Scenario: res.Scenario, Setting: res.Setting, Network: res.Network, Contender: "redsync"}
 	assert.Contains(t, r.Markdown(nil), "Not here (not measured: the run was ended): redsync.")
-}
-
-func TestAnUnfinishedRunSaysSo(t *testing.T) {
-	r := full(1)
-	assert.NotContains(t, r.Markdown(nil), "ended early")
-	r.Complete = false
-	for _, res := range r.Results[1:] {
-		*res = arena.Result{Scenario: res.Scenario, Setting: res.Setting, Network: res.Network, Contender: res.Contender}
-	}
-	assert.Contains(t, r.Markdown(nil), "ended early")
-	assert.Contains(t, r.Markdown(nil), "not measured")
 }
 
 func TestEverythingIsWritten(t *testing.T) {
@@ -125,28 +114,4 @@ func TestEverythingIsWritten(t *testing.T) {
 		assert.True(t, bytes.HasPrefix(svg, []byte("<?xml")))
 		assert.Contains(t, string(svg), "rlock")
 	}
-}
-
-func TestWithoutMeasurementsNothingIsDrawn(t *testing.T) {
-	folder := t.TempDir()
-	require.NoError(t, (&report.Report{}).Write(folder))
-	plots, err := filepath.Glob(filepath.Join(folder, "*.svg"))
-	require.NoError(t, err)
-	assert.Empty(t, plots)
-}
-
-func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	assert.Error(t, (&report.Report{}).Write(filepath.Join(file, "results")))
-}
-
-func TestProgressIsALineForEachMeasurement(t *testing.T) {
-	var said bytes.Buffer
-	p := report.NewProgress(&said, []time.Duration{time.Second, time.Second})
-	for _, res := range full(1).Results[:2] {
-		p.Done(res)
-	}
-	assert.Equal(t, 2, strings.Count(said.String(), "\n"))
-	assert.Contains(t, said.String(), "[2/2, 0s left] uncontended, 1 goroutine, loopback: rueidislock: 1 000 a second, faults: none")
 }

@@ -14,18 +14,6 @@ import (
 	"github.com/go-rlock/rlock/bench/scenario"
 )
 
-// Text returns all tables for a terminal.
-func (r *Report) Text() string {
-	var b strings.Builder
-	for _, s := range r.scenarios() {
-		fmt.Fprintf(&b, "%s (%s)\n%s\n\n", s.Title, s.Name, s.Asks)
-		for _, cell := range r.cells(s.Name) {
-			fmt.Fprintf(&b, "%s, %s\n%s\n%s\n", cell.Setting, r.distance(cell.Network), r.table(s, cell).Render(), r.absent(cell))
-		}
-	}
-	return b.String()
-}
-
 // Markdown returns the whole report, with the plots, which are file names.
 func (r *Report) Markdown(plots []string) string {
 	var b strings.Builder
@@ -98,7 +86,6 @@ func (r *Report) table(s scenario.Scenario, cell *arena.Result) table.Writer {
 		}
 	}
 	t.AppendHeader(header)
-	t.SetStyle(table.StyleLight)
 	for _, res := range r.of(s.Name, cell.Setting, cell.Network) {
 		if res.Rounds == 0 {
 			continue // it is named below the table
@@ -137,7 +124,7 @@ func (r *Report) absent(cell *arena.Result) string {
 // faulty lists the results with faults, as a Markdown list.
 func (r *Report) faulty() (lines []string) {
 	for _, res := range r.Results {
-		if what := faults(res); what != "none" && res.Skipped == "" {
+		if what := Faults(res); what != "none" && res.Skipped == "" {
 			line := fmt.Sprintf("- **%s** in %s, %s, %s: %s", res.Contender, res.Scenario, res.Setting, res.Network, what)
 			if res.FirstFailure != "" {
 				line += fmt.Sprintf(" (the first said: %s)", res.FirstFailure)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,12 +35,8 @@ func nested() Scenario {
 		Title:   "Held already, by the caller",
 		Asks:    "What does a lock cost inside itself? Five levels deep; the time is that of one pair inside the outermost.",
 		Columns: []string{"nested", "pair", "rate", "sent", "client cpu", "faults"},
-		takes: func(c contender.Contender) string {
-			if !c.Reentrant {
-				return "not reentrant: would wait for itself"
-			}
-			return ""
-		},
+		takes:   func(c contender.Contender) bool { return c.Reentrant },
+		refuses: "not reentrant: would wait for itself",
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, networks(2), networks(3)) {
 				cells = append(cells, Cell{Setting: "depth 5", Network: n, Rounds: pick(s, 1, 3),
@@ -57,20 +54,10 @@ func hold() Scenario {
 		Asks: "What does it cost to keep locks, and are they kept? CPU is in percent of one core; the latest renewal is the age of the oldest " +
 			"lease seen, as a share of the lease (1 is too late).",
 		Columns: []string{"client core", "redis core", "renewals", "memory", "goroutines", "latest", "lost", "faults"},
-		takes: func(c contender.Contender) string {
-			if !c.Renews {
-				return "does not renew"
-			}
-			return ""
-		},
+		takes:   func(c contender.Contender) bool { return c.Renews },
+		refuses: "does not renew",
 		cells: func(s Size) (cells []Cell) {
-			duration, lease := s.Hold, s.Lease
-			if duration == 0 {
-				duration = pick(s, 2*time.Second, 20*time.Second)
-			}
-			if lease == 0 {
-				lease = pick(s, 3*time.Second, 30*time.Second)
-			}
+			duration, lease := cmp.Or(s.Hold, pick(s, 2*time.Second, 20*time.Second)), pick(s, 3*time.Second, 30*time.Second)
 			for _, locks := range pick(s, []int{1_000}, []int{1_000, 10_000, 100_000}) {
 				job := worker.Job{Kind: worker.Hold, Locks: locks, Lease: lease, Duration: duration}
 				if locks < 100_000 && !s.Quick {

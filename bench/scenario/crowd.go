@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
@@ -18,7 +19,8 @@ func oneProcess() Scenario {
 		Title:   "Goroutines of one process want it",
 		Asks:    "How many sections pass through one lock, and how long does a goroutine wait for its turn?",
 		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "goroutine share", "faults"},
-		takes:   mustWait,
+		takes:   contender.Contender.Waits,
+		refuses: "does not wait",
 		cells: func(s Size) (cells []Cell) {
 			add := func(n Network, goroutines int, section time.Duration) {
 				cells = append(cells, Cell{
@@ -52,7 +54,8 @@ func fourProcesses() Scenario {
 		Title:   "Four processes of 32 goroutines want it",
 		Asks:    "The same among real processes: what is left of the rate, and does each process get its share?",
 		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "process share", "goroutine share", "faults"},
-		takes:   mustWait,
+		takes:   contender.Contender.Waits,
+		refuses: "does not wait",
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
 				for _, section := range pick(s, sections[1:2], sections) {
@@ -78,7 +81,8 @@ func handover() Scenario {
 		Asks: "How long is the lock free? From the start of the Unlock to the other process holding it; in round trips as PING measures " +
 			"them with pauses in between.",
 		Columns: []string{"handover", "round trips", "sent", "faults"},
-		takes:   mustWait,
+		takes:   contender.Contender.Waits,
+		refuses: "does not wait",
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
 				section := 5*time.Millisecond + 5*n.RoundTrip

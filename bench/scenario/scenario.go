@@ -27,8 +27,9 @@ type Scenario struct {
 	cells func(Size) []Cell
 	// compares are the names of the contenders, whatever their kind; nil: all of Kind.
 	compares []string
-	// takes returns why a contender takes no part, "" if it does.
-	takes func(contender.Contender) string
+	// takes reports whether a contender takes part; nil: all do. refuses says why one does not.
+	takes   func(contender.Contender) bool
+	refuses string
 }
 
 // A Cell is a scenario at one setting: one row of figures for each contender.
@@ -65,10 +66,9 @@ type Size struct {
 
 	// Scale multiplies all times. Defaults to 1.
 	Scale float64
-	// Hold is how long 100 000 locks are held in the scenario hold, and Lease their
-	// lease. They default to 20 s and 30 s, and to 2 s and 3 s for Quick. Fewer locks
-	// have three tenths of it, and are held for half of that.
-	Hold, Lease time.Duration
+	// Hold is how long 100 000 locks are held in the scenario hold. It defaults to 20 s, and
+	// to 2 s for Quick.
+	Hold time.Duration
 	// Networks replaces those of each scenario, if there are any.
 	Networks []Network
 }
@@ -116,10 +116,10 @@ func (s Scenario) Refuses(c contender.Contender) string {
 	if c.Program != nil && !slices.Contains(c.Does, string(s.cells(Size{Quick: true})[0].Job.Kind)) {
 		return "its program does not know how"
 	}
-	if s.takes == nil {
+	if s.takes == nil || s.takes(c) {
 		return ""
 	}
-	return s.takes(c)
+	return s.refuses
 }
 
 // Cells returns the cells to measure, in order.
@@ -186,12 +186,4 @@ func pick[T any](s Size, quick, full T) T {
 // window returns the length of a window, given in milliseconds.
 func (s Size) window(quick, full int) time.Duration {
 	return time.Duration(pick(s, quick, full)) * time.Millisecond
-}
-
-// mustWait is for scenarios that need a contender whose Lock waits.
-func mustWait(c contender.Contender) string {
-	if !c.Waits() {
-		return "does not wait"
-	}
-	return ""
 }

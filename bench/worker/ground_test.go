@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -85,12 +84,4 @@ func TestAHandoverIsFromAnUnlockToAnotherProcessThatWaited(t *testing.T) {
 	handover, _ = a.Enter(0, 0, long)
 	assert.Positive(t, handover)
 	assert.LessOrEqual(t, handover, time.Since(freed)+time.Second)
-}
-
-func TestAGroundThatIsNotThereCannotBeOpened(t *testing.T) {
-	_, err := worker.OpenGround(filepath.Join(t.TempDir(), "none"), 1)
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	_, err = worker.CreateGround(1)
-	assert.ErrorIs(t, err, os.ErrNotExist)
 }

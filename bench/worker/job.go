@@ -29,7 +29,6 @@ type Job struct {
 	Goroutines int           // in this process
 	Locks      int           // names in use, by all processes together
 	WarmUp     int           // how often a program that gets faster takes a lock before its first job
-	Home       int           // Loop: percent of the sections for one of the process's own names, any other for the rest; 0: a goroutine has one name
 	Section    time.Duration // how long the lock is held
 	Pause      time.Duration // Loop: the longest pause after a section; each is a random part of it
 	Reads      int           // percent of the sections of a Loop that share the lock with other readers
@@ -49,7 +48,7 @@ type Report struct {
 
 	Wait     Latency // from the call of Lock to its return
 	Pair     Latency // Lock and Unlock together, without the section
-	Nested   Latency // Nest: a pair inside the outermost; Home: one Lock of another's name
+	Nested   Latency // Nest: a pair inside the outermost
 	Handover Latency // from the start of an Unlock to another process holding the lock
 	Turns    Latency // of a Lock: how many sections began from its call to its own, that included: counts
 

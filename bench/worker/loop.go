@@ -26,12 +26,11 @@ func (r *runner) first() int {
 // loop takes the lock again and again.
 func (r *runner) loop() {
 	lock := r.first()
-	m, reader := r.handles(lock)
+	m, reader := r.client.Mutex(r.name(lock)), contender.Mutex(nil)
+	if sharer, ok := r.client.(contender.Sharer); ok {
+		reader = sharer.Reader(r.name(lock))
+	}
 	for {
-		if r.Home > 0 {
-			lock = r.somewhere()
-			m, reader = r.handles(lock)
-		}
 		next, shared := m, reader != nil && rand.IntN(100) < r.Reads
 		if shared {
 			next = reader
@@ -41,18 +40,6 @@ func (r *runner) loop() {
 		}
 	}
 }
-
-// somewhere returns one of the process's own names, or another one.
-func (r *runner) somewhere() int {
-	lock := rand.IntN(r.Locks)
-	if rand.IntN(100) < r.Home {
-		lock -= lock%r.Processes - r.Process
-	}
-	return lock % r.Locks
-}
-
-// away reports whether the name belongs to another process.
-func (r *runner) away(lock int) bool { return r.Home > 0 && lock%r.Processes != r.Process }
 
 // rest pauses between two sections, and reports whether there is time for another section.
 func (r *runner) rest() bool {
@@ -67,14 +54,6 @@ func (r *runner) rest() bool {
 	return true
 }
 
-// handles returns a handle to the lock, and one for readers if the contender has those.
-func (r *runner) handles(lock int) (m, reader contender.Mutex) {
-	if sharer, ok := r.client.(contender.Sharer); ok {
-		reader = sharer.Reader(r.name(lock))
-	}
-	return r.client.Mutex(r.name(lock)), reader
-}
-
 // section is one Lock, section and Unlock, shared with other readers or not. It reports
 // whether to go on.
 func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
@@ -83,11 +62,8 @@ func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 	err := m.Lock(r.ctx)
 	got := time.Now()
 	r.wait.record(got.Sub(began))
-	if r.away(lock) {
-		r.nested.record(got.Sub(began))
-	}
 	if err != nil {
-		return r.failed(err) && r.pause() && got.Before(r.end)
+		return r.failed(err) && got.Before(r.end)
 	}
 	leave := r.ground.Leave
 	if shared {
@@ -103,7 +79,7 @@ func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 	err = m.Unlock()
 	freed := time.Now()
 	r.pair.record(got.Sub(began) + freed.Sub(left))
-	if err != nil && !(r.failed(err) && r.pause()) {
+	if err != nil && !r.failed(err) {
 		return false
 	}
 	if freed.After(r.end) {
@@ -145,12 +121,6 @@ func (r *runner) spend(got time.Time) {
 	}
 }
 
-// pause keeps a contender that fails at once from failing a million times. It returns true.
-func (r *runner) pause() bool {
-	time.Sleep(time.Millisecond)
-	return true
-}
-
 // nest takes one lock Depth times. Nested is the average of the pairs inside the
 // outermost.
 func (r *runner) nest() {
@@ -190,5 +160,24 @@ func (r *runner) nest() {
 			return
 		}
 		r.sections++
+	}
+}
+
+// In takeTurns each process waits for the lock only after another one has got it, so that
+// every section is handed over from one process to another that waits, and none overtakes.
+// Section must be long enough to begin to wait in.
+func (r *runner) takeTurns() {
+	const lock = 0
+	m := r.client.Mutex(r.name(lock))
+	for {
+		for r.ground.Last(lock) == r.Process || r.ground.Last(lock) < 0 && r.Process > 0 {
+			if time.Now().After(r.end) {
+				return
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		if !r.section(m, lock, false) {
+			return
+		}
 	}
 }

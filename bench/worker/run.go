@@ -227,8 +227,10 @@ func (w *worker) goroutine(i int, end time.Time) {
 	w.report.Most = max(w.report.Most, r.sections)
 }
 
-// failed counts an error of Lock or Unlock, and reports whether to go on.
+// failed counts an error of Lock or Unlock, and reports whether to go on. It takes a
+// millisecond, so that a contender that fails at once does not do so a million times.
 func (w *worker) failed(err error) (again bool) {
+	time.Sleep(time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over.Load() {
