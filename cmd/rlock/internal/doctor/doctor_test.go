@@ -63,49 +63,9 @@ func TestAServerWithoutFindingsIsGreen(t *testing.T) {
 	}
 }
 
-func TestEachFaultOfAServerIsReported(t *testing.T) {
-	t.Parallel()
-	for what, c := range map[string]struct {
-		args   []string
-		check  string
-		level  doctor.Level
-		remedy string
-	}{
-		"it evicts locks":                  {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "eviction", doctor.Red, "CONFIG SET maxmemory-policy noeviction"},
-		"it would evict locks":             {[]string{"--maxmemory-policy", "volatile-ttl"}, "eviction", doctor.Yellow, "CONFIG SET maxmemory-policy noeviction"},
-		"a restart loses everything":       {[]string{"--appendonly", "no"}, "persistence", doctor.Yellow, "CONFIG SET appendonly yes"},
-		"the file is not written for long": {[]string{"--appendfsync", "no"}, "persistence", doctor.Yellow, "CONFIG SET appendfsync everysec"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Standalone(t, append(append([]string{}, safe...), c.args...)...)
-			f := only(t, examine(t, server.Options()), c.check, c.level)
-			assert.Equal(t, c.remedy, f.Remedy)
-			// The suggested line removes the fault.
-			client := server.Client(t)
-			require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Remedy)...).Build()).Error())
-			only(t, examine(t, server.Options()), c.check, doctor.Green)
-		})
-	}
-}
-
-func TestAServerThatCannotBeReachedIsRed(t *testing.T) {
-	t.Parallel()
-	found := doctor.Examine(t.Context(), rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}}, "")
-	require.Len(t, found, 1)
-	assert.Equal(t, doctor.Red, doctor.Worst(found))
-}
-
 func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
-	client := server.Client(t)
-	set := func(rules ...string) {
-		words := append([]string{"ACL", "SETUSER", "locks"}, rules...)
-		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(), "%v", words)
-	}
-	option := server.Options()
-	option.Username, option.Password = "locks", "secret"
 	for missing, c := range map[string]struct {
 		check string
 		level doctor.Level
@@ -124,12 +84,12 @@ func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 		if strings.Contains(missing, "|") && server.Major() < 7 {
 			continue // a subcommand cannot be denied
 		}
-		set("reset", "on", ">secret", "~*", "&*", "+@all", missing)
+		option := asUser(t, server, "~* &* +@all "+missing)
 		found := examine(t, option)
 		f := only(t, found, c.check, c.level)
 		assert.NotContains(t, f.Found, "locks has", "the user is not named")
 		line, _, _ := strings.Cut(f.Remedy, ",")
-		set(strings.Fields(strings.TrimPrefix(line, "ACL SETUSER <user> "))...)
+		do(t, server, strings.Replace(line, "<user>", "locks", 1))
 		found = examine(t, option)
 		assert.Equal(t, doctor.Green, found[c.check].Level, "%s: %s", c.check, found[c.check].Found)
 	}
@@ -138,10 +98,7 @@ func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 func TestAUserOfNamesWithAPrefixIsToldOfTheFlag(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
-	client := server.Client(t)
-	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "locks", "on", ">secret", "~orders:*", "~rlock_*", "~redisson_*", "&*", "+@all").Build()).Error())
-	option := server.Options()
-	option.Username, option.Password = "locks", "secret"
+	option := asUser(t, server, "~orders:* ~rlock_* ~redisson_* &* +@all")
 	for _, f := range doctor.Examine(t.Context(), rlock.Config{Redis: option}, "") {
 		if f.Check == "rights" {
 			assert.Equal(t, doctor.Red, f.Level)
@@ -150,29 +107,6 @@ func TestAUserOfNamesWithAPrefixIsToldOfTheFlag(t *testing.T) {
 		}
 	}
 	assert.Equal(t, doctor.Green, examine(t, option)["rights"].Level, "with the prefix orders:")
-}
-
-func TestAUserWithoutTheRightToScriptsIsReported(t *testing.T) {
-	t.Parallel()
-	server := redistest.Standalone(t, safe...)
-	client := server.Client(t)
-	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Build()).Error())
-	option := server.Options()
-	option.Username, option.Password = "locks", "secret"
-	found := examine(t, option)
-	assert.Equal(t, doctor.Red, found["scripts"].Level)
-	assert.Contains(t, found["rights"].Remedy, "+eval")
-}
-
-func TestClientsOfRedissonAreNoticed(t *testing.T) {
-	t.Parallel()
-	server := redistest.Standalone(t, safe...)
-	client := server.Client(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
-	defer cancel()
-	require.NoError(t, client.Do(ctx, client.B().Hset().Key("orders:1").FieldValue().FieldValue("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1").Build()).Error())
-	f := only(t, examine(t, server.Options()), "Redisson", doctor.Green)
-	assert.Contains(t, f.Found, "1 of its locks are held")
 }
 
 func TestLocksThatArePassedOnAreNoticed(t *testing.T) {
@@ -201,8 +135,7 @@ func TestReplicasAndTheirSettings(t *testing.T) {
 	server := redistest.Sentinel(t, safe...)
 	f := only(t, examine(t, server.Options()), "replicas", doctor.Yellow)
 	assert.Equal(t, "CONFIG SET min-replicas-to-write 1", f.Remedy)
-	client := server.Client(t)
-	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Remedy)...).Build()).Error())
+	do(t, server, f.Remedy)
 	only(t, examine(t, server.Options()), "replicas", doctor.Green)
 
 	for _, node := range server.Nodes() {
@@ -231,18 +164,14 @@ func TestACluster(t *testing.T) {
 
 	// One of three primaries evicts keys: the finding names it.
 	primary := server.Primary("orders:42")
-	client := primary.Client(t)
-	for _, setting := range []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"} {
-		words := append([]string{"CONFIG", "SET"}, strings.Fields(setting)...)
-		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error())
-	}
+	do(t, primary, "CONFIG SET maxmemory 100mb")
+	do(t, primary, "CONFIG SET maxmemory-policy allkeys-lru")
 	found = examine(t, server.Options())
 	assert.Equal(t, doctor.Red, found["eviction"].Level)
 	assert.Contains(t, found["eviction"].Found, primary.Addr())
 
 	for _, node := range server.Nodes() {
-		client := node.Client(t)
-		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "cluster-require-full-coverage", "yes").Build()).Error())
+		do(t, node, "CONFIG SET cluster-require-full-coverage yes")
 	}
 	assert.Equal(t, doctor.Yellow, examine(t, server.Options())["cluster"].Level)
 }
@@ -253,14 +182,13 @@ func TestAFullServerIsReported(t *testing.T) {
 	client := server.Client(t)
 	// The server makes the value itself: one that is sent is counted twice until its buffer is free.
 	// The connections of the examination are small compared with 50 MB.
-	require.NoError(t, client.Do(t.Context(), client.B().Setrange().Key("much").Offset(50<<20).Value("x").Build()).Error())
+	do(t, server, "SETRANGE much 52428800 x")
 	info, err := client.Do(t.Context(), client.B().Arbitrary("INFO", "memory").Build()).ToString()
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	used, err := strconv.Atoi(rest[:strings.Index(rest, "\r")])
 	require.NoError(t, err)
-	limit := strconv.Itoa(used + used/20)
-	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", limit).Build()).Error())
+	do(t, server, "CONFIG SET maxmemory "+strconv.Itoa(used+used/20))
 	found := examine(t, server.Options())
 	assert.Equal(t, doctor.Yellow, found["eviction"].Level, found["eviction"].Found)
 	assert.Contains(t, found["eviction"].Remedy, "CONFIG SET maxmemory")
