@@ -6,11 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	ossignal "os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,8 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
@@ -30,7 +26,8 @@ type player struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stdout *bufio.Reader
+	output io.Closer
+	stdout *bufio.Reader // of the output
 	stderr bytes.Buffer
 }
 
@@ -51,7 +48,7 @@ func (s *site) play(cmd *exec.Cmd) *player {
 	require.NoError(s.t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(s.t, err)
-	p.stdout = bufio.NewReader(stdout)
+	p.output, p.stdout = stdout, bufio.NewReader(stdout)
 	require.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return p
@@ -89,13 +86,16 @@ func (p *player) signal(s os.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// wait returns the exit code. The rest of the output must have been read.
+// wait returns the exit code, as a shell reports it, when all that could write to the output have ended.
 func (p *player) wait() int {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.stdout)
 	err := p.cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		require.NoError(p.t, err)
+	}
+	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -116,89 +116,6 @@ func runs(pid int) bool {
 	}
 	state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(state)), "Z")
-}
-
-func TestExecForwardsEachSignal(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
-		t.Run(signal.String(), func(t *testing.T) {
-			t.Parallel()
-			if ossignal.Ignored(signal) {
-				t.Skip("the test was started with the signal ignored, as by nohup, and so is the command")
-			}
-			s := *s
-			s.t = t
-			name := fmt.Sprintf("signal:%d", signal)
-			cmd := s.command("exec", name, "--", os.Args[0])
-			cmd.Env = append(cmd.Env, asChild+"="+childHear)
-			p := s.play(cmd)
-			p.expect(isReady)
-			p.signal(signal)
-			p.expect(hears)
-			assert.Equal(t, 42, p.wait())
-		})
-	}
-}
-
-func TestASignalWhileExecWaitsEndsTheWaitAndRunsNothing(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	const name = "waits"
-	hold, err := s.client.NewLock(name).Acquire(s.ctx)
-	require.NoError(t, err)
-	p := s.start("exec", name, "--", "echo", "ran")
-	s.awaitWaiter(name)
-	p.signal(syscall.SIGINT)
-	rest, err := io.ReadAll(p.stdout)
-	require.NoError(t, err)
-	assert.Empty(t, rest)
-	assert.Equal(t, 128+2, p.wait())
-	i, err := inspect.Of(s.client).Lock(s.ctx, name)
-	require.NoError(t, err)
-	assert.Zero(t, i.Waiting, "its ticket has left the queue")
-	require.NoError(t, hold.Release(s.ctx))
-}
-
-func TestGrandchildrenThatOutliveTheCommandEndBeforeTheLockIsReleased(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for what, script := range map[string]string{
-		"a polite one":            "sleep 600 >/dev/null 2>&1 & echo $!; exit 4",
-		"one that ignores TERM":   "(trap '' TERM; echo x >&3; exec sleep 600) 3>&1 >/dev/null 2>&1 & read -r _ <&0; echo $!; exit 4",
-		"one of a grandchild":     "sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'; exit 4",
-		"one that is stopped":     "sleep 600 >/dev/null 2>&1 & kill -STOP $!; echo $!; exit 4",
-		"with the command killed": "sleep 600 >/dev/null 2>&1 & echo $!; kill -KILL $$",
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := *s
-			s.t = t
-			name := "orphans:" + strings.ReplaceAll(what, " ", "-")
-			p := s.start("exec", "--grace", "100ms", name, "--", "sh", "-c", script)
-			if strings.Contains(what, "ignores") {
-				p.expect("x") // it has set its trap
-				p.write("\n")
-			}
-			pid := p.pid()
-			granted := make(chan bool, 1) // whether the grandchild ran when another client had the lock
-			go func() {
-				hold, err := s.client.NewLock(name).Acquire(s.ctx)
-				granted <- err != nil || runs(pid)
-				if err == nil {
-					_ = hold.Release(s.ctx)
-				}
-			}()
-			code := p.wait()
-			if strings.Contains(what, "killed") {
-				assert.Equal(t, 137, code)
-			} else {
-				assert.Equal(t, 4, code)
-			}
-			assert.False(t, runs(pid))
-			assert.False(t, <-granted)
-		})
-	}
 }
 
 // The command and what it has started are ended, and not only what the kernel would kill
@@ -249,45 +166,6 @@ func fill(t *testing.T, pipe *os.File) {
 	require.NoError(t, syscall.SetNonblock(fd, false))
 }
 
-// The tests of package guard check the margin between KILL and the end of the lease in
-// virtual time.
-func TestACutNetworkEndsTheCommandBeforeAnotherHasTheLock(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	wire, err := network.Listen(s.addr)
-	require.NoError(t, err)
-	defer wire.Close()
-	const name = "cut"
-	p := s.start("exec", "--addr", wire.Addr(), "--lease", "10s", "--grace", "4s", name, "--",
-		"sh", "-c", `trap 'echo heard; exit 0' TERM; sleep 600 >/dev/null 2>&1 & echo $$; echo $!; wait`)
-	pids := []int{p.pid(), p.pid()}
-	running := make(chan bool, 1) // whether one of them ran when another client had the lock
-	go func() {
-		hold, err := s.client.NewLock(name).Acquire(s.ctx)
-		running <- err != nil || runs(pids[0]) || runs(pids[1])
-		if err == nil {
-			_ = hold.Release(s.ctx)
-		}
-	}()
-	wire.Rule(network.Silence)
-	p.expect("heard")
-	assert.Equal(t, 75, p.wait())
-	assert.False(t, <-running)
-}
-
-func TestAnOutageWhileTheCommandRunsIsNoLoss(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	wire, err := network.Listen(s.addr)
-	require.NoError(t, err)
-	defer wire.Close()
-	p := s.start("exec", "--addr", wire.Addr(), "outage", "--", "sh", "-c", "echo ready; read line; exit 6")
-	p.expect("ready")
-	wire.Cut()
-	p.write("\n")
-	assert.Equal(t, 6, p.wait())
-}
-
 func TestNohupIsPassedOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -299,21 +177,4 @@ func TestNohupIsPassedOn(t *testing.T) {
 	p.write("\n")
 	p.expect("alive")
 	assert.Equal(t, 0, p.wait())
-}
-
-func TestTheLockIsHeldOnBehalfOfTheCommandAndNamesIt(t *testing.T) {
-	t.Parallel()
-	needsServer(t)
-	s := newSite(t)
-	p := s.start("exec", "named", "--", "sh", "-c", "echo ready; read line")
-	p.expect("ready")
-	i, err := inspect.Of(s.client).Lock(s.ctx, "named")
-	require.NoError(t, err)
-	require.Len(t, i.Holders, 1)
-	require.NotNil(t, i.Holders[0].Process)
-	assert.Equal(t, p.cmd.Process.Pid, i.Holders[0].Process.PID)
-	p.write("\n")
-	assert.Equal(t, 0, p.wait())
-	_, err = s.client.NewLock("named").Acquire(s.ctx, rlock.WithWait(0), rlock.WithLease(time.Second))
-	require.NoError(t, err)
 }

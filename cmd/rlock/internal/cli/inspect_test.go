@@ -259,12 +259,12 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 func TestTheExitCodeTellsWhyACommandFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"unlock", "--force", "a"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"top"}, {"unlock", "--force", "a"}} {
 		code, _, stderr := s.run("", append(args, "--addr", "127.0.0.1:1")...)
 		assert.Equal(t, 69, code, args)
 		assert.Contains(t, stderr, "cannot connect", args)
 	}
-	for _, args := range [][]string{{"help", "nosuch"}, {"ls", "--db", "-1"}, {"show", ""}} { // and those of args_test.go
+	for _, args := range [][]string{{"help", "nosuch"}, {"ls", "--db", "-1"}, {"show", ""}, {"top", "--count", "-1"}, {"top", "--limit", "0"}, {"top", "--sort", "losses"}} { // and those of args_test.go
 		code, _, stderr := s.run("", args...)
 		assert.Equal(t, 2, code, args)
 		assert.NotEmpty(t, stderr, args)

@@ -123,42 +123,6 @@ func TestCtrlZDoesNotSuspendACommandThatHoldsALock(t *testing.T) {
 	assert.Equal(t, 8, d.wait())
 }
 
-// As the process with the id 1 it has to collect orphans, and no default action of a signal
-// would end it.
-func TestExecAsTheFirstProcessOfAContainer(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	if err := exec.Command("unshare", "--pid", "--fork", "--kill-child", "true").Run(); err != nil {
-		t.Skipf("this user may not make a PID namespace: %v", err)
-	}
-	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; while :; do sleep 0.02; done`)
-	cmd.Path, cmd.Args = "", append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `exec "$0" "$@"`}, cmd.Args...)
-	var err error
-	cmd.Path, err = exec.LookPath("unshare")
-	require.NoError(t, err)
-	p := s.play(cmd)
-	p.expect("ready")
-	// unshare forwards nothing: the signal is for its child.
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
-	require.NoError(t, err)
-	var pid int
-	_, err = fmt.Sscan(string(children), &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
-	assert.Equal(t, 9, p.wait())
-}
-
-func TestTheCommandDiesWithRlock(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	p := s.start("exec", "--lease", "1s", "killed", "--", "sh", "-c", "echo ready; read line; read line")
-	p.expect("ready")
-	p.signal(syscall.SIGKILL)
-	_, err := p.stdout.ReadString('\n') // the command had the output, too
-	assert.Error(t, err, "the command has ended")
-	assert.Equal(t, -1, p.wait())
-}
-
 func TestTopHasAScreenInATerminalAndKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

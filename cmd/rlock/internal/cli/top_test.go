@@ -78,16 +78,3 @@ func TestTopOutlivesItsServer(t *testing.T) {
 	wire.Heal()
 	await("the lock again", func(l state) bool { return l.Error == "" && l.Held == 1 })
 }
-
-func TestTheExitCodeOfTopTellsWhyItFailed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, args := range [][]string{{"--interval", "1ms"}, {"--count", "-1"}, {"--limit", "0"}, {"--sort", "losses"}, {"--json", "--plain"}, {"a", "b"}} {
-		code, _, stderr := s.run("", append([]string{"top"}, args...)...)
-		assert.Equal(t, 2, code, args)
-		assert.NotEmpty(t, stderr, args)
-	}
-	code, _, stderr := s.run("", "top", "--addr", "127.0.0.1:1")
-	assert.Equal(t, 69, code)
-	assert.Contains(t, stderr, "cannot connect")
-}
