@@ -121,9 +121,9 @@ func All() []Contender {
 		Redisson(),
 		FloorEvalsha(), FloorSetNX(),
 
-		RLockFair(), RedissonFair(),
-		RLockReadWrite(), RedissonReadWrite(),
-		RLockRedLock(), RedsyncMajority(), RueidislockMajority(),
+		rlockFair(), RedissonFair(),
+		rlockReadWrite(), RedissonReadWrite(),
+		rlockRedLock(), RedsyncMajority(), RueidislockMajority(),
 	}
 }
 

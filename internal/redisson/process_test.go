@@ -36,23 +36,11 @@ func threads(s *scene) {
 	assert.Contains(s.t, e.Message, "not locked by current thread")
 }
 
-func TestAThreadIsInterruptedInWhatItDoesAndCallsOfAProcessThatHasEndedFail(t *testing.T) {
+func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
 	withNewest(t, setting{}, func(s *scene) {
 		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
-		require.NoError(s.t, two.Interrupt(), "idle: it does not matter")
 		require.NoError(s.t, one.Lock(lock, 0))
-		waiter := s.start(func() error { return two.LockInterruptibly(lock, 0) })
-		s.awaitWaiter(lock)
-		require.NoError(s.t, two.Interrupt())
-		<-waiter.done
-		var e *redisson.Exception
-		require.ErrorAs(s.t, waiter.err, &e)
-		// The second, if it is still in a command.
-		assert.Contains(s.t, []string{"java.lang.InterruptedException", "org.redisson.client.RedisException"}, e.Class)
-
-		lock = s.fresh()
-		require.NoError(s.t, one.Lock(lock, 0))
-		waiter = s.start(func() error { return two.Lock(lock, 0) })
+		waiter := s.start(func() error { return two.Lock(lock, 0) })
 		s.awaitWaiter(lock)
 		s.java.Kill()
 		<-waiter.done

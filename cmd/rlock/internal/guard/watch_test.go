@@ -200,19 +200,8 @@ func TestACommandWhoseLockWasHandedOverRunsOn(t *testing.T) {
 	}
 }
 
+// Also if the log hangs.
 func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(false)
-		released, err := s.others.NewLock(name).ForceUnlock(t.Context())
-		require.NoError(t, err)
-		require.True(t, released)
-		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
-		require.Len(t, c.kills, 1)
-		assert.Equal(t, time.Second, c.kills[0].Sub(c.terms[0]))
-	})
-}
-
-func TestALogThatHangsDelaysTheEndOfNoCommand(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s, c := set(t, server), newCommand(false)
 		hangs := make(chan struct{})
