@@ -124,7 +124,7 @@ var trials = map[string]trial{
 	"a process that the command leaves behind":           {script: "sleep 600 >/dev/null 2>&1 & echo $!; exit 4", play: leftBehind, code: 4, fate: "it is ended"},
 	"one that ignores TERM":                              {flags: []string{"--grace=100ms"}, script: "(trap '' TERM; echo x >&3; exec sleep 600) 3>&1 >/dev/null 2>&1 & read -r _ <&0; echo $!; exit 4", play: leftBehind, code: 4, fate: "it is ended"},
 	"one of a grandchild":                                {script: "sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'; exit 4", play: leftBehind, code: 4, fate: "it is ended"},
-	"one that is stopped":                                {flags: []string{"--grace=100ms"}, script: "sleep 600 >/dev/null 2>&1 & kill -STOP $!; echo $!; exit 4", play: leftBehind, code: 4, fate: "it is ended"},
+	"one that is stopped":                                {flags: []string{"--lease=1h", "--grace=20m"}, script: "sleep 600 >/dev/null 2>&1 & kill -STOP $!; echo $!; exit 4", play: leftBehind, code: 4, fate: "it is ended"},
 	"one of a command that is killed":                    {script: "sleep 600 >/dev/null 2>&1 & echo $!; kill -KILL $$", play: leftBehind, code: 137, fate: "it is ended"},
 	"a daemon (`setsid`) that the command leaves behind": {script: "setsid sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1' & read line; exit 4", play: leftBehind, code: 4, fate: "it goes on without the lock"},
 }

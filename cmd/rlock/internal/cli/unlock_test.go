@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
@@ -16,33 +15,6 @@ func (s *site) holder(args ...string) *player {
 	p := s.start(append(append([]string{"exec"}, args...), "--", "sh", "-c", "echo ready; read line")...)
 	p.expect("ready")
 	return p
-}
-
-func TestUnlockReleasesTheLocksOfAPattern(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"orders:1", "orders:[2]", "bills:1"} {
-		s.hold(s.client.NewLock(name))
-	}
-	code, stdout, stderr := s.run("", "unlock", "orders:*")
-	assert.Equal(t, 2, code, "nothing is released without a confirmation")
-	assert.Contains(t, stderr, "--force")
-	assert.Contains(t, stdout, "orders:1 ")
-	assert.Contains(t, stdout, "orders:[2] ")
-	assert.NotContains(t, stdout, "bills")
-
-	code, stdout, _ = s.run("", "unlock", "--force", `orders:\[2]`)
-	assert.Zero(t, code)
-	assert.Contains(t, stdout, "orders:[2] is released")
-	code, stdout, stderr = s.run("", "unlock", "--force", "o*")
-	assert.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "orders:1 is released")
-	code, _, stderr = s.run("", "unlock", "--force", "o*")
-	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, "no such lock is held")
-	left, err := inspect.Of(s.client).Lock(s.ctx, "bills:1")
-	require.NoError(t, err)
-	assert.Len(t, left.Holders, 1)
 }
 
 // A lock that another process holds as well is left alone.
@@ -82,17 +54,6 @@ func TestUnlockReleasesTheLocksOfAProcess(t *testing.T) {
 	code, _, stderr = s.run("", "unlock", "--process", "short")
 	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "at least 8 characters")
-}
-
-func TestOtherDataIsNotReleased(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.set("data", "x")
-	for _, args := range [][]string{{"unlock", "--force", "data"}, {"show", "data"}} {
-		code, _, stderr := s.run("", args...)
-		assert.Equal(t, 1, code, args)
-		assert.Contains(t, stderr, rlock.ErrWrongType.Error())
-	}
 }
 
 // The next host, whose clock is late, skips the job although it has ended.

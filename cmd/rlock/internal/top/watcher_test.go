@@ -149,22 +149,6 @@ func TestALookIsBoundedAndTellsHowManyLocksAreLeftOut(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsNoLockHidesNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		client := server.Client()
-		for _, name := range []string{"orders:1", "orders:2"} {
-			_, err := client.NewLock(name).Acquire(t.Context())
-			require.NoError(t, err)
-		}
-		require.NoError(t, server.Miniredis().Set("rlock_queue:{orders:1}", "no queue"))
-		look := top.NewWatcher(server.Client(), 10).Look(t.Context(), "")
-		require.ErrorContains(t, look.Err, "orders:1")
-		_, there := row(look, "orders:2")
-		assert.True(t, there)
-	})
-}
-
 func TestPlainLinesAndJSONSayTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)

@@ -1,0 +1,143 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata")
+
+// A transcript in testdata has steps, one a line, and commands after a "$", with what they print up
+// to an empty line: the standard output, the lines of the standard error after a "!", and the exit
+// code if it is not 0. What differs from run to run has a word instead.
+func TestTranscripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got := newSite(t).perform(string(want))
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+				return
+			}
+			assert.Equal(t, string(want), got)
+		})
+	}
+}
+
+// perform carries out the steps of a transcript, and returns it with what the commands print.
+func (s *site) perform(transcript string) string {
+	var text strings.Builder
+	holds, passes := make(map[string]*rlock.Hold), make(map[string]string)
+	var waiter *player
+	printed := false // the lines up to an empty one are what a command has printed
+	for line := range strings.Lines(transcript) {
+		line = strings.TrimSuffix(line, "\n")
+		if printed {
+			printed = line != ""
+			continue
+		}
+		fmt.Fprintln(&text, line)
+		step := strings.Fields(strings.ReplaceAll(line, `\x1b`, "\x1b"))
+		if len(step) == 0 {
+			continue
+		}
+		last := step[len(step)-1]
+		switch step[0] {
+		case "hold":
+			holds[last] = s.hold(s.kind(step[1], last))
+		case "release":
+			require.NoError(s.t, holds[last].Release(s.ctx))
+		case "pass":
+			pass, err := holds[last].Pass(s.ctx, time.Minute)
+			require.NoError(s.t, err)
+			passes[last] = pass
+		case "resume":
+			_, err := s.client.Resume(s.ctx, passes[last])
+			require.NoError(s.t, err)
+		case "set":
+			s.set(step[1], strings.Join(step[2:], " "))
+		case "wait": // by another process
+			waiter = s.start(append(append([]string{"exec"}, step[1:len(step)-1]...), last, "--", "true")...)
+			s.awaitWaiter(last)
+		case "have": // what it has waited for
+			assert.Zero(s.t, waiter.wait())
+		case "start":
+			p := s.start("exec", "--permits", "5", "--take", step[1], last, "--", "sh", "-c", "echo ready; cat")
+			p.expect("ready")
+		case "$":
+			code, stdout, stderr := s.run("", step[2:]...)
+			text.WriteString(normal(stdout))
+			for line := range strings.Lines(normal(stderr)) {
+				text.WriteString("! " + line)
+			}
+			if code != 0 {
+				fmt.Fprintf(&text, "exit %d\n", code)
+			}
+			text.WriteString("\n")
+			printed = true
+		default:
+			require.FailNow(s.t, "no such step", line)
+		}
+	}
+	return strings.TrimSpace(text.String()) + "\n"
+}
+
+// kind returns the lock of a kind.
+func (s *site) kind(kind, name string) *rlock.Lock {
+	switch kind {
+	case "fenced":
+		return s.client.NewFencedLock(name)
+	case "read":
+		return s.client.NewReadWriteLock(name).Read()
+	case "permit":
+		return s.client.NewSemaphore(name, 5)
+	}
+	return s.client.NewLock(name)
+}
+
+// normals are what differs from run to run, or with the embedded server, which knows no connections.
+var normals = []struct {
+	what *regexp.Regexp
+	word string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+`), "OWNER"},
+	{regexp.MustCompile(`\S+@\S+\[\d+\]|client [0-9a-f]{8}`), "PROCESS"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(`\d\d:\d\d:\d\d`), "CLOCK"},
+	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b`), "TIME"},
+	{regexp.MustCompile(`_ms":\d+`), `_ms":N`},
+	{regexp.MustCompile(`\d+-\d+-\d+TCLOCK[^"]*`), "CLOCK"},
+	{regexp.MustCompile(`,"program":[^}]*|,"unresolved":"[^"]*"`), ""},
+	{regexp.MustCompile(` {2,}`), "  "},
+	{regexp.MustCompile(`(ADDRESS|-)  OWNER`), "ADDRESS  OWNER"},
+	{regexp.MustCompile(` by 1 process\b|The processes are not known: .*\n`), ""},
+	{regexp.MustCompile(`(?m) +$`), ""},
+	{regexp.MustCompile(`\n{2,}`), "\n"},
+}
+
+// normal returns what does not differ from run to run.
+func normal(text string) string {
+	for _, n := range normals {
+		text = n.what.ReplaceAllString(text, n.word)
+	}
+	return text
+}
