@@ -33,7 +33,6 @@ func TestTheJobOfANightRunsOnOneHost(t *testing.T) {
 		here    []bool
 		runs    int32
 	}{
-		"nothing":                   {happens: func(*testbed.World, []*process) {}, here: []bool{true, false, false}, runs: 1},
 		"a host dies in the job":    {happens: func(_ *testbed.World, hosts []*process) { time.AfterFunc(time.Minute, hosts[0].client.Die) }, here: []bool{false, true, false}, runs: 2},
 		"the job fails on one host": {happens: func(*testbed.World, []*process) {}, fails: 1, here: []bool{false, true, false}, runs: 2},
 		"Redis is away at the tick": {happens: func(_ *testbed.World, hosts []*process) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,16 +24,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// work is what a child process does: see process_test.go, which only Unix has.
-var work func(addr string)
-
-func TestMain(m *testing.M) {
-	if addr := os.Getenv("ONCE_WORKER"); addr != "" {
-		work(addr)
-		return
-	}
-	redistest.Main(m, testbed.AFailedHandshake)
-}
+func TestMain(m *testing.M) { redistest.Main(m, testbed.AFailedHandshake) }
 
 const key = "report:42"
 
@@ -341,20 +331,6 @@ func TestAGroupUsesTheConnectionsOfItsClient(t *testing.T) {
 	}
 }
 
-// Without Keep each that asks after a value was stored has one that is stored later.
-func TestAValueIsForThoseThatAskedBefore(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		a, b := start(w, once.Options{}), start(w, once.Options{})
-		for i := range 20 {
-			p, value := []*process{a, b}[i%2], fmt.Sprint(i)
-			got, shared, err := p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte(value), nil })
-			require.NoError(t, err)
-			assert.Equal(t, value, string(got))
-			assert.False(t, shared)
-		}
-	})
-}
-
 // An error is its caller's, and the next one runs, here or in another process. A panic is one, as
 // is Goexit.
 func TestAnErrorIsThatOfItsCaller(t *testing.T) {
@@ -531,33 +507,6 @@ func TestALostMessageCostsALook(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, runs.Load())
 	})
-}
-
-// The answer to the store is lost: the next look shows that it is there, or that it is not.
-func TestAnAnswerToTheStoreThatIsLost(t *testing.T) {
-	for stage, runsWanted := range map[network.Stage]int32{network.Reply: 1, network.Request: 1} {
-		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
-			var runs atomic.Int32
-			a, b := start(w, once.Options{}), start(w, once.Options{})
-			<-a.asks(w.Ctx, 1, takes(0, "former", &runs)) // the server knows the scripts
-			runs.Store(0)
-			lead := a.asks(w.Ctx, 3, takes(time.Second, "it", &runs))
-			synctest.Wait()
-			ends := b.asks(w.Ctx, 3, takes(time.Second, "other", &runs))
-			time.Sleep(999 * time.Millisecond)
-			a.client.Net.Rule(network.Nth(1, network.Cut, stage, "EVALSHA"))
-			values := map[string]int{}
-			for range 3 {
-				for _, e := range []<-chan end{lead, ends} {
-					r := <-e
-					require.NoError(t, r.err)
-					values[r.value]++
-				}
-			}
-			assert.Len(t, values, 1, "one value is for all: %v", values)
-			assert.LessOrEqual(t, runs.Load(), runsWanted+1)
-		})
-	}
 }
 
 func TestCallsThatAreRefused(t *testing.T) {

@@ -69,64 +69,6 @@ func TestOnServersOfEachSort(t *testing.T) {
 	})
 }
 
-// Redis stands still while the value is stored: it is stored once, or the next one runs, and all
-// have one value.
-func TestRedisStandsStillAtTheStore(t *testing.T) {
-	redistest.Slow(t)
-	server := redistest.Standalone(t)
-	s := testbed.At(t, server)
-	var runs atomic.Int32
-	var groups []*once.Group
-	for range 3 {
-		locks, err := rlock.New(rlock.Config{Redis: server.Options()})
-		require.NoError(t, err)
-		group := once.New(locks, once.Options{})
-		groups = append(groups, group)
-		t.Cleanup(func() {
-			group.Close()
-			assert.NoError(t, locks.Close())
-		})
-	}
-	entered, stands := make(chan struct{}), make(chan struct{})
-	var mu sync.Mutex
-	values := map[string]int{}
-	var wg sync.WaitGroup
-	ask := func(g *once.Group) {
-		wg.Go(func() {
-			value, _, err := g.Do(s.Ctx, testbed.Key, func(context.Context) ([]byte, error) {
-				if n := runs.Add(1); n > 1 {
-					return []byte{byte('0' + n)}, nil
-				}
-				close(entered)
-				<-stands
-				return []byte("1"), nil
-			})
-			assert.NoError(t, err)
-			mu.Lock()
-			defer mu.Unlock()
-			values[string(value)]++
-		})
-	}
-	ask(groups[0])
-	<-entered
-	for i, g := range groups {
-		for range 10 {
-			ask(g)
-		}
-		awaitCallers(t, groups, i, 10)
-		if i > 0 {
-			s.AwaitWaiters(int64(i), testbed.Key)
-		}
-	}
-	server.Pause()
-	close(stands)
-	time.Sleep(3 * time.Second) // Redis stands still for as long
-	server.Resume()
-	wg.Wait()
-	assert.Len(t, values, 1, "%v", values)
-	assert.LessOrEqual(t, runs.Load(), int32(2))
-}
-
 // awaitCallers waits until that group has so many more callers. The first one has one whose
 // function runs.
 func awaitCallers(t *testing.T, groups []*once.Group, i, more int) {

@@ -2,7 +2,6 @@ package rlocktest_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,18 +49,6 @@ func TestAHolderNoticesALossAtOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestALockThatWasTakenWithoutAHandleIsLostToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		lock := server.Client().NewLock(key)
-		require.NoError(t, lock.Lock(t.Context()))
-		server.Lose(key)
-		synctest.Wait()
-		assert.False(t, lock.IsHeld(t.Context()))
-		require.ErrorIs(t, lock.Unlock(t.Context()), rlock.ErrLost)
-	})
 }
 
 func TestTheNextWaiterHasALostLockAtOnce(t *testing.T) {
@@ -211,45 +198,6 @@ var faults = map[string]func(*rlocktest.Server, ...*rlock.Client){
 	"silent": (*rlocktest.Server).Silence,
 }
 
-func TestAHolderWithoutANetworkLosesTheLockBeforeAnotherHasIt(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := rlocktest.NewServer(t)
-				a, b := server.Client(), server.Client()
-				hold, err := a.NewLock(key).Acquire(t.Context())
-				require.NoError(t, err)
-				fault(server, a)
-				require.NoError(t, b.NewLock(key).Lock(t.Context())) // waits for the lease
-				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-				server.AssertHeld(key, b)
-				server.Heal(a)
-				require.ErrorIs(t, hold.Release(t.Context()), rlock.ErrLost)
-				server.AssertHeld(key, b)
-			})
-		})
-	}
-}
-
-func TestALockOutlivesANetworkThatIsHealedInTime(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := rlocktest.NewServer(t)
-				client := server.Client()
-				hold, err := client.NewLock(key).Acquire(t.Context())
-				require.NoError(t, err)
-				fault(server)
-				time.Sleep(15 * time.Second)
-				server.Heal()
-				time.Sleep(time.Minute)
-				assert.True(t, hold.Valid())
-				require.NoError(t, hold.Release(t.Context()))
-			})
-		})
-	}
-}
-
 func TestAFaultOfOneClientIsNotOneOfAnother(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -281,17 +229,6 @@ func TestALostLockOfASilentClientIsFree(t *testing.T) {
 	})
 }
 
-func TestADeadHoldersLockEndsOutsideOfABubbleToo(t *testing.T) {
-	server := rlocktest.NewServer(t)
-	a, b := server.Client(hasLease(100*time.Millisecond)), server.Client()
-	hold, err := a.NewLock(key).Acquire(t.Context())
-	require.NoError(t, err)
-	server.Kill(a)
-	arrives(t, hold.Context().Done())
-	require.NoError(t, b.NewLock(key).Lock(t.Context()))
-	require.NoError(t, b.NewLock(key).Unlock(t.Context()))
-}
-
 func TestAKilledClientStaysDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
@@ -319,17 +256,5 @@ func TestAFaultOfAnUnknownClientFailsTheTest(t *testing.T) {
 			assert.Equal(t, "rlocktest: "+name+": a client was not made by Client of this server", r.told())
 		}
 		require.NoError(t, other.NewLock(key).Lock(t.Context()))
-	})
-}
-
-func TestDoReturnsTheLossThatItsFunctionNoticed(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		err := server.Client().NewLock(key).Do(t.Context(), func(ctx context.Context) error {
-			server.Lose(key)
-			arrives(t, ctx.Done())
-			return context.Cause(ctx)
-		})
-		assert.True(t, errors.Is(err, rlock.ErrLost))
 	})
 }

@@ -40,44 +40,6 @@ func arrives(t *testing.T, event <-chan struct{}) {
 	}
 }
 
-func TestEachNewHasAServerOfItsOwn(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		for range 2 {
-			ok, err := rlocktest.New(t).NewLock(key).TryLock(t.Context())
-			require.NoError(t, err)
-			assert.True(t, ok)
-		}
-	})
-}
-
-func TestALeaseOfTenMinutesEndsInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		a, b := server.Client(), server.Client()
-		hold, err := a.NewLock(key).Acquire(t.Context(), rlock.WithLease(10*time.Minute))
-		require.NoError(t, err)
-		time.Sleep(9 * time.Minute)
-		server.AssertHeld(key, a)
-		_, err = b.NewLock(key).Acquire(t.Context(), rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		time.Sleep(time.Minute)
-		server.AssertFree(key)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-	})
-}
-
-func TestTheWatchdogKeepsALockInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		client := server.Client()
-		hold, err := client.NewLock(key).Acquire(t.Context())
-		require.NoError(t, err)
-		time.Sleep(59 * time.Minute)
-		assert.True(t, hold.Valid())
-		server.AssertHeld(key, client)
-	})
-}
-
 func TestTheEndOfATestReleasesHeldLocksAndStopsTheServer(t *testing.T) {
 	eachClock(t, func(t *testing.T) {
 		r := &recorder{TB: t}
@@ -175,14 +137,6 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 func proceedWith(client *rlock.Client) {
 	hold, _ := client.NewLock(key).Acquire(context.Background())
 	proceed(hold)
-}
-
-func TestATestMayLastLongerIfItSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		server.HangAfter(25 * time.Hour)
-		time.Sleep(24 * time.Hour)
-	})
 }
 
 // proceed stands for code that gets a Hold.

@@ -7,15 +7,14 @@ package tests_test
 //	      docs/guarantees.md: it cannot stop code that is already running
 //	      TestALostHoldIsInvalidByTheClockAlone, lease.TestEverythingIsAskedWhenTheMachineSlept
 //	 2  after a reconnect nothing was renewed any more
-//	      TestTheWatchdogOutlivesEveryReconnect, TestAFailedRenewalIsTriedAgainSoon
+//	      TestAFailedRenewalIsTriedAgainSoon
 //	 3  a renewal that failed was a line in the log, and the work went on
 //	      TestALossIsReportedBeforeRedisCanGrantTheLockToAnother, TestAKeyThatIsGoneIsALossAtTheNextRenewal
 //	 4  a renewal outlived the unlock
 //	      TestAfterUnlockNothingIsRenewedEver, TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither,
 //	      lease.TestNothingIsRenewedAfterARelease
 //	 5  a lock that was taken right after the last one was freed was not renewed
-//	      TestALockTakenRightAfterAnUnlockIsRenewed, TestAfterALossTheNextLockIsRenewed,
-//	      lease.TestAStoppedRenewableMayComeAgain
+//	      TestAfterALossTheNextLockIsRenewed, lease.TestAStoppedRenewableMayComeAgain
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
@@ -29,13 +28,13 @@ package tests_test
 //	10  a command that was sent again counted twice, and the lock was never free
 //	      core/testdata/faults.txt, TestProgramsOverTheWholeFace
 //	11  with Redis down callers went on without a lock
-//	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
+//	      TestATransientErrorIsRetriedOrReturnedByAnAttempt, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
 //	12  the message came between the failed attempt and the subscription
 //	      TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce, explore.TestBrokenRules (LooksAgain)
 //	13  the subscription was half open for hours
 //	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
 //	14  many names exhausted the connections for subscriptions
-//	      TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
+//	      pubsub.TestTenThousandChannelsShareAConnection
 //	15  each unlock was told to every node of a Cluster
 //	      TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig
 //	16  a sharded subscription died with the move of its slot
@@ -59,10 +58,10 @@ package tests_test
 //	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
 //	24  a slow network lost the lock; two services had different leases in their configs
-//	      TestASlowNetworkLosesNoLock, TestTheHoldersLeaseCountsAndNotTheWaiters
+//	      TestASlowNetworkLosesNoLock, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //
 // Related failures: a lease that was counted from the first of many attempts
-// (TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed), a lease that one call left on a
+// (core/testdata/leases.txt), a lease that one call left on a
 // shared object (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter
 // through (TestAMessageThatIsNoReleaseIsHarmless), a panic in the section
 // (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).

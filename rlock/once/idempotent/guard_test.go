@@ -523,23 +523,6 @@ func TestAFreshRequestIsNoOtherRequest(t *testing.T) {
 	})
 }
 
-// The client has left: its handler goes on, and the next request gets the response.
-func TestAClientThatLeaves(t *testing.T) {
-	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-		ctx, cancel := context.WithCancel(context.Background())
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
-		}()
-		synctest.Wait()
-		cancel()
-		<-gone
-		assert.Equal(t, "paid 7 with 44", b.post(key, "7").Body.String())
-		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
-	})
-}
-
 // A response that is too long is passed on while the handler runs, and not held in memory.
 func TestLongResponsesArePassedOnAndNotKept(t *testing.T) {
 	var goOn chan struct{} // of the bubble

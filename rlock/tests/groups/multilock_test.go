@@ -79,23 +79,6 @@ func TestUnlockReleasesAllPartsAndJoinsTheErrors(t *testing.T) {
 	})
 }
 
-// Each lists first the part that the other lists last.
-func TestTwoMultiLocksOfTheSamePartsNeverWaitForEachOther(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		r := new(testbed.Record)
-		for i := range 3 {
-			client := s.NewClient()
-			a, b := client.NewLock(testbed.Key+"a"), client.NewLock(testbed.Key+"b")
-			lock := rlock.NewMultiLock(a, b)
-			if i%2 == 0 {
-				lock = rlock.NewMultiLock(b, a)
-			}
-			r.Work(s, lock, 3, 10)
-		}
-		r.Check(t, 3*3*10)
-	})
-}
-
 // The read lock and the write lock of one name are different locks.
 func TestAMultiLockOfAReadLockIsNotThatOfTheWriteLock(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -125,29 +108,6 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	})
 }
 
-// The acquires of nine parts, each of another client than the one before, take longer than the lease.
-func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
-		var locks []*rlock.Lock
-		for i := range 9 {
-			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
-		}
-		lock := rlock.NewMultiLock(locks...)
-		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
-		for _, p := range clients {
-			p.Net.SetRoundTrip(100 * time.Millisecond)
-		}
-		hold := testbed.Take(t, me, lock, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
-		begin := time.Now()
-		time.Sleep(100 * time.Millisecond)
-		assert.InDelta(t, 400*time.Millisecond, time.Until(hold.ValidUntil()), float64(20*time.Millisecond))
-		<-hold.Context().Done()
-		assert.InDelta(t, 500*time.Millisecond, time.Since(begin), float64(20*time.Millisecond))
-		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
-	})
-}
-
 // A hundred free names take as many round trips as one, and a command for thirty-two of them.
 func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -168,18 +128,5 @@ func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 		testbed.Within(t, 100*time.Millisecond, 300*time.Millisecond, func() {
 			assert.False(t, testbed.Tries(t, me, lock))
 		})
-	})
-}
-
-// A red lock of one server has one key, and is no lock of one key.
-func TestARedLockOfOneServerIsAPart(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		red := rlock.NewRedLock([]*rlock.Client{p.Client}, "b")
-		lock := rlock.NewMultiLock(p.NewLock("a"), red, p.NewLock("c"))
-		require.NoError(t, lock.Lock(me))
-		assert.Equal(t, []string{"a", "b", "c"}, w.Keys())
-		require.NoError(t, lock.Unlock(me))
-		assert.Empty(t, w.Keys())
 	})
 }

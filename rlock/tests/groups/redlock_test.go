@@ -2,11 +2,9 @@ package groups_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -176,77 +174,5 @@ func TestTheErrorAndTheLogOfARedLockSayWhatTheServersSaidLast(t *testing.T) {
 		}
 		assert.Equal(t, 1, m.TestClients[0].Logged(testbed.Unserved))
 		assert.Equal(t, 1, m.TestClients[0].Logged("READONLY"))
-	})
-}
-
-func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
-	for _, stage := range []network.Stage{network.Request, network.Reply} {
-		for _, n := range []int{2, 3} {
-			t.Run(fmt.Sprintf("%v, %d servers", stage, n), func(t *testing.T) {
-				quorum(t, func(t *testing.T, w *fiveWorlds) {
-					m, me := w.member(), w.Caller()
-					require.NoError(t, m.Do(me, testbed.Nothing)) // the scripts are known
-					w.Settle()
-					for _, client := range m.TestClients[:n] {
-						client.Net.Rule(testbed.Scripts(1, network.Cut, stage, "acquired"))
-					}
-					taken, err := m.TryLock(me)
-					assert.Equal(t, n <= 2, taken)
-					if taken {
-						require.NoError(t, err)
-						require.NoError(t, m.Unlock(me))
-					} else {
-						require.Error(t, err)
-					}
-					time.Sleep(time.Minute)
-					assert.Empty(t, w.have())
-					for _, client := range m.TestClients[:n] {
-						client.Net.Rule(testbed.Scripts(1, network.Cut, stage, "released"))
-					}
-					require.NoError(t, m.Lock(me))
-					w.Settle()
-					err = m.Unlock(me)
-					if n > 2 {
-						require.ErrorIs(t, err, rlock.ErrUnconfirmed)
-					} else {
-						require.NoError(t, err)
-					}
-					time.Sleep(time.Minute)
-					assert.Empty(t, w.have())
-				})
-			})
-		}
-	}
-}
-
-// The caller leaves when the servers' answers come. The granted parts are released in the
-// background, and are no hold of the caller.
-func TestACallerThatLeavesHoldsNoPartThatIsAboutToBeReleased(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
-		m, me := w.member(), w.Caller()
-		for _, client := range m.TestClients {
-			client.Net.SetRoundTrip(100 * time.Millisecond)
-		}
-		left := 0
-		for range 30 {
-			ctx, cancel := context.WithTimeout(me, 100*time.Millisecond)
-			err := m.Lock(ctx)
-			cancel()
-			if err != nil {
-				left++
-				require.Zero(t, m.HoldCount(me))
-				taken, err := m.TryLock(me)
-				if err != nil || !taken {
-					continue
-				}
-				require.Equal(t, 1, m.HoldCount(me))
-			}
-			require.NoError(t, m.Unlock(me))
-			time.Sleep(time.Second)
-		}
-		assert.Positive(t, left)
-		time.Sleep(time.Second) // the last round's parts are released in the background
-		w.Settle()
-		assert.Empty(t, w.have())
 	})
 }

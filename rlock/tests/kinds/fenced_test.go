@@ -6,8 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,33 +44,6 @@ func TestAHoldWithoutATokenReportsThat(t *testing.T) {
 		after, errAfter := hold.Token()
 		assert.Equal(t, token, after, "the token stays the same after the hold")
 		assert.Equal(t, err, errAfter)
-	})
-}
-
-// Two clients hand a fenced lock off inside, and take it from one another.
-func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		const clients, goroutines, rounds = 2, 30, 5
-		var last atomic.Uint64
-		var all sync.WaitGroup
-		for range clients {
-			lock := s.NewFencedLock()
-			for range goroutines {
-				all.Go(func() {
-					for range rounds {
-						if !assert.NoError(t, lock.Do(s.Ctx, func(ctx context.Context) error {
-							token, err := lock.Token(ctx)
-							assert.Greater(t, token, last.Swap(token), "tokens do not grow")
-							return err
-						})) {
-							return
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-		assert.GreaterOrEqual(t, uint64(s.Number("GET", testbed.TokenKey)), last.Load())
 	})
 }
 

@@ -2,35 +2,16 @@ package losses_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestALossIsReportedOnceForEachLevelAndThenTheLockIsNotHeld(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, me := w.NewProcess(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		hold := testbed.Take(t, me, lock)
-		w.Forget(testbed.Key)
-		time.Sleep(11 * time.Second)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the cause of the loss stays")
-		assert.Positive(t, p.Logged("lock lost"))
-	})
-}
 
 func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 	testbed.EachBubble(t, map[string]func(w *testbed.World){
@@ -80,35 +61,22 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 	})
 }
 
-func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		for i := range 320 {
-			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Lock(w.Ctx))
-		}
-		before := len(p.Net.Sent("EVALSHA"))
-		for range 50 { // in 5 seconds
-			p.Net.Cut()
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Less(t, len(p.Net.Sent("EVALSHA"))-before, 2*10*320/32, "batches, soon once a second, and those that a cut has interrupted; 50 times without the pauses")
-		for i := range 320 {
-			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Unlock(w.Ctx))
-		}
-	})
-}
-
 // unlogged discards the log of a client that loses many locks.
 func unlogged(c *rlock.Config) { c.Logger = testbed.Quiet }
 
 func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
+		p, me := w.NewProcess(), w.Caller()
+		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Lock(me))
+		hold := testbed.Take(t, me, lock)
 		w.Forget(testbed.Key)
 		time.Sleep(11 * time.Second)
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the cause of the loss stays")
+		assert.Positive(t, p.Logged("lock lost"))
 		for range 2 {
 			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
 			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(me)), rlock.ErrLost)
@@ -119,6 +87,7 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 		}
 		require.NoError(t, lock.Lock(me), "after all levels are unlocked")
 		require.NoError(t, lock.Unlock(me))
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 	})
 }
 
@@ -161,25 +130,6 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 		err = hold.Release(w.Ctx)
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
 		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers its own loss")
-	})
-}
-
-func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		const lease = time.Minute
-		lock, me, began := w.NewProcess().NewLock(testbed.Key), w.Caller(), time.Now()
-		require.NoError(t, lock.LockFor(me, lease))
-		w.Forget(testbed.Key)
-		time.Sleep(11 * time.Second)
-		assert.False(t, lock.IsHeld(me))
-		require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
-		require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(me, 0, time.Second)), rlock.ErrLost)
-
-		time.Sleep(time.Until(began.Add(lease)))
-		require.NoError(t, lock.Lock(me), "the lease has ended: this is no nested lock")
-		require.NoError(t, lock.Unlock(me))
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 	})
 }
 

@@ -2,13 +2,11 @@ package losses_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -309,51 +307,5 @@ func TestACallThatBeginsAgainWaitsForNoLonger(t *testing.T) {
 		require.ErrorIs(t, testbed.Soon(waits), rlock.ErrNotAcquired)
 		assert.InDelta(t, 8, time.Since(began).Seconds(), 1)
 		require.NoError(t, a.Unlock(them))
-	})
-}
-
-// A call that begins while the hold ends is inside by that hold, or alone.
-func TestACallThatBeginsWhileItsHoldEndsIsInsideByItOrAlone(t *testing.T) {
-	redistest.Slow(t)
-	testbed.EachExclusiveVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p := w.NewProcess()
-		lock := p.NewLock(testbed.Key)
-		for range testbed.Rounds(w.Times(100)) {
-			var over, late atomic.Bool
-			var inside atomic.Int32
-			jobs := make([]<-chan error, 4)
-			enter := func(context.Context) error {
-				alone := inside.Add(1) == 1
-				if late.Load() {
-					assert.True(t, alone, "one that has come after the end of the hold")
-				}
-				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-				inside.Add(-1)
-				return nil
-			}
-			require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
-				background := context.WithoutCancel(ctx)
-				for i := range jobs {
-					jobs[i] = testbed.Start(func() error {
-						time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
-						began := over.Load()
-						return lock.Do(background, func(ctx context.Context) error {
-							if began {
-								late.Store(true)
-							}
-							return enter(ctx)
-						})
-					})
-				}
-				time.Sleep(2 * time.Millisecond)
-				return nil
-			}))
-			over.Store(true)
-			require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
-				late.Store(true)
-				return enter(ctx)
-			}), "the next request of the goroutine")
-			testbed.Succeed(t, jobs...)
-		}
 	})
 }

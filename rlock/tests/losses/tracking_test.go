@@ -118,33 +118,6 @@ func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
-func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	for what, change := range map[string][]string{
-		"unlinked":    {"UNLINK", testbed.Key},
-		"overwritten": {"SET", testbed.Key, "something else"},
-		"renamed":     {"RENAME", testbed.Key, "another"},
-		"flushed":     {"FLUSHALL", "ASYNC"},
-	} {
-		for kind, newLock := range testbed.LocksOf("plain", "fair", "fenced", "write") {
-			if kind != "plain" && what != "unlinked" {
-				continue
-			}
-			t.Run(kind+"/"+what, func(t *testing.T) {
-				lock := newLock(s.NewClient(unrenewed))
-				hold := testbed.Take(t, s.Ctx, lock)
-				awaitTracked(s, 1)
-				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
-				testbed.RequireLoss(s.T, s.Ctx, hold)
-				require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
-				awaitTracked(s, 0)
-			})
-		}
-	}
-}
-
 // Each mirror changes the key, which ends its tracking.
 func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	t.Parallel()
@@ -164,39 +137,6 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	}
 	require.NoError(t, s.Do("DEL", testbed.Key).Error())
 	testbed.RequireLoss(s.T, s.Ctx, hold)
-}
-
-// Another client may change the key and restore it. The holder asks, and goes on. It is told of the next change as well.
-func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	hold := testbed.Take(t, s.Ctx, s.NewClient(unrenewed).NewLock(testbed.Key))
-	awaitTracked(s, 1)
-	calls := s.CountCalls(t, func() {
-		require.NoError(t, s.Do("PEXPIRE", testbed.Key, "60000").Error())
-		require.Eventually(t, func() bool { n, _ := s.Do("PTTL", testbed.Key).AsInt64(); return n > 60_000 }, testbed.Hang, time.Millisecond, "the mirror sets the lease")
-	})
-	require.EqualValues(t, 1, calls["evalsha"])
-	require.NoError(t, context.Cause(hold.Context()))
-	awaitTracked(s, 1) // a second later
-	s.Number("DEL", testbed.Key)
-	testbed.RequireLoss(s.T, s.Ctx, hold)
-}
-
-// The embedded server refuses tracking, but it sees whether the client asks for it.
-func TestTheKeyOfALongHoldIsTracked(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(unrenewed, byDefault)
-		p.Listens(w)
-		lock := p.NewLock(testbed.Key)
-		require.Zero(t, p.Asked("TRACKING"))
-		me := w.Caller()
-		require.NoError(t, lock.Lock(me))
-		time.Sleep(time.Minute)
-		assert.Equal(t, 1, p.Asked("TRACKING"), "the key of a lock that is held for a minute is to be tracked")
-		require.NoError(t, lock.Unlock(me))
-	})
 }
 
 // byDefault undoes that the clients of a world do not track.
@@ -281,19 +221,4 @@ func saying(s *testbed.Site, config rlock.Config, hello string) rlock.Config {
 	})
 	config.Redis.InitAddress, config.Redis.DialCtxFn = []string{wire.Addr()}, nil
 	return config
-}
-
-func TestAUserNeedsRightsForTracking(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	rules := s.Rights(s.AclLines()...)
-	without, with := s.Limited(rules...), s.Limited(append(rules, s.Rights("Tracking")...)...)
-	unrenewed(&without)
-	unrenewed(&with)
-	for name, config := range map[string]rlock.Config{testbed.Key: with, testbed.Key + "2": without} {
-		hold := testbed.Take(t, s.Ctx, s.NewClient(func(c *rlock.Config) { *c = config }).NewLock(name))
-		defer func() { assert.NoError(t, hold.Release(s.Ctx)) }()
-	}
-	awaitTracked(s, 1)
 }

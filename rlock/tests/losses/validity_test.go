@@ -104,42 +104,6 @@ func TestALostHoldIsInvalidByTheClockAlone(t *testing.T) {
 	})
 }
 
-func TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, waiter, me := w.NewClient(), w.NewClient(), w.Caller()
-		require.NoError(t, holder.NewLock(testbed.Key).Lock(me))
-		granted := make(chan *rlock.Hold, 1)
-		result := testbed.Start(func() error {
-			hold, err := waiter.NewLock(testbed.Key).Acquire(w.Ctx)
-			granted <- hold
-			return err
-		})
-		time.Sleep(2*time.Minute + 100*time.Millisecond) // several leases, and soon after a look
-		require.NoError(t, holder.NewLock(testbed.Key).Unlock(me))
-		require.NoError(t, <-result)
-		hold := <-granted
-		assert.Greater(t, time.Until(hold.ValidUntil()), time.Second)
-		assert.LessOrEqual(t, time.Until(hold.ValidUntil()), 2*time.Second)
-		time.Sleep(time.Second)
-		assert.Greater(t, time.Until(hold.ValidUntil()), 19*time.Second)
-		require.NoError(t, hold.Release(w.Ctx))
-	})
-}
-
-func TestTheHoldersLeaseCountsAndNotTheWaiters(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		long, short := w.NewClient(testbed.WithLease(2*time.Minute)), w.NewClient(testbed.WithLease(time.Second))
-		require.NoError(t, long.NewLock(testbed.Key).Lock(w.Caller()))
-		long.Net.Refuse() // its client has died
-		me := w.Caller()
-		testbed.Within(t, 2*time.Minute, 2*time.Minute+100*time.Millisecond, func() {
-			require.NoError(t, short.NewLock(testbed.Key).Lock(me))
-		})
-		assert.LessOrEqual(t, w.Remaining(testbed.Key), time.Second)
-		require.NoError(t, short.NewLock(testbed.Key).Unlock(me))
-	})
-}
-
 // Redis still counts the dead clients among the subscribers, and grants each the lock for a
 // claim of two seconds.
 func TestADeadWaiterCostsOneClaim(t *testing.T) {
@@ -171,50 +135,4 @@ func TestADeadWaiterCostsOneClaim(t *testing.T) {
 		})
 		require.NoError(t, lock.Unlock(last))
 	})
-}
-
-// A call that fails returns no Hold, does not call Do's function, and does not report that
-// another owner holds the lock.
-func TestAnErrorComesWithoutAHold(t *testing.T) {
-	faults := map[string]func(w *testbed.World, p *testbed.Client){
-		"refused": func(_ *testbed.World, p *testbed.Client) { p.Net.Refuse() },
-		"silent":  func(_ *testbed.World, p *testbed.Client) { p.Net.Rule(network.Silence) },
-		"full": func(w *testbed.World, _ *testbed.Client) {
-			w.AnswerScripts("OOM command not allowed when used memory > 'maxmemory'.")
-		},
-		"denied": func(w *testbed.World, _ *testbed.Client) { w.AnswerScripts("NOPERM this user has no permissions") },
-		"garbage": func(_ *testbed.World, p *testbed.Client) {
-			p.Net.Rule(network.All(network.Replace("+OK\r\n"), network.Reply, "EVALSHA"))
-		},
-	}
-	for name, fail := range faults {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient()
-				lock := p.NewLock(testbed.Key)
-				fail(w, p)
-				ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
-				defer cancel()
-				for _, wait := range []time.Duration{0, time.Second, time.Hour} {
-					hold, err := lock.Acquire(ctx, rlock.WithWait(wait))
-					require.Error(t, err)
-					require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-					require.Nil(t, hold)
-				}
-				time.Sleep(10 * time.Second) // until acquires in flight are undone or given up
-				ok, err := lock.TryLock(w.Caller())
-				require.Error(t, err)
-				require.False(t, ok)
-				err = lock.Do(ctx, func(context.Context) error {
-					require.FailNow(t, "the function runs without the lock")
-					return nil
-				})
-				require.Error(t, err)
-				w.AnswerScripts("")
-				p.Net.Heal()
-				time.Sleep(time.Minute)
-				require.Empty(t, w.Keys())
-			})
-		})
-	}
 }

@@ -95,42 +95,6 @@ func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
 	})
 }
 
-func TestTheWatchdogOutlivesEveryReconnect(t *testing.T) {
-	redistest.Slow(t)
-	testbed.ManyCommands(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		for range testbed.Rounds(100) {
-			time.Sleep(7 * time.Second)
-			p.Net.Cut()
-			assert.Greater(t, w.Remaining(testbed.Key), 10*time.Second)
-		}
-		assert.True(t, lock.IsHeld(me))
-		synctest.Wait() // until the client has seen the last cut
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
-func TestALockTakenRightAfterAnUnlockIsRenewed(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		for _, held := range []time.Duration{0, time.Nanosecond, 9999 * time.Millisecond, 10 * time.Second, 10001 * time.Millisecond, 29 * time.Second} {
-			require.NoError(t, lock.Lock(me))
-			time.Sleep(held)
-			require.NoError(t, lock.Unlock(me))
-			require.NoError(t, lock.Lock(me))
-			time.Sleep(5 * time.Minute)
-			assert.True(t, lock.IsHeld(me))
-			assert.Positive(t, w.Remaining(testbed.Key))
-			require.NoError(t, lock.Unlock(me))
-		}
-	})
-}
-
 func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()

@@ -87,20 +87,6 @@ func TestACallerIsToldWhereItStands(t *testing.T) {
 	})
 }
 
-func TestACallerIsToldWhereItStandsOnServers(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		held := testbed.Take(t, s.Ctx, s.NewLock())
-		first := bounded(s.Ctx, s.NewLock(), 9)
-		s.AwaitWaiters(1, testbed.Key)
-		var at sight
-		mine := at.waits(s.Ctx, s.NewLock())
-		require.Eventually(t, func() bool { return at.last() == "2 of 2" }, testbed.Hang, time.Millisecond)
-		require.NoError(t, held.Release(s.Ctx))
-		require.NoError(t, s.Await(first))
-		require.NoError(t, s.Await(mine))
-	})
-}
-
 // The callers of a process that share a place are told also what this process knows by itself.
 func TestCallersOfAProcessMoveUp(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -232,28 +218,6 @@ func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
 		require.NoError(t, testbed.Soon(stuck))
 		assert.Zero(t, p.Stats().Held)
 		assert.Zero(t, p.Stats().Waiting)
-	})
-}
-
-// A caller that is slow to be told delays itself alone: neither the release that grants it the lock nor another caller.
-func TestASlowFunctionDelaysItsCallerAlone(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		held := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		goOn := make(chan struct{})
-		slow := testbed.Waits(t, func() error {
-			return p.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
-		})
-		ctx, leaves := context.WithCancel(w.Caller())
-		second := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Do(ctx, testbed.Nothing) })
-		leaves() // wakes those that are told
-		require.Error(t, <-second)
-		testbed.Within(t, 0, 0, func() { require.NoError(t, held.Release(w.Ctx)) })
-		time.Sleep(time.Second / 2)
-		assert.Len(t, p.Held(), 1, "it was handed the lock")
-		close(goOn)
-		require.NoError(t, <-slow)
-		assert.True(t, w.IsFree(p.NewLock(testbed.Key)))
 	})
 }
 
