@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,7 @@ func TestAnObserverIsToldHowALockWasAcquiredAndReleased(t *testing.T) {
 		theirs := testbed.Start(func() error { return lock.Lock(them) })
 		synctest.Wait()
 		time.Sleep(time.Second)
+		assert.Equal(t, []int64{1, 1}, []int64{p.Stats().Held, p.Stats().Waiting})
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, <-theirs)
 		require.NoError(t, lock.Unlock(them))
@@ -123,6 +125,11 @@ func TestAnObserverIsToldHowALockWasAcquiredAndReleased(t *testing.T) {
 		require.NoError(t, other.NewLock(testbed.Key).Unlock(elsewhere))
 		require.NoError(t, <-mine)
 		require.NoError(t, lock.Unlock(me))
+		s := p.Stats()
+		assert.Equal(t, inspect.Stats{
+			Acquired: 3, AcquiredByRedis: 1, AcquiredByNesting: 1, AcquiredByHandoff: 1, AcquiredByQueue: 1,
+			WaitTime: 2500 * time.Millisecond, Renewals: 2, Commands: s.Commands,
+		}, s)
 		require.NoError(t, p.Close())
 		assert.Equal(t, []string{
 			"me: waiting plain orders:42",
@@ -159,6 +166,7 @@ func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
 			"b: acquired read orders:42 by joining in 0s, contended false",
 			"b: acquired read orders:42 by nesting in 0s, contended false",
 		}, v.told())
+		assert.Equal(t, []int64{2, 1}, []int64{p.Stats().Held, p.Stats().AcquiredByJoining})
 		time.Sleep(time.Second)
 		require.NoError(t, read.Unlock(a))
 		require.NoError(t, read.Unlock(b))
@@ -178,8 +186,14 @@ func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
 		v.told()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(w.Caller()))
-		v.told()
 		me := w.Caller()
+		testbed.Tries(t, me, lock)
+		w.AnswerScripts("NOPERM no")
+		for range 2 { // no two counts are the same
+			require.ErrorIs(t, p.NewLock("refused").Lock(me), rlock.ErrNoPermission)
+		}
+		w.AnswerScripts("")
+		v.told()
 		ended, end := context.WithCancel(me)
 		end()
 		soon, cancel := context.WithTimeout(me, 3*time.Second)
@@ -191,6 +205,9 @@ func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
 		require.Error(t, lock.Lock(soon))
 		require.Error(t, lock.LockFor(me, time.Nanosecond))
 		require.Error(t, p.NewLock("").Lock(me))
+		s := p.Stats()
+		assert.Equal(t, []int64{3, 1, 2, 0}, []int64{s.Denied, s.Canceled, s.Failed, s.Waiting})
+		assert.Equal(t, 3*time.Second, s.WaitTime)
 		waiting := testbed.Start(func() error { return lock.Lock(me) })
 		synctest.Wait()
 		require.NoError(t, p.Close())
@@ -228,14 +245,22 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 			assert.Empty(t, v.told(), "Unlock reports the loss, and no release")
 			return told
 		}
+		lost := func() []int64 {
+			s := p.Stats()
+			return []int64{s.Lost, s.LostKeyGone, s.LostLeaseEnded, s.LostForced, s.LostUnrenewed}
+		}
 		assert.Equal(t, []string{"lost plain orders:42 by redis after 1s, key_gone: lock was lost"},
 			lose(func() { w.Del(testbed.Key) }, lock.Lock))
+		assert.Equal(t, []int64{1, 1, 0, 0, 0}, lost())
 		assert.Equal(t, []string{"lost plain orders:42 by redis after 2s, lease_ended: lock was lost"},
 			lose(func() {}, func(ctx context.Context) error { return lock.LockFor(ctx, 2*time.Second) }))
+		assert.Equal(t, []int64{1, 1, 1, 0, 0}, lost(), "that is no loss to be counted among the others")
 		assert.Equal(t, []string{"lost plain orders:42 by redis after 0s, forced: lock was lost"},
 			lose(func() { _, err := lock.ForceUnlock(w.Ctx); require.NoError(t, err) }, lock.Lock))
+		assert.Equal(t, []int64{2, 1, 1, 1, 0}, lost())
 		assert.Equal(t, []string{"lost plain orders:42 by redis after 3s, unrenewed: lock was lost"},
 			lose(func() { w.AnswerScripts("ERR no") }, lock.Lock))
+		assert.Equal(t, []int64{3, 1, 1, 1, 1}, lost())
 		w.AnswerScripts("")
 		time.Sleep(time.Minute)
 
@@ -304,6 +329,8 @@ func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 		renewals := take()
 		require.Len(t, renewals, 1)
 		assert.Equal(t, 40, renewals[0].Locks)
+		assert.EqualValues(t, 40, p.Stats().Renewals)
+		assert.EqualValues(t, 40+2, p.Stats().Commands, "two batches, one of 32 keys")
 		assert.Zero(t, renewals[0].Failed)
 		require.NoError(t, renewals[0].Err)
 		assert.Same(t, p.Client, renewals[0].Client)
