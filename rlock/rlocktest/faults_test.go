@@ -155,43 +155,6 @@ func TestRefusedCommandsGetTheError(t *testing.T) {
 	})
 }
 
-// The subscriptions of a contended wait end while the server refuses everything.
-func TestRefusingEverythingAfterAContendedWaitEndsNoProcess(t *testing.T) {
-	for _, message := range []string{
-		"OOM command not allowed when used memory > 'maxmemory'.",
-		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-		"LOADING Redis is loading the dataset in memory",
-		"NOPERM this user has no permissions to run the 'evalsha' command",
-		"READONLY You can't write against a read only replica.",
-	} {
-		t.Run(message, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := rlocktest.NewServer(t)
-				a, b := server.Client(), server.Client()
-				hold, err := a.NewLock(key).Acquire(t.Context())
-				require.NoError(t, err)
-				waited := make(chan error, 1)
-				go func() {
-					hold, err := b.NewLock(key).Acquire(t.Context())
-					if err == nil {
-						err = hold.Release(t.Context())
-					}
-					waited <- err
-				}()
-				synctest.Wait()
-				require.NoError(t, hold.Release(t.Context()))
-				require.NoError(t, <-waited)
-
-				server.Refuse(message)
-				time.Sleep(2 * time.Minute)
-				server.Heal()
-				require.NoError(t, b.NewLock(key).Lock(t.Context()))
-				require.NoError(t, b.NewLock(key).Unlock(t.Context()))
-			})
-		})
-	}
-}
-
 // faults are those of the network that end a hold if they last.
 var faults = map[string]func(*rlocktest.Server, ...*rlock.Client){
 	"cut":    (*rlocktest.Server).Cut,

@@ -21,19 +21,7 @@ type VirtualKind struct {
 // EachVirtualKind runs a test in virtual time over all kinds.
 func EachVirtualKind(t *testing.T, run func(t *testing.T, w *VirtualKind)) {
 	t.Helper()
-	inVirtualKinds(t, Kinds, run)
-}
-
-// EachExclusiveVirtualKind is EachVirtualKind for the kinds that are their own rivals, for
-// tests where the lock is passed on inside a process.
-func EachExclusiveVirtualKind(t *testing.T, run func(t *testing.T, w *VirtualKind)) {
-	t.Helper()
-	inVirtualKinds(t, slices.DeleteFunc(slices.Clone(Kinds), func(k Kind) bool { return k.rival != nil }), run)
-}
-
-func inVirtualKinds(t *testing.T, kinds []Kind, run func(t *testing.T, w *VirtualKind)) {
-	t.Helper()
-	for _, k := range kinds {
+	for _, k := range Kinds {
 		if (testing.Short() || Fewer()) && k.besideAnother() {
 			continue // the tests without the race detector run it
 		}

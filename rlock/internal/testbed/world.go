@@ -207,14 +207,6 @@ func (p *Client) Logged(text string) int {
 	return p.log.Count(text)
 }
 
-// Subscribed returns the channels of locks that the client has subscribed to.
-func (p *Client) Subscribed() (channels []string) {
-	for _, f := range p.Net.Sent("SUBSCRIBE") {
-		channels = append(channels, f.Args[1:]...)
-	}
-	return OfLocks(channels)
-}
-
 // OwnChannels begins the names of the channels on which clients are told of their tenures.
 // Each client that has held a lock is subscribed to its own.
 const OwnChannels = "rlock_grants:client:"

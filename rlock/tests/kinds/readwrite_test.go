@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -222,8 +221,6 @@ func TestAReadersKeyIsRenewedWithTheHash(t *testing.T) {
 	})
 }
 
-// The readers of one client share a tenure.
-
 // Two clients read. One of them dies; the other renews its own lease only.
 func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -243,58 +240,6 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 		})
 		require.NoError(t, l.Write.Unlock(writer))
 		assert.Empty(t, w.Keys())
-	})
-}
-
-// Writers of two clients wait behind a reader of Redisson, one of them before a reader of its
-// client, which has no ticket as long as the writer stands before it.
-func TestAReaderBehindAWriterThatIsNotTheFirstReadsWithinSecondsBesideAReaderOfRedisson(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		first, second, me := w.NewRWClient(), w.NewRWClient(), w.Caller()
-		w.HSet(testbed.Key, "mode", "read", testbed.ForeignOwner, "1")
-		w.SetTTL(testbed.Key, time.Hour)
-		ctx, cancel := context.WithCancel(w.Caller())
-		defer cancel()
-		writes := testbed.Waits(t, func() error { return first.Write.Lock(ctx) })
-		alsoWrites := testbed.Waits(t, func() error { return second.Write.Lock(ctx) })
-		testbed.Within(t, time.Second, 5*time.Second, func() { require.NoError(t, second.Read.Lock(me)) })
-		assert.Less(t, len(first.Net.Sent("EVALSHA")), 50, "the writer looks less and less often")
-		cancel()
-		require.ErrorIs(t, <-writes, context.Canceled)
-		require.ErrorIs(t, <-alsoWrites, context.Canceled)
-		require.NoError(t, second.Read.Unlock(me))
-	})
-}
-
-// Readers hold back for others that wait, and for no longer than these do.
-
-// refusedUntil tries the lock every 100 ms for so long. It returns when it was refused last,
-// counted from the call.
-func refusedUntil(w *testbed.World, lock testbed.Locker, long time.Duration) (last time.Duration) {
-	w.T.Helper()
-	for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
-		if !w.IsFree(lock) {
-			last = time.Since(began)
-		}
-	}
-	return last
-}
-
-// The client that reads learns of the writer by a mirror.
-func TestReadersAreNotRefusedForLongOnceAWriterHasLeft(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := w.NewClient().NewReadWriteLock(testbed.Key).Read(), w.NewRWClient()
-		require.NoError(t, here.Lock(w.Caller()))
-		time.Sleep(time.Second)
-		writes := testbed.Start(func() error {
-			_, err := there.Write.TryLockFor(w.Caller(), 50*time.Millisecond, 0)
-			return err
-		})
-		time.Sleep(20 * time.Millisecond)
-		require.True(t, w.IsFree(here), "its mirror finds the writer")
-		require.NoError(t, <-writes)
-		require.False(t, w.IsFree(here))
-		assert.Less(t, refusedUntil(w, here, 20*time.Second), 1200*time.Millisecond)
 	})
 }
 

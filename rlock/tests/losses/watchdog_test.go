@@ -3,9 +3,7 @@ package losses_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,35 +90,6 @@ func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Len(t, p.Mirrors(), sent)
 		assert.Empty(t, w.Keys())
-	})
-}
-
-func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		const n = 100
-		for i := range n {
-			require.NoError(t, p.NewLock(fmt.Sprint(testbed.Key, i)).Lock(me))
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(11 * time.Second)
-		renewed, calls := 0, 0
-		for _, f := range p.Mirrors() {
-			if f.Is("EVAL") {
-				continue // the server had not seen the script yet
-			}
-			calls++
-			keys, err := strconv.Atoi(f.Args[2])
-			require.NoError(t, err)
-			assert.LessOrEqual(t, keys, 32, "larger calls would block Redis for too long")
-			renewed += keys
-		}
-		assert.Equal(t, n, renewed)
-		assert.LessOrEqual(t, calls, 11, "at most one call for each tick of the wheel in a tenth of a second")
-		for i := range n {
-			assert.Greater(t, w.Remaining(fmt.Sprint(testbed.Key, i)), 28*time.Second)
-			require.NoError(t, p.NewLock(fmt.Sprint(testbed.Key, i)).Unlock(me))
-		}
 	})
 }
 

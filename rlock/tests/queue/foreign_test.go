@@ -110,32 +110,3 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		require.Positive(t, ours)
 	})
 }
-
-// The queue is not kept for as long as such a section.
-func TestASubscriberHasItsTurnBetweenSectionsOfMinutes(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
-		here, there, me := w.NewClient().NewLock(testbed.Key), w.NewClient().NewLock(testbed.Key), w.Caller()
-		require.NoError(t, here.Lock(me))
-		for range 3 {
-			time.Sleep(90 * time.Second)
-			waiter := testbed.Start(func() error { return there.Lock(me) })
-			w.Eventually(func() bool { return len(w.Queued()) > 0 }, "it queues")
-			for len(f.Messages) > 0 {
-				<-f.Messages
-			}
-			require.NoError(t, here.Unlock(me))
-			select {
-			case <-f.Messages:
-			case <-time.After(time.Second):
-				require.Fail(t, "the subscriber is not told that the lock is free")
-			}
-			f.Take()
-			f.Free()
-			require.NoError(t, <-waiter)
-			here, there = there, here
-		}
-		require.NoError(t, here.Unlock(me))
-	})
-}
