@@ -27,6 +27,11 @@ const (
 	lease = 30 * time.Second // the default
 )
 
+// bubble runs a test in virtual time, with a server.
+func bubble(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) {
+	synctest.Test(t, func(t *testing.T) { run(t, rlocktest.NewServer(t)) })
+}
+
 // A replica is a process with a candidate that stands until stop.
 type replica struct {
 	*elect.Candidate
@@ -65,8 +70,7 @@ func (r *replica) token(t *testing.T) uint64 {
 }
 
 func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		first, second := stand(t, server, nil), stand(t, server, nil)
 		assert.Nil(t, second.Term())
 		token := first.token(t)
@@ -83,8 +87,7 @@ func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 
 func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 	redistest.Slow(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		server.HangAfter(2 * time.Hour)
 		reader := elect.New(server.Client(func(c *rlock.Config) { c.Prefix = "lock:" }), "leader")
 		leads := func() string {
@@ -116,8 +119,7 @@ func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 }
 
 func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		server.Refuse("LOADING Redis is loading the dataset in memory", "SET")
 		leader := stand(t, server, nil, elect.WithText("here"))
 		text, err := leader.Leader(t.Context())
@@ -135,8 +137,7 @@ func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 // A leader that is cut off is told after two thirds of its lease at the latest, and no other leads
 // before the lease has ended.
 func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		server.HangAfter(2 * time.Hour)
 		var told, stopped time.Time
 		first := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
@@ -183,8 +184,7 @@ func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
 		"the lock is lost":      func(s *rlocktest.Server, _ *replica) { s.Lose(name) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := rlocktest.NewServer(t)
+			bubble(t, func(t *testing.T, server *rlocktest.Server) {
 				var told, over time.Time
 				end := make(chan struct{})
 				leader := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error {
@@ -207,8 +207,7 @@ func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
 }
 
 func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		server.HangAfter(2 * time.Hour)
 		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
 			<-ctx.Done()
@@ -222,8 +221,7 @@ func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
 }
 
 func TestFunctionsOfTheTermEndBeforeItsRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		first, second := stand(t, server, nil), stand(t, server, nil)
 		never := func(context.Context) error { t.Error("called"); return nil }
 		require.ErrorIs(t, second.Do(t.Context(), never), elect.ErrNotLeader)
@@ -267,8 +265,7 @@ func TestRunReturnsTheErrorOfLead(t *testing.T) {
 		"a context of its own":    {func(context.Context) error { return context.Canceled }, context.Canceled},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := rlocktest.NewServer(t)
+			bubble(t, func(t *testing.T, server *rlocktest.Server) {
 				leader := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error { return test.lead(ctx) })
 				if leader.Term() != nil {
 					server.Lose(name)
@@ -291,8 +288,7 @@ func TestRunReturnsTheErrorOfAClosedClient(t *testing.T) {
 
 // Work that goes on after its term counts for no later term.
 func TestWorkThatOutlivesItsTermIsWithoutIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		var background []context.Context
 		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
 			background = append(background, context.WithoutCancel(ctx), context.WithoutCancel(term.Context()))

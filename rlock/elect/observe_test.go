@@ -17,8 +17,7 @@ import (
 )
 
 func TestAProcessHearsOfEachNewLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		watching := server.Client()
 		observer := elect.New(watching, name)
 		heard := make(chan string, 10)
@@ -53,8 +52,7 @@ func TestAProcessHearsOfEachNewLeader(t *testing.T) {
 }
 
 func TestACandidateStandsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		leader := stand(t, server, nil)
 		require.ErrorIs(t, leader.Run(t.Context(), nil), elect.ErrRunning)
 		assert.NotNil(t, leader.Term())

@@ -52,8 +52,7 @@ func TestAHolderNoticesALossAtOnce(t *testing.T) {
 }
 
 func TestTheNextWaiterHasALostLockAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		a, b := server.Client(), server.Client()
 		kinds := acquirers(b)
 		for kind, acquire := range acquirers(a) {
@@ -94,8 +93,7 @@ func TestLosingAFreeLockFailsTheTest(t *testing.T) {
 }
 
 func TestAStolenLockEndsWithItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client()
 		for kind, acquire := range acquirers(client) {
 			if kind == "semaphore" { // only permits that are held can be stolen
@@ -116,8 +114,7 @@ func TestAStolenLockEndsWithItsLease(t *testing.T) {
 }
 
 func TestAStolenReadWriteLockIsAWriters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client()
 		lock := client.NewReadWriteLock(key)
 		hold, err := lock.Read().Acquire(t.Context())
@@ -175,26 +172,8 @@ func TestAFaultOfOneClientIsNotOneOfAnother(t *testing.T) {
 	}
 }
 
-func TestALostLockOfASilentClientIsFree(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		a, b := server.Client(hasLease(24*time.Hour)), server.Client()
-		_, err := a.NewLock(key).Acquire(t.Context())
-		require.NoError(t, err)
-		server.Kill(a)
-		granted := make(chan struct{})
-		go func() {
-			defer close(granted)
-			assert.NoError(t, b.NewLock(key).Do(t.Context(), func(context.Context) error { return nil }))
-		}()
-		server.Lose(key) // in place of 24 hours
-		arrives(t, granted)
-	})
-}
-
 func TestAKilledClientStaysDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		a, b := server.Client(), server.Client()
 		server.Kill(a)
 		server.Heal()

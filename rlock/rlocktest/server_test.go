@@ -19,6 +19,11 @@ import (
 
 const key = "orders:42"
 
+// bubble runs a test in virtual time, with a server.
+func bubble(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) {
+	synctest.Test(t, func(t *testing.T) { run(t, rlocktest.NewServer(t)) })
+}
+
 // eachClock runs a test in a bubble and outside of one.
 func eachClock(t *testing.T, run func(t *testing.T)) {
 	t.Run("virtual", func(t *testing.T) { synctest.Test(t, run) })
@@ -126,8 +131,7 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 		assert.Contains(t, libraries, "miniredis")
 		return
 	}
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		_, err := server.Client().NewLock(key).Acquire(t.Context())
 		require.NoError(t, err)
 		proceedWith(server.Client())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/stretchr/testify/require"
 )
 
 // A fleet is clients of lockers that are no locks: each does as its test says, in virtual time.
@@ -126,6 +127,14 @@ func (h *fakeHome) set(change func()) {
 // take takes the lock as a new owner.
 func take(l *Lock, with Options) (*Hold, error) {
 	return l.Hold(context.Background(), context.Background(), terms.NewOwner(), with)
+}
+
+// held returns a hold of the lock, whose parts have all been granted.
+func (f *fleet) held(l *Lock) *Hold {
+	h, err := take(l, forever)
+	require.NoError(f.t, err)
+	synctest.Wait()
+	return h
 }
 
 var forever = Options{Wait: terms.Forever}

@@ -15,9 +15,7 @@ import (
 func TestARedLockTakesALostPartAgainAfterTheLongestLease(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		servers[1].the().lose(errGone)
 		time.Sleep(longest - time.Second)
 		assert.Zero(t, servers[1].held(), "not before the longest lease has passed")
@@ -77,9 +75,7 @@ func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
 	} {
 		virtual(t, func(t *testing.T, f *fleet) {
 			servers, l := f.servers(5)
-			h, err := take(l, forever)
-			require.NoError(t, err)
-			synctest.Wait()
+			h := f.held(l)
 			servers[1].the().lose(errGone)
 			restart(servers[1], f.homes[1])
 			synctest.Wait()
@@ -104,9 +100,7 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 
 		f.homes[0].set(func() { f.homes[0].refused = wire.ErrNoPermission })
-		h, err = take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h = f.held(l)
 		var looked, after int
 		f.homes[0].set(func() { looked = f.homes[0].looked })
 		servers[0].the().lose(errGone)
@@ -122,9 +116,7 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 func TestALostPartIsWaitedForInTheLine(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		servers[0].the().lose(errGone)
 		other := servers[0].occupy()
 		time.Sleep(longest + lookEvery/2)
@@ -142,9 +134,7 @@ func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
 			home.Longest = longest + time.Second
 		}
 		l := NewRed("red", lockers(servers...), 3)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		servers[0].the().lose(errGone)
 		time.Sleep(longest + time.Second + confirmEvery)
 		assert.Len(t, h.has(), 3)

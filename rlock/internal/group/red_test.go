@@ -68,9 +68,7 @@ func TestWhatTheServersSayOfARedLock(t *testing.T) {
 func TestARedLockIsHeldAsLongAsAMajorityIs(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		until := time.Now()
 		for i, d := range []time.Duration{20, 50, 10, 40, 30} {
 			servers[i].the().until = until.Add(d * time.Second)

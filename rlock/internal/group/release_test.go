@@ -15,9 +15,7 @@ import (
 func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		for i, s := range servers {
 			s.freeze = time.Duration(5-i) * time.Second
 		}
@@ -33,9 +31,7 @@ func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 			assert.Zero(t, s.held())
 		}
 
-		h, err = take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h = f.held(l)
 		for _, s := range servers[:3] {
 			s.err = terms.ErrUnconfirmed
 		}
@@ -58,9 +54,7 @@ func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
 			}
 			parts[2].freeze = 4 * time.Second
 			slow = append(slow, parts[2])
-			h, err := take(NewRed("red", lockers(parts...), 5), forever)
-			require.NoError(t, err)
-			synctest.Wait()
+			h := f.held(NewRed("red", lockers(parts...), 5))
 			require.NoError(t, h.Release(t.Context()))
 		}
 		most := int64(0)
@@ -85,9 +79,7 @@ func TestNoReleaseWaitsForAServerThatIsSilent(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
 		for range 100 {
-			h, err := take(l, forever)
-			require.NoError(t, err)
-			synctest.Wait()
+			h := f.held(l)
 			servers[0].change(func() { servers[0].silent, servers[0].shown = true, time.Second })
 			before := f.homes[0].now.Load()
 			require.NoError(t, h.Release(t.Context()))
@@ -95,9 +87,7 @@ func TestNoReleaseWaitsForAServerThatIsSilent(t *testing.T) {
 			servers[0].change(func() { servers[0].silent, servers[0].shown = false, 0 })
 		}
 		// Without it they are not enough: it is waited for.
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		synctest.Wait()
+		h := f.held(l)
 		for _, s := range servers[:3] {
 			s.change(func() { s.silent, s.shown = true, time.Second })
 		}

@@ -108,6 +108,29 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	})
 }
 
+// The acquires of nine parts, each of another client than the one before, take longer than the lease.
+func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
+		var locks []*rlock.Lock
+		for i := range 9 {
+			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
+		for _, p := range clients {
+			p.Net.SetRoundTrip(100 * time.Millisecond)
+		}
+		hold := testbed.Take(t, me, lock, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
+		begin := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		assert.InDelta(t, 400*time.Millisecond, time.Until(hold.ValidUntil()), float64(20*time.Millisecond))
+		<-hold.Context().Done()
+		assert.InDelta(t, 500*time.Millisecond, time.Since(begin), float64(20*time.Millisecond))
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+	})
+}
+
 // A hundred free names take as many round trips as one, and a command for thirty-two of them.
 func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
