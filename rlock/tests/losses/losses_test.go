@@ -2,11 +2,13 @@ package losses_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -58,6 +60,25 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 		}
 		p.Networks(func(n *network.Network) { n.Cut() })
 		testbed.Within(t, 0, 100*time.Millisecond, func() { testbed.RequireLoss(t, w.Ctx, hold) })
+	})
+}
+
+func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		for i := range 320 {
+			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Lock(w.Ctx))
+		}
+		before := len(p.Net.Sent("EVALSHA"))
+		for range 50 { // in 5 seconds
+			p.Net.Cut()
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Less(t, len(p.Net.Sent("EVALSHA"))-before, 2*10*320/32, "batches, soon once a second, and those that a cut has interrupted; 50 times without the pauses")
+		for i := range 320 {
+			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Unlock(w.Ctx))
+		}
 	})
 }
 
