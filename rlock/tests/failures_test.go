@@ -60,8 +60,7 @@ package tests_test
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      TestASlowNetworkLosesNoLock, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //
-// Related failures: a lease that was counted from the first of many attempts
-// (core/testdata/leases.txt), a lease that one call left on a
-// shared object (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter
+// Related failures: a lease that was counted from the first of many attempts (core/testdata/leases.txt), a lease
+// that one call left on a shared object (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter
 // through (TestAMessageThatIsNoReleaseIsHarmless), a panic in the section
 // (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).
