@@ -118,6 +118,33 @@ func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
+func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	for what, change := range map[string][]string{
+		"unlinked":    {"UNLINK", testbed.Key},
+		"overwritten": {"SET", testbed.Key, "something else"},
+		"renamed":     {"RENAME", testbed.Key, "another"},
+		"flushed":     {"FLUSHALL", "ASYNC"},
+	} {
+		for kind, newLock := range testbed.LocksOf("plain", "fair", "fenced", "write") {
+			if kind != "plain" && what != "unlinked" {
+				continue
+			}
+			t.Run(kind+"/"+what, func(t *testing.T) {
+				lock := newLock(s.NewClient(unrenewed))
+				hold := testbed.Take(t, s.Ctx, lock)
+				awaitTracked(s, 1)
+				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
+				testbed.RequireLoss(s.T, s.Ctx, hold)
+				require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
+				awaitTracked(s, 0)
+			})
+		}
+	}
+}
+
 // Each mirror changes the key, which ends its tracking.
 func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	t.Parallel()
@@ -221,4 +248,19 @@ func saying(s *testbed.Site, config rlock.Config, hello string) rlock.Config {
 	})
 	config.Redis.InitAddress, config.Redis.DialCtxFn = []string{wire.Addr()}, nil
 	return config
+}
+
+func TestAUserNeedsRightsForTracking(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := testbed.At(t, redistest.Standalone(t))
+	rules := s.Rights(s.AclLines()...)
+	without, with := s.Limited(rules...), s.Limited(append(rules, s.Rights("Tracking")...)...)
+	unrenewed(&without)
+	unrenewed(&with)
+	for name, config := range map[string]rlock.Config{testbed.Key: with, testbed.Key + "2": without} {
+		hold := testbed.Take(t, s.Ctx, s.NewClient(func(c *rlock.Config) { *c = config }).NewLock(name))
+		defer func() { assert.NoError(t, hold.Release(s.Ctx)) }()
+	}
+	awaitTracked(s, 1)
 }
