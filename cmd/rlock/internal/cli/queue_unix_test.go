@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -42,18 +43,20 @@ func TestTheCommandShowsWhichProcessesHoldAndWait(t *testing.T) {
 		assert.Contains(t, strings.SplitN(plain, "\n", 2)[0], fmt.Sprintf("1 held by 1 process, %d waiting", len(line)-1))
 	}
 	var line []*exec.Cmd
+	var inputs []io.Closer
 	for range 4 {
 		cmd := s.command("exec", "--fair", "--lease", "2s", "--grace", "500ms", name, "--", "cat")
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		t.Cleanup(func() {
-			assert.NoError(t, stdin.Close()) // cat ends
-			_ = cmd.Wait()
-		})
-		line = append(line, cmd)
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		line, inputs = append(line, cmd), append(inputs, stdin)
 		awaits(line)
 	}
 	require.NoError(t, line[0].Process.Kill())
 	awaits(line[1:])
+	for i, cmd := range line {
+		require.NoError(t, inputs[i].Close()) // cat ends
+		assert.Equal(t, i > 0, cmd.Wait() == nil)
+	}
 }
