@@ -138,7 +138,6 @@ func (r *Run) judgeSights() {
 		switch {
 		case s.vanished || g.call.m.observed.missed > 0:
 		case g.call.lock.group() && g.call.m.closes.Load() && g.ended >= g.call.m.closed: // the client of its first part may have closed before
-		case g.call.lock.group() && g.outer != nil && errors.Is(g.endedBy, rlock.ErrLost): // the first seemed lost, too, and was released
 		case s.acquired != 1 || s.gaveUp != 0 || s.waiting > 1:
 			r.problem("%s: the Observer was told %d Waiting, %d Acquired, %d GaveUp", g.call, s.waiting, s.acquired, s.gaveUp)
 		case s.released > 1 || s.lost > 1 || s.released+s.lost > 1:

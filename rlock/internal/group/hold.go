@@ -22,8 +22,12 @@ type Hold struct {
 	owner   terms.Owner
 	options Options     // the options of the call
 	whole   terms.Whole // the hold as its parts know it
-	way     terms.Way   // how it was acquired, for the Observer; the home's mutex protects it
 	quit    func()      // ends the waits for parts that are being acquired
+
+	// For the Observer; the home's mutex protects these: how the hold was acquired, and the reports
+	// of inner levels that were lost while this one seemed lost, too.
+	way     terms.Way
+	pending []func()
 
 	mu    sync.Mutex    // protects following
 	lease time.Duration // the lease; 0 if the watchdog keeps it
@@ -474,17 +478,20 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 	h.observed[k] = append(h.observed[k], hold)
 }
 
-// unobserve forgets the hold, and returns how it was acquired. If it is the owner's first, and the
-// next one goes on, that takes its place: so each Acquired event of an owner gets its Released or
-// Lost.
-func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
+// unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If the hold
+// was the first, and the next one goes on, that takes its place: so each Acquired event of an owner
+// gets its Released or Lost.
+func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := hold.of.key(hold.owner)
 	left := slices.DeleteFunc(h.observed[k], func(o *Hold) bool { return o == hold })
-	if h.observed[k] = left; len(left) == 0 {
+	h.observed[k] = left
+	if len(left) == 0 {
 		delete(h.observed, k)
-	} else if next := left[0]; goesOn && next.way == terms.ByNesting {
+		return nil
+	}
+	if next := left[0]; goesOn && next.way == terms.ByNesting {
 		next.way, hold.way = hold.way, next.way
 		hold.mu.Lock()
 		since := hold.since
@@ -495,58 +502,68 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (way terms.Way) {
 		}
 		next.mu.Unlock()
 	}
-	return hold.way
+	return left[0]
+}
+
+// defers leaves the report of a loss to the end of an outer hold: see tellLost. It reports false if
+// that has ended.
+func (h *Home) defers(report func(), outer *Hold) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Contains(h.observed[outer.of.key(outer.owner)], outer) {
+		return false
+	}
+	outer.pending = append(outer.pending, report)
+	return true
 }
 
 // tellReleased reports the end of the hold by Release. It is called without a mutex.
 func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) {
-	if h.observes() {
-		way := h.of.home.unobserve(h, !errors.Is(err, terms.ErrLost))
-		h.of.home.Observer.TellReleased(ctx, h.ended(way, held, err), terms.LostParts)
+	if !h.observes() {
+		return
+	}
+	lost := errors.Is(err, terms.ErrLost)
+	h.of.home.unobserve(h, !lost)
+	h.of.home.Observer.TellReleased(ctx, h.ended(held, err), terms.LostParts)
+	for _, report := range h.pending {
+		if !lost {
+			report()
+		}
 	}
 }
 
-// ended returns the event of the end of the hold.
-func (h *Hold) ended(way terms.Way, held time.Duration, err error) terms.Event {
+// ended returns the event of the end of the hold, which is not observed any more.
+func (h *Hold) ended(held time.Duration, err error) terms.Event {
 	e := h.event()
-	e.Way, e.Held, e.Err = way, held, err
+	e.Way, e.Held, e.Err = h.way, held, err
 	return e
 }
 
-// first returns the first of the owner's holds that is reported to the Observer, or nil.
-func (h *Home) first(k terms.LossKey) *Hold {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if all := h.observed[k]; len(all) > 0 {
-		return all[0]
-	}
-	return nil
-}
-
-// tellLost reports that the hold has too few parts left; why is the cause of the last loss. If all
-// levels of the owner are lost, the first is reported. A level that is lost alone is reported
-// itself: its own parts were lost, or the first level is about to be released.
+// tellLost reports that the hold has too few parts left; why is the cause of the last loss. Of an
+// owner's levels that are lost together the first is reported. If the first seems lost, yet its
+// owner releases it before that is certain, the inner levels are reported then.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() {
 		return
 	}
 	home, ctx := h.of.home, context.WithoutCancel(h.Context())
-	way := home.unobserve(h, false)
-	if way == terms.ByNesting {
-		if first := home.first(h.of.key(h.owner)); first == nil || errors.Is(first.Err(), terms.ErrLost) {
+	first := home.unobserve(h, false)
+	e, hook := h.ended(time.Since(since), cause), home.Observer.Lost
+	switch {
+	case errors.Is(why, wire.ErrClosed):
+		hook = home.Observer.Released
+	case errors.Is(why, terms.ErrLeaseEnded):
+		e.Reason = terms.LostLeaseEnded
+	default:
+		e.Reason = terms.LostParts
+	}
+	report := func() { home.Later(ctx, hook, e) }
+	if h.way == terms.ByNesting {
+		if first == nil || errors.Is(first.Err(), terms.ErrLost) && home.defers(report, first) {
 			return
 		}
 	}
-	e := h.ended(way, time.Since(since), cause)
-	if errors.Is(why, wire.ErrClosed) {
-		home.Later(ctx, home.Observer.Released, e)
-		return
-	}
-	e.Reason = terms.LostParts
-	if errors.Is(why, terms.ErrLeaseEnded) {
-		e.Reason = terms.LostLeaseEnded
-	}
-	home.Later(ctx, home.Observer.Lost, e)
+	report()
 }
 
 // watchWait logs the call as a long wait, unless end is called before.

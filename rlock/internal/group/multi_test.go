@@ -305,3 +305,41 @@ func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 		require.NoError(t, nested.Release(t.Context()))
 	})
 }
+
+// A nested level that is lost while the first level seems lost is reported when the first is
+// released after all, and not if that is lost as well.
+func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
+	for end, want := range map[string][]string{
+		"released": {"Acquired", "Acquired", "Released", "Lost"},
+		"lost":     {"Acquired", "Acquired", "Lost"},
+	} {
+		t.Run(end, func(t *testing.T) {
+			virtual(t, func(t *testing.T, f *fleet) {
+				var told []string
+				note := func(what string) terms.Hook {
+					return func(context.Context, terms.Event) { told = append(told, what) }
+				}
+				home, o := f.home(func(c *Config) {
+					c.Observer = &terms.Observer{Acquired: note("Acquired"), Released: note("Released"), Lost: note("Lost")}
+				}), terms.NewOwner()
+				a := f.lock(home, "a")
+				l := NewMulti(lockers(a, f.lock(home, "b")))
+				hold := func() (*Hold, *fakePart) {
+					h, err := l.Hold(t.Context(), t.Context(), o, Options{})
+					require.NoError(t, err)
+					return h, a.the()
+				}
+				first, part := hold()
+				_, nested := hold()
+				a.change(func() { part.until = time.Now() }) // its renewals are not confirmed
+				nested.lose(errGone)
+				if end == "released" {
+					require.NoError(t, first.Release(t.Context()))
+				} else {
+					part.lose(errGone)
+				}
+				assert.Equal(t, want, told)
+			})
+		})
+	}
+}
