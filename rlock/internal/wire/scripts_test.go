@@ -1,6 +1,9 @@
 package wire_test
 
 import (
+	"maps"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -73,4 +76,50 @@ func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	there, err := do(t, redis, "EXISTS", keys.Queue()).AsInt64()
 	require.NoError(t, err)
 	assert.Zero(t, there)
+}
+
+// The parts of a step are one script, and so see one another's locals. A part uses those names of an
+// earlier one that the headers of queue.lua and foreign.lua list, and declares none of them anew.
+func TestAPartOfAStepUsesTheNamesThatAnEarlierOneLists(t *testing.T) {
+	listed := regexp.MustCompile(`(?m)^--   (\S+(?: \S+)*)`)
+	declared := regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
+	inner := regexp.MustCompile(`\b(?:local function \w+\(|local|for \w+,|for) *(\w+)`) // also declared in a smaller scope
+	noCode := regexp.MustCompile(`--.*|'[^'\n]*'`)
+	word, arguments := regexp.MustCompile(`\w+`), regexp.MustCompile(`\(.*?\)`)
+	text := func(names ...string) (all string) {
+		for _, name := range names {
+			file, err := os.ReadFile("scripts/" + name + ".lua")
+			require.NoError(t, err)
+			all += string(file)
+		}
+		return all
+	}
+	shared := make(map[string]bool)
+	for _, line := range listed.FindAllStringSubmatch(text("queue", "foreign"), -1) {
+		for _, name := range word.FindAllString(arguments.ReplaceAllString(line[1], ""), -1) {
+			shared[name] = true
+		}
+	}
+	for _, kind := range []string{text("plain", "swift", "owners"), text("rw", "owners"), text("semaphore", "owners", "permits")} {
+		known := make(map[string]bool)
+		for _, part := range []string{kind, text("queue"), text("foreign"), text("grant")} {
+			part = noCode.ReplaceAllString(part, "")
+			own, declares := make(map[string]bool), make(map[string]bool)
+			for _, name := range inner.FindAllStringSubmatch(part, -1) {
+				declares[name[1]] = true
+			}
+			for _, names := range declared.FindAllStringSubmatch(part, -1) {
+				for _, name := range word.FindAllString(names[1], -1) {
+					assert.False(t, known[name], "an earlier part has the name %s", name)
+					own[name] = true
+				}
+			}
+			for _, name := range word.FindAllString(part, -1) {
+				if known[name] && !shared[name] && !declares[name] {
+					assert.Fail(t, "a name that no header lists", name)
+				}
+			}
+			maps.Copy(known, own)
+		}
+	}
 }

@@ -21,6 +21,17 @@
 --
 -- A key that holds something else is left alone: then it is as if no foreign client was there.
 -- A refusal here must not keep a lock that was freed from those that wait for it.
+--
+-- For grant.lua:
+--   listeners, count(...)  how many listen by channel, and what counts them
+--   waits                  how many foreign clients wait
+--   here                   whether foreign clients may be about; the rest is there only then
+--   fair, placed           whether there is a fair queue, and a place of ours in it
+--   on, state, now         whether a window is on; the fields of the hash; Redis' clock
+--   begin(), due()         begins a window; whether one may be put in line
+--   note(...)              writes fields of the hash
+--   takePlace(), leavePlace(), callFair()
+--                          take and leave the place in the fair queue, and tell its first owner that the lock is free
 local shortest, longest = 10, 140 -- of an unused window; Redisson's spin lock tries every 128 ms
 local memory = 5000               -- of the hash
 local place, patience = 'rlock:0', 3000
@@ -57,7 +68,7 @@ end
 
 local state, now = {}, 0
 local on = false    -- whether their window is on
-local ours = false  -- whether our place is in the fair queue
+local placed = false -- whether our place is in the fair queue
 local begin, due, note, takePlace, leavePlace, callFair
 
 if here then
@@ -76,7 +87,7 @@ if here then
 	for _, owner in ipairs(owners) do
 		local process = string.sub(owner, 1, 36)
 		if owner == place then
-			ours = true
+			placed = true
 		elseif not processes[process] then
 			processes[process], waits = true, waits + 1
 		end
@@ -100,21 +111,21 @@ if here then
 	-- that place when it is. It is over with the lease and three seconds, should we be dead. The
 	-- lease may be renewed, so each look takes it anew.
 	function takePlace()
-		if fairQueue and (ours or state.f) then
+		if fairQueue and (placed or state.f) then
 			local ends = now + math.max(remaining(), 0) + patience
-			if not ours then
+			if not placed then
 				redis.pcall('lpush', fairQueue, place)
 			end
 			redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
-			ours = true
+			placed = true
 		end
 	end
 
 	function leavePlace()
-		if ours then
+		if placed then
 			redis.pcall('lrem', fairQueue, 1, place)
 			redis.pcall('zrem', fairTimes, place)
-			ours = false
+			placed = false
 		end
 	end
 

@@ -64,7 +64,7 @@ while first and not on and open(modeOf(first), first) do
 		if refused then
 			return refuse(first, refused) -- end 11
 		end
-		if ours then
+		if placed then
 			leavePlace()
 		end
 	elseif here and (waits > 0 or state.p) then
@@ -182,7 +182,7 @@ if behind then
 		redis.call('pexpire', queue, silence)
 	end
 else
-	if ours then
+	if placed then
 		leavePlace()
 	end
 	-- Marks alone are kept for the lease that they are about.
@@ -219,8 +219,7 @@ if not asker then
 	return left -- end 13
 end
 
-local owner = holder()
-local reply = {left, remaining(), owner or '', on and math.max(state.e - now, 0) or -2}
+local reply = {left, remaining(), holder() or '', on and math.max(state.e - now, 0) or -2}
 if granted then
 	reply[5] = granted
 elseif inside(ticketOf(asker), modeOf(asker)) then

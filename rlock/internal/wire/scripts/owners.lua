@@ -3,10 +3,10 @@
 --
 -- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version
 -- 4; another program may have other texts. wire/owner.go says the same.
-local ours = '^........%-....%-8...%-[89ab]...%-............:%d'
+local ourOwner = '^........%-....%-8...%-[89ab]...%-............:%d'
 
 local function isOurs(owner)
-	return string.find(owner, ours) ~= nil
+	return string.find(owner, ourOwner) ~= nil
 end
 
 -- Reports whether a field of a hash may be an owner of whatever program, so that the hash may be

@@ -3,6 +3,39 @@
 -- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and foreign.lua
 -- and grant.lua after it.
 --
+-- Of the names of an earlier part a later one uses these alone.
+--
+-- From the part of the kind:
+--   lock, reserve         KEYS[1]; how many tokens a grant reserves, or ''
+--   sort, varies          the letter of the kind; whether clients may disagree on the number of permits
+--   holder(), holders()   an owner that has the lock, or false; all whose clients a look asks
+--   remaining()           the rest of the lease, as pttl
+--   free(), open(mode, member)  whether nobody has the lock; whether one more ticket may have it
+--   inside(ticket, mode)  whether the ticket has the lock
+--   enter(ticket, mode, lease), keep(ticket, mode, lease)
+--                         give it the lock, or keep it for the lease; return the tokens, or nil and an error
+--   exit(ticket, mode)    takes it out of the lock, and returns the number for left; 0 if it was not in
+--   isOurs(owner)         whether the owner is one of rlock
+--   left                  what is replied of the member that leaves
+--   message, told         what foreign clients are told when the lock is free; whether they were told
+--   ended                 the marks of permits whose leases are over, nil for none
+--
+-- From this part:
+--   queue, foreign, channel, fairQueue, fairTimes, lease, asker, leaver, joins, most
+--                         the keys and the arguments, see below
+--   family, publish, numsub, polls, heard
+--                         ARGV[1]: its first letter, the commands, and whether it has "+" and "!"
+--   grants, claim, silence
+--                         what begins the channels of grants; the lease of a claim; the life of a queue
+--   ticketOf(member), modeOf(member), clientOf(member), markOf(member)
+--   isForeign(owner)      whether an owner has the lock that is none of rlock
+--   released(told)        the error of a step that has freed the lock, if its message was refused
+--   row                   what was read of the queue
+--   freed, gaveUp, joined whether the leaver had the lock, had a place in the queue; whether the asker joins
+--   guarded               whether a client of ours has the lock alone
+--   score                 before that of the asker, nil if none joins
+--   front(), first, second  the first two of the queue, looked up and known
+--
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
 -- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
 -- X and S for one that polls, since its client has not subscribed. The first 19 characters

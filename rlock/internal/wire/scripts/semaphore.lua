@@ -15,7 +15,7 @@ local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left = 0       -- of the reply
 local message = '0'  -- it has no listeners
 local told = true    -- so it is not published
-local now            -- nil before the expired owners are taken out
+local instant        -- the time of this step, nil before the expired owners are taken out
 local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
 local varies = true  -- clients may know of different numbers of permits: see grant.lua
@@ -39,11 +39,11 @@ end
 
 -- Takes out the owners whose leases are over.
 local function expire()
-	if now then
+	if instant then
 		return
 	end
-	now = clock()
-	for _, owner in ipairs(redis.call('zrangebyscore', lock, '0', now)) do
+	instant = clock()
+	for _, owner in ipairs(redis.call('zrangebyscore', lock, '0', instant)) do
 		redis.call('zrem', lock, owner)
 		change(-moreOf(owner))
 		ended = ended or {}
@@ -101,16 +101,16 @@ end
 -- Returns the rest of the lease that ends first, -2 if no permit is taken.
 local function remaining()
 	local owner, ends = soonest()
-	return owner and math.max(ends - now, 1) or -2
+	return owner and math.max(ends - instant, 1) or -2
 end
 
 -- Gives the ticket its permits for the lease at least. The key lives as long as the longest.
 local function keep(ticket, _, lease)
 	expire()
-	local ends = math.max(now + lease, tonumber(redis.call('zscore', lock, ticket) or 0))
+	local ends = math.max(instant + lease, tonumber(redis.call('zscore', lock, ticket) or 0))
 	change(redis.call('zadd', lock, string.format('%.0f', ends), ticket) * moreOf(ticket))
 	local last = redis.call('zrange', lock, '-1', '-1', 'withscores')[2]
-	local expires = redis.pcall('pexpire', lock, string.format('%.0f', last - now))
+	local expires = redis.pcall('pexpire', lock, string.format('%.0f', last - instant))
 	if expires ~= 1 then
 		change(-redis.call('zrem', lock, ticket) * moreOf(ticket))
 		return nil, expires
