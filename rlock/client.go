@@ -25,7 +25,7 @@ type Client struct {
 	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
 	diag   *diag.Diag
-	inside // gives the packages beside this one the first two
+	inside // for the packages beside this one: prefix and driver
 }
 
 type inside = driver.Inside
@@ -81,7 +81,7 @@ func (c *Client) open(config Config, o *terms.Observer, redis *wire.Redis, id *w
 // serve clients yet. Then the error is ctx's with the last one of Redis. The client does not end
 // with ctx.
 func NewContext(ctx context.Context, config Config) (*Client, error) {
-	var last error // of the attempts so far
+	var last error // the error of the last attempt
 	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
 		client, err := newUntil(ctx, config)
 		switch {

@@ -45,12 +45,12 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 	return Owner(s.owner.ID), true
 }
 
-// A scope says in whose name a context takes locks: all of them, or those of a hold that it is the
-// context of, while it is held. The innermost scope that is about a lock counts.
+// A scope says in whose name calls with a context take locks. It is of a hold, for the locks of
+// that hold while it is held, or of all locks. The innermost scope that is about a lock counts.
 type scope struct {
 	owner terms.Owner
-	of    *Lock       // the held lock; nil for all locks, and then outer is nil
-	life  *terms.Life // of the hold
+	of    *Lock       // the lock of the hold; nil in a scope of all locks, whose outer is nil
+	life  *terms.Life // the life of the hold
 	outer *scope
 }
 
@@ -78,39 +78,29 @@ const (
 	anOwnerOfItsOwn fallback = true
 )
 
-// caller returns in whose name a call is made that the scope is about. It is a guest of the owner
-// unless it would be the same without the scope: a hold may end before that of its guest. For a
-// call that is to have an owner of its own it returns the zero Owner.
+// caller returns the owner of a call, if the scope is the one that is about its lock; the zero Owner
+// for a call that is to have an owner of its own. In the scope of a hold the call is a guest, which
+// may outlive the hold, unless its owner would be the same without that scope.
 func (s *scope) caller(of fallback) terms.Owner {
-	if s != nil && s.of != nil {
+	switch {
+	case s != nil && s.of != nil:
+		outermost := s
+		for outermost != nil && outermost.of != nil {
+			outermost = outermost.outer
+		}
 		o := s.owner
-		o.Guest = s.outermost().caller(of) != o
+		o.Guest = outermost.caller(of) != o
 		return o
-	}
-	if s != nil && s.owner.ID != 0 || of == anOwnerOfItsOwn {
-		return s.named()
+	case s != nil && s.owner.ID != 0:
+		return s.owner
+	case of == anOwnerOfItsOwn:
+		return terms.Owner{}
 	}
 	return terms.Owner{ID: terms.GoroutineID()}
 }
 
-// outermost returns the scope of all locks, nil for none.
-func (s *scope) outermost() *scope {
-	for s != nil && s.of != nil {
-		s = s.outer
-	}
-	return s
-}
-
-// named returns the owner of a scope of all locks.
-func (s *scope) named() terms.Owner {
-	if s == nil {
-		return terms.Owner{}
-	}
-	return s.owner
-}
-
-// asks sets in whose name a call is made that the scope is about. It returns the time if that is a
-// guest.
+// asks sets the owner of a call for a lock that the scope is about. If the call is a guest, it
+// returns the time, for hasOutlived.
 func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
@@ -122,8 +112,8 @@ func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
 	return began
 }
 
-// hasOutlived reports whether a call has failed since it was a guest of a hold that is over. It is
-// then made again by the next scope, with the rest of its wait.
+// hasOutlived reports whether a call failed because the hold whose guest it was has ended. The call
+// is then made again by the next scope, with the rest of its wait.
 func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	if !errors.Is(err, terms.ErrOutlived) {
 		return false
@@ -134,8 +124,8 @@ func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	return true
 }
 
-// others yields whose levels a call may unlock that has none as its own caller: those of the owners
-// that its context comes from, also when the hold is over that they were taken in.
+// others yields the owners whose levels an Unlock may release if the caller has none of its own:
+// those of the holds that its context comes from, also of holds that have ended.
 func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	return func(yield func(terms.Owner) bool) {
 		for ; s != nil && s.of != nil; s = s.outer {
@@ -148,8 +138,8 @@ func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	}
 }
 
-// overlap reports whether the two locks have a name in common: to take the one while another owner
-// holds the other would wait for that.
+// overlap reports whether the two locks have a name in common. Then a call for the one would wait
+// for another owner that holds the other.
 func overlap(a, b *Lock) bool {
 	if a == b {
 		return true
@@ -165,7 +155,8 @@ func overlap(a, b *Lock) bool {
 	return false
 }
 
-// leaves returns the locks of one key that the lock consists of: of a lock of one key in the array.
+// leaves returns the locks of one key that the lock consists of. For a lock of one key it fills in
+// the array, so that nothing is allocated.
 func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
 	switch f := l.form().(type) {
 	case *driver.Lock:

@@ -18,17 +18,17 @@ var (
 )
 
 // ForAll marks an error of a function as a result: it is stored, and all callers get it, as a
-// [*Shared]. Any other error goes to the caller whose function it was, and the next one that waits
-// runs its own. The mark is for this function: if its caller is the function of another key, that
-// marks the error anew, or it is no result there.
+// [*Shared]. Any other error goes to the caller whose function returned it, and the next caller
+// that waits runs its own function. The mark holds for this function alone: a caller that is itself
+// the function of another key has to mark the error again to make it the result there.
 func ForAll(err error) error { return &forAll{err} }
 
 type forAll struct{ error }
 
 func (e *forAll) Unwrap() error { return e.error }
 
-// An ownError is an error of ForAll as the caller has it whose function returned it: within the
-// function of another key it marks nothing.
+// An ownError is a marked error as the caller gets it whose function returned it. It has no mark,
+// so that it is no result where the caller is the function of another key.
 type ownError struct{ err error }
 
 // unmarked returns the error of a function for its own caller.

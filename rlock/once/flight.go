@@ -47,7 +47,7 @@ type flight struct {
 	over    bool      // no caller is left, and no run that has to finish
 	first   reading
 	last    reading
-	trouble trouble // the last one that Redis gave
+	trouble trouble // the last error of Redis
 }
 
 func (g *Group) newFlight(key string) *flight {
@@ -138,7 +138,7 @@ func (f *flight) deliver(s *stored, from Source) (over bool) {
 		}
 	})
 	if r != nil && s.at > r.clock {
-		f.give(r) // to those for which the newer value is not
+		f.give(r) // to callers that the newer value is not for
 	}
 	return f.endIfIdle()
 }
@@ -158,8 +158,8 @@ func (f *flight) failAll(err error) {
 	f.endIfIdle()
 }
 
-// noteClock notes a reading of Redis' clock, and by it when callers asked whose floor is not known
-// yet.
+// noteClock notes a reading of Redis' clock, and computes from it the floors of the callers that
+// have none yet.
 func (f *flight) noteClock(r reading) {
 	if r.clock == 0 {
 		return
@@ -257,7 +257,7 @@ func (f *flight) takeAnswer(a *terms.Answer) {
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
-// flight is over; over reports the last. The error is that of a server which waiting does not cure.
+// flight is over, which it reports. It returns an error if waiting does not cure it.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
 		var failed error

@@ -17,9 +17,9 @@ import (
 //go:embed store.lua
 var storeSource string
 
-// A run is one call of a function under the lock, and its result until the result is stored or
-// given to callers. Only the flight's goroutine uses it, but value to fit are written with the
-// flight's mutex, once.
+// A run is one call of a function under the lock, and its result until that is stored or given to
+// callers. Only the flight's goroutine uses it; the fields from value to fit are written once,
+// under the flight's mutex.
 type run struct {
 	id       string
 	number   int // its place among the runs of the flight, from 1
@@ -54,7 +54,7 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	case errors.As(err, &all):
 		kind, keep, value = kindError, g.o.KeepErrors, []byte(all.error.Error())
 	case err != nil:
-		_ = hold.Release(f.ctx) // without an answer the client goes on with it
+		_ = hold.Release(f.ctx) // without an answer the client repeats it
 		f.fail(r, err)
 		return g.keeps()
 	}
@@ -176,7 +176,7 @@ func (f *flight) give(r *run) {
 	}
 }
 
-// hands is give, without the end of the run. The mutex is held.
+// hands is give, but does not end the run. The mutex is held.
 func (f *flight) hands(r *run) {
 	for _, c := range r.fit {
 		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
@@ -188,7 +188,7 @@ func (f *flight) hands(r *run) {
 	r.fit = nil
 }
 
-// settle is give, without the mutex.
+// settle is give for a caller that does not hold the mutex.
 func (f *flight) settle(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,8 +25,8 @@ type Options struct {
 	// Inline is the longest value, in bytes, that the message to those that wait has: a longer one
 	// is read by each process that waits. Defaults to 4096; negative for none.
 	Inline int
-	// Most is the longest value, in bytes, that is stored: the callers of the process get a longer
-	// one, and others run their own function. Defaults to 1 MiB.
+	// Most is the longest value, in bytes, that is stored. A longer one is for the callers of this
+	// process alone, and other processes run their own function. Defaults to 1 MiB.
 	Most int
 	// Finish lets a function end, and its value be stored, although no caller waits for it any
 	// more.

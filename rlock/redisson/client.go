@@ -29,10 +29,10 @@ type Client struct {
 	turns   turns
 }
 
-// New returns a client over the connections of c: make one for each c, since of two the later one
-// alone hears the messages, and callers that wait by the other look every two seconds. It needs no
-// Close: when c is closed, calls return [rlock.ErrClosed], and the contexts of its permits end:
-// they are no longer renewed, and end with their leases.
+// New returns a client over the connections of c. Make one for each c: of two the later one gets
+// all messages, and callers that wait by the other look every two seconds. It needs no Close. When
+// c is closed, calls return [rlock.ErrClosed] and the contexts of the permits end; Redis keeps the
+// permits until their leases end.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}

@@ -236,8 +236,8 @@ func permitSets(ctx context.Context, node rueidis.Client, pattern string) (sets 
 	return sets, nil
 }
 
-// unbraced is what braced was made of. For "{x}" that is x, or "{x}" itself, if there is a key of
-// that name.
+// unbraced is the inverse of braced: it returns the name of which a text in braces was made. For
+// "{x}" that is x, or "{x}" itself if there is a key of that name.
 func unbraced(ctx context.Context, node rueidis.Client, text string) string {
 	inside, opened := strings.CutPrefix(text, "{")
 	inside, closed := strings.CutSuffix(inside, "}")

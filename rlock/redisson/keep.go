@@ -146,7 +146,7 @@ func (p *Permit) Group() uint32 {
 	return r.Nodes.Of(wire.HashSlot(p.of.key))
 }
 
-// renewal is when the permit is renewed, or the end of its validity if it is not. The mutex is
+// renewal returns when to renew the permit; the end of its validity if it is not to be renewed. The mutex is
 // locked.
 func (p *Permit) renewal() time.Time {
 	if p.term.kind != kept {

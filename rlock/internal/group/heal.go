@@ -107,7 +107,7 @@ func (l *healer) drop(h *Hold) {
 	}
 }
 
-// look asks for the run id, and begins to wait for the parts that may be acquired by then.
+// look asks for the run id, and starts the waits for the parts that the server may grant now.
 func (l *healer) look() (pause time.Duration, again bool) {
 	server, err := l.home.Server()
 	if err != nil && incurable(err) {

@@ -32,7 +32,8 @@ type Options struct {
 	// 409. Defaults to 10 s; at least half a second, in which Redis is asked. Redis is asked then
 	// whether it is: without an answer the request gets 503.
 	Wait time.Duration
-	// Again runs the handler again after one that did not end. By default such a request gets 500.
+	// Again runs the handler again if an earlier run of it did not end. By default the request gets
+	// 500.
 	Again bool
 	// Optional passes requests without the header on to the handler. By default they get 400.
 	Optional bool
@@ -52,8 +53,8 @@ type Options struct {
 
 const (
 	leastWait = 500 * time.Millisecond
-	// askTime is how long Redis has at most, at the end of a wait, to say whether the key is being
-	// processed: half of a shorter wait.
+	// askTime is the time at the end of a wait in which Redis is asked whether the key is being
+	// processed, or half of the wait if that is shorter.
 	askTime = time.Second
 )
 
@@ -225,7 +226,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	switch {
 	case errors.As(err, &exited): // by runtime.Goexit
 		panic(http.ErrAbortHandler)
-	case passed: // its end, too, or that is cut off
+	case passed: // the rest follows, or the response is cut off
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		unknown(w, q.key)
 	case err == nil && !shared && mine != nil, err != nil && t.state.Load() == returned: // whether or not it is kept
