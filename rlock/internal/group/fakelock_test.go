@@ -89,7 +89,7 @@ func (l *fakeLock) Acquire(ctx context.Context, o terms.Owner, with Options) (te
 		if err := l.answers(l.trip); err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(l.parts, func(p *fakePart) bool { return p.owner != o }) {
+		if !slices.ContainsFunc(l.parts, func(p *fakePart) bool { return p.owner.ID != o.ID }) {
 			break
 		}
 		if with.Wait == 0 {
@@ -130,7 +130,7 @@ func (l *fakeLock) State(o terms.Owner) (s terms.State) {
 	defer l.fleet.mu.Unlock()
 	for _, p := range l.parts {
 		switch {
-		case p.owner != o:
+		case p.owner.ID != o.ID:
 			s.Taken = s.Taken || !p.abroad
 		case p.with.Whole == nil || p.with.Whole.IsHeld():
 			s.Depth++

@@ -474,9 +474,12 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 	if h.observed == nil {
 		h.observed = make(map[terms.LossKey][]*Hold)
 	}
-	k := hold.of.key(hold.owner)
+	k := hold.levels()
 	h.observed[k] = append(h.observed[k], hold)
 }
+
+// levels returns the key of the hold in Home.observed: guests of an owner take levels of its holds.
+func (h *Hold) levels() terms.LossKey { return h.of.key(terms.Owner{ID: h.owner.ID}) }
 
 // unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If the hold
 // was the first, and the next one goes on, that takes its place: so each Acquired event of an owner
@@ -484,7 +487,7 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := hold.of.key(hold.owner)
+	k := hold.levels()
 	left := slices.DeleteFunc(h.observed[k], func(o *Hold) bool { return o == hold })
 	h.observed[k] = left
 	if len(left) == 0 {
@@ -510,7 +513,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 func (h *Home) defers(report func(), outer *Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Contains(h.observed[outer.of.key(outer.owner)], outer) {
+	if !slices.Contains(h.observed[outer.levels()], outer) {
 		return false
 	}
 	outer.pending = append(outer.pending, report)

@@ -309,11 +309,16 @@ func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 // A nested level that is lost while the first level seems lost is reported when the first is
 // released after all, and not if that is lost as well.
 func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
-	for end, want := range map[string][]string{
-		"released": {"Acquired", "Acquired", "Released", "Lost"},
-		"lost":     {"Acquired", "Acquired", "Lost"},
+	for _, row := range []struct {
+		name            string
+		released, guest bool
+		told            []string
+	}{
+		{"released", true, false, []string{"Acquired", "Acquired", "Released", "Lost"}},
+		{"released, of a guest", true, true, []string{"Acquired", "Acquired", "Released", "Lost"}},
+		{"lost", false, false, []string{"Acquired", "Acquired", "Lost"}},
 	} {
-		t.Run(end, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, f *fleet) {
 				var told []string
 				note := func(what string) terms.Hook {
@@ -324,21 +329,22 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 				}), terms.NewOwner()
 				a := f.lock(home, "a")
 				l := NewMulti(lockers(a, f.lock(home, "b")))
-				hold := func() (*Hold, *fakePart) {
+				hold := func(guest bool) (*Hold, *fakePart) {
+					o := terms.Owner{ID: o.ID, Guest: guest}
 					h, err := l.Hold(t.Context(), t.Context(), o, Options{})
 					require.NoError(t, err)
 					return h, a.the()
 				}
-				first, part := hold()
-				_, nested := hold()
+				first, part := hold(false)
+				_, nested := hold(row.guest)
 				a.change(func() { part.until = time.Now() }) // its renewals are not confirmed
 				nested.lose(errGone)
-				if end == "released" {
+				if row.released {
 					require.NoError(t, first.Release(t.Context()))
 				} else {
 					part.lose(errGone)
 				}
-				assert.Equal(t, want, told)
+				assert.Equal(t, row.told, told)
 			})
 		})
 	}
