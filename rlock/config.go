@@ -69,8 +69,8 @@ type Advanced struct {
 	HandoffTime time.Duration
 	// PubSub is the family of commands that notifies waiters, the same for all clients of a lock.
 	PubSub PubSub
-	// RedissonPolls says whether clients of Redisson contend that cannot be counted. A lock that
-	// this client always wants is then left to them for 140 ms about every 2.4 s.
+	// RedissonPolls says whether to expect clients of Redisson that cannot be counted. A lock that
+	// this client wants all the time is then left to them for 140 ms about every 2.4 s.
 	RedissonPolls RedissonPolls
 	// NoClientName omits our name of the connections, by which package inspect finds processes.
 	NoClientName bool
@@ -90,12 +90,13 @@ type Advanced struct {
 type RedissonPolls int
 
 const (
-	// RedissonPollsAuto: where the server knows a script by which Redisson takes its locks, which a
-	// client with contended locks asks once a minute (SCRIPT EXISTS).
+	// RedissonPollsAuto expects them where the server knows a script by which Redisson takes its
+	// locks. A client with contended locks asks for that once a minute (SCRIPT EXISTS).
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
-	// RedissonPollsNever: pollers may starve beside busy clients.
+	// RedissonPollsNever expects none: those that come may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways is for other versions of Redisson, and programs that follow its protocol.
+	// RedissonPollsAlways expects them. It is for other versions of Redisson, and for programs that
+	// follow its protocol.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 

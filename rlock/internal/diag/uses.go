@@ -103,7 +103,7 @@ func (b *builder) add(v *terms.View) {
 	}
 }
 
-// few is for how many owners it costs less to look at each than to have a map.
+// few is the number of owners up to which a search costs less than a map.
 const few = 8
 
 // holdOf returns the hold of the owner, which is made if there is none.

@@ -30,7 +30,7 @@ func (d *Diag) HoldBegins() {
 	}
 }
 
-// A look is one of several, for as long as there is something to look at.
+// A look is one look of a watch. Another one follows as long as there is something to look at.
 type look struct {
 	now   time.Time // of this look
 	next  time.Time // when the next one must be
@@ -48,7 +48,8 @@ func (l *look) end() (pause time.Duration, again bool) {
 	return max(leastPause, share*time.Since(l.now), l.next.Sub(l.now)), l.again
 }
 
-// isDue reports whether what began then has lasted for so long, and makes the next look be in time.
+// isDue reports whether what began at since has lasted for limit. If not, it makes the next look
+// come in time for that.
 func (l *look) isDue(since time.Time, limit time.Duration) bool {
 	at := since.Add(limit)
 	if at.After(l.now) && at.Before(l.next) {

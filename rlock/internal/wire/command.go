@@ -300,8 +300,8 @@ func (r *Redis) mirror(part []*Exchange) Call {
 	return c
 }
 
-// others returns the arguments of scripts/others.lua, which counts the others that wait for a lock
-// if its Mirror asks, and appends the keys to those.
+// others returns the arguments by which the Mirror has scripts/others.lua count the other waiters
+// of its lock, and appends the keys for that; "" if the Mirror does not ask.
 func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 	if !x.Cmd.Asks {
 		return "", ""
@@ -355,7 +355,7 @@ func (r *Redis) resume(x *Exchange, from, to string, leases ...string) Call {
 func mirrorPlain(r *Redis, part []*Exchange) Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.family)
-	var more []string // keys, of those that ask for others
+	var more []string // the keys for scripts/others.lua
 	for _, x := range part {
 		how, channel := r.others(x, &more)
 		keys = append(keys, x.Keys.Key)
@@ -393,7 +393,7 @@ func resumeReadWrite(r *Redis, x *Exchange) Call {
 func mirrorReadWrite(r *Redis, part []*Exchange) Call {
 	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.family)
-	var more []string // keys, of those that ask for others
+	var more []string // the keys for scripts/others.lua
 	for _, x := range part {
 		how, _ := r.others(x, &more)
 		keys = append(keys, x.Keys.Key, x.Keys.Extra(), x.Keys.Channel())

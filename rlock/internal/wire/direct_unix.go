@@ -12,7 +12,7 @@ import (
 // that is not the system's.
 func openCheck(conn net.Conn) func() bool {
 	for {
-		inner, ok := conn.(interface{ NetConn() net.Conn }) // as TLS has it
+		inner, ok := conn.(interface{ NetConn() net.Conn }) // a connection of TLS
 		if !ok {
 			break
 		}

@@ -244,7 +244,7 @@ func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
 			continue
 		}
 		if found != "" {
-			return "" // any of the two
+			return "" // it may be either
 		}
 		found = address
 	}
@@ -340,9 +340,9 @@ func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
 }
 
-// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of its
-// context, without harm to others: its next command follows on the same connection, or it is known
-// that it does not.
+// IsAbandonable reports whether the caller of Carry may leave a command behind when its context
+// ends, without harm to others: the next command of its tenure follows over the same connection,
+// unless Generation shows that this has ended.
 func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
 
 // together sends two commands as one pipeline on a connection that no other command shares

@@ -29,7 +29,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 	caller := ctx
 	ctx, cancel := r.Within(caller)
 	defer cancel()
-	var last error // of the attempts so far
+	var last error // the error of the last attempt
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
 		replies, err := r.surveyOnce(ctx, slot, commands)
 		if err == nil {
