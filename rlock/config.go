@@ -90,13 +90,13 @@ type Advanced struct {
 type RedissonPolls int
 
 const (
-	// RedissonPollsAuto expects them where the server knows a script by which Redisson takes its
-	// locks. A client with contended locks asks for that once a minute (SCRIPT EXISTS).
+	// RedissonPollsAuto expects them where the server knows a script of Redisson's locks, for which
+	// a client with contended locks asks once a minute (SCRIPT EXISTS).
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
 	// RedissonPollsNever expects none: those that come may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways expects them. It is for other versions of Redisson, and for programs that
-	// follow its protocol.
+	// RedissonPollsAlways expects them, as of other versions of Redisson, or programs of its
+	// protocol.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 

@@ -59,9 +59,9 @@ func WithMaxHold(d time.Duration) AcquireOption {
 }
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a
-// short job does not run again where a clock is late. The lock does not stay if Redis does not
-// confirm the release ([ErrUnconfirmed]), nor if it is lost, passed on or released by Close; a read
-// lock neither if one of these ends another reader of the same client.
+// short job does not run again where a clock is late. The lock ends sooner if its release is
+// [ErrUnconfirmed], or if it is lost, passed on or closed; a read lock also if another reader of
+// its client is.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MinHold = max(d, 0) }
 }
