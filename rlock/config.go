@@ -95,8 +95,7 @@ const (
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
 	// RedissonPollsNever expects none: those that come may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways expects them, as of other versions of Redisson, or programs of its
-	// protocol.
+	// RedissonPollsAlways expects them: for other versions of Redisson, or programs like it.
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 
