@@ -32,8 +32,8 @@
 --   note(...)              writes fields of the hash
 --   takePlace(), leavePlace(), callFair()
 --                          take and leave the place in the fair queue, and tell its first owner that the lock is free
-local shortest, longest = 10, 140 -- of an unused window; Redisson's spin lock tries every 128 ms
-local memory = 5000               -- of the hash
+local shortest, longest = 10, 140 -- the lengths of an unused window; Redisson's spin lock tries every 128 ms
+local memory = 5000               -- the life of the hash
 local place, patience = 'rlock:0', 3000
 
 local listeners = {} -- how many listen, by channel
@@ -205,7 +205,7 @@ if here then
 	end
 
 	local had = false -- whether the lock has been left free to them since their window began
-	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
+	if state.b and first ~= '?' then -- no client of ours waited for the end of the window, and the queue has expired
 		had = not freed and free()
 		local used, polled = state.u, state.p
 		over()

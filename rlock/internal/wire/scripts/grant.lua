@@ -1,6 +1,6 @@
 -- The end of a step, after queue.lua and foreign.lua: as long as the lock is open to the first
 -- ticket in the queue it is granted to it, or foreign clients have a window.
-local starved, respite = 2000, 1000 -- see below
+local starved, respite = 2000, 1000 -- the times for which readers of ours are held back for a writer, and then are not
 
 -- Reports whether the client of a ticket can be told, which is believed where Redis does
 -- not say.
@@ -30,8 +30,8 @@ local function refuse(member, err)
 	return freed and released(err) or err
 end
 
-local term = joins and claim or lease -- for which the asker is granted the lock
-local granted -- its token then, nil before
+local term = joins and claim or lease -- the lease with which the asker is granted the lock
+local granted -- the token of the asker once it was granted the lock, else nil
 
 -- Takes the member out of the queue, and grants it the lock if its client is there.
 local function grant(member)
@@ -54,7 +54,7 @@ local function grant(member)
 end
 
 local stale = false -- whether second is to be looked up
-local ahead = first -- before
+local ahead = first -- the first ticket before any grant
 while first and not on and open(modeOf(first), first) do
 	if stale then
 		first, second = front()
@@ -116,8 +116,8 @@ end
 -- Foreign readers may keep a writer out for as long as they like, ours or a foreign one. Readers
 -- of ours do not starve with it: they are held back for two seconds, and then they may begin to
 -- read for one.
-local heldBack -- for so long yet, nil if they are not
-local out = first -- the first that a foreign reader keeps out
+local heldBack -- the rest of the time for which they are held back, nil if they are not
+local out = first -- the first ticket that a foreign reader keeps out
 if first == '?' then
 	out = second
 end
@@ -191,7 +191,7 @@ else
 	end
 	if freed and not on and free() then
 		local sent
-		if here and due() then -- else our next acquire is always sooner
+		if here and due() then -- without a window our next acquire would always be sooner than theirs
 			redis.call('zadd', queue, '1', '?')
 			state.p = waits == 0 and 1 or nil
 			if state.p then

@@ -1,12 +1,9 @@
 -- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner
 -- and its count, as Redisson's RLock, and the counter of the fencing tokens. A step may end here,
 -- before queue.lua: most do. That has the list.
-local left = 0        -- of the reply
-local message = '00'  -- what foreign clients are told when the lock is free: a "0", but theirs is known from ours
-local told = false    -- whether they were
-local ended           -- nothing: see semaphore.lua
-local varies = false  -- see semaphore.lua
-local sort = 'p'      -- of the lock: see queue.lua
+local left, told, varies, sort = 0, false, false, 'p' -- see queue.lua
+local ended           -- nil: only permits end by themselves
+local message = '00'  -- Redisson reads it as its own "0", from which we can tell it
 
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not
@@ -82,7 +79,7 @@ local function tokens()
 	if type(last) == 'table' then
 		return nil, redis.error_reply(last.err .. ' (token counter ' .. counter .. ')')
 	elseif last < tonumber(reserve) then
-		redis.call('incrby', counter, '-' .. reserve) -- as it was
+		redis.call('incrby', counter, '-' .. reserve) -- the counter is as it was
 		return nil, redis.error_reply('WRONGTYPE token counter ' .. counter .. ' is negative')
 	end
 	return redis.call('get', counter)

@@ -153,8 +153,8 @@ local publish, numsub = 'publish', 'numsub'
 if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
 end
-local claim = 2000 -- claimLease
-local silence = '60000' -- queueTime: a queue without a step for so long has no waiters
+local claim = 2000 -- the lease of a claim
+local silence = '60000' -- the life of the queue: without a step for so long it has no waiters
 
 local function ticketOf(member)
 	return string.sub(member, 2)

@@ -12,16 +12,13 @@
 -- (owners.lua)
 -- (permits.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
-local left = 0       -- of the reply
-local message = '0'  -- it has no listeners
-local told = true    -- so it is not published
+local left, varies, sort = 0, true, 's' -- see queue.lua
+local message, told = '0', true -- Redisson has no such semaphore: nothing is published
 local instant        -- the time of this step, nil before the expired owners are taken out
 local ended          -- the marks that these may have in the queue, nil for none
-local held           -- how many permits are, nil before they are counted
-local varies = true  -- clients may know of different numbers of permits: see grant.lua
-local sort = 's'     -- of the lock: see queue.lua
+local held           -- how many permits are held, nil before they are counted
 
-local more, other = moreIn(lock) -- that owners have beside their first
+local more, other = moreIn(lock) -- how many permits owners have beside their first
 if other then
 	return other -- end 5
 end

@@ -42,7 +42,7 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 				local n = redis.pcall('incrby', KEYS[7] or KEYS[5], number)
 				token = type(n) == 'number' and n >= tonumber(number) and n < 2^53 and string.format('%.0f', n)
 				if not token and type(n) == 'number' then
-					redis.call('incrby', KEYS[7] or KEYS[5], '-' .. number) -- as it was
+					redis.call('incrby', KEYS[7] or KEYS[5], '-' .. number) -- the counter is as it was
 				end
 			end
 			if taken and token then
