@@ -21,7 +21,7 @@ const keepLeft = 10
 type renewal struct {
 	opened    chan *conn    // gets the connection, or nil; itself nil while none is opened
 	given     chan struct{} // closed when the connection is not wanted any more
-	notBefore time.Time     // after one that has failed
+	notBefore time.Time     // the earliest beginning of the next renewal, after one that has failed
 }
 
 func (r *renewal) stop() {

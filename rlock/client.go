@@ -21,9 +21,9 @@ import (
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
 // may be restored several times, or two of its copies may hold one lock.
 type Client struct {
-	prefix string         // of the names in Redis
-	driver *driver.Client // keeps the locks
-	groups *group.Home    // for locks over several
+	prefix string         // the prefix of the names in Redis
+	driver *driver.Client // the locks of one key
+	groups *group.Home    // the locks over several
 	diag   *diag.Diag
 	inside // for the packages beside this one: prefix and driver
 }

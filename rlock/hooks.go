@@ -15,7 +15,7 @@ type observing struct {
 	hooks    *Observer
 	client   *Client
 	log      *slog.Logger
-	panicked sync.Map // of the names of hooks: a panic of it has been logged
+	panicked sync.Map // the names of the hooks of which a panic has been logged
 }
 
 // The words that users see.

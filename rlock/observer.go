@@ -18,21 +18,21 @@ import (
 // 4000 events wait, more are dropped and counted for Missed. [Client.Close] waits for these hooks,
 // for a second at most. The first panic of each hook is logged.
 type Observer struct {
-	Opened func(*Client) // New calls it when the client is ready
-	Closed func(*Client) // the first Close of the client has released all
+	Opened func(*Client) // called by New when the client is ready
+	Closed func(*Client) // called when the first Close of the client has released all
 
 	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or
 	// Redis does not answer; for a lock over several at the start of the call.
 	Waiting  func(context.Context, WaitingInfo)
-	Acquired func(context.Context, AcquiredInfo) // before a call returns with the lock
-	GaveUp   func(context.Context, GaveUpInfo)   // before a call returns an error, or false without an error
+	Acquired func(context.Context, AcquiredInfo) // called before a call returns with the lock
+	GaveUp   func(context.Context, GaveUpInfo)   // called before a call returns an error, or false without an error
 	// Released is called before Unlock, Release or Do returns that has given up a level, and by
 	// Close for the levels that it releases, with [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
 	// Lost is called when a lock was lost, with the values of the handle's context. An Unlock that
 	// finds its lock gone calls it in its own goroutine, with its own context.
 	Lost    func(context.Context, LostInfo)
-	Renewed func(RenewedInfo) // after each batch of renewals
+	Renewed func(RenewedInfo) // called after each batch of renewals
 	Missed  func(n int)       // the number of calls of Lost and Renewed that were dropped since the last Missed
 }
 
@@ -51,7 +51,7 @@ type WaitingInfo struct{ LockInfo }
 type AcquiredInfo struct {
 	LockInfo
 	AcquiredBy AcquiredBy
-	Waited     time.Duration // since the call began, with round trips; 0 for a nested lock
+	Waited     time.Duration // the time since the call began, with round trips; 0 for a nested lock
 	Contended  bool          // Waiting was called for this call
 }
 
@@ -59,7 +59,7 @@ type AcquiredInfo struct {
 type GaveUpInfo struct {
 	LockInfo
 	Err       error         // [ErrNotAcquired], the context's error, or a fault
-	Waited    time.Duration // since the call began
+	Waited    time.Duration // the time since the call began
 	Contended bool          // Waiting was called for this call
 }
 
@@ -67,7 +67,7 @@ type GaveUpInfo struct {
 type ReleasedInfo struct {
 	LockInfo
 	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the one that is released last
-	Held       time.Duration // from Acquired to the call that gives the level up
+	Held       time.Duration // the time from Acquired to the call that gives the level up
 	Err        error         // [ErrUnconfirmed], [ErrClosed], or nil if it is confirmed or needs no confirmation
 	Passed     bool          // [Hold.Pass] has passed the lock on
 }
@@ -76,7 +76,7 @@ type ReleasedInfo struct {
 type LostInfo struct {
 	LockInfo
 	AcquiredBy AcquiredBy
-	Held       time.Duration // from Acquired to the loss
+	Held       time.Duration // the time from Acquired to the loss
 	Reason     LossReason
 	Err        error // an [ErrLost] that says more
 }
@@ -86,7 +86,7 @@ type RenewedInfo struct {
 	Client *Client
 	Locks  int           // the number of locks in the batch
 	Failed int           // the number of locks that Redis refused to renew, or did not answer for
-	Took   time.Duration // from before the batch was sent to the last answer
+	Took   time.Duration // the time from before the batch was sent to the last answer
 	Kept   int           // the number of locks whose whole lease the watchdog keeps
 	Margin time.Duration // the shortest validity that Kept had left at the answers, or Lease; near zero warns of losses
 	Lease  time.Duration // Config.Lease

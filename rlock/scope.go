@@ -78,9 +78,9 @@ const (
 	anOwnerOfItsOwn fallback = true
 )
 
-// caller returns the owner of a call, if the scope is the one that is about its lock; the zero Owner
-// for a call that is to have an owner of its own. In the scope of a hold the call is a guest, which
-// may outlive the hold, unless its owner would be the same without that scope.
+// caller returns the owner of a call, if the scope is the one that is about its lock; the zero
+// Owner for a call that is to have an owner of its own. In the scope of a hold the call is a guest,
+// which may outlive the hold, unless its owner would be the same without that scope.
 func (s *scope) caller(of fallback) terms.Owner {
 	switch {
 	case s != nil && s.of != nil:

@@ -78,7 +78,7 @@ func (t *term) close() {
 // the work a third of the lease before the lease ends, and calls overrun if ctx has not ended by
 // then.
 func (c *Candidate) watch(ctx context.Context, t *term) {
-	var third time.Duration // of the longest lease seen: that of a grant may be a claim
+	var third time.Duration // a third of the longest lease seen: that of a grant may be a claim
 	for {
 		end := t.hold.ValidUntil() // in the past once the lock is lost
 		third = max(third, time.Until(end)/3)

@@ -18,7 +18,7 @@ import (
 // methods may be called concurrently.
 type Inspector struct {
 	driver *driver.Client
-	prefix string // of the names in Redis
+	prefix string // the prefix of the names in Redis
 }
 
 // Of returns the inspector of a client. It sends no command, and needs no Close.
@@ -129,7 +129,7 @@ type Held struct {
 
 // A Site is where in the code a lock was taken. The zero Site is not known.
 type Site struct {
-	Function string // with the path of its package
+	Function string // the name of the function, with the path of its package
 	File     string
 	Line     int
 }

@@ -15,7 +15,7 @@ const NoteKey = "note"
 
 // A Lock is the state of a lock in Redis at one moment.
 type Lock struct {
-	Name string // as given to Inspector.Lock
+	Name string // the name that Inspector.Lock was given
 	Kind rlock.Kind
 
 	// Holders are empty if the lock is free. There are several only of a read lock and of a
@@ -57,7 +57,7 @@ type Lock struct {
 type Holder struct {
 	Owner   string        // "<uuid>:<id>", as it stands in Redis
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
-	Permits int           // of a semaphore: how many it has; of other locks 0
+	Permits int           // the number of permits of a semaphore that it has; 0 for other locks
 	Count   int64         // how many levels deep it holds the lock, as last mirrored
 	Shared  bool          // it is a reader
 	Passed  bool          // it was passed on by Hold.Pass and is not resumed yet, or stays by WithMinHold: it ends with the lease
@@ -68,7 +68,7 @@ type Holder struct {
 // A Waiter is one place in the queue.
 type Waiter struct {
 	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign window
-	Permits int      // of a semaphore: how many it takes at once; of other locks 0
+	Permits int      // the number of permits of a semaphore that it takes; 0 for other locks
 	Shared  bool     // it waits for the read lock
 	Polls   bool     // it is not subscribed, and looks whether it is its turn
 	Foreign bool     // it is a window that is left to clients of Redisson
@@ -81,8 +81,8 @@ type Waiter struct {
 type Process struct {
 	Program string // the base name of its file
 	Host    string // its own name for its machine, or container
-	PID     int    // as the process itself sees it
-	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+	PID     int    // its id, as the process itself sees it
+	Addr    string // the address of its connection, as Redis sees it: "10.0.0.7:51234"
 }
 
 // String returns "orders@host[4711]".

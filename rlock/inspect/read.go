@@ -94,10 +94,10 @@ const (
 	asksToken
 	asksNote
 	asksForeign
-	asksCount   // of a semaphore: how many owners
-	asksPermits // and those with the longest leases
+	asksCount   // the number of owners of a semaphore
+	asksPermits // its owners with the longest leases
 	asksClock
-	asksQueues // of each form: the number of tickets, and the first of them
+	asksQueues // the number of tickets of each form, and the first of them
 )
 
 // questions are the commands of an inspection.

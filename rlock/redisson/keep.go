@@ -146,8 +146,8 @@ func (p *Permit) Group() uint32 {
 	return r.Nodes.Of(wire.HashSlot(p.of.key))
 }
 
-// renewal returns when to renew the permit; the end of its validity if it is not to be renewed. The mutex is
-// locked.
+// renewal returns when to renew the permit; the end of its validity if it is not to be renewed. The
+// mutex is locked.
 func (p *Permit) renewal() time.Time {
 	if p.term.kind != kept {
 		return p.until
@@ -189,7 +189,7 @@ func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (re
 		*Permit
 		after uint64 // the number of changes before the renewal
 	}
-	due := make(map[string][]one) // by the key of the semaphore
+	due := make(map[string][]one) // the permits to be renewed, by the key of their semaphore
 	for _, item := range batch {
 		p := item.(*Permit)
 		p.mu.Lock()

@@ -8,9 +8,10 @@ import (
 // A message wakes all that wait for a permit at once. Then a goroutine is faster than a thread of
 // Java, and one of the process that has released the permit is faster than one elsewhere: with a
 // single permit the others got it once in ten times, or in fifty. So a process leaves the others a
-// turn if it has released more permits than it has heard them release, and clients elsewhere listen:
-// it takes no permit until another client has released one, or the turn is over. A client may listen
-// and not wait. So after a turn that nobody used the next one is longer, and 16 times as far away.
+// turn if it has released more permits than it has heard them release, and clients elsewhere
+// listen: it takes no permit until another client has released one, or the turn is over. A client
+// may listen and not wait. So after a turn that nobody used the next one is longer, and 16 times as
+// far away.
 const (
 	shortestTurn = 10 * time.Millisecond // a thread on a busy machine has been to Redis by then
 	longestTurn  = 40 * time.Millisecond

@@ -9,7 +9,8 @@ import (
 
 // A Redis runs work in the background. It is a [wire.Redis].
 type Redis interface {
-	// Start calls work in a goroutine that Close waits for, and reports whether it did. Done is closed by Close.
+	// Start calls work in a goroutine that Close waits for, and reports whether it did. Done is
+	// closed by Close.
 	Start(work func()) bool
 	Done() <-chan struct{}
 }

@@ -10,10 +10,11 @@ import (
 
 // A Source is the locks of a client.
 type Source interface {
-	// Look calls yield with each lock that the look is about. Calls that wait for the answer to their first attempt do not
-	// count. A lock with many waits is in several views, one after the other, the first of which has its levels. No mutex
-	// is held in yield, nor for longer than a millisecond in between, so that two views may be of different moments. The
-	// view is yield's until it returns.
+	// Look calls yield with each lock that the look is about. Calls that wait for the answer to
+	// their first attempt do not count. A lock with many waits is in several views, one after the
+	// other, the first of which has its levels. No mutex is held in yield, nor for longer than a
+	// millisecond in between, so that two views may be of different moments. The view is yield's
+	// until it returns.
 	Look(look terms.Look, yield func(*terms.View))
 }
 
@@ -28,13 +29,13 @@ type Use struct {
 	Permits    int       // how many permits of a semaphore the owner has taken
 	PartOf     string    // the name of the lock over several that it is used for, "" if there is none
 	Site       terms.Site
-	Goroutine  uint64 // that has called, 0 if it is not known
-	Waits      bool   // for the lock
+	Goroutine  uint64 // the goroutine that has called; 0 if it is not known
+	Waits      bool   // the owner waits for the lock
 }
 
-// Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
-// set. They are in the order of time, and by name and owner where the times are equal, so that the same uses have the
-// same order at every look. They may be of different moments.
+// Uses returns a use for each owner of each lock that the client holds, and one for each call that
+// waits if waits is set. They are in the order of time, and by name and owner where the times are
+// equal, so that the same uses have the same order at every look. They may be of different moments.
 func Uses(s Source, waits bool) []Use {
 	b := &builder{now: time.Now(), indexes: make(map[terms.Owner]int)}
 	s.Look(terms.Look{Holds: true, Waits: waits}, b.add)
@@ -70,13 +71,13 @@ type builder struct {
 	now     time.Time
 	uses    []Use
 	holds   []hold
-	indexes map[terms.Owner]int // in holds, of a lock with many owners
+	indexes map[terms.Owner]int // the index in holds of each owner, for a lock with many
 }
 
 // A hold is all levels that an owner has of a lock.
 type hold struct {
 	use   Use
-	until time.Time // that its levels ask for
+	until time.Time // the end of the lease that its levels ask for
 	kept  bool      // one of them is renewed until its Unlock
 }
 
@@ -123,7 +124,8 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	return &b.holds[len(b.holds)-1]
 }
 
-// level adds a level to the hold of its owner. The site and the time of a hold are those of its first level.
+// level adds a level to the hold of its owner. The site and the time of a hold are those of its
+// first level.
 func (b *builder) level(v *terms.View, l *terms.Level) {
 	h := b.holdOf(v, l.Owner)
 	h.use.Depth++

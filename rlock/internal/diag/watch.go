@@ -6,22 +6,23 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// How a client finds waits and holds that last for a long time, and a goroutine that waits for its own lock. While calls wait it looks at them once a
-// second, and when one that it has seen will have lasted for long enough. While locks are held it looks at them once a
-// minute, and when one that it has seen will have lasted for LongHold. So no wait and no hold has a timer for that, and
-// holds cost nothing while they are short. A handle that the program has dropped is found by these looks as well.
+// Waits and holds that last for a long time, and goroutines that wait for their own lock, are found
+// by looks: while calls wait, one a second; while locks are held, one a minute; and one at the time
+// when a wait or a hold that was seen before will have lasted for long enough. So none of them has
+// a timer, and short holds cost nothing. Handles that the program has dropped are found as well.
 
 const (
 	// lookTime is how long after a look the next one is at most, and leastPause at least.
 	lookTime, leastPause = time.Second, 50 * time.Millisecond
-	// mostHoldLook is how long after a look at holds the next one is at most: a handle may have been dropped.
+	// mostHoldLook is how long after a look at holds the next one is at most: a handle may have
+	// been dropped.
 	mostHoldLook = time.Minute
 	// ownTime is how long a call waits until its own goroutine is looked for among the holders.
 	ownTime = time.Second
 )
 
-// WaitBegins notes that a call waits, and HoldBegins that a hold has begun. They wait for nothing, and may be called with a
-// mutex held.
+// WaitBegins notes that a call waits, and HoldBegins that a hold has begun. They wait for nothing,
+// and may be called with a mutex held.
 func (d *Diag) WaitBegins() { d.waits.Ask() }
 
 func (d *Diag) HoldBegins() {
@@ -32,9 +33,9 @@ func (d *Diag) HoldBegins() {
 
 // A look is one look of a watch. Another one follows as long as there is something to look at.
 type look struct {
-	now   time.Time // of this look
-	next  time.Time // when the next one must be
-	again bool      // there is something
+	now   time.Time // the time of this look
+	next  time.Time // the latest time of the next look
+	again bool      // there is something to look at
 }
 
 // begin begins a look, which another one follows after that time at most.
@@ -83,7 +84,8 @@ type lasting struct {
 	since time.Time
 }
 
-// A memory has the waits or holds about which something was done. Those that have ended are forgotten at the next look.
+// A memory has the waits or holds about which something was done. Those that have ended are
+// forgotten at the next look.
 type memory struct{ before, now map[lasting]bool }
 
 func (m *memory) begin() { m.before, m.now = m.now, make(map[lasting]bool) }
@@ -157,8 +159,9 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	}
 }
 
-// tellOwnWaits logs each wait that is due for a lock which its own goroutine holds, by another owner: a handle, which another
-// goroutine may still release. A semaphore is left out: its waiter needs any permit.
+// tellOwnWaits logs each wait that is due for a lock which its own goroutine holds, by another
+// owner: a handle, which another goroutine may still release. A semaphore is left out: its waiter
+// needs any permit.
 func (w *waitWatch) tellOwnWaits() {
 	type key struct {
 		name      string
@@ -228,8 +231,8 @@ func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String())
 }
 
-// drop looks at a level whose handle may have been dropped by the program, which nothing but the end of its lease, of the
-// process or of its maximum would release.
+// drop looks at a level whose handle may have been dropped by the program, which nothing but the
+// end of its lease, of the process or of its maximum would release.
 func (w *holdWatch) drop(v *terms.View, one *terms.Level) {
 	if !one.Dropped {
 		return

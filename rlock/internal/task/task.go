@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// A Task is work in the background that many may ask for, again and again: it is done at once, and then no sooner than a
-// pause later, for all requests by then. So the work has a bound, however often others cause it. It ends with its
-// client.
+// A Task is work in the background that many may ask for, again and again: it is done at once, and
+// then no sooner than a pause later, for all requests by then. So the work has a bound, however
+// often others cause it. It ends with its client.
 type Task struct {
-	// Start calls work in a goroutine, and reports whether it did: not once the client is closed. Done is closed then.
+	// Start calls work in a goroutine, and reports whether it did: not once the client is closed.
+	// Done is closed then.
 	Start func(work func()) bool
 	Done  <-chan struct{}
-	// Work is done. It returns how long it is not to be done again, and whether it is to be done then even if it is not
-	// asked for.
+	// Work is done. It returns how long it is not to be done again, and whether it is to be done
+	// then even if it is not asked for.
 	Work func() (pause time.Duration, again bool)
 
-	asked atomic.Bool // since the work last began
+	asked atomic.Bool // it was asked for since the work last began
 
 	mu      sync.Mutex // protects following
 	running bool

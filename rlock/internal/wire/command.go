@@ -87,7 +87,7 @@ type Kind struct {
 
 	acquires func(r *Redis, x *Exchange) Call
 	resumes  func(r *Redis, x *Exchange) Call
-	mirrors  func(r *Redis, part []*Exchange) Call // for locks of one slot
+	mirrors  func(r *Redis, part []*Exchange) Call // the call for locks of one slot
 	guards   func(x *Exchange) (keys, args []string)
 }
 

@@ -95,7 +95,7 @@ const (
 // connections have one run id, which is asked for once per connection.
 type direct struct {
 	redis   *Redis
-	options rueidis.ClientOption // without the address
+	options rueidis.ClientOption // the options of a connection, without the address
 	dialer  net.Dialer
 	connect dialFunc
 	fresh   time.Duration // the time after an answer for which the connection is not in doubt
@@ -331,7 +331,7 @@ func (d *direct) close() {
 // known that the command has been executed.
 type line struct {
 	net.Conn
-	open    func() bool // see openCheck
+	open    func() bool // reports whether the connection is open, or nil: see openCheck
 	redis   rueidis.Client
 	dialled uint64    // connections.dialled when the line was opened
 	expires time.Time // when its credentials expire; zero for never

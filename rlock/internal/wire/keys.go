@@ -206,8 +206,8 @@ func NewID() *ID {
 func (id *ID) Owner(owner uint64) string { return id.Text(id.Number(), owner) }
 
 const (
-	variant      = 0b10 << 62 // that RFC 9562 asks for
-	numberDigits = 17         // as they stand in a UUID: four, a dash and twelve
+	variant      = 0b10 << 62 // the variant of RFC 9562
+	numberDigits = 17         // the length of a number in a UUID: four digits, a dash and twelve
 )
 
 // Number returns the number of a new tenure. It may be called concurrently.

@@ -73,7 +73,7 @@ func (n *Nodes) Of(slot uint16) uint32 { return n.picture.Load().bySlot[slot] }
 // Limits are the limits of commands in flight to one node. Releases have slots of their own, so
 // that they never wait for asks.
 type Limits struct {
-	Asks     Limit // for acquires, and for commands that only read
+	Asks     Limit // the limit of acquires, and of commands that only read
 	Releases Limit
 }
 

@@ -14,8 +14,8 @@ import (
 
 // Options configure the connection, and the arguments of all scripts.
 type Options struct {
-	Redis         rueidis.ClientOption // with the defaults of package rlock filled in
-	Client        rueidis.Client       // a client to share, or nil
+	Redis         rueidis.ClientOption // the options of rueidis, with the defaults of package rlock
+	Client        rueidis.Client       // the client to share, or nil
 	PubSub        PubSub
 	SyncReplicas  int
 	RedissonPolls RedissonPolls

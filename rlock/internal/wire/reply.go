@@ -593,7 +593,7 @@ func diagnoseSilence(err error) (Fault, error) {
 // A rejection is the error of a connection that the server ended with an unasked reply, as it does
 // if it has too many clients.
 type rejection struct {
-	reply string // without "-" and "ERR "
+	reply string // the text, without "-" and "ERR "
 	cause error
 }
 

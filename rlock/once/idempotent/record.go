@@ -11,7 +11,7 @@ import (
 
 // A record is a response that is kept.
 type record struct {
-	Print  string      `json:"p,omitempty"` // of the request; "" for any
+	Print  string      `json:"p,omitempty"` // the fingerprint of the request; "" for any
 	Status int         `json:"s"`
 	Header http.Header `json:"h,omitempty"` // the fields that the handler has set
 	Added  http.Header `json:"a,omitempty"` // the values that it has added to those of the handlers around it
