@@ -168,8 +168,8 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 			return granted // its Join ran late
 		case a.Left:
 			return left
-		case t.mayCome(f, a):
-			return unknown // the Leave is sent again, until a lease has passed
+		case t.place == Unsure && !a.Settled && f.at.Time < t.late:
+			return unknown // what brings the tenure in may run yet: the Leave is sent again, until a lease has passed
 		}
 		return absent
 	case Acquire, Resume, Join, Look, Mirror:
@@ -179,7 +179,8 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		case Waits, First:
 			return waits
 		case Nowhere:
-			if a.Holder == (ID{}) && !a.Foreign && !t.joinsNext() {
+			joinsNext := t.entry == Acquire && t.Agent != nil && t.Agent.Waits // the Join is a step as well
+			if a.Holder == (ID{}) && !a.Foreign && !joinsNext {
 				return free
 			}
 			return nowhere
@@ -190,10 +191,6 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		panic("core: a reply to a command " + f.op.String())
 	}
 }
-
-// joinsNext reports whether the call of the ticket sends a Join after its Acquire: the Join is a
-// step as well.
-func (t *Tenure) joinsNext() bool { return t.entry == Acquire && t.Agent != nil && t.Agent.Waits }
 
 // Settle makes the lock consistent at the end of an event: holds whose time is over end, and the
 // first waiter gets a ticket.
@@ -226,21 +223,16 @@ func (l *Lock) lapse(now Now) {
 		}
 		l.lose(cause, now)
 	default:
-		if now.Safe >= l.levels.ends {
-			l.ended(now)
+		if now.Safe >= l.levels.ends { // the time of some owners is over, while others may go on
+			tooLong, ended := l.expire(now)
+			l.loses(tooLong, TooLong)
+			l.loses(ended, LeaseEnded)
+			if l.IsHeld() {
+				l.changed(now)
+			} else {
+				l.give(t, now)
+			}
 		}
-	}
-}
-
-// ended ends the holds of owners whose time is over while others may go on.
-func (l *Lock) ended(now Now) {
-	tooLong, ended := l.expire(now)
-	l.loses(tooLong, TooLong)
-	l.loses(ended, LeaseEnded)
-	if l.IsHeld() {
-		l.changed(now)
-	} else {
-		l.give(l.owner, now)
 	}
 }
 
@@ -251,7 +243,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 	case t.want != Asked:
 	case t.place == Owner:
 		l.taken(t, now)
-	case t.isMissing():
+	case t.place == Out || t.place == Unsure && t.entry != Resume && !t.underWay(): // the ticket cannot get the lock any more
 		l.give(t, now)
 		if w != nil && w.position.InLine() {
 			l.seekFor(w, now)

@@ -172,8 +172,8 @@ func TestThePictureIsTheTable(t *testing.T) {
 				next = Place(place + 1).String()
 			}
 			var ops []string
-			for _, m := range table[w][place] {
-				ops = append(ops, m.op.String())
+			for _, op := range table[w][place] {
+				ops = append(ops, op.String())
 			}
 			if is, shown := strings.Join(ops, ", "), p.cell(w, Place(place).String(), next); is != shown {
 				t.Errorf("%s and %s: the table has %q, and the picture %q", Want(w), Place(place), is, shown)

@@ -79,7 +79,7 @@ func TestNoPauseOverflows(t *testing.T) {
 		if d := l.client.pause(10, 500, i); d != min(10<<min(i, 6), Span(500)) {
 			t.Fatalf("the pause %d is %d", i, d)
 		}
-		n.rests(Now{})
+		n.failed(flight{op: Look}, unknown, false, Now{})
 	}
 	n.polls = 1
 	for range 300 {

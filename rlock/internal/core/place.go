@@ -53,26 +53,13 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.found(f, a, now)
 	case granted:
 		t.news = noNews
-	case executed:
-		t.stepped(f)
+	case executed: // a Step or an Unmark
+		t.step, t.marked = t.step && f.op != Step, t.marked && f.op != Unmark
 	case free, nowhere, left, absent: // the place says it
 	default:
 		panic("core: an answer that says " + v.String())
 	}
 	t.fails, t.again = 0, 0
-}
-
-// stepped notes that a Step or an Unmark was executed.
-func (t *Tenure) stepped(f flight) {
-	//exhaustive:ignore
-	switch f.op {
-	case Step:
-		t.step = false
-	case Unmark:
-		t.marked = false
-	default:
-		panic("core: a tenure that is not looked at in a command " + f.op.String())
-	}
 }
 
 // shownBy notes that Redis shows the tenure in the lock.
@@ -95,18 +82,13 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
 	if t.want == Asked && !t.worthHolding(f, now) {
-		t.comesLate(now)
-	}
-}
-
-// comesLate notes that the answer which grants the lock comes too late to be believed. It may be
-// true nevertheless.
-func (t *Tenure) comesLate(now Now) {
-	t.look = now.Time
-	if t.entry == Resume {
-		t.goes(Unsure) // another Resume finds that it has the lock, for longer
-	} else {
-		t.goes(InQueue) // a Look does
+		// The grant comes too late to be believed. It may be true nevertheless.
+		t.look = now.Time
+		if t.entry == Resume {
+			t.goes(Unsure) // another Resume finds that it has the lock, for longer
+		} else {
+			t.goes(InQueue) // a Look does
+		}
 	}
 }
 
@@ -128,7 +110,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 // or Redis has failed.
 func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
-	if v == unknown && f.op.asksLease() {
+	if v == unknown && (f.op.enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
 		t.late = now.Time.After(c.Lease)
 	}
 	switch {
@@ -142,7 +124,8 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	if behind || t.want == Gone && f.op != Leave {
 		return // Redis has not failed, or the release that follows is another command, which need not pause
 	}
-	t.rests(now)
+	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
+	t.fails = min(t.fails+1, doublings)
 }
 
 // granted deals with the message that the ticket has the lock.

@@ -24,36 +24,14 @@ const (
 	places = iota // the number of places
 )
 
-// A cell has the moves for one want and place. The first move that is due is sent.
-type cell []move
-
-// A move is a command with the time at which it is due, Never if it is not.
-type move struct {
-	op  Op
-	due func(*Tenure, Now) Time
-}
-
-// table has the commands that bring the place of a tenure nearer to its want. Nothing else sends. A
-// tenure in an empty cell waits for an answer, a message or a call to change its place or its want.
-var table [wants][places]cell
-
-func init() { // not a composite literal, since the times refer to the table
-	leave := cell{{Leave, (*Tenure).leaves}}
-	resume := move{Resume, entersBy(Resume)}
-	table = [wants][places]cell{
-		Gone: {
-			Unsure:  leave,
-			InQueue: leave,
-			Owner:   leave,
-		},
-		Asked: {
-			Out:     {{Acquire, entersBy(Acquire)}, {Join, entersBy(Join)}, resume},
-			Unsure:  {resume},
-			InQueue: {{Look, (*Tenure).looks}},
-		},
-		Held:   {Owner: {{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}},
-		Parted: {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}}},
-	}
+// table has the commands that bring the place of a tenure nearer to its want: the first that is due
+// is sent, and nothing else sends. A tenure in an empty cell waits for an answer, a message or a
+// call to change its place or its want.
+var table = [wants][places][]Op{
+	Gone:   {Unsure: {Leave}, InQueue: {Leave}, Owner: {Leave}},
+	Asked:  {Out: {Acquire, Join, Resume}, Unsure: {Resume}, InQueue: {Look}},
+	Held:   {Owner: {Step, Mirror}},
+	Parted: {Owner: {Mirror, Step, Unmark}},
 }
 
 // next returns the command that is due for the tenure now, None for none, and when to ask again:
@@ -67,9 +45,9 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	sent := t.flight.op
 	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
 	if !waits {
-		for _, m := range table[t.want][t.place] {
-			if due := m.due(t, now); due < at {
-				op, at = m.op, due
+		for _, o := range table[t.want][t.place] {
+			if due := t.due(o, now); due < at {
+				op, at = o, due
 			}
 		}
 	}
@@ -85,12 +63,41 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	return op, at
 }
 
+// due returns when a command that the table has for the tenure is due, Never if it is not.
+func (t *Tenure) due(op Op, now Now) Time {
+	isDue := false
+	//exhaustive:ignore
+	switch op {
+	case Acquire, Join, Resume: // a Resume without an answer is sent again: one that has run finds its own tenure
+		isDue = t.entry == op
+	case Look:
+		return t.looks()
+	case Mirror:
+		switch {
+		case t.want == Held:
+			return t.mirrors(now)
+		case t.within > 0: // it passes the lock on
+			return 0
+		}
+	case Leave:
+		// The last one is sent when the tenure is over by the clock, since the command that brought
+		// it in may have run after the Leave before, and its ticket may have been granted the lock.
+		return min(t.again, t.Ends())
+	case Step: // lets others in after a downgrade
+		isDue = t.step
+	case Unmark:
+		isDue = t.marked
+	default:
+		panic("core: the table has a command " + op.String())
+	}
+	if isDue {
+		return t.again
+	}
+	return Never
+}
+
 // enters reports whether the command may bring a tenure to a place where it was not.
 func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
-
-// asksLease reports whether the command asks for a lease, and so may be executed late with an
-// effect.
-func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
 
 // queues reports whether the tenure is a ticket that enters by the queue.
 func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
@@ -113,18 +120,6 @@ func (t *Tenure) isOver(now Now) bool {
 // underWay reports whether a command of the tenure is in flight.
 func (t *Tenure) underWay() bool { return t.flight.op != None }
 
-// isMissing reports whether the ticket cannot get the lock any more.
-func (t *Tenure) isMissing() bool {
-	return t.place == Out || t.place == Unsure && t.entry != Resume && !t.underWay()
-}
-
-// The times at which the table's moves are due.
-
-// leaves returns when the next Leave of a tenure that is Gone is due. The last one is sent when the
-// tenure is over by the clock, since the command that brought it in may have run after the Leave
-// before, and its ticket may have been granted the lock.
-func (t *Tenure) leaves(Now) Time { return min(t.again, t.Ends()) }
-
 // Ends returns when a tenure that is Gone is over whatever Redis says.
 func (t *Tenure) Ends() Time {
 	c := t.lock.client
@@ -134,14 +129,8 @@ func (t *Tenure) Ends() Time {
 	return max(t.since, t.late).After(max(c.Lease, t.trust.most))
 }
 
-// mayCome reports whether the command that brings the tenure in may run after a Leave that has not
-// found the tenure.
-func (t *Tenure) mayCome(f flight, a Reply) bool {
-	return t.place == Unsure && !a.Settled && f.at.Time < t.late
-}
-
 // looks returns when the next Look is due.
-func (t *Tenure) looks(Now) Time { return max(t.look, t.again) }
+func (t *Tenure) looks() Time { return max(t.look, t.again) }
 
 // looksNext schedules the next Look for a ticket that was just found in the queue.
 func (t *Tenure) looksNext(a Reply, now Now) {
@@ -158,8 +147,8 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 	t.look = now.Time.After(d)
 }
 
-// mirrors returns when the next Mirror is due: at once if the last one showed other levels, else
-// after a third of the lease.
+// mirrors returns when the next Mirror of a hold is due: at once if the last one showed other
+// levels, else after a third of the lease.
 func (t *Tenure) mirrors(now Now) Time {
 	l, c := t.lock, t.lock.client
 	if !l.isMirrored(t, now) {
@@ -172,50 +161,8 @@ func (t *Tenure) mirrors(now Now) Time {
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }
 
-// opens returns when the Step is due that lets others in after a downgrade.
-func (t *Tenure) opens(Now) Time {
-	if t.step {
-		return t.again
-	}
-	return Never
-}
-
-// passes returns when the Mirror is due that passes the lock on.
-func (t *Tenure) passes(Now) Time {
-	if t.within > 0 {
-		return 0
-	}
-	return Never
-}
-
-// entersBy returns the time of the command by which a ticket enters. A Resume that has no answer is
-// sent again, since one that has run finds its own tenure.
-func entersBy(op Op) func(*Tenure, Now) Time {
-	return func(t *Tenure, _ Now) Time {
-		if t.entry != op {
-			return Never
-		}
-		return t.again
-	}
-}
-
-// unmarks returns when the Unmark of a Parted tenure is due.
-func (t *Tenure) unmarks(Now) Time {
-	if t.marked {
-		return t.again
-	}
-	return Never
-}
-
 // endsItself returns when the lease of a Parted tenure ends.
 func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
-
-// rests begins a pause, since a command has no answer. The pauses double.
-func (t *Tenure) rests(now Now) {
-	c := t.lock.client
-	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
-	t.fails = min(t.fails+1, doublings)
-}
 
 // ends returns when the hold changes by the clock.
 func (l *Lock) ends(now Now) Time { return now.At(l.Ends()) }

@@ -268,7 +268,7 @@ func (l *Lock) timeUp(w *Call, now Now) {
 
 // answersSoon reports whether a command of the ticket is in flight, or due while Redis answers.
 func (t *Tenure) answersSoon(now Now) bool {
-	return t.underWay() || t.place == Out || t.fails == 0 && t.looks(now) <= now.Time
+	return t.underWay() || t.place == Out || t.fails == 0 && t.looks() <= now.Time
 }
 
 // leave ends a wait with an outcome other than Acquired.
