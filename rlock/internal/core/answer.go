@@ -7,48 +7,40 @@ package core
 func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
-		l.lands(cmd.Tenure, cmd.tenureSeq, a, now)
+		l.answered(cmd.Tenure, cmd.tenureSeq, a, now)
+	case l.owner == nil || l.owner.ID != cmd.ID: // a hold that is over, or of another client
 	case cmd.Op == Write:
-		l.wrote(cmd.ID, cmd.Mode, a, now)
-	case cmd.Op == Leave: // by force
-		l.forced(cmd.ID, a, now)
-	default:
-		panic("core: an answer to a command " + cmd.Op.String() + " of no tenure")
+		if a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0) {
+			l.lose(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
+		}
+	case a.Fault != Answered: // a Leave by force
+		l.Confirm(now) // to find out
+	case a.Left:
+		l.owner.takenOut()
+		l.lose(ByForce, now)
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
 		l.answers(c, cmd, a)
 	}
-	l.moved(cmd.Tenure)
 	if cmd.joins != nil {
 		if a.Fault == Answered {
 			a.Fault = a.JoinFault
 		}
-		l.lands(cmd.joins, cmd.joinsSeq, a, now)
-		l.moved(cmd.joins)
+		l.answered(cmd.joins, cmd.joinsSeq, a, now)
 	}
 	l.Settle(now)
 }
 
-// lands deals with an answer to the command of the tenure that is in flight. An answer to any other
-// command is dropped.
-func (l *Lock) lands(t *Tenure, seq uint32, a Reply, now Now) {
-	if t.lock != l {
+// answered deals with the answer to the tenure's command with the number seq. If that is not in
+// flight any more, the answer is dropped.
+func (l *Lock) answered(t *Tenure, seq uint32, a Reply, now Now) {
+	if t.lock == l {
+		l.touch(t) // another command may be due, and its call may be about to return
+	}
+	f, ok := t.lands(l, seq)
+	if !ok {
 		return
 	}
-	if f, ok := t.lands(seq); ok {
-		l.answered(t, f, a, now)
-	}
-}
-
-// moved recomputes the deadline of the tenure after an answer.
-func (l *Lock) moved(t *Tenure) {
-	if t != nil && t.lock == l {
-		l.touch(t)
-	}
-}
-
-// answered deals with the answer to the tenure's command.
-func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	t.answered(f, a, now)
 	if w := t.Agent; w != nil && w.Purpose == Locks {
 		l.answersTicket(w, t, a, now)
@@ -84,7 +76,10 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
 	case a.Full && w.isBounded(): // else the bound was that of a call that has left, and this one asks again
-		l.refuseFull(w, a.Tickets, now)
+		// Callers of this client that were counted may have left since: the bound is the least that is reported.
+		w.Others = max(int32(a.Tickets+l.unticketed(w)), w.Most)
+		l.give(t, now)
+		l.leave(w, Full, now)
 	case a.Found != Holds:
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
 		l.denied(w, t, a, now)
@@ -266,13 +261,15 @@ func (l *Lock) taken(t *Tenure, now Now) {
 		panic("core: a ticket enters by " + t.entry.String())
 	}
 	w.Tenure, t.Agent = nil, nil
-	t.alarm = 0 // the keeper is the agent now, and is notified below
+	t.alarm = 0 // the keeper is the agent now, and is notified since the tenure is touched
 	switch {
 	case l.owner == nil:
 	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
 		l.give(l.owner, now)
 		l.owner, t.named = t, w.Owner
-		l.exchanged()
+		for i := range l.levels.all {
+			l.levels.all[i].wrote = false // in this tenure
+		}
 		t.holds()
 		l.admit(w, way, now)
 		l.admitOthers(w, now)
@@ -350,6 +347,6 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 // lose ends all holds, and gives the tenure back, which Redis may still show.
 func (l *Lock) lose(cause Cause, now Now) {
 	l.loses(l.levels.all, cause)
-	l.closeAll()
+	l.levels = noLevels(l.levels.all)
 	l.give(l.owner, now)
 }

@@ -10,7 +10,6 @@ type Purpose uint8
 const (
 	Locks    Purpose = iota // the lock
 	Releases                // the answer to the command that ends its tenure: the first Leave, or the Mirror that passes it on
-	Tends                   // the answer to the command of its tenure that is due now, sent beside the keeper
 	Writes                  // the answer to a guarded write
 	Forces                  // the answer to the Leave of a holder that is released by force
 )
@@ -19,10 +18,10 @@ const (
 // which asks Next, does what Next says, and gives the reply to Answer. The keeper sends the
 // commands that no call sends.
 //
-//	Wait, Resume, Release, Tend, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
-//	                                                    ├─► Queues   for a slot; then Next, with the slot
-//	                                                    ├─► Sleeps   until a time or an effect; then Next
-//	                        Leave: its caller has left ─┴─► Returns  it has its Outcome
+//	Wait, Resume, Release, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
+//	                                              ├─► Queues   for a slot; then Next, with the slot
+//	                                              ├─► Sleeps   until a time or an effect; then Next
+//	                  Leave: its caller has left ─┴─► Returns  it has its Outcome
 //
 // Between two calls of Next anything may happen to the lock. The caller sets the first fields. It
 // may reuse the memory once Next has said Returns or the call has acquired the lock, and must not
@@ -77,7 +76,8 @@ type Result struct {
 
 // waiting is the part of a call that waits for the lock.
 type waiting struct {
-	attempt  attempt
+	tried    int8                    // the number of Acquires that it has sent and that were answered, or may be yet
+	tries    int8                    // the number that it may send: one, and another if a release of this client makes way for it
 	counted  bool                    // the call is counted in the line's repeats
 	overdue  bool                    // its time is up, and it waits for an answer that is on its way
 	admitted bool                    // its ticket has been in the queue, so that its bound does not count any more
@@ -120,13 +120,6 @@ func (l *Lock) Release(t *Tenure, c *Call) {
 	t.Agent = c
 }
 
-// Tend begins a call that sends the command of the tenure that is due now, since the keeper would
-// pause before it.
-func (l *Lock) Tend(t *Tenure, c *Call) {
-	l.begins(c, Tends, t)
-	c.Named = t.ID
-}
-
 // Write begins a guarded write of the level that Owner, Mode and Handle name.
 func (l *Lock) Write(c *Call) { l.begins(c, Writes, nil) }
 
@@ -138,11 +131,25 @@ func (l *Lock) Force(c *Call) { l.begins(c, Forces, nil) }
 func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 	c.asleep = false
 	l.advance(c, now)
-	if c.Outcome != Waiting {
-		l.returned(c)
+	if c.Outcome != Waiting { // it does not use the lock any more
+		if c.Outcome != Acquired {
+			l.line.calls--
+		}
+		if l.hears != deaf {
+			l.quiet()
+		}
 		return Action{Do: Returns}
 	}
-	op, at := l.due(c, now)
+	op, at := None, Never
+	switch {
+	case c.Tenure != nil:
+		op, at = c.Tenure.next(now)
+	case c.flies:
+	case c.Purpose == Writes:
+		op = Write
+	case c.Purpose == Forces:
+		op = Leave
+	}
 	switch {
 	case op == None:
 		c.asleep, c.alarm = true, min(at, c.alarm)
@@ -165,40 +172,20 @@ func (l *Lock) advance(c *Call, now Now) {
 		}
 	case c.flies:
 		c.alarm = Never
-	case c.Purpose == Writes && !l.mayWrite(c, now):
-		c.done(Answered, false, KeyGone)
-	case c.Purpose == Releases && c.Tenure.want == Parted && c.Tenure.place != Owner: // Redis has not what is to be passed on
+	case c.Purpose == Writes:
+		l.Settle(now) // its hold may be over
+		if c.alarm = c.Until; l.levelOf(c.Owner, c.Mode, c.Handle) < 0 {
+			c.done(Answered, false, KeyGone)
+		}
+	case c.Purpose == Releases && c.Tenure.want == Parted && c.Tenure.place != Owner: // Redis no longer has the lock to pass on
 		t := c.Tenure
 		t.Agent = nil
 		c.done(Answered, false, KeyGone)
 		l.give(t, now)
-	case c.Purpose == Tends && !l.tends(c, now):
-		c.done(Answered, false, ByUnlock)
 	case now.Time >= c.Until:
 		l.Leave(c, TimedOut, now)
 	default:
 		c.alarm = c.Until
-	}
-}
-
-// due returns the command that the call is to send now, None for none, and when to ask Next again.
-func (l *Lock) due(c *Call, now Now) (Op, Time) {
-	switch {
-	case c.Tenure != nil:
-		return c.Tenure.next(now)
-	case c.flies:
-		return None, Never
-	}
-	//exhaustive:ignore
-	switch c.Purpose {
-	case Locks: // without a ticket
-		return None, Never
-	case Writes:
-		return Write, Never
-	case Forces:
-		return Leave, Never
-	default: // the others have a tenure
-		panic("core: a call without a tenure " + c.Purpose.String())
 	}
 }
 
@@ -208,7 +195,8 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	case c.Tenure != nil:
 		cmd, _ = l.send(c.Tenure, op, now)
 	case op == Write:
-		cmd = l.guarded(c, now)
+		l.levels.all[l.levelOf(c.Owner, c.Mode, c.Handle)].wrote = true
+		cmd = Command{Op: op, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
 	case c.Purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {
@@ -243,30 +231,9 @@ func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 	c.done(a.Fault, found, cause)
 }
 
-// tends reports whether the tenure of the call has a command that is due, which no other call
-// sends. The memory may belong to another tenure by now.
-func (l *Lock) tends(c *Call, now Now) bool {
-	t := c.Tenure
-	if t.lock != l || t.ID != c.Named || t.Agent != nil {
-		return false
-	}
-	op, _ := t.next(now)
-	return op != None
-}
-
 // done ends a call that does not wait for the lock.
 func (c *Call) done(f Fault, found bool, cause Cause) {
 	c.Outcome, c.Result, c.Tenure, c.flies = Done, Result{cause, f, found}, nil, false
-}
-
-// returned notes that the call does not use the lock any more.
-func (l *Lock) returned(c *Call) {
-	if c.Outcome != Acquired {
-		l.line.calls--
-	}
-	if l.hears != deaf {
-		l.quiet()
-	}
 }
 
 // Leave ends a call whose caller has left. Its ticket is given back, its release is left to the

@@ -111,4 +111,4 @@
 // the line.
 package core
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type verdict,change,Purpose,Todo,Mode,Op,Fault,Found,MessageKind,EffectKind,Cause,question,hearing,abroadNews,Extension,news,Want,Place,PartResult,Outcome,Way,attempt
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type verdict,Purpose,Todo,Mode,Op,Fault,Found,MessageKind,EffectKind,Cause,hearing,Extension,Want,Place,PartResult,Outcome,Way

@@ -43,7 +43,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 		}
 	case Join:
 		t.flight.lease = c.Claim
-		l.bound(&cmd, t.Agent)
+		if w := t.Agent; w.isBounded() {
+			cmd.Bounded, cmd.Most = true, max(int(w.Most)-l.unticketed(w), 0)
+		}
 	case Mirror:
 		t.mirror(&cmd, opening, now)
 	case Leave:
@@ -76,8 +78,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 // overtakes a Mirror which gives up the write lock.
 func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
-	if t.want == Parted {
-		f.lease, f.exact = t.passing(), true
+	if t.want == Parted { // it passes the lock on
+		f.lease, t.within, f.exact = t.within, 0, true
+		t.shown, t.old = oneLevel(passedOn, t.mode), false
 	} else {
 		f.lease = l.wanted(now)
 		f.exact = l.shortens(t, f.lease, now)
@@ -86,8 +89,8 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 	switch {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
-	case f.exact, t.want != Parted && l.asksOthers(t):
-		f.asks = asks
+	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.share.handed || l.isRead()):
+		f.asks = asks // that decides how long this client keeps the lock. Between two hand-offs no caller waits here
 	}
 	if f.asks != asksNot {
 		t.share.handed = false
@@ -99,9 +102,9 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 func (t *Tenure) follows(now Now) bool { return t.underWay() || t.late > now.Time }
 
 // lands returns the flight with the number seq, which is no longer in flight. It reports false if
-// the tenure has another one, or none.
-func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
-	if !t.underWay() || t.flight.seq != seq {
+// the tenure of the lock has another one or none, or is over.
+func (t *Tenure) lands(l *Lock, seq uint32) (f flight, ok bool) {
+	if t.lock != l || !t.underWay() || t.flight.seq != seq {
 		return f, false
 	}
 	f = t.flight

@@ -55,7 +55,7 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	if o := l.owner; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
 		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which
 		// is asked about both.
-		o.unshown()
+		o.old = true
 		l.touch(o)
 		t.doubted(now)
 		l.touch(t)
@@ -76,7 +76,7 @@ func (l *Lock) satisfied(t *Tenure, now Now) {
 	}
 	w := t.Agent
 	if t.place == InQueue {
-		t.takenOut()
+		t.takenOut() // by the release
 	}
 	l.give(t, now)
 	l.leave(w, GotAnswer, now)
@@ -106,7 +106,7 @@ func (l *Lock) doubtTickets(now Now) {
 // Confirm sends the levels to Redis again, so that the answer says whether Redis still shows them.
 func (l *Lock) Confirm(now Now) {
 	if t := l.owner; t != nil {
-		t.unshown()
+		t.old = true
 		l.touch(t)
 	}
 	l.Settle(now)

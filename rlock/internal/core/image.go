@@ -114,9 +114,6 @@ func (y *Image) Call(w *Call) *Call {
 	if c == nil {
 		c = y.calls.add(w)
 		c.Tenure = nil
-		if w.Purpose == Tends && w.Outcome == Waiting {
-			c.Tenure = y.Tenure(w.Tenure)
-		}
 	}
 	return c
 }
@@ -252,7 +249,7 @@ func handle(h any) byte {
 
 func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
-		byte(w.Outcome), byte(w.attempt), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
+		byte(w.Outcome), byte(w.tried<<4|w.tries), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answers, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {

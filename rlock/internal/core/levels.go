@@ -19,9 +19,9 @@ type Level struct {
 	Info   any      // the driver's data
 }
 
-// levels are the truth about the lock's owners in this client. They change in this file only, and
-// belong to the lock: a hand-off exchanges the tenure below them, as does a ticket that is granted
-// the lock while readers go on. Each event reads the summary several times.
+// levels are the truth about the lock's owners in this client. They belong to the lock: a hand-off
+// exchanges the tenure below them, as does a ticket that is granted the lock while readers go on.
+// Each event reads the summary several times.
 type levels struct {
 	all []Level
 	summary
@@ -142,9 +142,7 @@ func (l *Lock) open(w *Call, way Way, now Now) {
 // that is reported, so that each Acquired event gets its Released or Lost.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
-	if was.wrote {
-		l.owner.leavesBehind()
-	}
+	l.owner.wrote = l.owner.wrote || was.wrote
 	for j := range l.levels.all {
 		v := &l.levels.all[j]
 		if j == i || v.Owner != was.Owner {
@@ -165,9 +163,6 @@ func (l *Lock) close(i int) (was Level) {
 	return was
 }
 
-// closeAll removes all levels.
-func (l *Lock) closeAll() { l.levels = noLevels(l.levels.all) }
-
 // expire removes the levels of owners whose time is over, and returns them: those whose owner
 // reached its longest hold, and those whose lease has ended while other owners go on.
 func (l *Lock) expire(now Now) (tooLong, ended []Level) {
@@ -187,9 +182,7 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 		if !slices.Contains(over, v.Owner) {
 			continue
 		}
-		if v.wrote {
-			l.owner.leavesBehind()
-		}
+		l.owner.wrote = l.owner.wrote || v.wrote
 		if now.Safe >= l.cappedAt(v.Owner) {
 			tooLong = append(tooLong, *v)
 		} else {
@@ -202,16 +195,6 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 		l.levels.ends = ends // without expired levels of owners that still have another
 	}
 	return tooLong, ended
-}
-
-// writes notes that a level sends a guarded write.
-func (l *Lock) writes(i int) { l.levels.all[i].wrote = true }
-
-// exchanged notes that the levels have another tenure, in which they have sent no guarded write.
-func (l *Lock) exchanged() {
-	for i := range l.levels.all {
-		l.levels.all[i].wrote = false
-	}
 }
 
 // let sets the level's lease, or its longest hold if capped, counted from now; 0 for a level that
@@ -294,19 +277,13 @@ func (l *Lock) showing(t *Tenure, now Now) {
 	t.shown, t.old = l.shape(now), false
 }
 
-// unshown makes another Mirror due, since Redis may not show the levels.
-func (t *Tenure) unshown() { t.old = true }
-
 // unsure makes another Mirror due, since the last one may not have run: Redis may show the lease of
-// a renewal, or a longer one.
+// a renewal, or a longer one, after which an exact Mirror is due.
 func (t *Tenure) unsure() {
 	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
-		t.asksExactly()
+		t.shown.until = NeverSafe - 1
 	}
 }
-
-// asksExactly makes an exact Mirror due, whatever lease Redis shows.
-func (t *Tenure) asksExactly() { t.old, t.shown.until = true, NeverSafe-1 }
 
 // shortens reports whether the next Mirror is to shorten the lease, since Redis shows one that ends
 // later than the levels ask for: others would wait for its rest if this client died. Any other
@@ -320,9 +297,6 @@ func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	}
 	return now.Safe.After(lease) < until && (lease >= c.Claim/4 || until > now.Safe.After(c.Lease))
 }
-
-// leavesBehind notes that a level which sent a guarded write is closed.
-func (t *Tenure) leavesBehind() { t.wrote = true }
 
 // isOpen reports whether another hold may begin in the tenure: not if a guarded write of a former
 // hold may still run in it.

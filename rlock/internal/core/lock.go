@@ -71,7 +71,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
 	case !w.Waits && l.line.Len() > 0:
-		w.attempt = tries
+		w.tries = 1
 		w.Outcome, _ = l.decision(w, now)
 	case w.Most != 0 && l.isFullHere(w):
 		w.Outcome, w.Others = Full, int32(l.line.Len())
@@ -82,7 +82,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 // Wait puts a call for which AtOnce has returned Waiting into the line.
 func (l *Lock) Wait(w *Call, now Now) {
 	l.begins(w, Locks, nil)
-	w.attempt, w.overdue = tries, !w.Waits
+	w.tries, w.overdue = 1, !w.Waits
 	l.line.join(w)
 	if l.hasOwnTicket(w) {
 		l.seekFor(w, now)
@@ -109,7 +109,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		return was, nil, false
 	}
 	was = l.close(i)
-	switch {
+	switch w := l.line.first(); {
 	case l.IsHeld():
 		if l.isRead() && was.Mode == Alone {
 			t.mode = Shared
@@ -120,7 +120,10 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		releases = t
 		l.leaveToLease(l.stays.Since(now.Time)) // as if it were passed on, and to no client
 		l.stays = 0
-	case l.handsOff(now):
+	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now): // else no other waiter is considered, however long the line is
+		t.share.handed = true
+		l.served(w, now)
+		l.begin(t, w, ByHandoff, now)
 	default:
 		l.give(t, now)
 		releases = t
@@ -354,21 +357,6 @@ func (t *Tenure) Claimed() bool { return t.claim }
 // begins in a tenure with a guarded write: the lock is not handed off, no reader joins, and none is
 // let in after a downgrade. The next hold asks Redis.
 
-// mayWrite ends the holds whose time is over, and reports whether the level of the call still holds
-// the lock.
-func (l *Lock) mayWrite(c *Call, now Now) bool {
-	l.lapse(now)
-	held := l.owner != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
-	l.Settle(now)
-	return held
-}
-
-// guarded returns the guarded write of the call's level.
-func (l *Lock) guarded(c *Call, now Now) Command {
-	l.writes(l.levelOf(c.Owner, c.Mode, c.Handle))
-	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
-}
-
 // UnlockWith is Unlock with a guarded write, which the call of the release carries: see
 // Call.Carries. Only the first Leave has the write: a repeated one would not find the tenure. No
 // other hold begins in the tenure, so that there is always a release. UnlockWith reports false, and
@@ -383,28 +371,6 @@ func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, re
 		l.Settle(now)
 		return was, nil, false
 	}
-	l.writes(i)
+	l.levels.all[i].wrote = true
 	return l.Unlock(o, m, handle, now)
-}
-
-// wrote deals with the answer to a guarded write in the mode m; a.Found is Holds if it was
-// executed. If not, the lock is lost and the tenure leaves Redis, where a part of it may be left,
-// as of a reader whose lease is gone.
-func (l *Lock) wrote(id ID, m Mode, a Reply, now Now) {
-	t := l.Find(id)
-	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
-		l.lose(KeyGone, now)
-	}
-}
-
-// forced deals with the answer to the Leave of a holder that is released by force.
-func (l *Lock) forced(id ID, a Reply, now Now) {
-	switch t := l.owner; {
-	case t == nil || t.ID != id:
-	case a.Fault != Answered:
-		l.Confirm(now) // to find out
-	case a.Left:
-		t.forcedOut()
-		l.lose(ByForce, now)
-	}
 }

@@ -14,19 +14,16 @@ const (
 
 // goes changes the place.
 func (t *Tenure) goes(to Place) {
-	was := t.place
-	if t.place = to; was != to {
-		t.changed(t.want, was)
+	was, told := t.place, t.lock.client.Changed
+	if t.place = to; was != to && told != nil {
+		told(t, t.want, was)
 	}
 }
 
 // entering notes that a command is sent that may bring the tenure in.
 func (t *Tenure) entering() { t.goes(Unsure) }
 
-// forcedOut notes that this client has taken the tenure out of Redis by force.
-func (t *Tenure) forcedOut() { t.goes(Out) }
-
-// takenOut notes that a release has taken the ticket out of the queue.
+// takenOut notes that a command about other tenures has taken this one out of Redis.
 func (t *Tenure) takenOut() { t.goes(Out) }
 
 // stranger returns a tenure of this client that was granted the lock although no waiter knows it.
@@ -162,7 +159,7 @@ func (t *Tenure) granted(m Message, now Now) {
 func (t *Tenure) doubted(now Now) {
 	switch {
 	case t.want == Held:
-		t.unshown()
+		t.old = true
 	case !t.queues():
 	case t.underWay():
 		t.news = max(t.news, doubt)

@@ -20,7 +20,7 @@ type Tenure struct {
 	mode    Mode // the mode in which it needs the lock
 	takes   bool // a release with an answer takes the ticket out of the queue
 	news    news
-	old     bool  // Redis may show other levels than the last mirror did
+	old     bool  // Redis may show other levels than the last mirror did, so that another one is due
 	step    bool  // a step is due, which lets in others that wait after a downgrade
 	wrote   bool  // a level that is closed by now sent a guarded write
 	marked  bool  // the lock was granted to it out of the queue, and it may have a mark there
@@ -49,13 +49,6 @@ type Tenure struct {
 
 // Lock returns the tenure's lock, or nil once the tenure is over.
 func (t *Tenure) Lock() *Lock { return t.lock }
-
-// changed reports a new want or place to [Client.Changed], with the former ones.
-func (t *Tenure) changed(want Want, place Place) {
-	if told := t.lock.client.Changed; told != nil {
-		told(t, want, place)
-	}
-}
 
 // newTenure returns a new tenure, in the memory of one that is over if there is one: a lock that is
 // taken and freed all day would touch new memory each time. The sequence number of its flights goes
@@ -244,25 +237,9 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	return was, t, HasParted
 }
 
-// leaveToLease parts with the tenure of the lock, which has no level any more, for the lease
-// within.
-func (l *Lock) leaveToLease(within Span) {
-	t := l.owner
-	l.owner = nil
-	t.parts(within)
-	l.touch(t)
-}
-
 // StayUntil sets a least hold: if the last level is closed before at, the lock is left to a lease
 // that ends then. The latest of several counts. A lock that is lost does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
-
-// passing notes that the Mirror that passes the lock on is about to be sent, and returns its lease.
-func (t *Tenure) passing() (lease Span) {
-	lease, t.within = t.within, 0
-	t.shown, t.old = oneLevel(passedOn, t.mode), false
-	return lease
-}
 
 // Resume begins a call that takes a lock which was passed on. The call does not wait in the line,
 // since Redis says at once whether it has the lock. While there is no answer the call asks again,
@@ -275,8 +252,8 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 		return w.Outcome
 	}
 	t := l.asks(w, Resume)
-	t.share.spent(l.client)
-	if w.Inherits > 0 { // that token is the only one
+	t.share.passes = int32(l.client.HandoffLimit) // no hand-offs while others wait
+	if w.Inherits > 0 {                           // that token is the only one
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
 	l.Settle(now)

@@ -44,7 +44,7 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 // The memory that an effect names, which is not taken yet, is not used again.
 func TestATenureThatAnEffectNamesIsNotUsedAgain(t *testing.T) {
 	l, n := held(Alone)
-	n.forcedOut()
+	n.takenOut()
 	if l.Poll(n, Now{}); len(l.client.Effects) == 0 || l.client.spare != n {
 		t.Fatal("it is not over")
 	}

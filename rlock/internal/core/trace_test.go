@@ -274,10 +274,6 @@ func (s *story) happens(t *testing.T, line string) {
 		s.tell("%s", s.lock.Extend(o, w.mode(), w.handle(), Span(w.number("by", 0)), s.now))
 	case "stay":
 		s.lock.StayUntil(s.now.Time + Time(w.number("for", 0)))
-	case "tend": // the keeper would send it later
-		c := &Call{Until: Never, Tag: "the tender"}
-		s.lock.Tend(s.lock.Find(id(w["of"])), c)
-		s.begins(c, id(w["of"]))
 	case "pass":
 		_, t, result := s.lock.Pass(o, w.mode(), nil, Span(w.number("within", 10)), s.now)
 		s.parts(result)
@@ -419,13 +415,9 @@ func (s *story) run(c *Call) {
 			s.outcome(c)
 			return
 		}
-		//exhaustive:ignore
-		switch c.Purpose {
-		case Releases:
+		if c.Purpose == Releases {
 			s.tell("%s is released: %s", sh.ends.text(), c.Cause.text())
-		case Tends:
-			s.tell("%s returns", c.Tag)
-		default:
+		} else {
 			s.tell("%s: %s, found %v", c.Tag, c.Fault, c.Found)
 		}
 	case Sends:

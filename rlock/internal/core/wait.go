@@ -35,35 +35,8 @@ const (
 	ByPass               // from another client, which passed it on
 )
 
-// An attempt is the state of a call with regard to its Acquires: it may send one, and a second one
-// if a release of this client makes way for it.
-type attempt uint8
-
-const (
-	tried      attempt = iota // the Acquire was sent: the call is denied, or waits in the queue
-	tries                     // the call may send an Acquire
-	triesAgain                // the call may send a second one
-	triedAgain                // that one was sent
-)
-
-// may reports whether the call may send an Acquire.
-func (a attempt) may() bool { return a == tries || a == triesAgain }
-
-// sent returns the state after an Acquire was sent, and unsent the state after that Acquire got no
-// answer.
-func (a attempt) sent() attempt {
-	if a == tries {
-		return tried
-	}
-	return triedAgain
-}
-
-func (a attempt) unsent() attempt {
-	if a == tried {
-		return tries
-	}
-	return triesAgain
-}
+// mayTry reports whether the call may send an Acquire.
+func (w *Call) mayTry() bool { return w.tried < w.tries }
 
 // A line has the waiters of one lock, in their order.
 type line struct {
@@ -149,28 +122,21 @@ func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first() == w && l.owner == nil && !l.Busy()
 	switch {
-	case !w.Waits && !w.attempt.may():
+	case !w.Waits && !w.mayTry():
 		l.leave(w, Denied, now)
 		l.deniesOthers(w, now)
-	case now.Time >= w.Until && !w.attempt.may():
+	case now.Time >= w.Until && !w.mayTry():
 		l.leave(w, TimedOut, now)
-	case mayAcquire && w.attempt.may() && !(w.Waits && l.hears == listening && l.worthTicket(w, now)): // else it takes a ticket at
+	case mayAcquire && w.mayTry() && !(w.Waits && l.hears == listening && l.worthTicket(w, now)): // else it takes a ticket at
 		// once: an Acquire would cost it another command if the lock is not free
 		l.asks(w, Acquire)
-		w.attempt = w.attempt.sent()
+		w.tried++
 	case !w.Waits: // the answer to another call's command, or to a release, decides
 	case !l.worthTicket(w, now): // it waits for a hand-off, until its time is up
-	case mayAcquire || l.hasOwnTicket(w) || l.isHeldBack(w, now):
-		l.queue(w, now)
-	}
-}
-
-// queue gives the waiter a ticket, once the subscription is confirmed, or the client has waited for
-// that long enough.
-func (l *Lock) queue(w *Call, now Now) {
-	l.subscribe(now)
-	if l.hears != asking || now.Time >= l.patient {
-		l.asks(w, Join)
+	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.heldBackFrom(w):
+		if l.subscribe(now); l.hears != asking || now.Time >= l.patient { // confirmed, or waited for long enough
+			l.asks(w, Join)
+		}
 	}
 }
 
@@ -206,7 +172,7 @@ func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	case t.entry == Resume:
 		l.leave(w, NotPassed, now)
 		return
-	case t.entry == Acquire && w.attempt == tried:
+	case t.entry == Acquire && w.tried == 1 && w.tries == 1:
 		l.mayRetry(w, a)
 	}
 	if w.Outcome == Waiting && w.Waits {
@@ -222,8 +188,9 @@ func (l *Lock) mayRetry(w *Call, a Reply) {
 	if w.Waits || !(a.Holder == ID{} && !a.Foreign) && (h == nil || h.want != Gone) {
 		return
 	}
-	if w.attempt = triesAgain; h != nil {
-		l.hurries(h)
+	if w.tries = 2; h != nil {
+		h.fails, h.again = 0, 0 // it leaves at once
+		l.touch(h)
 	}
 }
 
@@ -235,7 +202,7 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 		w.fails++
 	}
 	if t.entry == Acquire {
-		w.attempt = w.attempt.unsent() // by another tenure
+		w.tried = max(w.tried-1, 0) // another tenure sends it again
 	}
 	switch {
 	case f == Fatal:
@@ -252,17 +219,29 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 }
 
 // timeUp ends a wait, unless a command of its ticket is in flight: the ticket may have the lock,
-// and no waiter would be served if all were impatient and each left when its turn came.
+// and no waiter would be served if all were impatient and each left when its turn came. A call
+// without a ticket becomes overdue while an answer is on its way.
 func (l *Lock) timeUp(w *Call, now Now) {
-	switch t := w.Tenure; {
-	case t == nil:
-		l.timeUpWithoutTicket(w, now)
-	case t.answersSoon(now):
-	case t.fails > 0:
-		l.leave(w, TimedOut, now)
-	default:
-		t.look = now.Time
-		l.touch(t)
+	if t := w.Tenure; t != nil {
+		switch {
+		case t.answersSoon(now):
+		case t.fails > 0:
+			l.leave(w, TimedOut, now)
+		default:
+			t.look = now.Time
+			l.touch(t)
+		}
+		return
+	}
+	switch o, _ := l.decision(w, now); {
+	case o != Waiting:
+		first := l.line.first() == w
+		if l.leave(w, o, now); first && o == Unanswered {
+			l.failsOthers(now)
+		}
+	case !w.overdue && w.position.InLine():
+		w.overdue = true
+		l.line.overdue++
 	}
 }
 
@@ -320,7 +299,7 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	if l.hears == asking && (l.line.first() == w || l.hasOwnTicket(w)) {
 		at = min(at, max(l.patient, now.Time))
 	}
-	if from, ok := l.heldBackFrom(w); ok && l.worthTicket(w, now) {
+	if from := l.heldBackFrom(w); from != Never && l.worthTicket(w, now) {
 		if l.hears == asking {
 			from = max(from, l.patient)
 		}
@@ -347,12 +326,6 @@ func (l *Lock) tick(w *Call, now Now) {
 // Other waiters share one.
 func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
 
-// hurries ends the backoff of a tenure that is Gone, so that it leaves at once.
-func (l *Lock) hurries(t *Tenure) {
-	t.fails, t.again = 0, 0
-	l.touch(t)
-}
-
 // A call with a bound waits only if at most so many callers wait with it, of all clients. It has a
 // ticket of its own, as each call for a strict lock, and Redis counts the tickets in the step in
 // which the ticket joins. Other callers of a client share a ticket: the client adds them to the
@@ -369,16 +342,6 @@ func (l *Lock) isFullHere(w *Call) bool {
 	return w.Waits && n >= max(int(w.Most), 0) && (n > 0 || l.IsHeld())
 }
 
-// bound sets the bound of the waiter's Join, if it has one.
-func (l *Lock) bound(cmd *Command, w *Call) {
-	if w.isBounded() {
-		cmd.Bounded, cmd.Most = true, l.room(w)
-	}
-}
-
-// room returns the number of tickets that may stand in the queue, that of the waiter included.
-func (l *Lock) room(w *Call) int { return max(int(w.Most)-l.unticketed(w), 0) }
-
 // unticketed returns the number of callers without a ticket that stand before the waiter in the
 // line.
 func (l *Lock) unticketed(w *Call) (n int) {
@@ -391,14 +354,6 @@ func (l *Lock) unticketed(w *Call) (n int) {
 		}
 	}
 	return n
-}
-
-// refuseFull ends the wait of a call whose ticket found too many tickets in the queue. Callers of
-// this client that were counted may have left since, so the bound is the least that is reported.
-func (l *Lock) refuseFull(w *Call, tickets int, now Now) {
-	w.Others = max(int32(tickets+l.unticketed(w)), w.Most)
-	l.give(w.Tenure, now)
-	l.leave(w, Full, now)
 }
 
 // The readers of one client share a tenure: in Redis they are one reader, so that only the first to
@@ -415,19 +370,16 @@ func (l *Lock) mayJoin(w *Call, now Now) bool {
 	}
 	if l.mayPass(now) {
 		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here whose ticket would show that others wait
-			t.asksSoon()
+			t.old = true // the next Mirror asks
 		}
 		return true
 	}
 	if t.share.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
-		t.asksSoon() // the others may have left
+		t.old = true // the next Mirror asks: the others may have left
 		l.touch(t)
 	}
 	return false
 }
-
-// asksSoon makes a Mirror due, which asks whether others wait.
-func (t *Tenure) asksSoon() { t.unshown() }
 
 // admitReaders gives the readers at the front of the line a level beside the readers that hold the
 // lock: all of them at the beginning of a turn, for which they have waited, else as many as may
@@ -440,24 +392,20 @@ func (l *Lock) admitReaders(all bool, now Now) {
 	}
 }
 
-// isHeldBack reports whether the waiter is the first in line to join the readers here, and has held
-// back for waiters of other clients for long enough to take a ticket.
-func (l *Lock) isHeldBack(w *Call, now Now) bool {
-	from, ok := l.heldBackFrom(w)
-	return ok && now.Time >= from
-}
-
-// heldBackFrom returns when such a waiter takes a ticket although readers of this client have the
-// lock.
-func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
+// heldBackFrom returns when the waiter takes a ticket although readers of this client have the
+// lock: if it is the first in line to join them, and has held back for waiters of other clients for
+// long enough. It returns Never for any other waiter.
+func (l *Lock) heldBackFrom(w *Call) Time {
 	t := l.owner
 	switch {
 	case t == nil || w.Mode != Shared || l.line.first() != w || !l.isRead():
-		return 0, false
+		return Never
 	case !t.isOpen():
-		return w.Began, true
+		return w.Began
+	case !t.share.contested:
+		return Never
 	}
-	return w.Began.After(l.client.ReadersTime), t.share.contested
+	return w.Began.After(l.client.ReadersTime)
 }
 
 // giveWay puts the writers at the front of the line behind the readers: while foreign readers keep
@@ -498,22 +446,6 @@ func (t *share) heardOf(others int, now Now) {
 	}
 }
 
-// spent begins a share without hand-offs. It has an effect only if other clients wait.
-func (t *share) spent(c *Client) { t.passes = int32(c.HandoffLimit) }
-
-// handsOff gives the lock, whose last level is closed, to the first waiter here, and reports
-// whether it did. No other waiter is considered, however long the line is.
-func (l *Lock) handsOff(now Now) bool {
-	t, w := l.owner, l.line.first()
-	if w == nil || t.mode != w.Mode && t.mode != Alone || !l.mayPass(now) {
-		return false
-	}
-	t.share.handed = true
-	l.served(w, now)
-	l.begin(t, w, ByHandoff, now)
-	return true
-}
-
 // mayPass reports whether the tenure may serve another waiter of this client, and counts it: enough
 // of the lease is left, there is a fencing token, no former hold has sent a guarded write, and
 // other clients have not waited for too long.
@@ -533,13 +465,6 @@ func (l *Lock) mayPass(now Now) bool {
 	return true
 }
 
-// asksOthers reports whether a Mirror is to ask whether others wait, since that decides how long
-// this client keeps the lock. The Mirror may be built between two hand-offs, when no caller waits
-// here.
-func (l *Lock) asksOthers(t *Tenure) bool {
-	return l.line.Len() > 0 || t.share.handed || l.isRead()
-}
-
 // A call is overdue if its time is up while a command that decides whose the lock is is in flight.
 // It waits for that answer, since no other owner is known to hold the lock. A call with a single
 // attempt that sends no command itself is overdue from the beginning. One command decides for all
@@ -551,7 +476,7 @@ func (l *Lock) asksOthers(t *Tenure) bool {
 // the time until which it waits at most, while an answer is on its way. The call need not stand in
 // the line yet.
 func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
-	if w.fails > 0 || w.attempt == tried || w.attempt == triedAgain {
+	if w.fails > 0 || !w.mayTry() {
 		return w.timedOut(), 0 // its own command was answered, or has the fault that the caller learns
 	}
 	return l.decisionBehind(l.line.first(), w, now)
@@ -597,7 +522,7 @@ func (w *Call) isRefused() bool {
 	switch {
 	case t != nil && t.place == InQueue:
 		return t.fails == 0
-	case w.fails > 0 || w.attempt.may():
+	case w.fails > 0 || w.mayTry():
 		return false
 	default:
 		return t == nil || t.entry != Acquire
@@ -627,21 +552,6 @@ func (w *Call) timedOut() Outcome {
 		return TimedOut
 	}
 	return Denied
-}
-
-// timeUpWithoutTicket ends the wait of a call without a ticket, or makes it overdue while an answer
-// is on its way.
-func (l *Lock) timeUpWithoutTicket(w *Call, now Now) {
-	switch o, _ := l.decision(w, now); {
-	case o != Waiting:
-		first := l.line.first() == w
-		if l.leave(w, o, now); first && o == Unanswered {
-			l.failsOthers(now)
-		}
-	case !w.overdue && w.position.InLine():
-		w.overdue = true
-		l.line.overdue++
-	}
 }
 
 // decided ends the overdue calls whose decision is known.

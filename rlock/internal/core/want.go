@@ -4,9 +4,9 @@ package core
 
 // wants changes the want.
 func (t *Tenure) wants(w Want) {
-	was := t.want
-	if t.want = w; was != w {
-		t.changed(was, t.place)
+	was, told := t.want, t.lock.client.Changed
+	if t.want = w; was != w && told != nil {
+		told(t, was, t.place)
 	}
 }
 
@@ -33,10 +33,13 @@ func (t *Tenure) holds() {
 	t.wants(Held)
 }
 
-// parts stops renewing the tenure. If within > 0, a last Mirror sets the lease to within.
-func (t *Tenure) parts(within Span) {
-	t.within = within
+// leaveToLease parts with the tenure of the lock, which has no level any more: a last Mirror sets
+// the lease to within.
+func (l *Lock) leaveToLease(within Span) {
+	t := l.owner
+	l.owner, t.within = nil, within
 	t.wants(Parted)
+	l.touch(t)
 }
 
 // give makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease has

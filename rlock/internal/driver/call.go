@@ -120,7 +120,15 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
 		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
-			return nil, nil, now, l.refused(ctx, outcome, w.Others, req, h)
+			holder := ""
+			if h != nil { // nobody reads the error of a TryLock, which may be called in a loop
+				holder = l.holderWords("", req)
+			}
+			err := l.refusal(outcome, w.Others, req, holder)
+			if !errors.Is(err, terms.ErrNotAcquired) {
+				err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+			}
+			return nil, nil, now, l.giveUp(ctx, req, err)
 		default:
 			panic("driver: a call that does not wait ends as " + outcome.String())
 		}
@@ -273,21 +281,6 @@ func (c *Client) shortestLease() time.Duration {
 
 // The end of a call: its result, and the release of an unused grant.
 
-// refused ends a call that does not wait. It is called with the mutex held, and gives it back. Only
-// the error of a handle names the holder: that of a TryLock, which may be called in a loop, is not
-// read.
-func (l *lock) refused(ctx context.Context, o core.Outcome, others int32, req *Request, h *hold) error {
-	holder := ""
-	if h != nil {
-		holder = l.holderWords("", req)
-	}
-	err := l.refusal(o, others, req, holder)
-	if !errors.Is(err, terms.ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
-	}
-	return l.giveUp(ctx, req, err)
-}
-
 // giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it
 // back.
 func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
@@ -336,7 +329,9 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
-		a.Text, a.Waited, a.Checked, a.Clock = w.answer, w.hasWaited(), w.checked, w.clock
+		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock
+		// If a message overtook the answer to its Join, it waited in Redis' queue although waits is not set.
+		a.Waited = w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 		if w.clock > 0 {
 			a.Read = c.clock.time(w.read)
 		}
@@ -415,8 +410,10 @@ func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string
 	switch {
 	case o == core.Closed:
 		return wire.ErrClosed
+	case o == core.Upgrades && req.More > 0:
+		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
 	case o == core.Upgrades:
-		return upgradeError(req)
+		return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), terms.ErrUpgrade)
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
 	case o == core.Full:
@@ -440,14 +437,6 @@ func (l *lock) faultBefore() error {
 		break
 	}
 	return terms.ErrUnanswered
-}
-
-// upgradeError is the error of an owner that holds less of the lock than it asks for.
-func upgradeError(req *Request) error {
-	if req.More > 0 {
-		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
-	}
-	return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), terms.ErrUpgrade)
 }
 
 // mostNamed is the number of levels that are searched for one of the caller's own.
@@ -551,8 +540,13 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (ho
 	r.send(ctx)
 	for i := range r.calls {
 		one := &r.calls[i]
-		if err != nil {
-			one.drop(ctx)
+		if err != nil { // it is behind the first lock that was not free: a grant is released in the background
+			if one.waiter != nil {
+				one.goOn(ctx, true)
+			}
+			if one.hold.begun(one.err) == nil {
+				one.hold.ReleaseLater()
+			}
 			continue
 		}
 		if one.waiter != nil {
@@ -631,14 +625,4 @@ func (c *rowCall) goOn(ctx context.Context, leaves bool) {
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	c.err = l.wait(ctx, w, now)
-}
-
-// drop ends a call behind the first lock that was not free. A grant is released in the background.
-func (c *rowCall) drop(ctx context.Context) {
-	if c.waiter != nil {
-		c.goOn(ctx, true)
-	}
-	if c.hold.begun(c.err) == nil {
-		c.hold.ReleaseLater()
-	}
 }

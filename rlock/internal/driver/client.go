@@ -286,26 +286,19 @@ func (c *Client) drain() error {
 		select {
 		case <-c.drained:
 		case <-ctx.Done():
-			if left := c.unreleased(); left > 0 {
-				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
+			left := make(map[string]bool) // a lock may have many tenures: one for each attempt without an answer
+			c.eachLock(func(l *lock, _ core.Now) {
+				for range l.Tenures {
+					left[l.name.Key] = true
+				}
+			})
+			if len(left) > 0 {
+				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, len(left))
 			}
 			return nil
 		}
 	}
 	return nil
-}
-
-// unreleased returns the number of names with tenures that are not over. A lock may have many
-// tenures: one for each attempt without an answer.
-func (c *Client) unreleased() int {
-	names := make(map[string]bool)
-	c.eachLock(func(l *lock, _ core.Now) {
-		for range l.Tenures {
-			names[l.name.Key] = true
-			break
-		}
-	})
-	return len(names)
 }
 
 // tenureOver counts a tenure that is over. Close waits for all of them.
@@ -331,7 +324,8 @@ func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
 	var done time.Time       // when Redis was last asked
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
-		c.verify()
+		c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
+		c.keeper.Probe()
 		rested := time.Since(done) > 2*lastVerifyPause
 		done, paused = time.Now(), min(2*paused, lastVerifyPause)
 		if rested || paused == 0 {
@@ -339,12 +333,6 @@ func (c *Client) verifies() *task.Task {
 		}
 		return paused, false
 	}}
-}
-
-// verify asks Redis whether it still shows the tenures.
-func (c *Client) verify() {
-	c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
-	c.keeper.Probe()
 }
 
 // AskAbout asks Redis about the lock and its waiters, for package rlocktest.
@@ -407,14 +395,6 @@ func (n *Counts) Add(other *Counts) {
 	}
 }
 
-// Opened counts a level that was acquired.
-func (n *Counts) Opened(w terms.Way) {
-	n.Acquired[w]++
-	if w != terms.ByNesting {
-		n.Held++
-	}
-}
-
 // Closed counts a level that is over; first says whether it was the first of its owner.
 func (n *Counts) Closed(first bool) {
 	if first {
@@ -422,19 +402,11 @@ func (n *Counts) Closed(first bool) {
 	}
 }
 
-// undone reverts Opened for a level that was closed before its caller had it; first says whether it
-// was the first of its owner.
+// undone reverts the count of a level that was closed before its caller had it; first says whether
+// it was the first of its owner.
 func (n *Counts) undone(w terms.Way, first bool) {
 	n.Acquired[w]--
 	n.Closed(first)
-}
-
-// lostOne is Closed for a level that was lost.
-func (n *Counts) lostOne(first bool, r terms.LossReason) {
-	if first {
-		n.Held--
-		n.Lost[r]++
-	}
 }
 
 // GaveUp counts a call that failed; canceled says whether its context had ended.

@@ -156,7 +156,7 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 		o := terms.NewOwner()
 		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
 		s := c.shardOf(c.lock().Name)
-		s.lock()
+		s.take()
 		got := make(chan int, 1)
 		go func() { got <- c.lock().Depth(o) }()
 		runtime.Gosched()

@@ -89,13 +89,6 @@ func (h *hold) begun(err error) error {
 
 var _ Handle = (*hold)(nil)
 
-// begins notes that the lock was granted.
-func (h *hold) begins(token uint64, now core.Now) {
-	if h.token = token; h.stays > 0 {
-		h.stays += now.Time
-	}
-}
-
 // staysAt reports whether a release now would leave the lock to its least hold.
 func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Time }
 
@@ -113,11 +106,12 @@ func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 // held.
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
-// lose ends the context of a hold that ended without a release, and tells the whole.
-func (h *hold) lose(cause error) {
-	h.End(cause)
-	if h.ended != nil {
-		h.ended(cause)
+// closed notes that a level was closed, of the handle h unless that is nil. Its context ends with
+// exit.
+func (l *lock) closed(was core.Level, h *hold) {
+	l.shard.counts.Closed(was.First)
+	if h != nil {
+		h.released, l.shard.after.closed = true, h
 	}
 }
 
@@ -180,38 +174,27 @@ func (h *hold) Err() (cause error) {
 }
 
 // giveBack marks a hold that was lost as released, and returns the cause; nil if it was released
-// before.
+// before. The report of the loss, which ends the context, may be under way.
 func (h *hold) giveBack() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
 		if !h.released {
 			h.released, cause = true, h.lost
 		}
 	})
+	h.End(cmp.Or(cause, terms.Released(h.title())))
 	return cause
 }
 
-func (h *hold) Release(ctx context.Context) error {
-	released := terms.Released(h.title())
-	if Valid(h) {
-		h.End(released) // before another can have it
-	}
-	err := h.lock.unlock(ctx, h.owner, h)
-	h.End(released)
-	return err
-}
+func (h *hold) Release(ctx context.Context) error { return h.lock.unlock(ctx, h.owner, h) }
 
 func (h *hold) ReleaseLater() {
-	h.End(terms.Released(h.title()))
 	l, now := h.enter()
 	if l == nil {
 		_ = h.giveBack()
 		return
 	}
-	if !h.released {
-		was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now) // the keeper releases it
-		l.shard.counts.Closed(was.First)
-		h.released = true
-	}
+	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now) // the keeper releases it
+	l.closed(was, h)
 	l.shard.exit(l)
 }
 
@@ -256,14 +239,20 @@ func (h *hold) awaitLease(ctx context.Context) error {
 		if l == nil {
 			return h.Err()
 		}
-		var landed <-chan struct{}
-		if !l.IsShown(now) {
-			landed = l.shard.awaitMirror(l)
-		}
-		l.shard.exit(l)
-		if landed == nil {
+		if l.IsShown(now) {
+			l.shard.exit(l)
 			return nil
 		}
+		waits := &l.shard.mirrorWaits
+		if *waits == nil {
+			*waits = make(map[*lock]chan struct{})
+		}
+		landed := (*waits)[l]
+		if landed == nil {
+			landed = make(chan struct{})
+			(*waits)[l] = landed
+		}
+		l.shard.exit(l)
 		select {
 		case <-landed:
 		case <-h.Context().Done():
@@ -274,19 +263,7 @@ func (h *hold) awaitLease(ctx context.Context) error {
 	}
 }
 
-// awaitMirror returns a channel that is closed by endMirrorWait with the next answer to a Mirror of
-// the lock.
-func (s *shard) awaitMirror(l *lock) <-chan struct{} {
-	if s.mirrorWaits == nil {
-		s.mirrorWaits = make(map[*lock]chan struct{})
-	}
-	if s.mirrorWaits[l] == nil {
-		s.mirrorWaits[l] = make(chan struct{})
-	}
-	return s.mirrorWaits[l]
-}
-
-// endMirrorWait closes the channel of awaitMirror, if there is one.
+// endMirrorWait wakes the calls of awaitLease.
 func (s *shard) endMirrorWait(l *lock) {
 	if answered := s.mirrorWaits[l]; answered != nil {
 		close(answered)
@@ -398,13 +375,10 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		l.shard.exit(l)
 		return "", err
 	}
-	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
-	l.shard.counts.Closed(was.First)
+	h.lost = fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
+	l.closed(was, h)
 	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
-	w := l.releases(t, now)
-	l.shard.exit(l)
-	h.End(h.lost) // before another can have it
-	err = l.release(w, t.ID, h.owner, l.shard.take())
+	err = l.release(t, nil, h.owner, now)
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil

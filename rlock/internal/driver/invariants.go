@@ -118,7 +118,7 @@ func (l *lock) checkAgent(t *core.Tenure, k *work) {
 			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
 		}
 	default:
-		if at = l.wakes(k, at); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+		if at = min(at, l.trackedFrom(k)); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
 			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
 		}
 	}
@@ -285,14 +285,11 @@ func (w *witness) carried(cmd *core.Command) {
 	}
 }
 
-// landed notes the answer to a command, if it is one of a tenure.
-func (w *witness) landed(cmd *core.Command) {
-	if w != nil && cmd.Tenure != nil {
-		w.answered(cmd)
-	}
-}
-
+// answered notes the answer to a command of a tenure.
 func (w *witness) answered(cmd *core.Command) {
+	if w == nil {
+		return
+	}
 	w.carried(cmd)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,7 +33,7 @@ type life struct {
 
 	sender     sender
 	queued     bool // a command told the ticket to join the queue
-	parted     bool // the tenure is left to its lease: see parts
+	parted     bool // the tenure is left to its lease, for which Close does not wait
 	tracking   tracking
 	verifiedAt core.Time // when tracking became verified
 }
@@ -81,18 +81,12 @@ func (s *shard) over(k *work) {
 	}
 }
 
-// parts notes that the tenure is left to its lease, so that Close does not wait for it.
-func (k *work) parts() {
-	k.parted = true
-	k.lock.shard.client.tenureOver()
-}
-
-// keep has the keeper poll the tenure at that time.
+// keep has the keeper poll the tenure at that time, or sooner, if its key is to be tracked before.
 func (s *shard) keep(k *work, at core.Time) {
 	if k.sender == asking {
 		return
 	}
-	switch at = k.lock.wakes(k, at); {
+	switch at = min(at, k.lock.trackedFrom(k)); {
 	case at <= s.at.Time && k.sender == keeperSends:
 	case at <= s.at.Time:
 		k.sender = nudged
@@ -100,15 +94,6 @@ func (s *shard) keep(k *work, at core.Time) {
 	case at != core.Never:
 		s.schedule(k, at)
 	}
-}
-
-// wakes returns when the keeper has to ask about a tenure that package core wants to be polled at
-// that time: sooner, if its key is to be tracked before.
-func (l *lock) wakes(k *work, at core.Time) core.Time {
-	if k.tenure == l.Owner() {
-		at = min(at, l.trackedFrom(k))
-	}
-	return at
 }
 
 // schedule has the keeper ask at that time, or sooner. The keeper's own note of the time, in
@@ -127,7 +112,9 @@ func (k *work) Entry() *lease.Entry { return &k.entry }
 // Group returns the node of the lock.
 func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 
-// Due reports whether a command is due, and schedules the tenure again.
+// Due reports whether a command is due: then the keeper polls the tenure when it builds the batch.
+// Due schedules the next time, which is the end of the tenure by the clock while the batch is not
+// built.
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -137,16 +124,28 @@ func (k *work) Due(time.Time) (send bool) {
 		return false
 	}
 	if k.tenure == l.Owner() {
-		l.Settle(now)
-		l.track(k, now)
+		if l.Settle(now); k.tenure == l.Owner() && l.trackedFrom(k) <= now.Time { // the hold has lasted for long enough
+			if k.track(due); k.tracking == due {
+				l.Confirm(now) // by a Mirror that tracks the key
+			}
+		}
 	}
 	s.applyAll()
 	k.sender = unasked
-	switch {
-	case k.tenure == nil:
-	case s.heldBack(k):
-	default:
-		send = s.due(k, now)
+	if t := k.tenure; t != nil && !s.heldBack(k) && t.Agent == nil {
+		switch at := t.Alarm(); {
+		case at > now.Time:
+			s.keep(k, at)
+		case t == l.Owner():
+			s.schedule(k, max(now.At(l.Ends()), now.Time+1))
+			send = true
+		default:
+			s.schedule(k, now.Time.After(s.core.MaxRetry))
+			send = true
+		}
+		if send {
+			k.sender = keeperSends
+		}
 	}
 	s.exit(l)
 	return send
@@ -163,36 +162,20 @@ func (s *shard) heldBack(k *work) bool {
 	return true
 }
 
-// due reports whether the tenure is due: then the keeper polls it when it builds the batch. due
-// schedules the next time, which is the end of the tenure by the clock while the batch is not
-// built.
-func (s *shard) due(k *work, now core.Now) bool {
-	l, t := k.lock, k.tenure
-	if t.Agent != nil {
-		return false
-	}
-	switch at := t.Alarm(); {
-	case at > now.Time:
-		s.keep(k, at)
-		return false
-	case t == l.Owner():
-		s.schedule(k, max(now.At(l.Ends()), now.Time+1))
-	default:
-		s.schedule(k, now.Time.After(s.core.MaxRetry))
-	}
-	k.sender = keeperSends
-	return true
-}
-
 // send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of one
 // node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	all := make([]*exchange, 0, len(batch))
 	info := terms.RenewedInfo{Margin: c.Config.Lease, Lease: c.Config.Lease}
 	for _, item := range batch {
-		if x := c.builds(item.(*work), &info); x != nil {
+		k := item.(*work)
+		l := k.lock
+		now := l.shard.take()
+		k.sender = unasked
+		if x := l.polls(k, &info, now); x != nil {
 			all = append(all, x)
 		}
+		l.shard.exit(l)
 	}
 	if len(all) == 0 {
 		return true
@@ -200,34 +183,47 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	began := time.Now()
 	c.wire.carryAll(ctx, all)
 	info.Took = time.Since(began)
+	steps := all[:0]
 	for _, x := range all {
 		reached = reached || x.Answer.Heard
-		c.landLate(x)
+		l, k := x.lock, x.work
+		now := l.shard.take()
+		l.land(x, now)
+		if k.tenure != nil {
+			// After a downgrade a Step lets readers of other clients in. The keeper would pause before it.
+			if op, _ := l.Peek(k.tenure, now); op == core.Step {
+				if x = l.polls(k, &info, now); x != nil {
+					steps = append(steps, x)
+				}
+			}
+		}
+		l.shard.exit(l)
 	}
 	c.tellRenewed(info)
+	if len(steps) > 0 {
+		c.wire.carryAll(ctx, steps)
+		for _, x := range steps {
+			c.landLate(x)
+		}
+	}
 	c.wire.refresh(time.Now(), !reached)
 	return reached
 }
 
-// builds returns the command that is due for a tenure now, or nil.
-func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
-	l, s := k.lock, k.lock.shard
-	now := s.take()
-	k.sender = unasked
-	if k.tenure == nil || k.tenure.Agent != nil || s.heldBack(k) {
-		s.unlock()
+// polls returns the command that the keeper is to send for a tenure now, or nil. The mutex is held.
+func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchange) {
+	if k.tenure == nil || k.tenure.Agent != nil || l.shard.heldBack(k) {
 		return nil
 	}
 	claimed := k.tenure.Claimed()
 	switch cmd, at := l.Poll(k.tenure, now); {
 	case cmd.Op != core.None:
-		x = c.exchanges.Get().(*exchange)
+		x = l.shard.client.exchanges.Get().(*exchange)
 		x.Cmd, x.info, x.claimed = cmd, info, claimed
 		l.begins(x, now)
 	case at != core.Never:
-		s.keep(k, at) // nothing is due any more: a nested level was closed, for example
+		l.shard.keep(k, at) // nothing is due any more: a nested level was closed, for example
 	}
-	s.exit(l)
 	return x
 }
 
@@ -284,12 +280,18 @@ const (
 
 // track changes the tracking to t, or to putOff if t is not possible.
 func (k *work) track(t tracking) {
-	c, had := k.lock.shard.client, k.tracking >= due
-	if t >= due && !(c.wire.Tracks() && (had || c.tracked.enter())) {
+	c, counts := k.lock.shard.client, k.tracking >= due
+	if t >= due && !counts {
+		counts = c.tracked.taken.Add(1) <= c.tracked.all
+		if !counts {
+			c.tracked.taken.Add(-1)
+		}
+	}
+	if t >= due && !(counts && c.wire.Tracks()) {
 		t = putOff
 	}
-	if had && t < due {
-		c.tracked.leave()
+	if counts && t < due {
+		c.tracked.taken.Add(-1)
 	}
 	k.tracking = t
 }
@@ -300,16 +302,6 @@ type trackedKeys struct {
 	taken atomic.Int64
 }
 
-func (p *trackedKeys) enter() bool {
-	if p.taken.Add(1) <= p.all {
-		return true
-	}
-	p.leave()
-	return false
-}
-
-func (p *trackedKeys) leave() { p.taken.Add(-1) }
-
 // Tracked returns the number of tracked keys.
 func (c *Client) Tracked() int64 {
 	if !c.wire.Tracks() {
@@ -318,44 +310,35 @@ func (c *Client) Tracked() int64 {
 	return min(c.tracked.taken.Load(), c.tracked.all) // one too many is counted for a moment
 }
 
-// trackedFrom returns when the key is to be tracked; Never if it is tracked, or is not to be.
+// trackedFrom returns when the key of a tenure is to be tracked; Never if it is tracked, or is not
+// to be.
 func (l *lock) trackedFrom(k *work) core.Time {
 	switch {
-	case !l.trackable():
+	case k.tenure != l.Owner():
 	case k.tracking == untracked:
 		return l.lastsFrom()
-	case k.tracking == verified:
+	case k.tracking == verified && l.lastsFrom() != core.Never:
 		return k.verifiedAt.After(core.Span(trackAgain))
 	}
 	return core.Never
 }
 
-// lastsFrom returns when the hold has lasted for long enough to be tracked.
-func (l *lock) lastsFrom() core.Time { return l.Levels()[0].Since.After(core.Span(trackAfter)) }
-
-// trackable reports whether no other client changes the key while this one holds the lock.
-func (l *lock) trackable() bool {
-	s := l.shard
-	return s.client.tracked.all > 0 && !l.kind().permits && l.IsWritten()
-}
-
-// track makes a Mirror due that tracks the key, if the hold has lasted for long enough.
-func (l *lock) track(k *work, now core.Now) {
-	if k.tenure != l.Owner() || l.trackedFrom(k) > now.Time {
-		return
+// lastsFrom returns when the hold has lasted for long enough to be tracked; Never if other clients
+// change the key while this one holds the lock.
+func (l *lock) lastsFrom() core.Time {
+	if l.shard.client.tracked.all == 0 || l.kind().permits || !l.IsWritten() {
+		return core.Never
 	}
-	if k.track(due); k.tracking == due {
-		l.Confirm(now)
-	}
+	return l.Levels()[0].Since.After(core.Span(trackAfter))
 }
 
 // buildTracked decides whether the Mirror that is being built tracks the key, and reports that.
 func (k *work) buildTracked(now core.Now) bool {
-	switch l := k.lock; {
+	switch from := k.lock.lastsFrom(); {
 	case k.tracking == alarmed:
 		k.track(verified)
 		k.verifiedAt = now.Time
-	case l.trackable() && (k.tracking == verified || l.lastsFrom() <= now.Time):
+	case from <= now.Time, k.tracking == verified && from != core.Never:
 		k.track(tracked)
 	default:
 		k.track(untracked)

@@ -55,17 +55,14 @@ func (l *lock) listenAbroad() {
 	}
 	c, n := l.shard.client, l.name
 	l.sub.abroad(func(message string) {
-		l, now := c.enterIfAny(n, 0)
-		if l != nil {
-			l.Hear(core.Message{Kind: core.ForeignNews, Ours: isOwnMessage(message)}, now)
+		if l, now := c.enterIfAny(n, 0); l != nil {
+			// A client of rlock puts a zero before what Redisson would write, which reads both as the same number.
+			ours := len(message) > 1 && message[0] == '0'
+			l.Hear(core.Message{Kind: core.ForeignNews, Ours: ours}, now)
 			l.shard.exit(l)
 		}
 	})
 }
-
-// isOwnMessage reports whether a client of rlock published a message to Redisson's channel. Such a
-// message has a zero before what Redisson would write, which reads both as the same number.
-func isOwnMessage(message string) bool { return len(message) > 1 && message[0] == '0' }
 
 // hear lets a call that may wait take a ticket at once if others have waited for the lock a moment
 // ago, so that the subscription still exists.
@@ -121,22 +118,15 @@ func (c *Client) heard(message string) {
 	id := c.Redis.IDOf(m.Owner)
 	switch m.Verb {
 	case wire.Forced:
-		c.tells(id, m, core.Forced)
+		if l, now := c.enterTenure(m.Text, m.Owner, id); l != nil {
+			l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
+			l.shard.exit(l)
+		}
 	case wire.Shown:
 		c.shown(id, m)
 	default: // package wire refuses others
 		panic("driver: a message " + string(m.Verb))
 	}
-}
-
-// tells passes a message about a tenure to its lock, if this client knows the tenure.
-func (c *Client) tells(id core.ID, m wire.ClientMessage, kind core.MessageKind) {
-	l, now := c.enterTenure(m.Text, m.Owner, id)
-	if l == nil {
-		return
-	}
-	l.Hear(core.Message{Kind: kind, ID: id}, now)
-	l.shard.exit(l)
 }
 
 // sorts has the kind for each letter of a message. Kinds that are the same in Redis have one
@@ -178,27 +168,25 @@ type post struct {
 	running bool
 }
 
-// confirmed is called under the mutex of the hub. It must return at once.
+// confirmed queues the news for the lock with that name. It is called under the mutex of the hub,
+// and must return at once.
 func (c *Client) confirmed(n *Name) {
 	if invariants {
 		c.witness.enters("the hub")
 		defer c.witness.leaves()
 	}
-	c.post.deliver(c, n)
-}
-
-// deliver queues the news for the lock with that name.
-func (p *post) deliver(c *Client, n *Name) {
+	p := &c.post
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, n)
 	if !p.running {
-		p.running = c.wire.Start(func() { p.run(c) })
+		p.running = c.wire.Start(c.deliver)
 	}
 }
 
-func (p *post) run(c *Client) {
-	for {
+// deliver tells locks the news until there is none.
+func (c *Client) deliver() {
+	for p := &c.post; ; {
 		p.mu.Lock()
 		names := p.waiting
 		p.waiting = nil

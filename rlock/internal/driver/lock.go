@@ -106,13 +106,16 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	}
 	one.Settle(now)
 	s.Depth = one.depth(o, modeOf(l.Shared))
-	switch live, waits := one.first(); {
-	case one.Owner() != nil:
+	if one.Owner() != nil {
 		s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)
-	case live:
-		s.Taken = waits && !s.IsSilent()
-	default:
+	} else {
 		s.Freeing = one.Busy()
+		for w := range one.Waiters {
+			if w.Outcome == core.Waiting { // the first call that has not ended
+				s.Taken, s.Freeing = w.Waits && !s.IsSilent(), false
+				break
+			}
+		}
 	}
 	one.shard.exit(one)
 	return s
@@ -123,29 +126,13 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
-		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && (o.Guest || !v.Guest) && !isLoose(v) {
+		v := &levels[i]
+		h, _ := v.Handle.(*hold)
+		if v.Owner == core.OwnerID(o.ID) && v.Mode == mode && (o.Guest || !v.Guest) && (h == nil || h.isHeld()) {
 			n++
 		}
 	}
 	return n
-}
-
-// first reports whether a call waits for the lock, and whether the first such call waits in line or
-// has a single attempt.
-func (l *lock) first() (live, waits bool) {
-	for w := range l.Waiters {
-		if w.Outcome == core.Waiting {
-			return true, w.Waits
-		}
-	}
-	return false, false
-}
-
-// isLoose reports whether the level is a part of a lock over several that is not held: of an
-// attempt that goes on, or whose parts are about to be released.
-func isLoose(v *core.Level) bool {
-	h, _ := v.Handle.(*hold)
-	return h != nil && !h.isHeld()
 }
 
 func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
@@ -240,26 +227,6 @@ func (l *Lock) knownHere() (locked, known bool) {
 	return locked, known
 }
 
-// tend sends the Step that lets readers of other clients in after a downgrade, if one is due. The
-// keeper, which has just sent a Mirror of the tenure, would pause before it.
-func (l *lock) tend(k *work, now core.Now) {
-	if op, _ := l.Peek(k.tenure, now); op != core.Step {
-		return
-	}
-	c := l.shard.client
-	w := c.newCall(&core.Call{Until: core.Never})
-	l.Tend(k.tenure, &w.Call)
-	if !c.wire.Start(func() {
-		l.run(context.Background(), w, l.shard.take())
-		l.shard.exit(l)
-		c.done(w)
-	}) {
-		l.Leave(&w.Call, core.Closed, now)
-		l.Next(&w.Call, false, now)
-		c.done(w)
-	}
-}
-
 // To package core the permits of each owner of a semaphore are a lock of their own. The locks of
 // one name are together in a pool, with one mutex and one subscription: a grant names its owner, so
 // that it costs no more where thousands wait.
@@ -289,31 +256,6 @@ func ownerIn(text string) core.OwnerID {
 		return 0
 	}
 	return core.OwnerID(o)
-}
-
-// permit returns the lock of the owner's permits, or nil.
-func (s *shard) permit(key string, o core.OwnerID) *lock {
-	if p := s.pools[key]; p != nil {
-		return p.locks[o]
-	}
-	return nil
-}
-
-func (s *shard) addPermit(l *lock) {
-	p := s.pools[l.name.Key]
-	if p == nil {
-		p = &pool{locks: make(map[core.OwnerID]*lock)}
-		s.pools[l.name.Key] = p
-	}
-	p.locks[l.owner] = l
-}
-
-func (s *shard) removePermit(l *lock) {
-	p := s.pools[l.name.Key]
-	delete(p.locks, l.owner)
-	if len(p.locks) == 0 {
-		delete(s.pools, l.name.Key)
-	}
 }
 
 // eachPermit calls yield with each lock of the pool.

@@ -343,12 +343,14 @@ func (r *reader) tell(yield func(*terms.View)) {
 // levelOf returns the level for package diag.
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
-		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
-		Site: siteOf(v), Whole: wholeOf(v), Standing: isStanding(v),
+		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since), Site: siteOf(v),
 	}
-	if h, ok := v.Handle.(*hold); ok && h.life.IsDropped() {
-		l.Dropped = true
-		if h.whole == nil {
+	if h, ok := v.Handle.(*hold); ok {
+		l.Standing, l.Dropped = h.standing, h.life.IsDropped()
+		if h.isHeld() {
+			l.Whole = h.whole
+		}
+		if l.Dropped && h.whole == nil {
 			l.Release = func() { _ = h.Release(context.Background()) }
 		}
 	}
@@ -369,22 +371,8 @@ func callerOf(v *core.Level) uint64 {
 	return ownerOf(v).Goroutine()
 }
 
-// isStanding reports whether the level is held for long by design.
-func isStanding(v *core.Level) bool {
-	h, ok := v.Handle.(*hold)
-	return ok && h.standing
-}
-
 // siteOf returns the place in the program that acquired the level, or nil if that is not recorded.
 func siteOf(v *core.Level) *terms.Site {
 	site, _ := v.Info.(*terms.Site)
 	return site
-}
-
-// wholeOf returns the lock over several that the level is a part of, or nil.
-func wholeOf(v *core.Level) *terms.Whole {
-	if h, ok := v.Handle.(*hold); ok && h.isHeld() {
-		return h.whole
-	}
-	return nil
 }

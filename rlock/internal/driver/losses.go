@@ -23,11 +23,6 @@ var (
 	ErrForced = errors.New("it was unlocked by force")
 )
 
-// leaseEndedAt returns the cause of a loss by the end of a lease.
-func leaseEndedAt(at time.Time) error {
-	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, at.Format(time.TimeOnly))
-}
-
 // lossReasonOf returns the reason of a loss, of a level that the watchdog kept or not.
 func lossReasonOf(why error, kept bool) terms.LossReason {
 	switch {
@@ -48,11 +43,6 @@ func (n *Name) lostError(o terms.Owner, why error) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
 }
 
-// closedError returns the error of an owner whose lock Close released.
-func (n *Name) closedError(o terms.Owner) error {
-	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
-}
-
 // lossKey returns the key of the owner in Losses.
 func (n *Name) lossKey(o terms.Owner) terms.LossKey {
 	return terms.LossKey{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
@@ -63,6 +53,7 @@ func (n *Name) lossKey(o terms.Owner) terms.LossKey {
 type ending struct {
 	lock     *lock
 	levels   []core.Level
+	causes   []error // the error of the owner of each level
 	at       core.Now
 	why      error // the cause of the loss; nil for Close
 	severity slog.Level
@@ -77,23 +68,40 @@ type earlierLosses struct {
 	last       uint64 // the number of the last one
 }
 
-// lost notes that levels have ended.
+// lost notes that levels have ended, for their handles and for owners that come back by name.
 func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
+	c, n := s.client, l.name
 	s.losses++
-	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
-	if cause == core.ByClose {
-		for i := range levels {
-			s.counts.Closed(levels[i].First)
-			if h, ok := levels[i].Handle.(*hold); ok {
-				h.lost = l.name.closedError(ownerOf(&levels[i]))
+	e := &ending{lock: l, levels: levels, causes: make([]error, len(levels)), at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
+	if cause != core.ByClose {
+		e.why = s.causeOf(t, levels, cause)
+	}
+	for i := range levels {
+		v := &levels[i]
+		o := ownerOf(v)
+		h, _ := v.Handle.(*hold)
+		if s.counts.Closed(v.First); e.why == nil {
+			e.causes[i] = fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
+		} else {
+			e.causes[i] = n.lostError(o, e.why)
+			if v.First {
+				s.counts.Lost[lossReasonOf(e.why, isKept(v))]++
+			}
+			lost := terms.LostLevel{Shared: v.Mode == core.Shared}
+			switch {
+			case isKept(v):
+				e.severity = slog.LevelWarn
+			case errors.Is(e.why, terms.ErrLeaseEnded): // as asked for, but each lease that is trusted ends a little early
+				lost.Until = c.clock.time(s.at.Time)
+			default:
+				lost.Until, e.severity = c.clock.safe(v.Until), slog.LevelWarn
+			}
+			if h == nil || !o.OfHandle() && !h.isPart() {
+				c.Losses.Add(n.lossKey(o), lost, e.causes[i])
 			}
 		}
-	} else {
-		e.why = s.causeOf(t, levels, cause)
-		for i := range levels {
-			if severity := s.remember(l, &levels[i], e); severity > e.severity {
-				e.severity = severity
-			}
+		if h != nil {
+			h.lost = e.causes[i]
 		}
 	}
 	if s.unreported == nil {
@@ -121,125 +129,72 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 		for i := range levels {
 			until = max(until, levels[i].Until)
 		}
-		return leaseEndedAt(s.client.clock.safe(until))
+		now = s.client.clock.safe(until)
 	case core.Unrenewed:
-		return s.causeOfSilence(t)
+		switch k, ok := t.Tag.(*work); {
+		case ok && k.err != nil:
+			return fmt.Errorf("it could not be renewed: %w", k.err)
+		case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
+			return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
+		}
 	default:
 		panic("driver: a lock is lost " + cause.String())
 	}
-}
-
-// causeOfSilence returns the cause of the loss of a lock that Redis did not confirm in time.
-func (s *shard) causeOfSilence(t *core.Tenure) error {
-	now := s.client.clock.time(s.at.Time)
-	switch k, ok := t.Tag.(*work); {
-	case ok && k.err != nil:
-		return fmt.Errorf("it could not be renewed: %w", k.err)
-	case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
-		return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
-	}
-	return leaseEndedAt(now)
+	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, now.Format(time.TimeOnly))
 }
 
 // isKept reports whether the watchdog keeps the level.
 func isKept(v *core.Level) bool { return v.Until == core.NeverSafe || v.Capped }
 
-// remember notes the loss of one level for its owner, and returns the severity for the log.
-func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
-	kept := isKept(v)
-	s.counts.lostOne(v.First, lossReasonOf(e.why, kept))
-	o := ownerOf(v)
-	cause := l.name.lostError(o, e.why)
-	lost := terms.LostLevel{Shared: v.Mode == core.Shared}
-	if !kept {
-		lost.Until = s.client.clock.safe(v.Until)
-	}
-	severity = slog.LevelWarn
-	if !kept && errors.Is(e.why, terms.ErrLeaseEnded) { // as asked for
-		lost.Until = s.client.clock.time(e.at.Time) // each lease that is trusted ends a little early
-		severity = slog.LevelDebug
-	}
-	h, _ := v.Handle.(*hold)
-	if h != nil {
-		h.lost = cause
-	}
-	if h == nil || !o.OfHandle() && !h.isPart() {
-		s.client.Losses.Add(l.name.lossKey(o), lost, cause)
-	}
-	return severity
-}
-
 // tell reports the ending to the holders, the Observer and the log. It is called once, without a
-// mutex.
+// mutex. Hooks for losses run in the goroutine of the notices, so that the keeper does not wait for
+// code of the user.
 func (e *ending) tell() {
-	c, n := e.lock.shard.client, e.lock.name
+	l, s, c := e.lock, e.lock.shard, e.lock.shard.client
 	if invariants {
 		c.witness.outside("the report of a loss")
 	}
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.lose(h.lost) // the same error as Release returns: a function under Do may return it as well
+			h.End(e.causes[i]) // the same error as Release returns: a function under Do may return it as well
+			if h.ended != nil {
+				h.ended(e.causes[i])
+			}
 		}
-	}
-	e.observe()
-	if !c.Closed.Load() {
-		first := ownerOf(&e.levels[0])
-		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-			"lock", n.Key, "owner", first, "cause", n.lostError(first, e.why))
-	}
-	e.lock.shard.take()
-	s := e.lock.shard
-	s.unreported[e.lock] = slices.DeleteFunc(s.unreported[e.lock], func(o *ending) bool { return o == e })
-	if len(s.unreported[e.lock]) == 0 {
-		delete(s.unreported, e.lock)
-		s.reported(e.lock)
-	}
-	close(e.reported)
-	s.exit(e.lock)
-}
-
-// causeFor returns the error of an owner whose level has ended.
-func (e *ending) causeFor(o terms.Owner) error {
-	if e.why == nil {
-		return e.lock.name.closedError(o)
-	}
-	return e.lock.name.lostError(o, e.why)
-}
-
-// observe reports the ending to the Observer. The hooks run in the goroutine of the notices, so
-// that the keeper does not wait for code of the user.
-func (e *ending) observe() {
-	c, n := e.lock.shard.client, e.lock.name
-	if !c.Observer.On() {
-		return
 	}
 	for i := range e.levels {
 		v := &e.levels[i]
-		h, _ := v.Handle.(*hold)
-		if v.Way == core.ByNesting || v.Part {
+		if !c.Observer.On() || v.Way == core.ByNesting || v.Part {
 			continue
 		}
 		ctx := context.Background()
-		if h != nil {
+		if h, ok := v.Handle.(*hold); ok {
 			ctx = context.WithoutCancel(h.Context())
 		}
+		event := c.closedLevel(l.name, v, e.at, e.causes[i])
 		if e.why == nil {
-			c.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
-			continue
-		}
-		lost := c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v)))
-		lost.Reason = lossReasonOf(e.why, isKept(v))
-		c.Observer.Later(ctx, c.Observer.Lost, lost)
-	}
-}
-
-// reported nudges the keeper for tenures of the lock that were held back.
-func (s *shard) reported(l *lock) {
-	for t := range l.Tenures {
-		if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
-			s.client.keeper.Nudge(k)
+			c.Observer.Released.Tell(ctx, event)
+		} else {
+			event.Reason = lossReasonOf(e.why, isKept(v))
+			c.Observer.Later(ctx, c.Observer.Lost, event)
 		}
 	}
+	if !c.Closed.Load() {
+		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+			"lock", l.name.Key, "owner", ownerOf(&e.levels[0]), "cause", e.causes[0])
+	}
+	s.take()
+	s.unreported[l] = slices.DeleteFunc(s.unreported[l], func(o *ending) bool { return o == e })
+	if len(s.unreported[l]) == 0 {
+		delete(s.unreported, l)
+		for t := range l.Tenures { // those that were held back
+			if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
+				c.keeper.Nudge(k)
+			}
+		}
+	}
+	close(e.reported)
+	s.exit(l)
 }
 
 // maxEvents is the largest number of events that wait for the hooks of the Observer. It is larger
@@ -353,8 +308,29 @@ func (n *notices) Tell(notice func()) {
 	}
 }
 
+// run delivers notices until none waits.
 func (n *notices) run() {
-	for notice := n.next(); notice != nil; notice = n.next() {
+	for {
+		var notice func()
+		n.mu.Lock()
+		switch {
+		case len(n.waiting) > 0:
+			notice = n.waiting[0]
+			n.waiting = n.waiting[1:]
+		case n.lost > 0:
+			lost := n.lost
+			n.lost = 0
+			notice = func() { n.missed(lost) }
+		default:
+			n.waiting, n.running = nil, false
+			if n.closed {
+				close(n.silent)
+			}
+		}
+		n.mu.Unlock()
+		if notice == nil {
+			return
+		}
 		n.deliver(notice)
 	}
 }
@@ -370,27 +346,6 @@ func (n *notices) deliver(notice func()) {
 		}
 	}()
 	notice()
-}
-
-// next returns the next notice, or nil when the goroutine must end.
-func (n *notices) next() (notice func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case len(n.waiting) > 0:
-		notice = n.waiting[0]
-		n.waiting = n.waiting[1:]
-	case n.lost > 0:
-		lost := n.lost
-		n.lost = 0
-		notice = func() { n.missed(lost) }
-	default:
-		n.waiting, n.running = nil, false
-		if n.closed {
-			close(n.silent)
-		}
-	}
-	return notice
 }
 
 // close waits until the accepted notices are delivered, for lastWords at most: then the rest is

@@ -38,15 +38,12 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 		}
 		return err
 	}
-	l.shard.counts.Closed(was.First)
-	if h != nil {
-		h.released = true
-	}
+	l.closed(was, h)
 	var err error
 	if t == nil {
 		l.shard.exit(l)
 	} else {
-		err = l.release(l.releases(t, now), t.ID, o, now)
+		err = l.release(t, nil, o, now)
 	}
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
@@ -72,20 +69,15 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 	return e
 }
 
-// releases begins the call that releases a tenure, or passes the lock on.
-func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
-	c := l.shard.client
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience))})
-	l.Release(t, &w.Call)
-	return w
-}
-
-// release runs the call w, which releases the tenure with the ID; its last level was o's. It is
-// called with the mutex held, and gives it back. No context of a caller ends it. It takes no longer
-// than an Unlock may, the wait for a slot included.
-func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error {
-	c, n := l.shard.client, l.name
+// release releases the tenure t, with a guarded write unless that is nil, or passes the lock on;
+// the last level was o's. It is called with the mutex held, and gives it back. No context of a
+// caller ends it. It takes no longer than an Unlock may, the wait for a slot included.
+func (l *lock) release(t *core.Tenure, write *wire.Write, o terms.Owner, now core.Now) error {
+	c, n, id := l.shard.client, l.name, t.ID
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience)), Carries: write != nil})
 	defer c.done(w)
+	w.write = write
+	l.Release(t, &w.Call)
 	l.run(context.Background(), w, now)
 	var ends time.Time
 	switch t := l.Find(id); {
@@ -95,7 +87,9 @@ func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error
 	case w.Cause == core.Unconfirmed:
 		ends = c.clock.time(t.Ends())
 	case t.Want() == core.Parted:
-		l.shard.workOf(l, t).parts()
+		k := l.shard.workOf(l, t)
+		k.parted = true
+		c.tenureOver()
 	}
 	l.shard.exit(l)
 	switch {
@@ -182,15 +176,9 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
-	h.released = true
-	l.shard.counts.Closed(was.First)
+	l.closed(was, h)
 	sent := wire.NewWrite(source, keys, args)
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience)), Carries: true})
-	w.write = sent
-	l.Release(t, &w.Call)
-	l.shard.exit(l)
-	h.End(terms.Released(h.title())) // before another can have it
-	err = l.release(w, t.ID, h.owner, l.shard.take())
+	err = l.release(t, sent, h.owner, now)
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}

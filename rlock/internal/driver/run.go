@@ -73,7 +73,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	l.begins(x, now)
 	w.stage = flying
 	var u *until // nil for a call whose caller stays
-	if p := w.Purpose; p != core.Releases && p != core.Tends {
+	if w.Purpose != core.Releases {
 		if w.until == nil {
 			w.until = newUntil()
 		}
@@ -134,8 +134,14 @@ func (l *lock) begins(x *exchange, now core.Now) {
 		x.Text = x.Passed
 		return
 	}
-	x.work = k
-	l.names(x)
+	owner := cmd.Owner
+	if l.owner != 0 && cmd.Op != core.Mirror {
+		owner = l.owner // of permits, for a tenure that no call knows as well
+	}
+	if k.text == "" || k.owner != owner { // else Redis knows the tenure by that text
+		k.text, k.owner = c.textOf(cmd.ID, owner, cmd.More), owner
+	}
+	x.work, x.Text, x.after = k, k.text, k.sent
 	first := false // no earlier command of the tenure can be in flight, if no command has told it to queue
 	switch cmd.Op {
 	case core.Acquire, core.Write:
@@ -147,9 +153,11 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	case core.Mirror:
 		x.Track = k.buildTracked(now)
 	case core.Leave:
-		if first = !cmd.Follows; cmd.Joins.ID != (core.ID{}) {
-			l.joinsNext(x)
-			first = false
+		first = !cmd.Follows
+		if next := &cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
+			k := l.shard.workOf(l, l.Find(next.ID))
+			k.text, k.owner = c.textOf(next.ID, next.Owner, next.More), next.Owner
+			x.Joins, k.queued, first = k.text, true, false
 		}
 	case core.Resume, core.Step, core.Unmark:
 	default:
@@ -158,28 +166,6 @@ func (l *lock) begins(x *exchange, now core.Now) {
 	if first && !k.queued {
 		x.First, x.At = true, c.clock.time(now.Time)
 	}
-}
-
-// names sets the text by which Redis knows the tenure, or will know it.
-func (l *lock) names(x *exchange) {
-	k, cmd := x.work, &x.Cmd
-	owner := cmd.Owner
-	if l.owner != 0 && cmd.Op != core.Mirror {
-		owner = l.owner // for a tenure that no call knows as well
-	}
-	if k.text == "" || k.owner != owner {
-		k.text, k.owner = l.shard.client.textOf(cmd.ID, owner, cmd.More), owner
-	}
-	x.Text, x.after = k.text, k.sent
-}
-
-// joinsNext sets the text of the ticket that joins the queue with a Leave.
-func (l *lock) joinsNext(x *exchange) {
-	s, next := l.shard, &x.Cmd.Joins
-	k := s.workOf(l, l.Find(next.ID))
-	k.text, k.owner = s.client.textOf(next.ID, next.Owner, next.More), next.Owner
-	k.queued = true
-	x.Joins = k.text
 }
 
 // land gives package core the answer to a command of a call or of the keeper, in time or late, and
@@ -208,8 +194,8 @@ func (l *lock) land(x *exchange, now core.Now) {
 		_, l.shard.fault = wire.Diagnose(a.Err)
 	}
 	checks := x.checksFor(alive)
-	if invariants {
-		c.witness.landed(&x.Cmd)
+	if invariants && x.Cmd.Tenure != nil {
+		c.witness.answered(&x.Cmd)
 	}
 	var call *core.Call // nil if the keeper sent the command, or if the caller has left
 	if x.waiter != nil {
@@ -227,9 +213,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	}
 	l.freeSlot(x, alive)
 	if x.Cmd.Op == core.Mirror {
-		if l.shard.endMirrorWait(l); alive && x.work.tenure != nil {
-			l.tend(x.work, now)
-		}
+		l.shard.endMirrorWait(l)
 	}
 	if x.waiter != nil {
 		x.waiter.carried = nil

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"sync"
@@ -66,10 +67,13 @@ func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
 
 // find returns the lock of that kind and key, of a semaphore that of the owner; or nil.
 func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
-	if kinds[id].permits {
-		return s.permit(key, o)
+	if !kinds[id].permits {
+		return s.locks[id][key]
 	}
-	return s.locks[id][key]
+	if p := s.pools[key]; p != nil {
+		return p.locks[o]
+	}
+	return nil
 }
 
 // has reports whether the lock is still in the shard.
@@ -85,13 +89,16 @@ func (s *shard) add(n *Name, o core.OwnerID) *lock {
 	k := kinds[n.KindID].core
 	k.Permits = int32(n.Permits)
 	l.Reset(&s.core, k)
-	l.name, l.owner = n, 0
-	if l.kind().permits {
-		l.owner = o
-		s.addPermit(l)
-	} else {
+	if l.name, l.owner = n, 0; !l.kind().permits {
 		s.locks[n.KindID][n.Key] = l
+		return l
 	}
+	p := s.pools[n.Key]
+	if p == nil {
+		p = &pool{locks: make(map[core.OwnerID]*lock)}
+		s.pools[n.Key] = p
+	}
+	l.owner, p.locks[o] = o, l
 	return l
 }
 
@@ -158,15 +165,7 @@ func (s *shard) take() core.Now {
 	return s.at
 }
 
-// lock and unlock are take and exit without clocks and effects. take and exit repeat their code,
-// since a call costs 2 %.
-func (s *shard) lock() {
-	if invariants {
-		s.client.witness.entersShard()
-	}
-	s.mu.Lock()
-}
-
+// unlock is exit where nothing has changed. exit repeats its code, since a call costs 2 %.
 func (s *shard) unlock() {
 	if invariants {
 		s.leaves()
@@ -186,10 +185,12 @@ func (s *shard) exit(l *lock) {
 			l.unsubscribe()
 		}
 		s.endMirrorWait(l) // there are no more answers
-		if l.kind().permits {
-			s.removePermit(l)
-		} else {
+		if !l.kind().permits {
 			delete(s.locks[l.name.KindID], l.name.Key)
+		} else if p := s.pools[l.name.Key]; len(p.locks) > 1 {
+			delete(p.locks, l.owner)
+		} else {
+			delete(s.pools, l.name.Key)
 		}
 		s.spare = l
 	}
@@ -197,7 +198,7 @@ func (s *shard) exit(l *lock) {
 		s.check()
 		s.leaves()
 	}
-	if a := &s.after; a.granted == nil && a.endings == nil && a.leaving == nil {
+	if a := &s.after; a.granted == nil && a.closed == nil && a.endings == nil && a.leaving == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -209,7 +210,7 @@ func (s *shard) exit(l *lock) {
 
 // glance calls look, which must not change anything, with the mutex held.
 func (s *shard) glance(look func()) {
-	s.lock()
+	s.take()
 	defer s.unlock()
 	look()
 }
@@ -243,6 +244,7 @@ func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%
 // after is what exit does after it has given the mutex back, in this order.
 type after struct {
 	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are reported
+	closed  *hold     // a hold that is released or passed on: its context ends, before another owner can have the lock
 	leaving []*until  // contexts of commands in flight whose call is decided: they end
 	granted *waiter   // a call that was granted the lock: it is woken, and does not need the mutex
 	others  []*waiter // more calls that were granted the lock
@@ -255,6 +257,9 @@ func (c *Client) finish(a *after) {
 	}
 	for _, e := range a.endings {
 		e.tell()
+	}
+	if h := a.closed; h != nil {
+		h.End(cmp.Or(h.lost, terms.Released(h.title())))
 	}
 	for _, u := range a.leaving {
 		u.end()
@@ -329,8 +334,10 @@ func (s *shard) woken(l *lock, w *waiter) {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)
 		w.waited = time.Duration(s.at.Time.Since(w.Began))
 		s.counts.Waited += w.waited
-		if w.telling {
-			s.grantedWhileTold(l.name, w)
+		if w.telling { // its turn begins while its caller's function runs
+			n, turn := l.name, (*time.Timer)(nil)
+			turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
+			w.turn = turn
 		}
 	}
 	switch {
@@ -352,10 +359,15 @@ func (s *shard) woken(l *lock, w *waiter) {
 func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
-	s.counts.Opened(req.Way)
+	s.counts.Acquired[req.Way]++
+	if w.Way != core.ByNesting {
+		s.counts.Held++
+	}
 	s.client.holdBegins()
 	if h != nil {
-		h.begins(w.Token, s.at)
+		if h.token = w.Token; h.stays > 0 {
+			h.stays += s.at.Time
+		}
 	}
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:

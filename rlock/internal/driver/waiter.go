@@ -221,12 +221,6 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	return now, slot, false
 }
 
-// hasWaited reports whether a call that is over had to wait. If a message overtook the answer to
-// its Join, it waited in Redis' queue although waits is not set.
-func (w *waiter) hasWaited() bool {
-	return w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
-}
-
 // exitWaiting gives the mutex back. If the call begins to wait, for more than the answer to an
 // attempt, that is counted and reported. The caller is told its place if that is news.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
@@ -467,14 +461,6 @@ func (w *waiter) told() {
 		w.turn.Stop()
 		w.turn = nil
 	}
-}
-
-// grantedWhileTold begins the turn of a call that was granted the lock while its caller's function
-// runs. The mutex is held.
-func (s *shard) grantedWhileTold(n *Name, w *waiter) {
-	var turn *time.Timer
-	turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
-	w.turn = turn
 }
 
 // endTurn releases the lock if the goroutine of the call has not come for it.
