@@ -45,17 +45,19 @@ func (l *Lock) answered(t *Tenure, seq uint32, a Reply, now Now) {
 	if w := t.Agent; w != nil && w.Purpose == Locks {
 		l.answersTicket(w, t, a, now)
 	}
-	switch {
-	case f.op != Mirror:
-	case t.want == Parted && t.within == 0:
-		if a.Fault == Answered && a.Found == Holds {
+	if f.op == Mirror {
+		shown := a.Fault == Answered && a.Found == Holds
+		switch {
+		case t.want != Parted || t.within > 0:
+		case shown:
 			t.showsFor(f.lease, now)
-		} else { // the pass is not confirmed
+		default: // the pass is not confirmed
 			l.give(t, now)
 		}
-		l.mirrored(t, f, a, now)
-	default:
-		l.mirrored(t, f, a, now)
+		if shown && f.asks != asksNot {
+			t.share.heardOf(a.Others, now)
+			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.owner && l.isRead() || t.want == Parted)
+		}
 	}
 	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.want == Asked {
 		l.giveWay(now)
@@ -83,18 +85,6 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 	case a.Found != Holds:
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
 		l.denied(w, t, a, now)
-	}
-}
-
-// mirrored notes what the answer to a Mirror says of others that wait.
-func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
-	if f.asks == asksNot || a.Fault != Answered || a.Found != Holds {
-		return
-	}
-	t.share.heardOf(a.Others, now)
-	switch {
-	case t == l.owner && l.isRead(), t.want == Parted:
-		t.step = t.step || f.asks == opens && a.Others > 0
 	}
 }
 
@@ -347,6 +337,6 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 // lose ends all holds, and gives the tenure back, which Redis may still show.
 func (l *Lock) lose(cause Cause, now Now) {
 	l.loses(l.levels.all, cause)
-	l.levels = noLevels(l.levels.all)
+	l.levels = levels{l.levels.all[:0], sum(nil)}
 	l.give(l.owner, now)
 }

@@ -347,7 +347,7 @@ func (l *Lock) touch(t *Tenure) {
 // before, so only an earlier deadline is news to it.
 func (l *Lock) changed(now Now) {
 	t := l.owner
-	if t.touched || t.alarm <= now.Time || t.alarm <= l.ends(now) && l.isMirrored(t, now) {
+	if t.touched || t.alarm <= now.Time || t.alarm <= now.At(l.Ends()) && l.isMirrored(t, now) {
 		return
 	}
 	if _, at := t.next(now); at < t.alarm {

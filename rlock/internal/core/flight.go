@@ -56,7 +56,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		panic("core: a tenure sends a command " + op.String())
 	}
 	if op.enters() {
-		t.entering()
+		t.goes(Unsure) // until there is an answer
 		t.shown, t.old = oneLevel(t.Agent.Owner, t.mode), false
 	}
 	if op != Leave {
@@ -82,7 +82,9 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 		f.lease, t.within, f.exact = t.within, 0, true
 		t.shown, t.old = oneLevel(passedOn, t.mode), false
 	} else {
-		f.lease = l.wanted(now)
+		if f.lease = l.levels.asked.Since(now.Safe); l.levels.asked == NeverSafe {
+			f.lease = max(l.client.Lease, l.levels.longest.Since(now.Safe))
+		}
 		f.exact = l.shortens(t, f.lease, now)
 		l.showing(t, now)
 	}
@@ -151,7 +153,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
 	if t == l.owner {
-		at = l.ends(now)
+		at = now.At(l.Ends())
 	}
 	return cmd, at
 }

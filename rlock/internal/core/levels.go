@@ -35,9 +35,6 @@ type summary struct {
 	ends    SafeTime // no later than the end of any level that may end before the others; NeverSafe if none may
 }
 
-// noLevels returns an empty list that reuses the memory of all.
-func noLevels(all []Level) levels { return levels{all[:0], sum(nil)} }
-
 // sum returns the summary of the levels.
 func sum(all []Level) summary {
 	if len(all) == 0 {
@@ -238,14 +235,6 @@ func (l *Lock) TrustedUntil() SafeTime { return min(l.owner.trust.until, l.level
 // reader whose lease ends. The lock has an Owner.
 func (l *Lock) Ends() SafeTime {
 	return min(l.owner.trust.until, l.levels.asked, l.levels.ends)
-}
-
-// wanted returns the lease that a Mirror asks for now.
-func (l *Lock) wanted(now Now) Span {
-	if until := l.levels.asked; until != NeverSafe {
-		return until.Since(now.Safe)
-	}
-	return max(l.client.Lease, l.levels.longest.Since(now.Safe))
 }
 
 // shape returns what Redis is to show.

@@ -29,7 +29,7 @@ func (c *Client) NewLock(k Kind) *Lock {
 
 // Reset makes an idle lock a new one, whose memory it reuses.
 func (l *Lock) Reset(c *Client, k Kind) {
-	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: noLevels(l.levels.all)}
+	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: levels{l.levels.all[:0], sum(nil)}}
 }
 
 // Idle reports whether the lock has neither tenures nor calls, so that the client may forget it.
@@ -252,7 +252,7 @@ type Client struct {
 	Changed func(t *Tenure, want Want, place Place)
 
 	closed   bool
-	last     uint64   // the number of the last tenure, if they are counted
+	last     uint64   // the number of tenures so far
 	spare    *Tenure  // a tenure that is over, whose memory is reused
 	partings partings // the forgotten tenures that Redis may still show: see tenure.go
 	taken    []Effect // the effects that the driver took last, whose memory is reused
@@ -260,14 +260,6 @@ type Client struct {
 
 // Closed reports whether the client has closed.
 func (c *Client) Closed() bool { return c.closed }
-
-func (c *Client) number() uint64 {
-	if c.Tenure != nil {
-		return c.Tenure()
-	}
-	c.last++
-	return c.last
-}
 
 // A Kind is what tells one kind of lock from another. A read-write lock is a plain one, whose
 // readers have the mode Shared. A semaphore has a Lock for each owner.

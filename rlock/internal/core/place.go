@@ -20,9 +20,6 @@ func (t *Tenure) goes(to Place) {
 	}
 }
 
-// entering notes that a command is sent that may bring the tenure in.
-func (t *Tenure) entering() { t.goes(Unsure) }
-
 // takenOut notes that a command about other tenures has taken this one out of Redis.
 func (t *Tenure) takenOut() { t.goes(Out) }
 

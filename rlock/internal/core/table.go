@@ -56,7 +56,7 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	}
 	switch {
 	case t == l.owner:
-		at = min(at, l.ends(now))
+		at = min(at, now.At(l.Ends()))
 	case t.want == Parted && t.within == 0 && !t.underWay():
 		at = min(at, t.endsItself())
 	}
@@ -163,6 +163,3 @@ func (t *Tenure) mirrors(now Now) Time {
 
 // endsItself returns when the lease of a Parted tenure ends.
 func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
-
-// ends returns when the hold changes by the clock.
-func (l *Lock) ends(now Now) Time { return now.At(l.Ends()) }

@@ -12,7 +12,13 @@ func (t *Tenure) wants(w Want) {
 
 // asks returns a new ticket for the waiter, which enters by the command entry.
 func (l *Lock) asks(w *Call, entry Op) *Tenure {
-	t := l.newTenure(ID{l.client.ID, l.client.number()}, w.Mode)
+	c := l.client
+	c.last++
+	id := ID{c.ID, c.last}
+	if c.Tenure != nil {
+		id.N = c.Tenure()
+	}
+	t := l.newTenure(id, w.Mode)
 	t.entry, t.Agent, t.more = entry, w, w.More
 	t.wants(Asked)
 	if l.hears != listening {
