@@ -211,7 +211,11 @@ func (k *Keeper) run() {
 		// What becomes ready meanwhile waits for the next pass, so that batches that are not full
 		// are not kept waiting.
 		k.askLocked(k.ready.len)
-		k.launchLocked()
+		for _, g := range k.groups {
+			if len(g.open) > 0 {
+				k.launchGroupLocked(g)
+			}
+		}
 	}
 	k.mu.Unlock()
 }
@@ -238,7 +242,16 @@ func (k *Keeper) gatherLocked() {
 		k.readyLocked(e)
 	}
 	for _, g := range k.groups {
-		for range g.turnLocked(k, since) {
+		// As many as there is room for. Before a probe it is all of them, so that an entry that
+		// lives on another node by now goes there, and one that is over goes away, although the
+		// node that did not answer never comes back.
+		room := g.roomLocked(k, since)
+		if !g.down || room == 0 {
+			room = min(room, g.queue.len)
+		} else {
+			room = g.queue.len
+		}
+		for range room {
 			k.readyLocked(g.queue.head)
 		}
 	}
@@ -275,7 +288,8 @@ func (k *Keeper) askLocked(n int) {
 		some := asked[:min(n, chunk, k.ready.len)]
 		n -= len(some)
 		for i := range some {
-			e := k.ready.pop()
+			e := k.ready.head
+			e.keeping.leave()
 			e.keeping.asked = true
 			e.keeping.nudged.Store(false)
 			some[i].owner = e.keeping.owner
@@ -329,7 +343,10 @@ func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	}
 	e.keeping.flying = true
 	e.keeping.rest = since + k.config.Pace
-	g.addLocked(k, e.keeping.owner)
+	g.open = append(g.open, e.keeping.owner)
+	if g.probe = g.down; len(g.open) == k.config.Batch {
+		k.launchGroupLocked(g)
+	}
 }
 
 // lineUpLocked puts a nudged entry into the fifo in which it waits to be asked, unless it stands in
@@ -379,7 +396,9 @@ func (k *Keeper) sleepLocked() {
 		k.wakesAt = min(k.wakesAt, e.keeping.rest)
 	}
 	for _, g := range k.groups {
-		k.wakesAt = min(k.wakesAt, g.wakesAtLocked())
+		if g.down && !g.probing && g.queue.len > 0 { // else the end of a batch wakes the keeper
+			k.wakesAt = min(k.wakesAt, g.probeAt)
+		}
 	}
 	if k.wakesAt == never {
 		k.timer.Stop()
@@ -429,13 +448,6 @@ func (l *fifo) pushFront(e *Entry) {
 	}
 	l.head = e
 	l.len++
-}
-
-// pop takes the first entry out; the fifo must not be empty.
-func (l *fifo) pop() *Entry {
-	e := l.head
-	e.keeping.leave()
-	return e
 }
 
 // leave takes the entry out of the fifo that it stands in, if any.
@@ -490,25 +502,6 @@ func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
-// turnLocked returns the number of entries of the queue to ask again now: as many as there is room
-// for. Before a probe it is all of them, so that an entry that lives on another node by now goes
-// there, and one that is over goes away, although the node that did not answer never comes back.
-func (g *group) turnLocked(k *Keeper, since time.Duration) int {
-	room := g.roomLocked(k, since)
-	if g.down && room > 0 {
-		return g.queue.len
-	}
-	return min(room, g.queue.len)
-}
-
-// wakesAtLocked returns the time at which the group has something to do by itself.
-func (g *group) wakesAtLocked() time.Duration {
-	if g.down && !g.probing && g.queue.len > 0 {
-		return g.probeAt
-	}
-	return never // until a batch ends, which wakes the keeper
-}
-
 // Probe makes the keeper try again at once all nodes that it avoids since they did not answer:
 // another caller has had an answer from one of them. It may be called concurrently.
 func (k *Keeper) Probe() {
@@ -518,24 +511,6 @@ func (k *Keeper) Probe() {
 		if g.down && !g.probing && g.queue.len > 0 {
 			g.probeAt = 0
 			k.wakeByLocked(awake)
-		}
-	}
-}
-
-// addLocked adds r to the batch being filled; there must be room. A full one is sent.
-func (g *group) addLocked(k *Keeper, r Renewable) {
-	g.open = append(g.open, r)
-	g.probe = g.down
-	if len(g.open) == k.config.Batch {
-		k.launchGroupLocked(g)
-	}
-}
-
-// launchLocked sends the batches that are not full.
-func (k *Keeper) launchLocked() {
-	for _, g := range k.groups {
-		if len(g.open) > 0 {
-			k.launchGroupLocked(g)
 		}
 	}
 }
@@ -561,7 +536,18 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	g.landedLocked(k, reached, probe)
+	g.flights--
+	g.probing = g.probing && !probe
+	switch {
+	case reached:
+		g.down = false
+	case g.down && !probe: // the batch was sent before that was known
+	default:
+		if g.backoff = min(2*g.backoff, k.config.MaxBackoff); !g.down {
+			g.down, g.backoff = true, k.config.MinBackoff
+		}
+		g.probeAt = k.clock().Sub(k.epoch) + g.backoff
+	}
 	// From the last to the first, since unreached members go to the front of the queue, in its
 	// order.
 	for i := len(batch) - 1; i >= 0; i-- {
@@ -585,24 +571,4 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	if g.queue.len > 0 {
 		k.wakeByLocked(awake)
 	}
-}
-
-// landedLocked notes whether the node answered.
-func (g *group) landedLocked(k *Keeper, reached, probe bool) {
-	g.flights--
-	if probe {
-		g.probing = false
-	}
-	switch {
-	case reached:
-		g.down = false
-		return
-	case g.down && !probe: // sent before that was known: nothing new
-		return
-	case g.down:
-		g.backoff = min(2*g.backoff, k.config.MaxBackoff)
-	default:
-		g.down, g.backoff = true, k.config.MinBackoff
-	}
-	g.probeAt = k.clock().Sub(k.epoch) + g.backoff
 }

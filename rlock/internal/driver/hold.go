@@ -79,7 +79,7 @@ func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 // begun ends the hold if its call failed with err, and returns err with the name of the lock.
 func (h *hold) begun(err error) error {
 	if errors.Is(err, terms.ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", h.title(), err)
+		err = fmt.Errorf("rlock: lock %q: %w", h.lock.Name.Key, err)
 	}
 	if err != nil {
 		h.End(err)
@@ -91,9 +91,6 @@ var _ Handle = (*hold)(nil)
 
 // staysAt reports whether a release now would leave the lock to its least hold.
 func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Time }
-
-// title returns the name that the lock was made with.
-func (h *hold) title() string { return h.lock.Name.Key }
 
 // FencingToken implements [Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
@@ -170,7 +167,7 @@ func (h *hold) Err() (cause error) {
 			cause = h.lost
 		}
 	})
-	return cmp.Or(cause, terms.Released(h.title()))
+	return cmp.Or(cause, terms.Released(h.lock.Name.Key))
 }
 
 // giveBack marks a hold that was lost as released, and returns the cause; nil if it was released
@@ -181,7 +178,7 @@ func (h *hold) giveBack() (cause error) {
 			h.released, cause = true, h.lost
 		}
 	})
-	h.End(cmp.Or(cause, terms.Released(h.title())))
+	h.End(cmp.Or(cause, terms.Released(h.lock.Name.Key)))
 	return cause
 }
 
@@ -258,7 +255,7 @@ func (h *hold) awaitLease(ctx context.Context) error {
 		case <-h.Context().Done():
 			return context.Cause(h.Context())
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: lock %q: its lease may be extended, or may be yet: %w", h.title(), wire.TimeUp(ctx, nil))
+			return fmt.Errorf("rlock: lock %q: its lease may be extended, or may be yet: %w", h.lock.Name.Key, wire.TimeUp(ctx, nil))
 		}
 	}
 }

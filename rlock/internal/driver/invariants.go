@@ -129,7 +129,7 @@ func (l *lock) checkCalls() (seen int) {
 	for one := range l.Waiters {
 		seen++
 		w := one.Tag.(*waiter)
-		if at := l.Wakes(one, l.shard.at); w.stage.isAsleep() && w.Alarm() > max(at, l.shard.at.Time) {
+		if at := l.Wakes(one, l.shard.at); (w.stage == asleep || w.stage == queueing) && w.Alarm() > max(at, l.shard.at.Time) {
 			panic(fmt.Sprintf("rule 6: a call sleeps until %v and is due at %v", w.Alarm(), at))
 		}
 	}

@@ -199,7 +199,10 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		}
 		l.shard.exit(l)
 	}
-	c.tellRenewed(info)
+	if c.Observer.On() && c.Observer.Renewed != nil && info.Locks > 0 {
+		renewed := info // the Steps have no part in it
+		c.Observer.Notices.Tell(func() { c.Observer.Renewed(renewed) })
+	}
 	if len(steps) > 0 {
 		c.wire.carryAll(ctx, steps)
 		for _, x := range steps {

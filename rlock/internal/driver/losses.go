@@ -23,21 +23,6 @@ var (
 	ErrForced = errors.New("it was unlocked by force")
 )
 
-// lossReasonOf returns the reason of a loss, of a level that the watchdog kept or not.
-func lossReasonOf(why error, kept bool) terms.LossReason {
-	switch {
-	case errors.Is(why, ErrGone):
-		return terms.LostKeyGone
-	case errors.Is(why, ErrForced):
-		return terms.LostForced
-	case errors.Is(why, terms.ErrHeldTooLong):
-		return terms.LostHeldTooLong
-	case errors.Is(why, terms.ErrLeaseEnded) && !kept:
-		return terms.LostLeaseEnded
-	}
-	return terms.LostUnrenewed
-}
-
 // lostError returns the error of an owner that lost the lock.
 func (n *Name) lostError(o terms.Owner, why error) error {
 	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
@@ -52,13 +37,20 @@ func (n *Name) lossKey(o terms.Owner) terms.LossKey {
 // mutex, and before a later call for the lock returns.
 type ending struct {
 	lock     *lock
-	levels   []core.Level
-	causes   []error // the error of the owner of each level
+	levels   []endedLevel
 	at       core.Now
 	why      error // the cause of the loss; nil for Close
 	severity slog.Level
 	number   uint64 // the number of the ending in its shard
 	reported chan struct{}
+}
+
+// An endedLevel is a level that has ended.
+type endedLevel struct {
+	core.Level
+	hold   *hold            // its handle, or nil
+	cause  error            // the error of its owner
+	reason terms.LossReason // of a loss
 }
 
 // earlierLosses are the losses of a lock before a grant. They are reported before the call that was
@@ -72,36 +64,40 @@ type earlierLosses struct {
 func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
 	c, n := s.client, l.name
 	s.losses++
-	e := &ending{lock: l, levels: levels, causes: make([]error, len(levels)), at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
+	e := &ending{lock: l, levels: make([]endedLevel, len(levels)), at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
+	reason := terms.LostUnrenewed
 	if cause != core.ByClose {
-		e.why = s.causeOf(t, levels, cause)
+		reason, e.why = s.causeOf(t, levels, cause)
 	}
 	for i := range levels {
-		v := &levels[i]
-		o := ownerOf(v)
-		h, _ := v.Handle.(*hold)
+		v := &e.levels[i]
+		v.Level = levels[i]
+		v.hold, _ = v.Handle.(*hold)
+		h, o := v.hold, ownerOf(&v.Level)
 		if s.counts.Closed(v.First); e.why == nil {
-			e.causes[i] = fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
+			v.cause = fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 		} else {
-			e.causes[i] = n.lostError(o, e.why)
-			if v.First {
-				s.counts.Lost[lossReasonOf(e.why, isKept(v))]++
-			}
+			v.cause, v.reason = n.lostError(o, e.why), reason
 			lost := terms.LostLevel{Shared: v.Mode == core.Shared}
-			switch {
-			case isKept(v):
+			if v.Until != core.NeverSafe && !v.Capped {
+				lost.Until = c.clock.safe(v.Until)
+			} else if v.reason == terms.LostLeaseEnded { // the watchdog kept it
+				v.reason = terms.LostUnrenewed
+			}
+			if v.reason != terms.LostLeaseEnded {
 				e.severity = slog.LevelWarn
-			case errors.Is(e.why, terms.ErrLeaseEnded): // as asked for, but each lease that is trusted ends a little early
+			} else { // as asked for, but each lease that is trusted ends a little early
 				lost.Until = c.clock.time(s.at.Time)
-			default:
-				lost.Until, e.severity = c.clock.safe(v.Until), slog.LevelWarn
+			}
+			if v.First {
+				s.counts.Lost[v.reason]++
 			}
 			if h == nil || !o.OfHandle() && !h.isPart() {
-				c.Losses.Add(n.lossKey(o), lost, e.causes[i])
+				c.Losses.Add(n.lossKey(o), lost, v.cause)
 			}
 		}
 		if h != nil {
-			h.lost = e.causes[i]
+			h.lost = v.cause
 		}
 	}
 	if s.unreported == nil {
@@ -113,17 +109,17 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 
 func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner), Guest: v.Guest} }
 
-// causeOf returns the cause of the loss of the levels.
-func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
+// causeOf returns the cause of the loss of the levels, with the reason that the Observer is told.
+func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (terms.LossReason, error) {
 	now := s.client.clock.time(s.at.Time)
 	//exhaustive:ignore
 	switch cause {
 	case core.KeyGone:
-		return ErrGone
+		return terms.LostKeyGone, ErrGone
 	case core.ByForce:
-		return ErrForced
+		return terms.LostForced, ErrForced
 	case core.TooLong:
-		return fmt.Errorf("%w, at %s", terms.ErrHeldTooLong, now.Format(time.TimeOnly))
+		return terms.LostHeldTooLong, fmt.Errorf("%w, at %s", terms.ErrHeldTooLong, now.Format(time.TimeOnly))
 	case core.LeaseEnded:
 		until := core.SafeTime(0)
 		for i := range levels {
@@ -133,18 +129,15 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	case core.Unrenewed:
 		switch k, ok := t.Tag.(*work); {
 		case ok && k.err != nil:
-			return fmt.Errorf("it could not be renewed: %w", k.err)
+			return terms.LostUnrenewed, fmt.Errorf("it could not be renewed: %w", k.err)
 		case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
-			return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
+			return terms.LostUnrenewed, fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 		}
 	default:
 		panic("driver: a lock is lost " + cause.String())
 	}
-	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, now.Format(time.TimeOnly))
+	return terms.LostLeaseEnded, fmt.Errorf("%w at %s", terms.ErrLeaseEnded, now.Format(time.TimeOnly))
 }
-
-// isKept reports whether the watchdog keeps the level.
-func isKept(v *core.Level) bool { return v.Until == core.NeverSafe || v.Capped }
 
 // tell reports the ending to the holders, the Observer and the log. It is called once, without a
 // mutex. Hooks for losses run in the goroutine of the notices, so that the keeper does not wait for
@@ -155,10 +148,10 @@ func (e *ending) tell() {
 		c.witness.outside("the report of a loss")
 	}
 	for i := range e.levels {
-		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.End(e.causes[i]) // the same error as Release returns: a function under Do may return it as well
-			if h.ended != nil {
-				h.ended(e.causes[i])
+		if v := &e.levels[i]; v.hold != nil {
+			v.hold.End(v.cause) // the same error as Release returns: a function under Do may return it as well
+			if v.hold.ended != nil {
+				v.hold.ended(v.cause)
 			}
 		}
 	}
@@ -168,20 +161,20 @@ func (e *ending) tell() {
 			continue
 		}
 		ctx := context.Background()
-		if h, ok := v.Handle.(*hold); ok {
-			ctx = context.WithoutCancel(h.Context())
+		if v.hold != nil {
+			ctx = context.WithoutCancel(v.hold.Context())
 		}
-		event := c.closedLevel(l.name, v, e.at, e.causes[i])
+		event := c.closedLevel(l.name, &v.Level, e.at, v.cause)
 		if e.why == nil {
 			c.Observer.Released.Tell(ctx, event)
 		} else {
-			event.Reason = lossReasonOf(e.why, isKept(v))
+			event.Reason = v.reason
 			c.Observer.Later(ctx, c.Observer.Lost, event)
 		}
 	}
 	if !c.Closed.Load() {
 		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-			"lock", l.name.Key, "owner", ownerOf(&e.levels[0]), "cause", e.causes[0])
+			"lock", l.name.Key, "owner", ownerOf(&e.levels[0].Level), "cause", e.levels[0].cause)
 	}
 	s.take()
 	s.unreported[l] = slices.DeleteFunc(s.unreported[l], func(o *ending) bool { return o == e })
@@ -231,13 +224,10 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 	return terms.Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
 }
 
-// watches reports whether the request is reported to the Observer: not if it is for a part of a
-// lock over several.
-func (c *Client) watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
-
-// tellAcquired reports a call that acquired the lock. It is called without a mutex, as is gaveUp.
+// tellAcquired reports a call that acquired the lock, unless that is for a part of a lock over
+// several. It is called without a mutex, as is gaveUp.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
-	if c.Observer.Observer != nil && req.Whole == nil {
+	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Way, e.Waited, e.Contended = req.Way, waited, contended
 		c.Observer.Acquired.Tell(ctx, e)
@@ -246,19 +236,12 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 
 // gaveUp reports a call that failed with err, and returns err.
 func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
-	if c.watches(req) {
+	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended
 		c.Observer.GaveUp.Tell(ctx, e)
 	}
 	return err
-}
-
-// tellRenewed reports a batch with renewals. It does not wait.
-func (c *Client) tellRenewed(i terms.RenewedInfo) {
-	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
-		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })
-	}
 }
 
 const (

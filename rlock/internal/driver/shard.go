@@ -259,7 +259,7 @@ func (c *Client) finish(a *after) {
 		e.tell()
 	}
 	if h := a.closed; h != nil {
-		h.End(cmp.Or(h.lost, terms.Released(h.title())))
+		h.End(cmp.Or(h.lost, terms.Released(h.lock.Name.Key)))
 	}
 	for _, u := range a.leaving {
 		u.end()
@@ -277,44 +277,42 @@ func (s *shard) applyAll() {
 	for len(s.core.Effects) > 0 {
 		effects := s.core.TakeEffects(s.at)
 		for i := range effects { // an effect may bring about more
-			s.apply(&effects[i])
-		}
-		clear(effects)
-	}
-}
-
-func (s *shard) apply(e *core.Effect) {
-	l := e.Lock.Tag.(*lock)
-	switch e.Kind {
-	case core.Wake:
-		s.woken(l, e.Call.Tag.(*waiter))
-	case core.Poll:
-		if e.Tenure != nil {
-			k := s.workOf(l, e.Tenure)
-			if e.Call == nil {
-				s.keep(k, e.At)
-				return
+			e := &effects[i]
+			l := e.Lock.Tag.(*lock)
+			switch e.Kind {
+			case core.Wake:
+				s.woken(l, e.Call.Tag.(*waiter))
+			case core.Poll:
+				var k *work
+				if e.Tenure != nil {
+					k = s.workOf(l, e.Tenure)
+				}
+				if e.Call != nil {
+					e.Call.Tag.(*waiter).wake()
+				} else {
+					s.keep(k, e.At)
+				}
+			case core.Ended:
+				if k, _ := e.Tenure.Tag.(*work); k != nil && k.tenure != nil {
+					s.over(k)
+				}
+			case core.Lose:
+				s.lost(l, e.Tenure, e.Lost, e.Cause)
+			case core.Subscribe:
+				l.subscribe()
+			case core.Unsubscribe:
+				l.unsubscribe()
+			case core.ListenAbroad:
+				l.listenAbroad()
+			case core.IgnoreAbroad:
+				if l.sub != nil {
+					l.sub.home()
+				}
+			default:
+				panic("driver: an effect " + e.Kind.String())
 			}
 		}
-		e.Call.Tag.(*waiter).wake()
-	case core.Ended:
-		if k, _ := e.Tenure.Tag.(*work); k != nil && k.tenure != nil {
-			s.over(k)
-		}
-	case core.Lose:
-		s.lost(l, e.Tenure, e.Lost, e.Cause)
-	case core.Subscribe:
-		l.subscribe()
-	case core.Unsubscribe:
-		l.unsubscribe()
-	case core.ListenAbroad:
-		l.listenAbroad()
-	case core.IgnoreAbroad:
-		if l.sub != nil {
-			l.sub.home()
-		}
-	default:
-		panic("driver: an effect " + e.Kind.String())
+		clear(effects)
 	}
 }
 

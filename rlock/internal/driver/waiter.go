@@ -83,9 +83,6 @@ const (
 	serving               // the lock was granted to the call, and a message that says so is on its way
 )
 
-// isAsleep reports whether the goroutine has to be woken.
-func (s stage) isAsleep() bool { return s == asleep || s == queueing }
-
 // A wakeUp is the reason why a call is woken.
 type wakeUp uint8
 
@@ -105,7 +102,7 @@ func (w *waiter) abandon() {
 
 // wake wakes the goroutine if it is asleep. The mutex is held.
 func (w *waiter) wake() {
-	if !w.stage.isAsleep() {
+	if w.stage != asleep && w.stage != queueing {
 		return // it asks Next by itself
 	}
 	w.stage = waking
@@ -235,7 +232,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	moves := w.watches && l.moves(w)
 	w.telling = moves
 	l.shard.exit(l)
-	if begins && c.watches(&w.req) {
+	if begins && c.Observer.On() && w.req.Whole == nil {
 		c.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
 	if moves {

@@ -30,7 +30,9 @@ func (c *HoldContext) Context() context.Context { return c.ctx }
 
 // End ends the context and those merged with it; the second call changes nothing.
 func (c *HoldContext) End(cause error) {
-	c.life.end()
+	if c.life != nil {
+		c.life.over.Store(true)
+	}
 	c.cancel(cause)
 	c.mu.Lock()
 	merged := c.merged
@@ -77,12 +79,6 @@ func (l *Life) Drop() { l.dropped.Store(true) }
 
 // IsDropped reports whether the hold is held, and the program has dropped its handle.
 func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
-
-func (l *Life) end() {
-	if l != nil {
-		l.over.Store(true)
-	}
-}
 
 // ErrOutlived says that a call was made as a guest of a hold that is over. The call has taken nothing.
 var ErrOutlived = errors.New("the hold that the context comes from is over: the call begins again as another owner")
