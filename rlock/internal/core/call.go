@@ -203,7 +203,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 			cmd.Tokens = 1 // for the first ticket, which is granted the lock
 		}
 	default:
-		panic("core: a call that " + c.Purpose.String() + " sends a command " + op.String())
+		panic(c.Purpose)
 	}
 	c.flies = c.Purpose != Locks
 	return cmd

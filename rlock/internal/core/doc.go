@@ -111,4 +111,5 @@
 // the line.
 package core
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type verdict,Purpose,Todo,Mode,Op,Fault,Found,MessageKind,EffectKind,Cause,hearing,Extension,Want,Place,PartResult,Outcome,Way
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Op,Want,Place,Mode,Fault,Found,MessageKind,Cause,Outcome,Way
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type verdict,Purpose,Todo,EffectKind,hearing,Extension,PartResult

@@ -51,7 +51,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.step, t.marked = t.step && f.op != Step, t.marked && f.op != Unmark
 	case free, nowhere, left, absent: // the place says it
 	default:
-		panic("core: an answer that says " + v.String())
+		panic(v)
 	}
 	t.fails, t.again = 0, 0
 }

@@ -225,7 +225,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	case core.EndMoves:
 		return nil
 	default:
-		panic("driver: an extension ends as " + result.String())
+		panic(result)
 	}
 }
 
@@ -366,7 +366,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		err = terms.ErrNotHeld
 	case core.HasParted:
 	default:
-		panic("driver: a pass ends as " + result.String())
+		panic(result)
 	}
 	if err != nil {
 		l.shard.exit(l)

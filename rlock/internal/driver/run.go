@@ -39,7 +39,7 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 		case core.Sleeps:
 			now, _, served = l.park(ctx, w, nil, a.Until, now)
 		default:
-			panic("driver: a call does next " + a.Do.String())
+			panic(a.Do)
 		}
 		if served {
 			if slot != nil {

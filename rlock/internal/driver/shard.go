@@ -309,7 +309,7 @@ func (s *shard) applyAll() {
 					l.sub.home()
 				}
 			default:
-				panic("driver: an effect " + e.Kind.String())
+				panic(e.Kind)
 			}
 		}
 		clear(effects)
