@@ -185,6 +185,7 @@ func (h *hold) giveBack() (cause error) {
 func (h *hold) Release(ctx context.Context) error { return h.lock.unlock(ctx, h.owner, h) }
 
 func (h *hold) ReleaseLater() {
+	h.End(terms.Released(h.lock.Name.Key)) // before the keeper can release it
 	l, now := h.enter()
 	if l == nil {
 		_ = h.giveBack()
