@@ -6,7 +6,6 @@ replace github.com/go-rlock/rlock => ../..
 
 require (
 	github.com/go-rlock/rlock v0.1.0
-	github.com/lib/pq v1.12.3
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.58.0

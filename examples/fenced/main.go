@@ -14,9 +14,9 @@
 //     keeps the last one: UPDATE ... WHERE token <= ?. The stale write finds no row.
 //     The first holder learns it, takes the lock again, and does it right.
 //
-// Look at the balance in the end. The difference in code is account.write.
+// Look at the balance in the end. The difference in code is account.set.
 //
-// The tests run the same on PostgreSQL, if it is installed, and show a fence in an object store.
+// The tests show a fence in an object store, too: see object.go.
 //
 // The example is a module of its own, so that programs that use rlock need not download
 // the database, modernc.org/sqlite.
@@ -98,6 +98,9 @@ func story(ctx context.Context, locks [2]*rlock.Lock, database string, fence boo
 	if err := acc.create(ctx); err != nil {
 		return 0, err
 	}
+	if _, err := acc.ExecContext(ctx, `INSERT INTO accounts (id, balance) VALUES (7, $1)`, opening); err != nil {
+		return 0, err
+	}
 	atOnce := func() error { return nil }
 	// A lock with a lease of its own is not renewed, as that of a process that is stopped.
 	err = deposit(ctx, "first", locks[0], acc, firsts, func() error {
@@ -142,7 +145,7 @@ func deposit(ctx context.Context, who string, lock *rlock.Lock, acc *account, am
 		return err
 	}
 	// It could ask hold.Valid() here, and stand still after the answer.
-	if err := acc.write(ctx, balance+amount, hold); err != nil {
+	if err := acc.set(ctx, balance+amount, hold); err != nil {
 		return err
 	}
 	say(who, "writes %d", balance+amount)
