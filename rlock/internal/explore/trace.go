@@ -2,8 +2,11 @@ package explore
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
 // trace tells in words the way to the last step.
@@ -112,4 +115,103 @@ func (w *world) describe(a action) string {
 		}
 	}
 	return s
+}
+
+// A hard state is one in which a mistake would show. The explorer counts them by name. A run of the gate in which
+// one is never reached fails: a change of its setups, or of the code, has left something untested.
+var hardStates = [...]struct {
+	name string
+	is   func(w *world) bool
+}{
+	{"a grant lost", (*world).grantLost},
+	{"a claim ended unheard", (*world).claimEnded},
+	{"a window of foreign clients missed", (*world).windowMissed},
+	{"a hold passed on while a mirror is under way", (*world).mirrorOfPassed},
+	{"a ticket taken out by an answer", (*world).satisfied},
+}
+
+// Reached counts the states that are hard, in the order of hardStates.
+type Reached [len(hardStates)]int
+
+func (r *Reached) count(w *world) {
+	for i := range hardStates {
+		if hardStates[i].is(w) {
+			r[i]++
+		}
+	}
+}
+
+// missing returns the names of the hard states of which none was reached.
+func (r *Reached) missing() (names []string) {
+	for i, states := range r {
+		if states == 0 {
+			names = append(names, hardStates[i].name)
+		}
+	}
+	return names
+}
+
+func (r *Reached) String() string {
+	var all []string
+	for i := range hardStates {
+		all = append(all, fmt.Sprintf("%s: %d", hardStates[i].name, r[i]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// grantLost: a tick ago a tenure had the lock, and its client did not know.
+func (w *world) grantLost() bool { return w.unheard > 0 }
+
+// claimEnded: a ticket was granted the lock, and that lease has ended, before its client has heard of it. The client
+// takes the ticket to be in the queue, and Redis has it nowhere.
+func (w *world) claimEnded() bool {
+	if w.wiped { // it may have lost the ticket
+		return false
+	}
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
+			continue
+		}
+		for _, l := range c.locks {
+			for t := range l.Tenures {
+				if t.Want() == core.Asked && t.Place() == core.InQueue && !w.has(t.ID) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// has reports whether Redis has the tenure in the queue, or in the lock for a lease that goes on.
+func (w *world) has(id core.ID) bool {
+	return slices.ContainsFunc(w.server.Queue, func(t core.Ticket) bool { return t.ID == id }) ||
+		slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id && !w.isOver(h) })
+}
+
+// windowMissed: a window of foreign clients has ended, and none has used it.
+func (w *world) windowMissed() bool {
+	m := &w.server.Foreign.Memory
+	return m.Began > 0 && m.Used == 0 && core.Time(m.Over) <= w.now
+}
+
+// mirrorOfPassed: a Mirror of the hold that was passed on may still be executed, and says that its client has it.
+func (w *world) mirrorOfPassed() bool {
+	if w.passed.id == (core.ID{}) {
+		return false
+	}
+	late := func(p packet) bool { return p.cmd.Op == core.Mirror && p.cmd.ID == w.passed.id && p.cmd.Owner != 0 }
+	return slices.ContainsFunc(w.clients, func(c client) bool { return slices.ContainsFunc(c.pipe, late) || slices.ContainsFunc(c.late, late) })
+}
+
+// satisfied: a release has taken a ticket out with an answer, and its client has not heard of it.
+func (w *world) satisfied() bool {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if slices.ContainsFunc(c.heard, func(m message) bool { return m.Kind == core.Satisfied && w.lockOf(c, m.ID).Find(m.ID) != nil }) {
+			return true
+		}
+	}
+	return false
 }

@@ -7,7 +7,7 @@
 //
 // It follows the scripts step by step, in their order: the two can be read side by side:
 //
-//	step.go       queue.lua and grant.lua: tickets leave and join, and the lock is granted
+//	step.go       queue.lua and grant.lua: tickets leave and join, and the lock is granted; guarded writes
 //	foreign.go    foreign.lua, and its parts of grant.lua: windows of foreign clients
 //	plain.go      acquire.lua, plain.lua, mirror.lua and resume.lua
 //	readwrite.go  rw_acquire.lua, rw.lua, rw_mirror.lua and resume.lua
