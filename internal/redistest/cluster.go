@@ -167,7 +167,7 @@ func (s *Server) parseMember(fields []string) (m member, err error) {
 // find returns the process that listens at addr.
 func find(instances []*instance, addr string) (*instance, error) {
 	for _, p := range instances {
-		if loopback(p.link) == addr {
+		if p.addr() == addr {
 			return p, nil
 		}
 	}

@@ -10,8 +10,8 @@
 //	Cluster      three primaries with a replica each; a dead node is noticed
 //	             after 2 s
 //
-// [TLS] is a Standalone that also speaks TLS, and [SentinelTLS] a Sentinel, with a [Certificate] of the
-// test's own. A program, such as a benchmark, starts servers as a [Program].
+// [TLS] is a Standalone that also speaks TLS, with a [Certificate] of the test's own. A program, such as a
+// benchmark, starts servers as a [Program].
 //
 // All but Embedded need a redis-server (or valkey-server) in PATH. Where there is
 // none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment

@@ -46,15 +46,3 @@ func Slow(t testing.TB) {
 		t.Skip("redistest: a slow test: without -short")
 	}
 }
-
-// Rounds returns how many rounds a test has that is slow by their number: n, fewer under the race detector, and still fewer
-// with -short. The same rounds show the same in each.
-func Rounds(n int) int {
-	if UnderRace {
-		n /= 6
-	}
-	if testing.Short() {
-		n /= 20
-	}
-	return max(n, 1)
-}

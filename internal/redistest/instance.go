@@ -27,7 +27,6 @@ var patience = 3 * Hang
 type instance struct {
 	binary string
 	port   int
-	link   int // the port by which the other processes of a server know it
 	dir    string
 	files  map[string]string // the files in dir at the first launch
 	args   []string          // the arguments after the configuration file
@@ -46,7 +45,7 @@ type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, e
 // newInstance makes one that does not run, with a directory of its own
 // below dir, and conf for its configuration.
 func newInstance(binary, dir string, port int, conf string, args ...string) *instance {
-	p := &instance{binary: binary, port: port, link: port, dir: filepath.Join(dir, strconv.Itoa(port)), args: args}
+	p := &instance{binary: binary, port: port, dir: filepath.Join(dir, strconv.Itoa(port)), args: args}
 	p.files = map[string]string{confFile: fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\n%s", port, p.dir, conf)}
 	return p
 }

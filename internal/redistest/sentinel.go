@@ -6,38 +6,31 @@ import (
 	"strings"
 )
 
-// laySentinel is the layout of instances that speak to each other in plain text.
-var laySentinel = layWatched(func(port int) int { return port }, func(p *instance) *instance { return p })
+// laySentinel writes into each sentinel's configuration what it would otherwise discover in several seconds of queries.
+func laySentinel(i installation, dir string, ports []int) *Server {
+	s := &Server{Kind: KindSentinel}
+	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]
 
-// layWatched returns the layout of a primary, its replicas and sentinels, which know each other by
-// linkOf their ports. Change is applied to each instance. The layout writes into each sentinel's
-// configuration what it would otherwise discover in several seconds of queries.
-func layWatched(linkOf func(port int) int, change func(*instance) *instance) layout {
-	return func(i installation, dir string, ports []int) *Server {
-		s := &Server{Kind: KindSentinel}
-		primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]
-
-		s.nodes = append(s.nodes, change(i.node(dir, primary, "")))
-		known := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", masterSet, linkOf(primary)) +
-			fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", masterSet) +
-			fmt.Sprintf("sentinel failover-timeout %s 10000\n", masterSet)
-		for _, port := range replicas {
-			s.nodes = append(s.nodes, change(i.node(dir, port, fmt.Sprintf("replicaof 127.0.0.1 %d\n", linkOf(primary)))))
-			known += fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d\n", masterSet, linkOf(port))
-		}
-
-		ids := []string{newID(), newID(), newID()}
-		for n, port := range sentinels {
-			conf := "sentinel myid " + ids[n] + "\n" + known
-			for other, port := range sentinels {
-				if other != n {
-					conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, linkOf(port), ids[other])
-				}
-			}
-			s.sentinels = append(s.sentinels, change(newInstance(i.binary, dir, port, conf, "--sentinel")))
-		}
-		return s
+	s.nodes = append(s.nodes, i.node(dir, primary, ""))
+	known := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", masterSet, primary) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", masterSet) +
+		fmt.Sprintf("sentinel failover-timeout %s 10000\n", masterSet)
+	for _, port := range replicas {
+		s.nodes = append(s.nodes, i.node(dir, port, fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary)))
+		known += fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d\n", masterSet, port)
 	}
+
+	ids := []string{newID(), newID(), newID()}
+	for n, port := range sentinels {
+		conf := "sentinel myid " + ids[n] + "\n" + known
+		for other, port := range sentinels {
+			if other != n {
+				conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, port, ids[other])
+			}
+		}
+		s.sentinels = append(s.sentinels, newInstance(i.binary, dir, port, conf, "--sentinel"))
+	}
+	return s
 }
 
 // sentinelReady returns nil when both replicas are in sync and each sentinel could

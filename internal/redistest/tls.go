@@ -52,53 +52,19 @@ func Certificate(t testing.TB) *tls.Config {
 func TLS(t testing.TB) (*Server, *tls.Config) {
 	t.Helper()
 	config := Certificate(t)
-	speak := speaker(t, config)
-	return own(t, func(i installation, dir string, ports []int) *Server {
-		return &Server{Kind: KindStandalone, nodes: []*instance{speak(i.node(dir, ports[0], ""))}}
-	}), config
-}
-
-// SentinelTLS is [Sentinel] with servers that speak TLS among themselves, and name the ports of TLS
-// to clients: connect to [Server.TLSAddrs], as with [TLS].
-func SentinelTLS(t testing.TB) (*Server, *tls.Config) {
-	t.Helper()
-	config := Certificate(t)
-	return own(t, layWatched(tlsPort, speaker(t, config))), config
-}
-
-// speaker returns what makes an instance speak TLS, with clients and other instances.
-func speaker(t testing.TB, config *tls.Config) func(*instance) *instance {
-	t.Helper()
-	own := config.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	certificate := config.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(p *instance) *instance {
-		p.link = tlsPort(p.port)
-		p.files[confFile] += fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file server.crt\ntls-auth-clients yes\ntls-replication yes\n", p.link)
-		p.files["server.crt"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]}))
+	return own(t, func(i installation, dir string, ports []int) *Server {
+		p := i.node(dir, ports[0], fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file server.crt\ntls-auth-clients yes\n", ports[0]+busOffset))
+		p.files["server.crt"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}))
 		p.files["server.key"] = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
-		return p
-	}
+		return &Server{Kind: KindStandalone, nodes: []*instance{p}}
+	}), config
 }
 
-// TLSAddrs returns the hosts and ports at which a server from [TLS] or [SentinelTLS] speaks it
-// with clients.
-func (s *Server) TLSAddrs() (addrs []string) {
-	entries := s.sentinels
-	if s.Kind == KindStandalone {
-		entries = s.nodes
-	}
-	for _, p := range entries {
-		addrs = append(addrs, loopback(p.link))
-	}
-	return addrs
-}
-
-// TLSAddr returns the first of TLSAddrs.
-func (s *Server) TLSAddr() string { return s.TLSAddrs()[0] }
-
-// tlsPort returns the port of a node's bus, which is free, since a server outside a Cluster
-// has no bus.
-func tlsPort(port int) int { return port + busOffset }
+// TLSAddr returns the host and port at which a server from [TLS] speaks it: the port of a node's bus, which is free, since a
+// server outside a Cluster has no bus.
+func (s *Server) TLSAddr() string { return loopback(s.nodes[0].port + busOffset) }

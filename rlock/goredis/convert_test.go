@@ -168,25 +168,6 @@ func TestASentinel(t *testing.T) {
 	})
 }
 
-// A service with Sentinels and TLS, with a certificate that the test has made, goes on after a
-// failover.
-func TestASentinelWithTLS(t *testing.T) {
-	s, config := redistest.SentinelTLS(t)
-	o := redis.FailoverOptions{
-		MasterName: s.Options().Sentinel.MasterSet, SentinelAddrs: s.TLSAddrs(),
-		TLSConfig: config,
-	}
-	rdb := live(t, redis.NewFailoverClient(new(o)))
-	option, err := goredis.FromFailover(&o)
-	require.NoError(t, err)
-	client := lockWith(t, option, rdb)
-
-	s.Failover("after")
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
-	defer cancel()
-	require.NoError(t, client.NewLock("after").Do(ctx, func(context.Context) error { return nil }))
-}
-
 func TestTheSentinelsHaveALoginOfTheirOwn(t *testing.T) {
 	option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:26379"}, ClientName: "orders",
 		Username: "alice", Password: "secret", SentinelUsername: "watcher", SentinelPassword: "other", DialTimeout: time.Second})
