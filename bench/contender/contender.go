@@ -105,12 +105,6 @@ type Mutex interface {
 	Unlock() error
 }
 
-// A Trier is a Mutex that can try without waiting.
-type Trier interface {
-	// TryLock takes the lock if it is free, and reports whether it did.
-	TryLock(ctx context.Context) (bool, error)
-}
-
 // All returns the contenders in the order of the tables.
 func All() []Contender {
 	return []Contender{

@@ -57,7 +57,13 @@ func within(t *testing.T) context.Context {
 func TestEachContenderExcludesAcrossClients(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		if !c.Waits() {
-			t.Skip("it does not wait: see the test of taken locks")
+			ctx, holder, other := within(t), open(t, c, redis).Mutex(name), open(t, c, redis).Mutex(name)
+			require.NoError(t, holder.Lock(ctx))
+			require.Error(t, other.Lock(ctx))
+			require.NoError(t, holder.Unlock())
+			require.NoError(t, other.Lock(ctx))
+			require.NoError(t, other.Unlock())
+			return
 		}
 		var inside, sum int // protected by the lock, under the race detector
 		var all sync.WaitGroup
@@ -98,25 +104,6 @@ func lock(ctx context.Context, m contender.Mutex) (err error) {
 		}
 	}
 	return err
-}
-
-func TestAHeldLockIsRefusedUntilItIsUnlocked(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
-		ctx := within(t)
-		holder := open(t, c, redis).Mutex(name)
-		other, ok := open(t, c, redis).Mutex(name).(contender.Trier)
-		require.True(t, ok)
-		require.NoError(t, lock(ctx, holder))
-		got, err := other.TryLock(ctx)
-		require.NoError(t, err)
-		assert.False(t, got)
-		require.NoError(t, holder.Unlock())
-		for !got { // the keys of rueidislock may be late
-			got, err = other.TryLock(ctx)
-			require.NoError(t, err)
-		}
-		assert.NoError(t, other.(contender.Mutex).Unlock())
-	})
 }
 
 func TestOnlyReentrantContendersNest(t *testing.T) {
@@ -161,11 +148,10 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyIfItIsRenewed(t *test
 			// This server may not be one of the majority whose answer was awaited.
 			require.Eventually(t, func() bool { return exists(c.Key(name)) }, time.Minute, time.Millisecond)
 			if !c.Renews { // then the lock is free when the lease has ended
-				other := open(t, c, config).Mutex(name).(contender.Trier)
-				for got := false; !got; time.Sleep(lease / 100) {
-					var err error
-					got, err = other.TryLock(within(t))
-					require.NoError(t, err)
+				other, ctx := open(t, c, config).Mutex(name), within(t)
+				for other.Lock(ctx) != nil {
+					require.NoError(t, ctx.Err())
+					time.Sleep(lease / 100)
 				}
 				assert.Error(t, m.Unlock(), "the lock was lost, and Unlock must report it")
 				return
@@ -259,20 +245,17 @@ func TestReadersShareALockAndWritersDoNot(t *testing.T) {
 			for _, reader := range readers {
 				require.NoError(t, lock(ctx, reader))
 			}
-			writer := other.Mutex(name)
-			got := make(chan bool)
-			try := func() { // as a writer, since a reader cannot become one
-				ok, err := writer.(contender.Trier).TryLock(ctx)
-				assert.NoError(t, err)
-				got <- ok
+			writer := make(chan error)
+			go func() { writer <- other.Mutex(name).Lock(ctx) }() // of another owner, since a reader cannot become a writer
+			select {
+			case err := <-writer:
+				t.Fatalf("a writer beside readers: %v", err)
+			case <-time.After(50 * time.Millisecond): // long enough to fail; without it the test sees less
 			}
-			go try()
-			assert.False(t, <-got)
 			for _, reader := range readers {
 				require.NoError(t, reader.Unlock())
 			}
-			go try()
-			assert.True(t, <-got)
+			require.NoError(t, <-writer)
 		})
 	}
 }

@@ -121,14 +121,6 @@ func (m *floorMutex) Lock(ctx context.Context) error {
 	return nil
 }
 
-func (m *floorMutex) TryLock(ctx context.Context) (bool, error) {
-	err := m.Lock(ctx)
-	if err == nil || errors.Is(err, errTaken) {
-		return err == nil, nil
-	}
-	return false, err
-}
-
 func (m *floorMutex) Unlock() error {
 	if m.client.ctx != nil {
 		m.client.mu.Lock()
@@ -168,20 +160,12 @@ type setNXMutex struct {
 }
 
 func (m *setNXMutex) Lock(ctx context.Context) error {
-	ok, err := m.TryLock(ctx)
-	if err == nil && !ok {
-		return errTaken
-	}
-	return err
-}
-
-func (m *setNXMutex) TryLock(ctx context.Context) (bool, error) {
 	redis := m.client.redis
 	err := redis.Do(ctx, redis.B().Set().Key(m.keys[0]).Value(m.args[0]).Nx().PxMilliseconds(m.client.lease.Milliseconds()).Build()).Error()
 	if rueidis.IsRedisNil(err) {
-		return false, nil
+		return errTaken
 	}
-	return err == nil, err
+	return err
 }
 
 func (m *setNXMutex) Unlock() error {

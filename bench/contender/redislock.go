@@ -2,7 +2,6 @@ package contender
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -67,20 +66,8 @@ type redislockMutex struct {
 	lock   *redislock.Lock
 }
 
-func (m *redislockMutex) Lock(ctx context.Context) error {
-	return m.obtain(ctx, &redislock.Options{RetryStrategy: m.client.strategy()})
-}
-
-func (m *redislockMutex) TryLock(ctx context.Context) (bool, error) {
-	err := m.obtain(ctx, nil)
-	if errors.Is(err, redislock.ErrNotObtained) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (m *redislockMutex) obtain(ctx context.Context, options *redislock.Options) (err error) {
-	m.lock, err = m.client.locker.Obtain(ctx, m.name, m.client.lease, options)
+func (m *redislockMutex) Lock(ctx context.Context) (err error) {
+	m.lock, err = m.client.locker.Obtain(ctx, m.name, m.client.lease, &redislock.Options{RetryStrategy: m.client.strategy()})
 	return err
 }
 

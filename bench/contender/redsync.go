@@ -76,12 +76,3 @@ func (m redsyncMutex) Unlock() error {
 	}
 	return err
 }
-
-func (m redsyncMutex) TryLock(ctx context.Context) (bool, error) {
-	err := m.mutex.TryLockContext(ctx)
-	var taken *redsync.ErrTaken
-	if errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) {
-		return false, nil
-	}
-	return err == nil, err
-}

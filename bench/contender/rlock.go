@@ -83,6 +83,5 @@ func (c rlockSharer) Reader(name string) Mutex {
 
 type rlockMutex struct{ lock *rlock.Lock }
 
-func (m rlockMutex) Lock(ctx context.Context) error            { return m.lock.Lock(ctx) }
-func (m rlockMutex) TryLock(ctx context.Context) (bool, error) { return m.lock.TryLock(ctx) }
-func (m rlockMutex) Unlock() error                             { return m.lock.Unlock(context.Background()) }
+func (m rlockMutex) Lock(ctx context.Context) error { return m.lock.Lock(ctx) }
+func (m rlockMutex) Unlock() error                  { return m.lock.Unlock(context.Background()) }

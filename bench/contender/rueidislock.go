@@ -88,12 +88,3 @@ func (m *rueidislockMutex) Unlock() error {
 	}
 	return nil
 }
-
-func (m *rueidislockMutex) TryLock(ctx context.Context) (bool, error) {
-	held, release, err := m.locker.TryWithContext(ctx, m.name)
-	if errors.Is(err, rueidislock.ErrNotLocked) {
-		return false, nil
-	}
-	m.held, m.release = held, release
-	return err == nil, err
-}

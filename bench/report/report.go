@@ -1,8 +1,10 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
@@ -50,4 +52,23 @@ func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 		}
 	}
 	return of
+}
+
+// Save writes the results of a run into a folder, and makes it if need be: results.json has the data, and results.md the
+// text.
+func Save(folder string, data any, text string) error {
+	raw, err := json.MarshalIndent(data, "", "\t")
+	if err == nil {
+		err = os.MkdirAll(folder, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "results.json"), append(raw, '\n'), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "results.md"), []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
 }
