@@ -48,6 +48,8 @@ func (s *site) play(cmd *exec.Cmd) *player {
 	require.NoError(s.t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(s.t, err)
+	end, _ := s.ctx.Deadline()
+	require.NoError(s.t, stdout.(*os.File).SetReadDeadline(end)) // a process that is left behind may keep it open
 	p.output, p.stdout = stdout, bufio.NewReader(stdout)
 	require.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() { _ = cmd.Process.Kill() })

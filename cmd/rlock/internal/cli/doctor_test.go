@@ -47,11 +47,3 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 		})
 	}
 }
-
-func TestDoctorOfAMissingServerIsUnavailable(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	code, stdout, _ := s.run("", "doctor", "--addr", "127.0.0.1:1")
-	assert.Equal(t, 69, code)
-	assert.Contains(t, stdout, "nothing can be locked")
-}

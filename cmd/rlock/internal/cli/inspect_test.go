@@ -5,7 +5,6 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // hold takes a lock until the test ends.
@@ -44,61 +42,6 @@ func locks(t *testing.T, text string) (read []view.Lock) {
 		read = append(read, lock)
 	}
 	return read
-}
-
-func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for what, lock := range map[string]*rlock.Lock{
-		"a lock":       s.client.NewLock("orders:1"),
-		"a semaphore":  s.client.NewSemaphore("orders:4", 1),
-		"a write lock": s.client.NewReadWriteLock("orders:2").Write(),
-		"a read lock":  s.client.NewReadWriteLock("orders:3").Read(),
-	} {
-		t.Run(what, func(t *testing.T) {
-			s.hold(lock)
-			mine := inspect.Of(s.client).Held()
-			owner := ":" + strconv.FormatUint(uint64(mine[len(mine)-1].Owner), 10)
-			code, _, stderr := s.run("", "unlock", lock.Name())
-			assert.Equal(t, 2, code)
-			assert.Contains(t, stderr, "--force")
-			code, stdout, stderr := s.run("y\n", "unlock", lock.Name())
-			assert.Equal(t, 2, code, "a pipe cannot be asked")
-			assert.Contains(t, stderr, "rlock unlock: no terminal to ask on: use --force\n")
-			assert.Contains(t, stdout, owner, "the holder is shown")
-			silent := s.command("unlock", lock.Name()) // its input is /dev/null
-			require.Error(t, silent.Run())
-			assert.Equal(t, 2, silent.ProcessState.ExitCode(), "nor can /dev/null")
-			locked, err := lock.IsLocked(s.ctx)
-			require.NoError(t, err)
-			require.True(t, locked)
-
-			code, stdout, _ = s.run("", "unlock", "--force", lock.Name())
-			assert.Zero(t, code)
-			assert.Contains(t, stdout, "is released")
-			held, err := inspect.Of(s.client).Lock(s.ctx, lock.Name()) // IsLocked believes the holder until it has seen its loss
-			require.NoError(t, err)
-			assert.Empty(t, held.Holders)
-			code, _, stderr = s.run("", "unlock", "--force", lock.Name())
-			assert.Equal(t, 1, code)
-			assert.Contains(t, stderr, "is free")
-		})
-	}
-}
-
-func TestTheExitCodeTellsWhyACommandFailed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"top"}, {"unlock", "--force", "a"}} {
-		code, _, stderr := s.run("", append(args, "--addr", "127.0.0.1:1")...)
-		assert.Equal(t, 69, code, args)
-		assert.Contains(t, stderr, "cannot connect", args)
-	}
-	for _, args := range [][]string{{"help", "nosuch"}, {"ls", "--db", "-1"}, {"show", ""}, {"top", "--count", "-1"}, {"top", "--limit", "0"}, {"top", "--sort", "losses"}} { // and those of args_test.go
-		code, _, stderr := s.run("", args...)
-		assert.Equal(t, 2, code, args)
-		assert.NotEmpty(t, stderr, args)
-	}
 }
 
 func TestThereIsCompletionForEachShell(t *testing.T) {

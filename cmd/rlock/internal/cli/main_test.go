@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,7 @@ func listen(t *testing.T, server *redistest.Server) string {
 // command returns the command rlock with these arguments, which uses the site's server.
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(s.ctx, os.Args[0], args...)
+	cmd.WaitDelay = time.Second // for processes that it leaves behind, and that have its output
 	cmd.Env = append(os.Environ(), asRlock+"=1", "RLOCK_ADDR="+s.addr, "RLOCK_SINGLE=true")
 	return cmd
 }
@@ -150,7 +152,10 @@ func (s *site) run(stdin string, args ...string) (code int, stdout, stderr strin
 func finish(t *testing.T, cmd *exec.Cmd, stdin string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if stdin != "" { // else it is /dev/null
+		cmd.Stdin = strings.NewReader(stdin)
+	}
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		require.NoError(t, err)

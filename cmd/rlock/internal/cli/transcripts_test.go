@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata")
@@ -80,11 +81,17 @@ func (s *site) perform(transcript string) string {
 			s.awaitWaiter(last)
 		case "have": // what it has waited for
 			assert.Zero(s.t, waiter.wait())
+		case "permits", "take", "free", "acquire", "count", "await":
+			s.synchronize(step[0], step[1], last)
 		case "start":
 			p := s.start("exec", "--permits", "5", "--take", step[1], last, "--", "sh", "-c", "echo ready; cat")
 			p.expect("ready")
 		case "$":
-			code, stdout, stderr := s.run("", step[2:]...)
+			args, stdin := step[2:], "y\n" // from a pipe
+			if last == "</dev/null" {
+				args, stdin = step[2:len(step)-1], ""
+			}
+			code, stdout, stderr := s.run(stdin, args...)
 			text.WriteString(normal(stdout))
 			for line := range strings.Lines(normal(stderr)) {
 				text.WriteString("! " + line)
@@ -108,10 +115,41 @@ func (s *site) kind(kind, name string) *rlock.Lock {
 		return s.client.NewFencedLock(name)
 	case "read":
 		return s.client.NewReadWriteLock(name).Read()
+	case "write":
+		return s.client.NewReadWriteLock(name).Write()
 	case "permit":
 		return s.client.NewSemaphore(name, 5)
 	}
 	return s.client.NewLock(name)
+}
+
+// synchronize does something with one of Redisson's synchronizers. What waits does so until the test ends.
+func (s *site) synchronize(what, value, name string) {
+	c, n := redisson.New(s.client), 0
+	_, _ = fmt.Sscan(value, &n)
+	waits := func(call func() error) {
+		go func() { _ = call() }()
+		require.Eventually(s.t, func() bool {
+			_, stdout, _ := s.run("", "ls", "--waiting")
+			return strings.Contains(stdout, name)
+		}, hang, time.Millisecond)
+	}
+	var err error
+	switch what {
+	case "permits":
+		err = c.PermitSemaphore(name).SetPermits(s.ctx, n)
+	case "take":
+		_, err = c.PermitSemaphore(name).Acquire(s.ctx, time.Hour)
+	case "free":
+		err = c.Semaphore(name).Release(s.ctx, n)
+	case "acquire":
+		waits(func() error { return c.Semaphore(name).Acquire(s.ctx, n) })
+	case "count":
+		_, err = c.CountDownLatch(name).TrySetCount(s.ctx, int64(n))
+	case "await":
+		waits(func() error { return c.CountDownLatch(name).Await(s.ctx) })
+	}
+	require.NoError(s.t, err)
 }
 
 // normals are what differs from run to run, or with the embedded server, which knows no connections.
@@ -120,15 +158,17 @@ var normals = []struct {
 	word string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+`), "OWNER"},
-	{regexp.MustCompile(`\S+@\S+\[\d+\]|client [0-9a-f]{8}`), "PROCESS"},
+	{regexp.MustCompile(`[0-9a-f]{32}`), "PERMIT"},
+	{regexp.MustCompile(`\S+@\S+\[[1-9]\d*\]|client [0-9a-f]{8}`), "PROCESS"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d`), "CLOCK"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b`), "TIME"},
 	{regexp.MustCompile(`_ms":\d+`), `_ms":N`},
 	{regexp.MustCompile(`\d+-\d+-\d+TCLOCK[^"]*`), "CLOCK"},
-	{regexp.MustCompile(`,"program":[^}]*|,"unresolved":"[^"]*"`), ""},
+	{regexp.MustCompile(`,"program":[^}]*"pid":[1-9][^}]*|,"unresolved":"[^"]*"`), ""},
 	{regexp.MustCompile(` {2,}`), "  "},
 	{regexp.MustCompile(`(ADDRESS|-)  OWNER`), "ADDRESS  OWNER"},
+	{regexp.MustCompile(`not known  -`), "PROCESS  ADDRESS"},
 	{regexp.MustCompile(` by 1 process\b|The processes are not known: .*\n`), ""},
 	{regexp.MustCompile(`(?m) +$`), ""},
 	{regexp.MustCompile(`\n{2,}`), "\n"},

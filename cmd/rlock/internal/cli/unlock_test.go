@@ -50,21 +50,4 @@ func TestUnlockReleasesTheLocksOfAProcess(t *testing.T) {
 	assert.Contains(t, stderr, "shared was left alone")
 	readers.write("\n")
 	assert.Zero(t, readers.wait())
-
-	code, _, stderr = s.run("", "unlock", "--process", "short")
-	assert.Equal(t, 2, code)
-	assert.Contains(t, stderr, "at least 8 characters")
-}
-
-// The next host, whose clock is late, skips the job although it has ended.
-func TestExecKeepsTheLockForItsLeastTime(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, want := range []string{"ran\n", ""} {
-		code, stdout, stderr := s.run("", "exec", "-n", "-E", "0", "--min-hold", "1h", "nightly", "--", "echo", "ran")
-		assert.Zero(t, code, stderr)
-		assert.Equal(t, want, stdout)
-	}
-	_, stdout, _ := s.run("", "show", "nightly")
-	assert.Regexp(t, `HOLDER .*\nwithout a holder until `, stdout)
 }
