@@ -8,8 +8,7 @@ import (
 
 // A Thread is a Java thread: for Redisson, with its process, the identity of whom
 // a lock belongs to. It executes one call at a time, in the order in which they
-// are made; each method returns when its call has. Interrupt and IsAsleep are about
-// the call under way.
+// are made; each method returns when its call has. IsAsleep is about the call under way.
 type Thread struct {
 	process *Process
 	name    string
@@ -41,11 +40,6 @@ func (t Thread) With(k Kind) Thread {
 // Lock is RLock.lock(lease), and lock() if the lease is 0.
 func (t Thread) Lock(lock string, lease time.Duration) error {
 	return t.do(command{Call: "lock", Name: lock, LeaseMillis: lease.Milliseconds()})
-}
-
-// LockInterruptibly is RLock.lockInterruptibly.
-func (t Thread) LockInterruptibly(lock string, lease time.Duration) error {
-	return t.do(command{Call: "lockInterruptibly", Name: lock, LeaseMillis: lease.Milliseconds()})
 }
 
 // TryLock is RLock.tryLock(wait, lease), with the watchdog if the lease is 0, and
@@ -117,11 +111,6 @@ func (t Thread) Contend(lock string, section, pause, during time.Duration, tryin
 		SectionMillis: section.Milliseconds(), PauseMillis: pause.Milliseconds(), Trying: trying,
 	})
 	return Share{int(share.Sections), time.Duration(share.LongestMillis) * time.Millisecond}, err
-}
-
-// Interrupt interrupts the thread in what it executes.
-func (t Thread) Interrupt() error {
-	return t.do(command{Call: "interrupt"})
 }
 
 // IsAsleep says whether the thread waits for a lock's message, or for the end of its

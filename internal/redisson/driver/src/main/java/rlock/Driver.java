@@ -32,9 +32,9 @@ import org.redisson.client.codec.StringCodec;
  *   end of input: the client is shut down
  * </pre>
  *
- * A command is executed by the thread that it names, after those that the thread was given before, except for interrupt
- * and isAsleep, which are about what it executes; answers come in the order in which they are ready. There is one
- * RLock object a kind and name, as a service keeps it in a field.
+ * A command is executed by the thread that it names, after those that the thread was given before, except for isAsleep,
+ * which is about what it executes; answers come in the order in which they are ready. There is one RLock object a kind
+ * and name, as a service keeps it in a field.
  */
 public final class Driver {
 
@@ -83,10 +83,7 @@ public final class Driver {
 
     private void take(Command command) {
         Worker worker = threads.computeIfAbsent(command.thread(), name -> new Worker(name, this::execute));
-        if (command.call().equals("interrupt")) {
-            worker.interrupt();
-            say(new Answer(command.id(), null, null, null));
-        } else if (command.call().equals("isAsleep")) {
+        if (command.call().equals("isAsleep")) {
             say(new Answer(command.id(), worker.isAsleep(), null, null));
         } else {
             worker.give(command);
@@ -114,9 +111,6 @@ public final class Driver {
         switch (c.call()) {
             case "lock":
                 lock.lock(lease, MILLISECONDS);
-                return null;
-            case "lockInterruptibly":
-                lock.lockInterruptibly(lease, MILLISECONDS);
                 return null;
             case "tryLock":
                 return c.waitMillis() == 0 && lease < 0 ? lock.tryLock() : lock.tryLock(c.waitMillis(), lease, MILLISECONDS);

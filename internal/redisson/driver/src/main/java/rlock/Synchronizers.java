@@ -41,10 +41,6 @@ final class Synchronizers {
             case "addPermits":
                 s.addPermits(n);
                 return null;
-            case "trySetPermits":
-                return s.trySetPermits(n);
-            case "drainPermits":
-                return s.drainPermits();
             case "availablePermits":
                 return s.availablePermits();
             default:
@@ -56,14 +52,10 @@ final class Synchronizers {
         switch (c.call()) {
             case "acquire":
                 return c.leaseMillis() > 0 ? s.acquire(c.leaseMillis(), MILLISECONDS) : s.acquire();
-            case "tryAcquire":
-                return s.tryAcquire(c.waitMillis(), c.leaseMillis() > 0 ? c.leaseMillis() : -1, MILLISECONDS);
             case "tryRelease":
                 return s.tryRelease(c.counter());
             case "updateLeaseTime":
                 return s.updateLeaseTime(c.counter(), c.leaseMillis(), MILLISECONDS);
-            case "trySetPermits":
-                return s.trySetPermits((int) c.leaseMillis());
             case "availablePermits":
                 return s.availablePermits();
             default:
@@ -78,16 +70,9 @@ final class Synchronizers {
             case "countDown":
                 l.countDown();
                 return null;
-            case "getCount":
-                return l.getCount();
-            case "delete":
-                return l.delete();
             case "await":
-                if (c.waitMillis() == 0) {
-                    l.await();
-                    return true;
-                }
-                return l.await(c.waitMillis(), MILLISECONDS);
+                l.await();
+                return null;
             default:
                 throw new IllegalArgumentException("no call " + c.call());
         }

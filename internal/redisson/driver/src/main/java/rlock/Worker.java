@@ -41,12 +41,12 @@ final class Worker extends Thread {
 
     @Override
     public void run() {
-        while (true) {
-            try {
+        try {
+            while (true) {
                 execute.accept(commands.take());
-            } catch (InterruptedException e) {
-                // Interrupted while idle: there is nothing to interrupt.
             }
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e); // nobody interrupts it
         }
     }
 }
