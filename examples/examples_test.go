@@ -18,7 +18,6 @@ import (
 var claims = map[string]string{
 	"quickstart": "ok   a dead holder's lock was free again",
 	"gear":       "machine A is refused, and begins again",
-	"handler":    "a request that lost the lock: 500 Internal Server Error",
 }
 
 // brief is the example that -short runs: to build and to run all of them takes more processor time than

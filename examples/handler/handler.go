@@ -1,4 +1,7 @@
-package main
+// Package handler has an HTTP handler that processes an order in one request at a time, on whichever server the requests
+// arrive. A request waits for the lock for two seconds at most, and is then answered with 409, or with 503 if Redis was
+// away; one whose lock was lost is answered with 500. The tests show each of them, on the test kit.
+package handler
 
 import (
 	"context"
