@@ -91,55 +91,37 @@ func repository(t *testing.T) *tree {
 	return have
 }
 
-func TestNamesInCommentsExist(t *testing.T) {
+// Tests, files, pages and headings that comments and documents name exist, and something matches each pattern of -run.
+func TestNamesExist(t *testing.T) {
 	have := repository(t)
-	for _, file := range slices.Sorted(maps.Keys(have.comments)) {
-		if file == "internal/readme/names_test.go" {
-			continue
-		}
-		text := have.comments[file]
-		for _, name := range testNamed.FindAllString(text, -1) {
-			if name != "TestXxx" && name != "TestMain" && !have.hasTest(name) {
-				t.Errorf("%s names %s, and there is no such test", file, name)
-			}
-		}
-		for _, name := range fileNamed.FindAllString(text, -1) {
-			if !have.hasFile(name) {
-				t.Errorf("%s names %s, and there is no such file", file, name)
-			}
-		}
-		for _, m := range pageNamed.FindAllStringSubmatch(text, -1) {
-			page := filepath.Join(root, m[1])
-			if _, err := os.Stat(page); err != nil || m[2] != "" && !anchors(t, page)[m[2]] {
-				t.Errorf("%s names %s, and there is no such page or heading", file, m[0])
-			}
+	texts := maps.Clone(have.comments)
+	delete(texts, "internal/readme/names_test.go")
+	for _, file := range have.files {
+		if path.Ext(file) == ".md" && (path.Dir(file) == "docs" || file == "README.md" || file == "CONTRIBUTING.md") && path.Base(file) != "ledger.md" { // names of its commits
+			markdown, err := os.ReadFile(filepath.Join(root, file))
+			require.NoError(t, err)
+			texts[file] = string(markdown)
 		}
 	}
-}
-
-func TestNamesInDocumentsExist(t *testing.T) {
-	have := repository(t)
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
-	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
-		if filepath.Base(page) == "ledger.md" { // names of its commits
-			continue
-		}
-		markdown, err := os.ReadFile(page)
-		require.NoError(t, err)
-		text := strings.Join(strings.Fields(string(markdown)), " ")
+	for file, text := range texts {
+		text = strings.Join(strings.Fields(text), " ")
 		for _, name := range testNamed.FindAllString(text, -1) {
-			assert.True(t, name == "TestXxx" || have.hasTest(name), "%s names the test %s", page, name)
+			assert.True(t, name == "TestXxx" || name == "TestMain" || have.hasTest(name), "%s names %s, and there is no such test", file, name)
 		}
 		for _, m := range runNamed.FindAllStringSubmatch(text, -1) {
 			for pattern := range strings.SplitSeq(m[1], "|") {
 				some := slices.ContainsFunc(have.tests, func(test string) bool { return strings.Contains(test, pattern) })
-				assert.True(t, some, "%s runs %s", page, pattern)
+				assert.True(t, some, "%s runs %s, and there is no such test", file, pattern)
 			}
 		}
 		for _, name := range fileNamed.FindAllString(text, -1) {
 			name = strings.TrimPrefix(name, "github.com/go-rlock/rlock/")
-			assert.True(t, have.hasFile(name) || name == "pkg.go", "%s names the file %s", page, name) // pkg.go.dev
+			assert.True(t, name == "pkg.go" || have.hasFile(name), "%s names %s, and there is no such file", file, name) // pkg.go.dev
+		}
+		for _, m := range pageNamed.FindAllStringSubmatch(text, -1) {
+			page := filepath.Join(root, m[1])
+			_, err := os.Stat(page)
+			assert.True(t, err == nil && (m[2] == "" || anchors(t, page)[m[2]]), "%s names %s, and there is no such page or heading", file, m[0])
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // Load, in virtual time. The full load, 10 000 locks and an hour, takes minutes:
 //
-//	go test -v -timeout 30m -run 'TenThousand|ManyLocks|MixedLoad' ./rlock/tests/storms -long
+//	go test -v -timeout 30m -run 'TenThousand|ManyLocks' ./rlock/tests/storms -long
 
 // repeated runs a load several times, and asserts that after each round its resources are free again: goroutines, keys,
 // subscriptions, memory. The first round may leave something behind; a leak of this load grows in every round. names is the number of
