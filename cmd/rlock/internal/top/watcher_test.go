@@ -1,10 +1,7 @@
 package top_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,45 +143,5 @@ func TestALookIsBoundedAndTellsHowManyLocksAreLeftOut(t *testing.T) {
 		assert.True(t, look.More)
 		assert.GreaterOrEqual(t, look.LeftOut, 18)
 		assert.Contains(t, look.Summary(), "more than")
-	})
-}
-
-func TestPlainLinesAndJSONSayTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		client := server.Client()
-		_, err := client.NewLock("orders:1").Acquire(t.Context())
-		require.NoError(t, err)
-		_, err = client.NewSemaphore("encode", 3).Acquire(t.Context())
-		require.NoError(t, err)
-		look := top.NewWatcher(server.Client(), 10).Look(t.Context(), "")
-
-		var plain bytes.Buffer
-		require.NoError(t, top.WritePlain(&plain, look, top.ByName, time.Time{}))
-		lines := strings.Split(plain.String(), "\n")
-		assert.Regexp(t, `^\d\d:\d\d:\d\d +2 held, 0 waiting, 0\.0 new holders/s$`, lines[0])
-		assert.Regexp(t, `^NAME +KIND +HOLDER +SEEN +LEASE +WAITING +NEW/S$`, lines[1])
-		assert.Regexp(t, `^encode +semaphore +\S.* +0s +30s +0 +-$`, lines[2])
-		assert.Regexp(t, `^orders:1 +lock `, lines[3])
-
-		var text bytes.Buffer
-		require.NoError(t, top.WriteJSON(&text, look, top.ByName, time.Time{}))
-		var read struct {
-			Held, Waiting int
-			Locks         []struct {
-				Name    string
-				LeaseMS int `json:"lease_ms"`
-				SeenMS  int `json:"seen_ms"`
-				Rate    *float64
-			}
-			Error *string
-		}
-		require.NoError(t, json.Unmarshal(text.Bytes(), &read))
-		assert.Equal(t, 1, strings.Count(text.String(), "\n"))
-		assert.Equal(t, 2, read.Held)
-		require.Len(t, read.Locks, 2)
-		assert.Equal(t, "encode", read.Locks[0].Name)
-		assert.Equal(t, 30_000, read.Locks[1].LeaseMS)
-		assert.Nil(t, read.Error)
 	})
 }
