@@ -163,7 +163,7 @@ var normals = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d`), "CLOCK"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b`), "TIME"},
-	{regexp.MustCompile(`"lease_ms":(2\d|30)\d\d\d\b`), `"lease_ms":LEASE`}, // the default one, 30 s
+	{regexp.MustCompile(`"lease_ms":([12]\d|30)\d\d\d\b`), `"lease_ms":LEASE`}, // the default one, 30 s
 	{regexp.MustCompile(`_ms":\d+`), `_ms":N`},
 	{regexp.MustCompile(`\d+-\d+-\d+TCLOCK[^"]*`), "CLOCK"},
 	{regexp.MustCompile(`,"program":[^}]*"pid":[1-9][^}]*|,"unresolved":"[^"]*"`), ""},
