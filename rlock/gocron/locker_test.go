@@ -7,11 +7,24 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/rlock"
 	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// within fails the test unless the condition is true in that much virtual time.
+func within(t *testing.T, limit time.Duration, condition func() bool) {
+	t.Helper()
+	for begin := time.Now(); !condition(); time.Sleep(limit / 600) {
+		if time.Since(begin) > limit {
+			t.Fatalf("not within %v", limit)
+		}
+	}
+}
 
 func TestTheJobOfAnIntervalRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,45 +24,6 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func TestAnErrorAboutArgumentsNamesTheCommandAndSaysWhatToDo(t *testing.T) {
-	for args, want := range map[string]string{
-		"exec":                        "rlock exec: NAME is missing: rlock exec NAME -- COMMAND [ARGUMENT...]",
-		"exec -- true":                "rlock exec: NAME is missing: rlock exec NAME -- COMMAND [ARGUMENT...]",
-		"exec a":                      "rlock exec: COMMAND is missing: rlock exec NAME -- COMMAND [ARGUMENT...]",
-		"exec a --":                   "rlock exec: COMMAND is missing: rlock exec NAME -- COMMAND [ARGUMENT...]",
-		"exec a b -- true":            "rlock exec: one NAME is expected before --, not 2: rlock exec NAME -- COMMAND [ARGUMENT...]",
-		"exec a echo hi":              "rlock exec: put -- before the command: rlock exec a -- echo ...",
-		"exec a ls -l":                "rlock exec: put -- before the command: rlock exec a -- ls ...",
-		"exec a ls -n":                "rlock exec: put -- before the command: rlock exec a -- ls ...",
-		"exec a -l":                   "rlock exec: unknown shorthand flag: 'l' in -l",
-		"exec -n -w 1 a -- true":      "rlock exec: -n and -w exclude each other",
-		"exec --fair -s a -- true":    "rlock exec: -s and --fair exclude each other",
-		"exec -s -x --fair a -- true": "rlock exec: -s, -x and --fair exclude each other",
-		"exec -E 256 a -- true":       "rlock exec: -E 256: from 0 to 255",
-		"show":                        "rlock show: NAME is missing",
-		"show a b":                    "rlock show: one NAME is expected, not 2",
-		"show --nosuch a":             "rlock show: unknown flag: --nosuch",
-		"unlock --force":              "rlock unlock: NAME is missing",
-		"ls a b":                      "rlock ls: one PATTERN is expected, not 2: quote it",
-		"top a b":                     "rlock top: one PATTERN is expected, not 2: quote it",
-		"top --plain --json":          "rlock top: --plain and --json exclude each other",
-		"top --interval 1ms":          "rlock top: --interval 1ms: at least 50ms",
-		"doctor a":                    `rlock doctor: no argument is expected, not "a"`,
-		"nosuch":                      `rlock: unknown command "nosuch" for "rlock"`,
-
-		"exec --take 2 a -- true":             "rlock exec: --take 2: of how many permits? Use --permits as well",
-		"exec --fair --take 1 a -- true":      "rlock exec: --take 1: of how many permits? Use --permits as well",
-		"exec --permits 0 --take 1 a -- true": "rlock exec: --permits 0: at least 1",
-		"exec --permits 3 --take 0 a -- true": "rlock exec: --take 0: from 1 to 3, the number of --permits",
-		"exec --permits 3 --take 4 a -- true": "rlock exec: --take 4: from 1 to 3, the number of --permits",
-	} {
-		code, stdout, stderr := call(t, strings.Fields(args)...)
-		assert.Equal(t, 2, code, args)
-		assert.Empty(t, stdout, args)
-		assert.Equal(t, want+"\n", stderr, args)
-	}
-}
-
 func TestTheFlagsOfTheConnectionAreDescribedOnce(t *testing.T) {
 	code, help, _ := call(t, "--help")
 	assert.Zero(t, code)
