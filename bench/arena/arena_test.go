@@ -76,6 +76,7 @@ func TestEachKindOfWorkIsMeasured(t *testing.T) {
 		"overlaps":  {"broken", worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 1, Section: time.Millisecond}, func(r *arena.Result) bool { return r.Overlaps > 0 }},
 		"loops":     {"rlock", worker.Job{Kind: worker.Loop, Processes: 3, Goroutines: 2}, ran},
 		"nests":     {"rlock", worker.Job{Kind: worker.Nest, Goroutines: 1, Depth: 5}, func(r *arena.Result) bool { return ran(r) && r.Nested.P50 < r.Pair.P50 }},
+		"reads":     {"rlock-rw", worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 4, Reads: 80}, ran},
 		"hand-over": {"rlock", worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 300 * time.Millisecond}, handsOver},
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -106,24 +106,6 @@ func lock(ctx context.Context, m contender.Mutex) (err error) {
 	return err
 }
 
-func TestOnlyReentrantContendersNest(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
-		m := open(t, c, redis).Mutex(name)
-		require.NoError(t, lock(within(t), m))
-		ctx, cancel := within(t), context.CancelFunc(func() {})
-		if !c.Reentrant { // it waits for itself
-			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
-		}
-		defer cancel()
-		err := m.Lock(ctx)
-		assert.Equal(t, c.Reentrant, err == nil, "%v", err)
-		if err == nil {
-			require.NoError(t, m.Unlock())
-			assert.NoError(t, m.Unlock())
-		}
-	})
-}
-
 func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyIfItIsRenewed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for leases to end: run it without -short")
@@ -229,33 +211,4 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, sent, 2*sections)
 	})
-}
-
-func TestReadersShareALockAndWritersDoNot(t *testing.T) {
-	redis := servers(t)
-	for _, c := range inGo() {
-		if c.Kind != contender.ReadWrite {
-			continue
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			ctx := within(t)
-			client, other := open(t, c, redis), open(t, c, redis)
-			name := "test:" + t.Name()
-			readers := []contender.Mutex{client.(contender.Sharer).Reader(name), other.(contender.Sharer).Reader(name)}
-			for _, reader := range readers {
-				require.NoError(t, lock(ctx, reader))
-			}
-			writer := make(chan error)
-			go func() { writer <- other.Mutex(name).Lock(ctx) }() // of another owner, since a reader cannot become a writer
-			select {
-			case err := <-writer:
-				t.Fatalf("a writer beside readers: %v", err)
-			case <-time.After(50 * time.Millisecond): // long enough to fail; without it the test sees less
-			}
-			for _, reader := range readers {
-				require.NoError(t, reader.Unlock())
-			}
-			require.NoError(t, <-writer)
-		})
-	}
 }

@@ -348,14 +348,3 @@ func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
 		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
 	}))
 }
-
-func BenchmarkHooks(b *testing.B) {
-	o, err := rlockotel.NewObserver(rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
-	require.NoError(b, err)
-	ctx, info := context.Background(), rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}
-	b.ReportAllocs()
-	for b.Loop() {
-		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Waited: time.Millisecond})
-		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
-	}
-}

@@ -302,7 +302,7 @@ func (n *total) add(r *Result) {
 
 // ledger logs the explored states. A full run fails that has not reached each hard state: with -short some are out of reach, and
 // with -only and -run there are fewer setups.
-func (n *total) ledger(t testing.TB, full bool) {
+func (n *total) ledger(t *testing.T, full bool) {
 	t.Logf("%d states, %d events; %s", n.states, n.events, &n.reached)
 	if !full {
 		return

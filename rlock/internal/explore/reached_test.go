@@ -1,43 +1,11 @@
 package explore
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
-
-// A report keeps the errors of a test that is to fail.
-type report struct {
-	testing.TB
-	errors []string
-}
-
-func (r *report) Errorf(format string, args ...any) {
-	r.errors = append(r.errors, fmt.Sprintf(format, args...))
-}
-
-// A full run that does not reach a hard state fails, and says which one. A short one does not.
-func TestARunThatMissesAHardStateFails(t *testing.T) {
-	all := Reached{1, 1, 1, 1, 1}
-	for i := range hardStates {
-		n := total{reached: all}
-		n.reached[i] = 0
-		r, short := report{TB: t}, report{TB: t}
-		n.ledger(&r, true)
-		n.ledger(&short, false)
-		if want := "no state was reached in which there is " + hardStates[i].name; !slices.Equal(r.errors, []string{want}) || short.errors != nil {
-			t.Errorf("without %s: %q, and a short run: %q", hardStates[i].name, r.errors, short.errors)
-		}
-	}
-	r := report{TB: t}
-	n := total{reached: all}
-	if n.ledger(&r, true); r.errors != nil {
-		t.Errorf("all are reached, and it fails: %q", r.errors)
-	}
-}
 
 // A claim has ended unheard if a client takes its ticket to be in the queue, and Redis has it nowhere, though nothing was
 // lost.

@@ -1,6 +1,7 @@
 package address_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,32 +60,30 @@ func TestSentinelsHaveAUserOfTheirOwn(t *testing.T) {
 	assert.NotNil(t, option.Sentinel.TLSConfig)
 }
 
-func TestThePasswordMayBeInAFile(t *testing.T) {
+func TestWhereThePasswordIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	option, err := parse(t, nil, "--password-file", file)
-	require.NoError(t, err)
-	assert.Equal(t, "hunter2", option.Password)
-}
-
-func TestAFlagWithThePasswordCountsMoreThanBothVariables(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	environment := map[string]string{"RLOCK_PASSWORD": "one", "RLOCK_PASSWORD_FILE": "/no/such/file"}
-
-	option, err := parse(t, environment, "--password-file", file)
-	require.NoError(t, err)
-	assert.Equal(t, "hunter2", option.Password)
-	option, err = parse(t, environment, "--password", "two")
-	require.NoError(t, err)
-	assert.Equal(t, "two", option.Password)
-}
-
-func TestAPasswordThatIsGivenTwiceIsRefused(t *testing.T) {
-	_, err := parse(t, map[string]string{"RLOCK_PASSWORD": "one", "RLOCK_PASSWORD_FILE": "two"})
-	require.ErrorIs(t, err, address.ErrUsage)
-	_, err = parse(t, nil, "--password", "one", "--password-file", "two")
-	require.ErrorIs(t, err, address.ErrUsage)
+	variable, fileVariable := map[string]string{"RLOCK_PASSWORD": "one"}, map[string]string{"RLOCK_PASSWORD_FILE": "/no/such/file"}
+	both := map[string]string{"RLOCK_PASSWORD": "one", "RLOCK_PASSWORD_FILE": "/no/such/file"}
+	for _, c := range []struct {
+		environment map[string]string
+		args        []string
+		password    string // "": refused, since it is given twice
+	}{
+		{nil, []string{"--password-file", file}, "hunter2"},
+		{variable, []string{"--password-file", file}, "hunter2"},
+		{fileVariable, []string{"--password", "two"}, "two"},
+		{both, []string{"--password-file", file}, "hunter2"},
+		{both, []string{"--password", "two"}, "two"},
+		{both, nil, ""},
+		{nil, []string{"--password", "one", "--password-file", file}, ""},
+	} {
+		t.Run("", func(t *testing.T) {
+			option, err := parse(t, c.environment, c.args...)
+			assert.Equal(t, c.password == "", errors.Is(err, address.ErrUsage), err)
+			assert.Equal(t, c.password, option.Password)
+		})
+	}
 }
 
 func TestTheNumberOfADatabaseIsNotNegative(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,11 +33,10 @@ type command struct {
 	polite bool // TERM ends it
 	exit   bool // it has not exited yet
 
-	mu        sync.Mutex // protects following
-	ended     bool
-	terms     []time.Time
-	kills     []time.Time
-	forwarded []os.Signal
+	mu    sync.Mutex // protects following
+	ended bool
+	terms []time.Time
+	kills []time.Time
 }
 
 func newCommand(polite bool) *command {
@@ -47,12 +45,7 @@ func newCommand(polite bool) *command {
 
 func (c *command) Exited() <-chan child.Status { return c.exited }
 func (c *command) Gone() <-chan struct{}       { return c.gone }
-
-func (c *command) Forward(s os.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forwarded = append(c.forwarded, s)
-}
+func (c *command) Forward(os.Signal)           {}
 
 func (c *command) Terminate() {
 	c.mu.Lock()
@@ -225,21 +218,5 @@ func TestProcessesThatACommandLeavesBehindAreEndedWhileTheLockIsHeld(t *testing.
 		require.Len(t, c.kills, 1)
 		assert.Equal(t, grace, c.kills[0].Sub(c.terms[0]))
 		assert.True(t, s.hold.Valid())
-	})
-}
-
-func TestSignalsAreForwarded(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(true)
-		signals := make(chan os.Signal)
-		watched := make(chan error, 1)
-		go func() {
-			watched <- guard.Watch(guard.Job{Name: name, Grace: grace, Log: t.Logf}, lease, s.hold, c, signals)
-		}()
-		signals <- syscall.SIGTERM
-		signals <- syscall.SIGINT
-		c.end()
-		require.NoError(t, <-watched)
-		assert.Equal(t, []os.Signal{syscall.SIGTERM, syscall.SIGINT}, c.forwarded)
 	})
 }
