@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// The errors of a caller that holds or wants a lock. Package rlock exports them, and says there what each means for a
-// caller.
+// The errors of a caller that holds or wants a lock. Package rlock exports them, and says there
+// what each means for a caller.
 var (
 	ErrNotHeld      = errors.New("lock is not held by the caller")
 	ErrLost         = errors.New("lock was lost")
@@ -24,11 +24,12 @@ var (
 	ErrPermits      = errors.New("invalid number of permits")
 )
 
-// ErrTooManyWaiters is ErrNotAcquired of a call that does not wait, since too many others do.
+// ErrTooManyWaiters is the ErrNotAcquired of a call that does not wait, since as many others wait
+// as it allows.
 var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNotAcquired)
 
-// ErrUnanswered is the error of a call whose time is up while Redis has not answered the release before it, so that no
-// owner is known to have the lock.
+// ErrUnanswered is the error of a call whose time is over before Redis has answered the release of
+// the owner before, so that no owner is known to have the lock.
 var ErrUnanswered = errors.New("no answer of Redis says yet whether the lock is free")
 
 // ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
@@ -42,5 +43,5 @@ func NoToken(name string) error {
 	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
 }
 
-// Released is the cause with which the context of a hold ends that was released.
+// Released returns the cause with which the context of a hold ends when it is released.
 func Released(name string) error { return fmt.Errorf("rlock: lock %q: released: %w", name, ErrNotHeld) }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// An Observer is told of the events of each lock: package rlock has their order, and
-// what each event means. A hook with a caller runs in the caller's goroutine and with its
-// context. Lost and Renewed run in a goroutine of the client, unless an Unlock finds that
-// its lock is gone. A hook may be nil.
+// An Observer is told of the events of each lock: package rlock has their order, and what each
+// event means. A hook with a caller runs in the caller's goroutine and with its context. Lost and
+// Renewed run in a goroutine of the client, unless an Unlock finds that its lock is gone. A hook
+// may be nil.
 type Observer struct {
 	Waiting  Hook
 	Acquired Hook
@@ -17,7 +17,7 @@ type Observer struct {
 	Released Hook
 	Lost     Hook
 	Renewed  func(RenewedInfo)
-	Missed   func(n int) // calls of Lost and Renewed, since the last call
+	Missed   func(n int) // told the number of calls of Lost and Renewed that were dropped since the last time
 	Closed   func()
 }
 
@@ -35,12 +35,12 @@ func (h Hook) Tell(ctx context.Context, e Event) {
 type Event struct {
 	Name  string
 	Kind  Kind
-	Owner Owner // in whose name the lock is taken
+	Owner Owner // the owner that takes the lock
 
 	Way       Way           // how the lock was acquired; not of GaveUp
 	Waited    time.Duration // Acquired, GaveUp
 	Contended bool          // Acquired, GaveUp: Waiting was called
-	Held      time.Duration // Released, Lost: since Acquired
+	Held      time.Duration // Released, Lost: the time since Acquired
 	Err       error         // GaveUp, Released, Lost
 	Passed    bool          // Released: it is passed on
 	Reason    LossReason    // Lost
@@ -50,7 +50,7 @@ type Event struct {
 type RenewedInfo struct {
 	Locks, Failed int
 	Took          time.Duration
-	Kept          int // of Locks, by the watchdog
+	Kept          int // the number of Locks that the watchdog keeps
 	Margin        time.Duration
 	Lease         time.Duration
 	Err           error
@@ -69,7 +69,7 @@ const (
 	ByParts
 	ByPass
 
-	WayCount = iota // how many there are
+	WayCount = iota // the number of ways
 )
 
 // A LossReason is why a lock was lost.
@@ -84,10 +84,11 @@ const (
 	LostForced
 	LostParts
 
-	LossReasonCount = iota // how many there are
+	LossReasonCount = iota // the number of reasons
 )
 
-// TellReleased tells of an Unlock. It may find that the lock was lost, for that reason.
+// TellReleased tells of an Unlock. If it found that the lock was lost, that is a loss for the
+// reason lost.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {
 	if errors.Is(e.Err, ErrLost) {
 		e.Reason = lost

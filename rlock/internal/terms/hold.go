@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A HoldContext is the context of a hold, with those that are merged with it. It is in the struct of a hold; Begin
-// comes before all else.
+// A HoldContext is the context of a hold, with those that are merged with it. The struct of a hold
+// embeds it, and calls Begin before all else.
 type HoldContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	life   *Life // of the hold; nil for a part, whose whole has one
+	life   *Life // the life of the hold; nil for a part, whose whole has one
 
 	mu     sync.Mutex                        // protects following
-	merged map[*context.CancelCauseFunc]bool // ends those contexts that Merge has made, and that have not ended
+	merged map[*context.CancelCauseFunc]bool // the ends of the contexts that Merge has made
 }
 
 // Begin makes the context from parent. End ends the life, too, unless that is nil.
@@ -43,7 +43,8 @@ func (c *HoldContext) End(cause error) {
 	}
 }
 
-// Merge returns a context that is made from ctx, and ends also when that of the hold does: before End returns.
+// Merge returns a context that is made from ctx, and ends also when that of the hold does, before
+// End returns.
 func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	merged, end := context.WithCancelCause(ctx)
 	c.mu.Lock()
@@ -67,57 +68,65 @@ func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	return merged
 }
 
-// A Life is the time for which a hold is held. A context of the hold refers to it for as long as the context exists.
+// A Life says whether a hold is held. The contexts of the hold refer to it, so that it stays as
+// long as they do.
 type Life struct{ over, dropped atomic.Bool }
 
 // IsOver reports whether the hold is about to be released, or was released, lost or passed on.
 func (l *Life) IsOver() bool { return l.over.Load() }
 
-// Drop notes that the program has dropped the handle of the hold, and cannot release it any more. It is called by the
-// runtime's goroutine for cleanups, which belongs to no bubble of testing/synctest: so it does no more.
+// Drop notes that the program has dropped the handle of the hold, and cannot release it any more.
+// It is called by the runtime's goroutine for cleanups, which belongs to no bubble of
+// testing/synctest: so it does no more.
 func (l *Life) Drop() { l.dropped.Store(true) }
 
 // IsDropped reports whether the hold is held, and the program has dropped its handle.
 func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
 
-// ErrOutlived says that a call was made as a guest of a hold that is over. The call has taken nothing.
+// ErrOutlived is the error of a call that was a guest of a hold, which has ended. The call has
+// taken nothing.
 var ErrOutlived = errors.New("the hold that the context comes from is over: the call begins again as another owner")
 
-// A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log and the owner are
-// told of the whole in place of its parts.
+// A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log
+// and the owner are told of the whole in place of its parts.
 type Whole struct {
 	Name string
 	Kind Kind
-	Site *Site // where it was acquired, nil if that is not recorded
+	Site *Site // the place where it was acquired; nil if that is not recorded
 
 	held atomic.Bool // enough parts are held, and it is neither released nor lost
 	long atomic.Bool // it was told that it is held for a long time
 }
 
-// SetHeld notes whether the whole is held. It is told once when that begins, and once when it ends.
+// SetHeld notes whether the whole is held. It is called once when that begins, and once when it
+// ends.
 func (w *Whole) SetHeld(held bool) { w.held.Store(held) }
 
-// IsHeld reports whether the whole is held: parts of an attempt that goes on, or has failed, are no holds of the owner.
+// IsHeld reports whether the whole is held. If not, its parts are those of an attempt, and no holds
+// of the owner.
 func (w *Whole) IsHeld() bool { return w.held.Load() }
 
-// TellsLong reports whether it is yet to be told that the whole is held for a long time. Only its first call returns true.
+// TellsLong reports whether it has yet to be logged that the whole is held for a long time. Only
+// the first call returns true.
 func (w *Whole) TellsLong() bool { return !w.long.Swap(true) }
 
-// A Part is one level of a lock that was acquired, as a lock over several knows it. Its methods may be called concurrently.
+// A Part is one level of a lock that was acquired, as a lock over several knows it. Its methods may
+// be called concurrently.
 type Part interface {
 	// Context returns a context that ends when the part does.
 	Context() context.Context
-	// Err returns nil while the part is held, [ErrNotHeld] after its release, and why it was lost after that.
+	// Err returns nil while the part is held, [ErrNotHeld] after its release, and why it was lost
+	// after that.
 	Err() error
 	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
 	ValidUntil() time.Time
-	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and changes nothing of a
-	// part that is over.
+	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and
+	// changes nothing of a part that is over.
 	SetLease(lease time.Duration)
 	// Release gives the part back, and returns once that is confirmed.
 	Release(ctx context.Context) error
-	// ReleaseLater is Release that waits for nothing, and changes nothing of a part that is being released. The next
-	// acquire of the lock in this process waits for the release.
+	// ReleaseLater is Release that waits for nothing, and changes nothing of a part that is being
+	// released. The next acquire of the lock in this process waits for the release.
 	ReleaseLater()
 }
 

@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// maxEnded bounds how many owners are remembered whose fixed leases are over without an
-// Unlock: a program may leave each of its leases to end by itself.
+// maxEnded is the largest number of owners that are remembered after their fixed leases have ended
+// without an Unlock: a program may leave each of its leases to end by itself.
 const maxEnded = 10_000
 
-// Losses remember the owners of a client that lost a lock and have not unlocked it yet, so that the Unlock to come says
-// ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles remember for themselves; this is for owners that come
-// back by name. The zero value has none. Methods may be called concurrently.
+// Losses are the levels of a client that were lost and not unlocked yet, by owner: so that the
+// Unlock to come returns ErrLost and not ErrNotHeld, and a nested Lock is refused. They are for
+// owners that come back by name; a handle has its own loss. The zero value has none. Methods may be
+// called concurrently.
 //
-// What refuses a nested Lock is kept for as long as the client lives. That is no leak
-// beyond the caller's own: a loss takes less memory than the hold did, which would have
-// lasted as long had it not been lost. Once a fixed lease is over nothing refuses, and
-// the loss is kept for the answer to Unlock only. If there are more than maxEnded losses those
-// are forgotten; from then on the answer to an owner without anything to unlock is both
-// errors, since either may be true.
+// A loss that refuses a nested Lock is kept as long as the client lives. It takes less memory than
+// the hold did, which the owner has not unlocked either. Once a fixed lease is over the loss
+// refuses nothing, and is kept for the answer to Unlock only. At most maxEnded of these are kept:
+// after that an owner without anything to unlock gets both errors, since either may be true.
 type Losses struct {
-	count     atomic.Int64 // of entries, so that the usual case asks for no mutex
-	forgotten atomic.Bool  // whether any was
+	count     atomic.Int64 // the number of entries, for which the usual case needs no mutex
+	forgotten atomic.Bool  // an entry was forgotten
 
 	mu      sync.Mutex // protects following
 	entries map[LossKey]loss
-	most    int // how many entries there may be until the next sweep
+	most    int // the number of entries at which the next sweep begins
 }
 
 // A LossKey is an owner of a lock.
@@ -42,9 +41,9 @@ type LossKey struct {
 // OverSeveral is the kind of locks over several, which are named after their parts.
 const OverSeveral = math.MaxUint8
 
-// A LostLevel is one that was lost.
+// A LostLevel is a level that was lost.
 type LostLevel struct {
-	Shared bool      // a reader's
+	Shared bool      // it was that of a reader
 	Until  time.Time // the end of the lease that it asked for; zero: kept by the watchdog
 }
 
@@ -55,11 +54,11 @@ type loss struct {
 	until          time.Time // the latest end of the others
 }
 
-// None reports whether nothing is remembered, as usual.
+// None reports whether there are no losses, as is usual.
 func (l *Losses) None() bool { return l.count.Load() == 0 }
 
-// Add remembers that the owner lost the level before its time, or that its time, which
-// is then not in the future, was up.
+// Add remembers that the owner lost the level before its time, or that its time, which is then not
+// in the future, is over.
 func (l *Losses) Add(key LossKey, lost LostLevel, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,12 +93,12 @@ func (l *Losses) sweep(now time.Time) {
 	l.most = max(maxEnded, 2*len(l.entries))
 }
 
-// refuses reports whether the owner may not nest now: it lost what it had before the time that it
-// had asked for, and that time is not up.
+// refuses reports whether the owner may not nest now: it lost the lock before the end of the time
+// that it had asked for, and that time is not over.
 func (e *loss) refuses(now time.Time) bool { return e.kept || now.Before(e.until) }
 
-// Unlock takes one level off what the owner lost, and returns the cause of the
-// loss, nil if the owner lost nothing.
+// Unlock takes one level off what the owner lost, and returns the cause of the loss, nil if the
+// owner lost nothing.
 func (l *Losses) Unlock(key LossKey, shared bool) error {
 	if l.None() {
 		return nil
@@ -123,9 +122,9 @@ func (l *Losses) Unlock(key LossKey, shared bool) error {
 	return e.cause
 }
 
-// Blocks returns why the owner may not lock the name again at now, nil if it may. A nested Lock
-// would otherwise run inside of a section that is protected no longer. When a fixed lease is over
-// the owner has nothing by its own choice, and its Lock is not a nested one.
+// Blocks returns the cause for which the owner may not lock the name again at now, or nil. A nested
+// Lock would run in a section that is no longer protected. Once a fixed lease is over the owner
+// holds nothing, by its own choice, so that its Lock is not nested.
 func (l *Losses) Blocks(key LossKey, now time.Time) error {
 	if e := l.read(key); e.refuses(now) {
 		return e.cause
@@ -149,7 +148,7 @@ func (l *Losses) read(key LossKey) loss {
 var errForgotten = fmt.Errorf("%w, or its fixed lease has ended, as those of %d others that were not unlocked either: %w",
 	ErrNotHeld, maxEnded, ErrLost)
 
-// NotHeld is the error of an owner that nothing is remembered of.
+// NotHeld returns the error of an owner that has no loss.
 func (l *Losses) NotHeld() error {
 	if l.forgotten.Load() {
 		return errForgotten

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// An Answer is filled in by an Acquire with WithAnswer: package once has it for the values that a leader leaves behind.
+// An Answer is filled in by an Acquire with WithAnswer: package once has it for the values that a
+// leader leaves behind.
 type Answer struct {
-	Text   string    // of ErrAnswered: what the script of ReleaseWith, or of Unless, has returned
+	Text   string    // the string that the script of ReleaseWith, or of Unless, has returned
 	Waited bool      // the call had to wait, also if it holds the lock now
-	Clock  int64     // Redis' clock in µs, read by the first command of the call, which was sent...
-	Read   time.Time // ...at this time; 0 and the zero time if there was none
+	Clock  int64     // Redis' clock in µs, read by the first command of the call; 0 if there was none
+	Read   time.Time // the time at which that command was sent
 
-	// The caller may set Unless to a Lua script, with Keys as for Hold.Exec. It runs in the step that takes the lock or a place
-	// in the queue, before that. A string that it returns is the answer, and nothing is taken: Checked says so, or that it has
-	// returned something else and the step has taken the lock.
+	// Unless is a Lua script, or "", with Keys and Args as for Hold.Exec. It runs in the step that
+	// takes the lock or a place in the queue, before that. If it returns a string, that is the
+	// answer and nothing is taken. Checked says that the step was executed, with either result.
 	Unless     string
 	Keys, Args []string
 	Checked    bool
@@ -24,21 +25,21 @@ type Answer struct {
 // AcquireOptions are what the options of an acquire say.
 type AcquireOptions struct {
 	Lease, MaxHold, MinHold, Wait time.Duration
-	More                          int // permits of a semaphore beside the first
+	More                          int // the number of permits of a semaphore beside the first
 	MaxWaiters                    int32
 	Progress                      func(place, waiting int)
 	Standing                      bool
 	Answer                        *Answer
 }
 
-// Standing is an rlock.AcquireOption of package elect: the call waits for long by design, as a standby does, and that is not
-// logged.
+// Standing is an rlock.AcquireOption of package elect: the call waits for long by design, as a
+// standby does, and that is not logged.
 func Standing(o *AcquireOptions) { o.Standing = true }
 
 // WithAnswer is an rlock.AcquireOption which lets another holder answer a call that waits: if the
-// script of its Hold.ReleaseWith returns a string, Acquire returns ErrAnswered, and *a has the string. One call of a client is
-// answered: the call that has the client's place in Redis' queue. Only plain, fenced and fair locks have answers (else
-// errors.ErrUnsupported).
+// script of its Hold.ReleaseWith returns a string, Acquire returns ErrAnswered, and *a has the
+// string. Of the calls of one client for a lock, the one that has the client's place in Redis'
+// queue is answered. Only plain, fenced and fair locks have answers (else errors.ErrUnsupported).
 func WithAnswer(a *Answer) func(*AcquireOptions) {
 	return func(o *AcquireOptions) { o.Answer = a }
 }
@@ -61,12 +62,14 @@ const (
 // Forever is the wait of a call that only its context ends.
 const Forever time.Duration = math.MaxInt64
 
-// Silence is how long a server may leave a command unanswered before it is taken for dead, until it answers.
+// Silence is the time without an answer to its commands after which a server is taken for dead,
+// until it answers.
 const Silence = 250 * time.Millisecond
 
 type freshKey struct{}
 
-// WithFresh returns a context that says whether package once is to return values of functions that begin after the call only.
+// WithFresh returns a context that says whether package once is to return only values of functions
+// that begin after the call.
 func WithFresh(ctx context.Context, fresh bool) context.Context {
 	return context.WithValue(ctx, freshKey{}, fresh)
 }

@@ -14,16 +14,15 @@ import (
 // An Owner is the holder of a lock: see package rlock. The zero Owner is no owner.
 type Owner struct {
 	ID uint64
-	// Guest says that a call does not come from the owner itself, but from elsewhere with the context of one of its holds.
-	// A guest nests in the owner's holds. Levels of guests do not make the owner a holder: when its own are over, calls of
-	// the owner wait for the guests.
+	// Guest says that a call does not come from the owner itself, but from elsewhere with the
+	// context of one of its holds. A guest nests in the owner's holds. Levels of guests do not make
+	// the owner a holder: when its own are over, calls of the owner wait for the guests.
 	Guest bool
 }
 
-// Goroutine ids count up from 1 and are never reused, so that the numbers above
-// them are free: firstOwner is where NewOwner begins, firstHandle where the
-// owners begin that belong to one handle alone. All are below 1<<53, so that a JSON parser that
-// reads numbers as floats keeps them.
+// Goroutine ids count up from 1 and are never reused, so that the numbers above them are free:
+// firstOwner is where NewOwner begins, firstHandle where the owners begin that belong to one handle
+// alone. All are below 1<<53, so that a JSON parser that reads numbers as floats keeps them.
 const (
 	firstOwner  = 1 << 48
 	firstHandle = 1 << 52
@@ -31,8 +30,8 @@ const (
 
 var ownersMade, handlesMade atomic.Uint64
 
-// NewOwner returns an owner that no other call returns in this process. It may
-// be called concurrently.
+// NewOwner returns an owner that no other call returns in this process. It may be called
+// concurrently.
 func NewOwner() Owner { return Owner{ID: firstOwner + ownersMade.Add(1)} }
 
 // NewHandleOwner returns the owner of one Hold that nothing nests in.
@@ -41,8 +40,8 @@ func NewHandleOwner() Owner { return Owner{ID: firstHandle + handlesMade.Add(1)}
 // OfHandle reports whether o belongs to one Hold alone.
 func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
 
-// IsNamed reports whether the owner is one that a program has made: not a goroutine, and not that of
-// one handle.
+// IsNamed reports whether the owner is one that a program has made: not a goroutine, and not that
+// of one handle.
 func (o Owner) IsNamed() bool { return o.ID >= firstOwner && !o.OfHandle() }
 
 // Goroutine returns the goroutine that the owner is, 0 if it is none.
@@ -78,8 +77,8 @@ func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }
 // MarshalText returns what String returns, for logs in JSON.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.ID, 10), nil }
 
-// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's
-// own structure, and a wrong number would let one goroutine into another's lock.
+// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's own
+// structure, and a wrong number would let one goroutine into another's lock.
 var goidKnows = uint64(goid.Get()) == PrintedGoroutineID()
 
 // GoroutineID returns the id of the calling goroutine.
@@ -98,8 +97,8 @@ func Caller() uint64 {
 	return 0
 }
 
-// PrintedGoroutineID is the id that the runtime prints: right with every Go version, but it
-// takes a microsecond.
+// PrintedGoroutineID is the id that the runtime prints: right with every Go version, but it takes a
+// microsecond.
 func PrintedGoroutineID() uint64 {
 	var stack [64]byte
 	fields := bytes.Fields(stack[:runtime.Stack(stack[:], false)]) // "goroutine 1 [running]:"
@@ -112,7 +111,7 @@ func PrintedGoroutineID() uint64 {
 
 // A Site is where in the code a lock was taken. The zero Site is not known.
 type Site struct {
-	Function string // with the path of its package
+	Function string // the name of the function, with the path of its package
 	File     string
 	Line     int
 }

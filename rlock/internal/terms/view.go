@@ -6,21 +6,23 @@ import "time"
 type Look struct {
 	Holds bool // locks that are held
 	Waits bool // locks for which calls wait, and these calls
-	// Locate makes calls that have waited since before then find out where they were made, for a later look. Zero: none.
+	// Locate has calls that have waited since before this time find out where they were made, for a
+	// later look. Zero has none do so.
 	Locate time.Time
 }
 
 // A View is a lock as one client has it at one moment, or a part of its waits.
 type View struct {
 	Name       string
-	Kind       Kind      // of its writers
-	ReadKind   Kind      // of its readers
-	ValidUntil time.Time // until when its holders may be believed, whatever they have asked for
+	Kind       Kind      // the kind of its writers
+	ReadKind   Kind      // the kind of its readers
+	ValidUntil time.Time // the time until which this client certainly has it
 	Permits    int       // how many permits of a semaphore are held; 0 for other locks
 	Levels     []Level
 	Waits      []Wait
 
-	// Of a lock that is held here while calls wait for it: its tenure as it stands in Redis, "<uuid>:", and its first level.
+	// The tenure in Redis, "<uuid>:", and the first level of a lock that is held here while calls
+	// wait for it.
 	Tenure string
 	Holder Level
 }
@@ -33,31 +35,31 @@ func (v *View) KindOf(reads bool) Kind {
 	return v.Kind
 }
 
-// A Level is one Lock that was not unlocked yet.
+// A Level is one level of an owner that is held.
 type Level struct {
 	Owner     Owner
-	Goroutine uint64 // that has called, 0 if it is not known
+	Goroutine uint64 // the goroutine that has called; 0 if it is not known
 	Reads     bool
 	First     bool      // the owner held nothing before
 	Since     time.Time // when it was acquired
 	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
 	Site      *Site
-	Whole     *Whole // that it is held for, nil for none
+	Whole     *Whole // the whole that it is held for, or nil
 	Standing  bool   // it is held for long by design: see Standing
-	Release   func() // releases a level whose handle was dropped, and that of no whole; nil for any other
+	Release   func() // releases a level whose own handle was dropped, else nil
 	Dropped   bool   // its handle, or that of its whole, was dropped
 }
 
 // A Wait is one call that waits for the lock.
 type Wait struct {
 	Owner     Owner
-	Goroutine uint64 // that has called, 0 if it is not known
+	Goroutine uint64 // the goroutine that has called; 0 if it is not known
 	Reads     bool
 	Since     time.Time
-	Site      *Site  // nil if it is not recorded, and was not found yet
-	Whole     *Whole // that it waits for, nil for none
-	Holder    string // that Redis has named last, "" if it named none
-	Endless   bool   // that holder's key has no TTL
+	Site      *Site  // the place of the call; nil if it is not recorded, and was not found yet
+	Whole     *Whole // the whole that it waits for, or nil
+	Holder    string // the holder that Redis has named last; "" if it named none
+	Endless   bool   // the key of that holder has no TTL
 	Logged    bool   // it was logged that it waits for its own goroutine
 	Standing  bool   // it waits for long by design: see Standing
 }
