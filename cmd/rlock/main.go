@@ -1,5 +1,5 @@
-// Command rlock runs commands under distributed locks in Redis or Valkey, and shows the
-// locks, their holders and their queues. See "rlock help", and docs/cli.md.
+// Command rlock runs commands under distributed locks in Redis or Valkey, and shows the locks,
+// their holders and their queues. See "rlock help", and docs/cli.md.
 package main
 
 import (

@@ -93,8 +93,8 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 	}
 }
 
-// Option returns the option of the connection. The set is that of Add, after it was parsed.
-// Errors wrap [ErrUsage].
+// Option returns the option of the connection. The set is that of Add, after it was parsed. Errors
+// wrap [ErrUsage].
 func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	passwordGiven := set.Changed("password") || set.Changed("password-file")
 	for flag, variable := range variables {

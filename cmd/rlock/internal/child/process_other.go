@@ -16,8 +16,8 @@ type Process struct {
 	gone   chan struct{}
 }
 
-// Start starts the command argv, with this process' standard input and outputs. The error
-// wraps [ErrNotFound] or [ErrNotExecutable].
+// Start starts the command argv, with this process' standard input and outputs. The error wraps
+// [ErrNotFound] or [ErrNotExecutable].
 func Start(argv, env []string) (*Process, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
@@ -43,8 +43,8 @@ func (p *Process) Exited() <-chan Status { return p.exited }
 // Gone returns a channel that is closed when the command has ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Forward does nothing for an interrupt, which the console sends to the command as well, and
-// ends the command for any other signal.
+// Forward does nothing for an interrupt, which the console sends to the command as well, and ends
+// the command for any other signal.
 func (p *Process) Forward(s os.Signal) {
 	if s != os.Interrupt {
 		p.Kill()

@@ -18,14 +18,14 @@ const groupLook = 10 * time.Millisecond
 
 // A Process is a command that was started. Its methods may be called concurrently.
 type Process struct {
-	pid      int // and the id of its group
+	pid      int // the id of the process, and of its group
 	terminal *terminal
 	exited   chan Status
 	gone     chan struct{}
 }
 
-// Start starts the command argv, with this process' standard input and outputs. The error
-// wraps [ErrNotFound] or [ErrNotExecutable].
+// Start starts the command argv, with this process' standard input and outputs. The error wraps
+// [ErrNotFound] or [ErrNotExecutable].
 func Start(argv, env []string) (*Process, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -35,8 +35,8 @@ func Start(argv, env []string) (*Process, error) {
 	p := &Process{terminal: openTerminal(), exited: make(chan Status, 1), gone: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills the command when the thread that started it ends. So this thread
-		// is not released: it waits for the command.
+		// The kernel kills the command when the thread that started it ends. So this thread is not
+		// released: it waits for the command.
 		runtime.LockOSThread()
 		var err error
 		p.pid, err = p.terminal.start(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes()})
@@ -94,13 +94,12 @@ func (p *Process) awaitGroup() {
 // Exited returns a channel that gets the status when the command has ended, once.
 func (p *Process) Exited() <-chan Status { return p.exited }
 
-// Gone returns a channel that is closed when the command and all processes of its group have
-// ended.
+// Gone returns a channel that is closed when the command and all processes of its group have ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Forward passes on a signal that this process got: a signal that asks a process to end goes
-// to the whole group, as from a terminal, any other to the command alone, since it ends a
-// process that does not expect it.
+// Forward passes on a signal that this process got: a signal that asks a process to end goes to the
+// whole group, as from a terminal, any other to the command alone, since it ends a process that
+// does not expect it.
 func (p *Process) Forward(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	switch {
@@ -112,8 +111,8 @@ func (p *Process) Forward(s os.Signal) {
 	}
 }
 
-// Terminate asks all processes of the group to end. Stopped ones continue, so that they get
-// the signal.
+// Terminate asks all processes of the group to end. Stopped ones continue, so that they get the
+// signal.
 func (p *Process) Terminate() {
 	_ = p.signalGroup(syscall.SIGTERM)
 	_ = p.signalGroup(syscall.SIGCONT)

@@ -12,11 +12,11 @@ var (
 // A Status tells how a command ended.
 type Status struct {
 	code   int
-	signal int // 0: it exited
+	signal int // the number of the signal that ended it; 0 if it exited
 }
 
-// ExitCode returns the exit code in the form of a shell's $?: the command's exit code, or 128
-// and the number of the signal that ended it.
+// ExitCode returns the exit code in the form of a shell's $?: the command's exit code, or 128 and
+// the number of the signal that ended it.
 func (s Status) ExitCode() int {
 	if s.signal != 0 {
 		return 128 + s.signal

@@ -13,7 +13,7 @@ import (
 // A terminal is the one with this process in its foreground; nil if there is none.
 type terminal struct {
 	file *os.File
-	own  int // this process' group
+	own  int // the group of this process
 }
 
 func openTerminal() *terminal {
@@ -44,10 +44,10 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// start starts a command whose group takes this process' place in the foreground, before it
-// has executed anything. The kernel would stop the child for that, which is in the background
-// when it asks; so SIGTTOU is ignored. The command inherits this, and may write to the
-// terminal from the background in spite of "stty tostop".
+// start starts a command whose group takes this process' place in the foreground, before it has
+// executed anything. The kernel would stop the child for that, which is in the background when it
+// asks; so SIGTTOU is ignored. The command inherits this, and may write to the terminal from the
+// background in spite of "stty tostop".
 func (t *terminal) start(path string, argv []string, attributes *syscall.ProcAttr) (pid int, err error) {
 	if t != nil {
 		signal.Ignore(syscall.SIGTTOU)

@@ -25,8 +25,8 @@ EXIT CODES
     69  Redis cannot be reached, or refuses
   rlock exec and rlock doctor have more.`
 
-// usage writes how a command is called, which follows its description in the help. The flags
-// of the connection are described once, by "rlock --help".
+// usage writes how a command is called, which follows its description in the help. The flags of the
+// connection are described once, by "rlock --help".
 func usage(cmd *cobra.Command) error {
 	var text strings.Builder
 	text.WriteString("Usage:\n")

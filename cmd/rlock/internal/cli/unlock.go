@@ -74,11 +74,12 @@ EXIT CODES
 	return cmd
 }
 
-// shortestOwner is how many characters of an owner tell it apart: the first group of its UUID, which ls and show print.
+// shortestOwner is how many characters of an owner tell it apart: the first group of its UUID,
+// which ls and show print.
 const shortestOwner = 8
 
-// isPattern reports whether the argument is a glob and not a name. An escaped character is for a glob, too, which has the
-// escape taken away.
+// isPattern reports whether the argument is a glob and not a name. An escaped character is for a
+// glob, too, which has the escape taken away.
 func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // unlockOne releases the lock of one name.
@@ -100,8 +101,8 @@ func (a *app) unlockOne(cmd *cobra.Command, client *rlock.Client, name string, f
 	return a.take(cmd.Context(), client, i)
 }
 
-// unlockMany releases the locks of a pattern that the process holds, or any process if that is "". It goes on after a lock
-// that it cannot release.
+// unlockMany releases the locks of a pattern that the process holds, or any process if that is "".
+// It goes on after a lock that it cannot release.
 func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, process string, force bool) error {
 	found, failed := survey.Held(cmd.Context(), client, pattern)
 	if failed != nil && len(found) == 0 {
@@ -146,7 +147,8 @@ func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, proc
 	return errors.Join(errs...)
 }
 
-// isOf reports whether a process has the hold: its name is that of the process, or the owner begins with it.
+// isOf reports whether a process has the hold: its name is that of the process, or the owner begins
+// with it.
 func isOf(h inspect.Holder, process string) bool {
 	return view.Process(h.Process) == process || strings.HasPrefix(h.Owner, process)
 }

@@ -1,14 +1,13 @@
-// Package doctor examines a Redis or Valkey before it is trusted with locks. It reports
-// risks, and the commands that remove them.
+// Package doctor examines a Redis or Valkey before it is trusted with locks. It reports risks, and
+// the commands that remove them.
 //
-// It leaves nothing behind: its test keys have names of their own and expire within a second.
-// It needs no right: a question that the user may not ask is a finding.
+// It leaves nothing behind: its test keys have names of their own and expire within a second. It
+// needs no right: a question that the user may not ask is a finding.
 //
 // A server that refuses to write gives the reason (OOM, NOREPLICAS, READONLY, ...). That is a
-// finding about its memory, its replicas or its state, and not about the rights of the user,
-// which a server checks before.
+// finding about its memory, its replicas or its state, and not about the rights of the user, which
+// a server checks before.
 //
-// The levels: green is as it should be. Yellow is a risk in some event: a crash, a failover, a
-// full server. Red is a server on which locks fail, or may be granted twice, without any
-// such event.
+// The levels: green is as it should be. Yellow is a risk in some event: a crash, a failover, a full
+// server. Red is a server on which locks fail, or may be granted twice, without any such event.
 package doctor

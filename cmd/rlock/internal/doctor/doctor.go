@@ -20,8 +20,8 @@ import (
 // pings is the number of round trips measured.
 const pings = 200
 
-// Examine examines the server of the config. Prefix is the prefix of the user's lock names:
-// the test keys have it, too. A server that cannot be reached is a finding.
+// Examine examines the server of the config. Prefix is the prefix of the user's lock names: the
+// test keys have it, too. A server that cannot be reached is a finding.
 func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
 	client, err := address.Connect(ctx, config)
 	if err != nil {
@@ -69,8 +69,8 @@ func unreachable(found string) []Finding {
 	}}
 }
 
-// unusable returns the findings about a server to which rlock cannot connect. A server that
-// answers can give the reason.
+// unusable returns the findings about a server to which rlock cannot connect. A server that answers
+// can give the reason.
 func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, why error) []Finding {
 	findings := unreachable(harmless(why))
 	if option.Sentinel.MasterSet != "" {
@@ -247,7 +247,8 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 // mostLooked is the number of locks whose holders are looked at.
 const mostLooked = 1000
 
-// holders reports whether clients of Redisson use the server, and which locks are passed on, if any are.
+// holders reports whether clients of Redisson use the server, and which locks are passed on, if any
+// are.
 func holders(ctx context.Context, client *rlock.Client, all []*node) []Finding {
 	channels, held, looked, passed, first := 0, 0, 0, 0, ""
 	for _, n := range all {

@@ -52,8 +52,8 @@ func newNode(ctx context.Context, redis rueidis.Client, addr, prefix string) *no
 // slots is how many names are tried to find one in a slot of the node.
 const slots = 100
 
-// write writes a key that expires within a second, and returns why the node refuses every
-// write. A missing right of the user is not such a reason; other checks find it.
+// write writes a key that expires within a second, and returns why the node refuses every write. A
+// missing right of the user is not such a reason; other checks find it.
 func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	for range slots {
 		err := n.ask(ctx, "SET", prefix+"rlock-doctor-"+unique(), "1", "PX", "1000").Error()
@@ -69,8 +69,8 @@ func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	return ""
 }
 
-// refuses reports whether an error is about the state of the server. A server checks the
-// user's rights before: so the user has the right to the command.
+// refuses reports whether an error is about the state of the server. A server checks the user's
+// rights before: so the user has the right to the command.
 func refuses(said string) bool {
 	code, _, _ := strings.Cut(said, " ")
 	return slices.Contains([]string{"OOM", "NOREPLICAS", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "BUSY"}, code)

@@ -13,15 +13,14 @@ import (
 // A need lists the rights that a part of rlock needs.
 type need struct {
 	check string
-	level Level // of a missing right
+	level Level // the level of a missing right
 	risk  string
 	tries []try
 }
 
-// A try is a harmless command. Its key, if it has one, is the first word after the command's
-// name.
+// A try is a harmless command. Its key, if it has one, is the first word after the command's name.
 type try struct {
-	right string // of an ACL
+	right string // the right, as an ACL has it
 	words []string
 	keyed bool
 }

@@ -73,8 +73,8 @@ func aboutRights(said string) bool {
 		strings.Contains(said, "the user executing the script")
 }
 
-// lacksLua reports whether an error says that the server has no scripts at all, as a Valkey
-// whose Lua module is absent does.
+// lacksLua reports whether an error says that the server has no scripts at all, as a Valkey whose
+// Lua module is absent does.
 func lacksLua(said string) bool {
 	return strings.Contains(said, "scripting engine") || strings.Contains(strings.ToLower(said), "unknown command")
 }

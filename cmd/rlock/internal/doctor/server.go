@@ -241,8 +241,8 @@ func connections(ctx context.Context, n *node) verdict {
 	return green("%d of %d", used, limit)
 }
 
-// gather makes one finding of the verdicts on all nodes: the worst of them, with the name of
-// its node.
+// gather makes one finding of the verdicts on all nodes: the worst of them, with the name of its
+// node.
 func gather(name string, all []*node, verdicts []verdict) Finding {
 	worst, same := 0, true
 	for i, v := range verdicts {

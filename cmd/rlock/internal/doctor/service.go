@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// A service is a managed service, or a server that is neither Redis nor Valkey: see docs/services.md.
+// A service is a managed service, or a server that is neither Redis nor Valkey: see
+// docs/services.md.
 type service struct {
 	name string
 	// It is known by a field of INFO. If value is not "", the field has that text in it.
 	field, value string
-	// own is set if the field is the version of a server of its own, which says of redis_version only
-	// with which Redis it is compatible.
+	// own is set if the field is the version of a server of its own, which says of redis_version
+	// only with which Redis it is compatible.
 	own bool
 
-	level        Level // of the finding
+	level        Level // the level of the finding
 	risk, remedy string
 
-	persistence verdict // of a server that keeps its data in a way of its own
+	persistence verdict // the verdict on a server that keeps its data in a way of its own
 }
 
 const untested = "rlock's tests have not been run on it"

@@ -18,9 +18,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// The exit codes of Run beside those of the command, which are those of a shell: 126 for a
-// command that cannot be executed, 127 for one that does not exist, 128 and the number of
-// the signal that ended it.
+// The exit codes of Run beside those of the command, which are those of a shell: 126 for a command
+// that cannot be executed, 127 for one that does not exist, 128 and the number of the signal that
+// ended it.
 const (
 	ExitUsage       = 2  // the arguments are wrong
 	ExitUnavailable = 69 // Redis cannot be reached, or refuses (EX_UNAVAILABLE)
@@ -38,10 +38,10 @@ const Forever time.Duration = -1
 type Job struct {
 	Name    string
 	New     func(client *rlock.Client, name string) *rlock.Lock
-	Permits int           // how many of a semaphore it takes; 1 of any other lock
-	MinHold time.Duration // the lock stays until then, counted from when it was acquired; 0: no longer than the command runs
-	Wait    time.Duration // for the lock: 0 is one attempt, Forever has no end
-	Grace   time.Duration // between TERM and KILL
+	Permits int           // the number of permits that it takes of a semaphore; 1 for any other lock
+	MinHold time.Duration // the least time for which the lock stays; 0: as long as the command runs
+	Wait    time.Duration // the longest wait for the lock: 0 is one attempt, Forever has no end
+	Grace   time.Duration // the time between TERM and KILL
 	Busy    int           // the exit code if the lock is not acquired
 	Command []string      // the program and its arguments
 	Verbose bool          // log all events, not only failures
@@ -51,9 +51,9 @@ type Job struct {
 // Margin returns how long before the end of the validity of a lease the command is killed.
 func Margin(lease time.Duration) time.Duration { return lease / 50 }
 
-// Run runs the job and returns the exit code of this process. It ends when the command and
-// all processes of its group have ended and the lock is released. It logs failures to Log. A
-// process runs one job.
+// Run runs the job and returns the exit code of this process. It ends when the command and all
+// processes of its group have ended and the lock is released. It logs failures to Log. A process
+// runs one job.
 func Run(config rlock.Config, job Job) int {
 	signals := make(chan os.Signal, 16)
 	for _, s := range child.Forwarded {
@@ -93,7 +93,7 @@ type run struct {
 	Job
 	lease   time.Duration
 	signals chan os.Signal
-	lost    error         // why the lock is lost, or about to be
+	lost    error         // the reason if the lock is lost, or about to be
 	told    chan struct{} // closed when the loss is logged, nil while there is none
 }
 
@@ -104,8 +104,8 @@ type outcome struct {
 	err    error
 }
 
-// acquire waits for the lock, or for a signal that ends the wait. Without a hold it returns
-// the exit code.
+// acquire waits for the lock, or for a signal that ends the wait. Without a hold it returns the
+// exit code.
 func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,8 +199,8 @@ func (r *run) hold(hold *rlock.Hold) int {
 	return r.watch(hold, p).ExitCode()
 }
 
-// environment returns the environment of the command: that of this process, with the lock's
-// name, and the fencing token if there is one.
+// environment returns the environment of the command: that of this process, with the lock's name,
+// and the fencing token if there is one.
 func environment(own []string, hold *rlock.Hold, name string) (env []string) {
 	for _, entry := range own {
 		if !strings.HasPrefix(entry, "RLOCK_NAME=") && !strings.HasPrefix(entry, "RLOCK_TOKEN=") {
@@ -214,8 +214,8 @@ func environment(own []string, hold *rlock.Hold, name string) (env []string) {
 	return env
 }
 
-// lose notes, once, that the lock is lost. It does not wait for the log, which may be a pipe
-// that is full.
+// lose notes, once, that the lock is lost. It does not wait for the log, which may be a pipe that
+// is full.
 func (r *run) lose(why error) {
 	if r.lost != nil {
 		return

@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// lastMoment is the longest grace of a command whose lock another client may have
-	// already.
+	// lastMoment is the longest grace of a command whose lock another client may have already.
 	lastMoment = time.Second
-	// stubborn is how long killed processes may take to end, which may be zombies that are
-	// never collected, and after them the log of a loss.
+	// stubborn is how long killed processes may take to end, which may be zombies that are never
+	// collected, and after them the log of a loss.
 	stubborn = 2 * time.Second
 )
 
@@ -27,15 +26,15 @@ type process interface {
 	Kill()
 }
 
-// watch waits until the command and all its descendants have ended, and ends them if the lock
-// is lost.
+// watch waits until the command and all its descendants have ended, and ends them if the lock is
+// lost.
 func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	exited, lost := p.Exited(), hold.Context().Done()
 	fuse := newFuse(hold, r.lease, r.Grace)
 	left, _ := fuse.left()
 	check := time.NewTimer(left)
 	defer check.Stop()
-	var killAt time.Time // zero: not at all
+	var killAt time.Time // the time at which it is killed; zero for never
 	kill := time.NewTimer(0)
 	kill.Stop()
 	end := func(grace time.Duration) {
@@ -45,7 +44,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			kill.Reset(grace)
 		}
 	}
-	var abandoned <-chan time.Time // when the wait for killed processes ends
+	var abandoned <-chan time.Time // has a message when the wait for killed processes ends
 	for {
 		select {
 		case s := <-r.signals:
@@ -80,18 +79,17 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	}
 }
 
-// A fuse is the time at which the command must be told to end, unless Redis confirms the
-// lease before.
+// A fuse is the time at which the command must be told to end, unless Redis confirms the lease
+// before.
 //
-// A lock that was granted by the release of another client has a claim of two seconds at
-// first, and the lease once it is renewed. A claim has a margin and a grace of its own,
-// shorter in proportion.
+// A lock that was granted by the release of another client has a claim of two seconds at first, and
+// the lease once it is renewed. A claim has a margin and a grace of its own, shorter in proportion.
 type fuse struct {
 	hold   *rlock.Hold
 	lease  time.Duration
 	grace  time.Duration
 	claim  time.Duration // the initial validity of the lock, if that was a claim
-	endsAt time.Time     // when the claim ends
+	endsAt time.Time     // the end of the claim
 }
 
 func newFuse(hold *rlock.Hold, lease, grace time.Duration) *fuse {
@@ -102,8 +100,7 @@ func newFuse(hold *rlock.Hold, lease, grace time.Duration) *fuse {
 	return f
 }
 
-// left returns how long the command may run without a renewal, and the grace that it has
-// then.
+// left returns how long the command may run without a renewal, and the grace that it has then.
 func (f *fuse) left() (left, grace time.Duration) {
 	until := f.hold.ValidUntil()
 	lease, grace := f.lease, f.grace

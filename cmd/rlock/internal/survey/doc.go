@@ -1,5 +1,5 @@
 // Package survey finds the locks of a server and inspects many of them side by side.
 //
-// The names and the inspections are of different moments: a lock may be released or change
-// hands in between.
+// The names and the inspections are of different moments: a lock may be released or change hands in
+// between.
 package survey

@@ -14,10 +14,10 @@ import (
 // together is how many locks are inspected side by side.
 const together = 32
 
-// Held returns the locks of that pattern that are held, by name. Locks that are released
-// meanwhile are left out. Beside an error there may be valid locks: if the key of a name, or
-// that of its queue, does not belong to a lock, the error is [rlock.ErrWrongType]; if some
-// nodes of a Cluster fail, it is that of [Names]. Any other error is returned alone.
+// Held returns the locks of that pattern that are held, by name. Locks that are released meanwhile
+// are left out. Beside an error there may be valid locks: if the key of a name, or that of its
+// queue, does not belong to a lock, the error is [rlock.ErrWrongType]; if some nodes of a Cluster
+// fail, it is that of [Names]. Any other error is returned alone.
 func Held(ctx context.Context, client *rlock.Client, pattern string) ([]inspect.Lock, error) {
 	names, _, failed := Names(ctx, client, pattern, 0)
 	inspections, errs := Inspect(ctx, client, names)
@@ -36,9 +36,9 @@ func Held(ctx context.Context, client *rlock.Client, pattern string) ([]inspect.
 	return held, cmp.Or(failed, errors.Join(wrong...))
 }
 
-// Names returns the names of the locks of that pattern that are held, in their order and
-// each once. It ends after so many of them, with more set; 0 is all. Beside an error there
-// may be names: those on the other nodes of a Cluster.
+// Names returns the names of the locks of that pattern that are held, in their order and each once.
+// It ends after so many of them, with more set; 0 is all. Beside an error there may be names: those
+// on the other nodes of a Cluster.
 func Names(ctx context.Context, client *rlock.Client, pattern string, most int) (names []string, more bool, err error) {
 	for name, failed := range inspect.Of(client).Locks(ctx, pattern) {
 		if failed != nil {
@@ -54,8 +54,7 @@ func Names(ctx context.Context, client *rlock.Client, pattern string, most int) 
 	return slices.Compact(names), more, err // SCAN may return a key twice
 }
 
-// Inspect inspects each of the locks. An inspection counts if the error of the same index is
-// nil.
+// Inspect inspects each of the locks. An inspection counts if the error of the same index is nil.
 func Inspect(ctx context.Context, client *rlock.Client, names []string) (inspections []inspect.Lock, errs []error) {
 	inspections, errs = make([]inspect.Lock, len(names)), make([]error, len(names))
 	var workers sync.WaitGroup

@@ -9,8 +9,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// Synchronizers returns Redisson's semaphores and latches of that pattern that can be told from other numbers, by name. A user
-// without the rights to ask for them sees none, and that is no error: they are beside the locks.
+// Synchronizers returns Redisson's semaphores and latches of that pattern that can be told from
+// other numbers, by name. A user without the rights to ask for them sees none, and that is no
+// error: they are beside the locks.
 func Synchronizers(ctx context.Context, client *rlock.Client, pattern string) (found []redisson.State, err error) {
 	c := redisson.New(client)
 	names, err := c.Names(ctx, pattern)
@@ -30,8 +31,8 @@ func Synchronizers(ctx context.Context, client *rlock.Client, pattern string) (f
 	return found, err
 }
 
-// Lock inspects the lock of that name. If the name is a number, or no lock of that name is held or waited for, it may be one of
-// Redisson's synchronizers: then that is returned instead.
+// Lock inspects the lock of that name. If the name is a number, or no lock of that name is held or
+// waited for, it may be one of Redisson's synchronizers: then that is returned instead.
 func Lock(ctx context.Context, client *rlock.Client, name string) (inspect.Lock, *redisson.State, error) {
 	lock, err := inspect.Of(client).Lock(ctx, name)
 	if err == nil && lock.HolderCount+lock.Waiting > 0 || err != nil && !errors.Is(err, rlock.ErrWrongType) {

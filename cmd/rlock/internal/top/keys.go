@@ -131,8 +131,7 @@ func (m *Model) pause() tea.Cmd {
 	return nil
 }
 
-// Pattern returns the pattern of the typed text: a text without *, ? and [ is a part of the
-// name.
+// Pattern returns the pattern of the typed text: a text without *, ? and [ is a part of the name.
 func Pattern(typed string) string {
 	if typed == "" || strings.ContainsAny(typed, `*?[\`) {
 		return typed

@@ -22,7 +22,7 @@ type Options struct {
 	Pattern  string
 	Interval time.Duration
 	Order    Order
-	Count    int // how many looks there are before the end; 0: without end
+	Count    int // the number of looks; 0 for no end
 }
 
 // A Model is the screen and its state, for Bubble Tea. It has one look under way at a time.
@@ -30,24 +30,24 @@ type Model struct {
 	Options
 	watcher *Watcher
 
-	look    Look      // the last one with a result
-	failing time.Time // since when looks fail; zero: the last one succeeded
-	failed  error     // of the last look
+	look    Look      // the last look with a result
+	failing time.Time // the time since which looks fail; zero if the last one succeeded
+	failed  error     // the error of the last look
 	looks   int
-	rows    []Row // of the look, in the order
+	rows    []Row // the rows of the look, in the chosen order
 
-	serial  int                // of the awaited look; messages with another number are void
-	asked   time.Time          // when the look under way was begun; zero: there is none
-	abandon context.CancelFunc // ends it
+	serial  int                // the number of the awaited look; messages with another number are void
+	asked   time.Time          // the beginning of the look under way; zero if there is none
+	abandon context.CancelFunc // ends the look under way
 
 	selected string // the name of the lock under the cursor
-	cursor   int    // its index, or the index at which it was
+	cursor   int    // the index of that lock, or its last index
 	paused   bool
 	help     bool
 	typing   bool   // the pattern is being edited
-	typed    string // as far as it is typed
+	typed    string // the text that was typed so far
 
-	detail  string // the name of the lock in the detail view; "": none
+	detail  string // the name of the lock in the detail view; "" for none
 	lock    *inspect.Lock
 	lockErr error
 	scroll  int // the first line of the detail, or of the help, that is shown
@@ -164,8 +164,8 @@ func (m *Model) show(look Look) tea.Cmd {
 	return tea.Tick(m.Interval, func(time.Time) tea.Msg { return dueMsg{serial} })
 }
 
-// arrange sorts the rows, and keeps the cursor on its lock. If the lock is gone the cursor
-// stays at its index.
+// arrange sorts the rows, and keeps the cursor on its lock. If the lock is gone the cursor stays at
+// its index.
 func (m *Model) arrange() {
 	m.rows = slices.Clone(m.look.Rows)
 	m.Order.Sort(m.rows)

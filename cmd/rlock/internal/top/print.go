@@ -51,8 +51,8 @@ func (l Look) Summary() string {
 	return text
 }
 
-// Print writes looks, until there were enough of them or ctx ends. It returns the error of
-// the last look, or of a write. Failing is since when looks have failed.
+// Print writes looks, until there were enough of them or ctx ends. It returns the error of the last
+// look, or of a write. Failing is since when looks have failed.
 func Print(ctx context.Context, watcher *Watcher, options Options, write func(look Look, failing time.Time) error) error {
 	var failing time.Time
 	for looks := 1; ; looks++ {
@@ -79,8 +79,8 @@ func Print(ctx context.Context, watcher *Watcher, options Options, write func(lo
 	}
 }
 
-// WritePlain writes a look as lines, with an empty one at the end. Failing is since when
-// looks have failed.
+// WritePlain writes a look as lines, with an empty one at the end. Failing is since when looks have
+// failed.
 func WritePlain(out io.Writer, l Look, by Order, failing time.Time) error {
 	if l.Err != nil {
 		if _, err := fmt.Fprintf(out, "%s  %s\n", l.At.Format(time.TimeOnly), failure(l.Err, failing, l.At)); err != nil {

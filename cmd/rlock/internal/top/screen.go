@@ -151,8 +151,8 @@ func (m *Model) table(room int) []string {
 	return lines
 }
 
-// widths returns the widths of the columns. If the screen is too narrow, the holder and the
-// name are shortened.
+// widths returns the widths of the columns. If the screen is too narrow, the holder and the name
+// are shortened.
 func (m *Model) widths(cells [][]string) []int {
 	widths, sum := make([]int, len(columns)), 0
 	for column := range columns {

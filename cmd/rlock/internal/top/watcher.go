@@ -25,10 +25,10 @@ const (
 type Look struct {
 	At   time.Time
 	Took time.Duration
-	Rows []Row // by name
+	Rows []Row // the rows, by name
 
-	// LeftOut is the number of held locks that are not among the rows. More marks it as a
-	// lower bound, since not all names were read.
+	// LeftOut is the number of held locks that are not among the rows. More marks it as a lower
+	// bound, since not all names were read.
 	LeftOut int
 	More    bool
 
@@ -39,8 +39,8 @@ type Look struct {
 // A Row is a lock. A free lock has a row if it was held at one of the last looks.
 type Row struct {
 	inspect.Lock
-	Seen time.Duration // for how long its holders have been seen; the longest time if there are several
-	Rate float64       // new holders a second; negative: not known yet
+	Seen time.Duration // the longest time for which one of its holders has been seen
+	Rate float64       // the number of new holders a second; negative if not known yet
 }
 
 // Waiters returns the number of waiters, clients of Redisson included.
@@ -80,9 +80,9 @@ type Watcher struct {
 	limit  int
 
 	mu      sync.Mutex // protects following, and is held for the whole of a look
-	pattern string     // of the last look
+	pattern string     // the pattern of the last look
 	at      time.Time  // the time of that look
-	whole   bool       // it has shown all locks of the pattern
+	whole   bool       // the last look has shown all locks of the pattern
 	past    map[string]*history
 }
 
@@ -142,9 +142,8 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	return look
 }
 
-// choose returns the names of the locks to inspect: the held locks, and those that the same
-// pattern matched at one of the last looks and that may be free for a short time only. It needs
-// the mutex.
+// choose returns the names of the locks to inspect: the held locks, and those that the same pattern
+// matched at one of the last looks and that may be free for a short time only. It needs the mutex.
 func (w *Watcher) choose(held []string, pattern string) []string {
 	names := slices.Clone(held)
 	for name, h := range w.past {
@@ -190,11 +189,11 @@ func (w *Watcher) note(now time.Time, pattern string, i inspect.Lock) Row {
 
 // A history is the record of one lock.
 type history struct {
-	pattern string               // of the last look at it, which the lock's name matches
-	at      time.Time            // of that look; zero: there was none
-	since   map[string]time.Time // when each of its holders was first seen, by owner
+	pattern string               // the pattern of the last look at the lock, which its name matches
+	at      time.Time            // the time of that look; zero if there was none
+	since   map[string]time.Time // the time at which each holder was first seen, by owner
 	waiters int
-	spans   []span // the last ones, at most window
+	spans   []span // the last spans, at most window
 }
 
 // A span is the time between two looks, and the number of new holders at its end.

@@ -60,7 +60,8 @@ func leaseMS(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// WriteSynchronizers writes a table with a line for each synchronizer, and nothing if there are none.
+// WriteSynchronizers writes a table with a line for each synchronizer, and nothing if there are
+// none.
 func WriteSynchronizers(out io.Writer, all []redisson.State) error {
 	if len(all) == 0 {
 		return nil

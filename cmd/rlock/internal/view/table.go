@@ -137,7 +137,8 @@ func kind(i inspect.Lock) string {
 	return string(i.Kind)
 }
 
-// holders names the holder, or counts them. It says how many permits of a semaphore they have if one has several.
+// holders names the holder, or counts them. It says how many permits of a semaphore they have if
+// one has several.
 func holders(i inspect.Lock) (text string) {
 	switch len(i.Holders) {
 	case 0:
@@ -170,7 +171,8 @@ func lease(i inspect.Lock) string {
 // isPassed reports whether the lock waits to be resumed.
 func isPassed(i inspect.Lock) bool { return len(i.Holders) == 1 && i.Holders[0].Passed }
 
-// Holder names a holder, or says until when the lock stays without one: it was passed on, or has a least time.
+// Holder names a holder, or says until when the lock stays without one: it was passed on, or has a
+// least time.
 func Holder(h inspect.Holder) string {
 	if h.Passed {
 		return "without a holder until " + time.Now().Add(h.Lease).Format(time.TimeOnly)
