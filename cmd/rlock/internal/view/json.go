@@ -15,14 +15,14 @@ type Lock struct {
 	Name        string  `json:"name"`
 	Kind        string  `json:"kind,omitempty"` // "lock", "read-write" or "semaphore"
 	Held        bool    `json:"held"`
-	LeaseMS     *int64  `json:"lease_ms,omitempty"` // -1: without an end
+	LeaseMS     *int64  `json:"lease_ms,omitempty"` // the rest of the lease; -1 without an end
 	Token       uint64  `json:"token,omitempty"`
-	Note        string  `json:"note,omitempty"` // which the holder has written
+	Note        string  `json:"note,omitempty"` // the note that the holder has written
 	HolderCount int     `json:"holder_count"`
 	Holders     []Party `json:"holders"`
 	Waiting     int     `json:"waiting"`
 	Queue       []Party `json:"queue"`
-	Foreign     *int    `json:"foreign,omitempty"` // clients of Redisson that wait
+	Foreign     *int    `json:"foreign,omitempty"` // the number of clients of Redisson that wait
 	Unresolved  string  `json:"unresolved,omitempty"`
 }
 
@@ -30,10 +30,10 @@ type Lock struct {
 type Party struct {
 	Owner   string `json:"owner,omitempty"`
 	Count   int64  `json:"count,omitempty"`
-	LeaseMS *int64 `json:"lease_ms,omitempty"` // of a holder of a semaphore
-	Mode    string `json:"mode"`               // "exclusive", "shared" or "permit"
-	Permits int    `json:"permits,omitempty"`  // of a semaphore: how many it has, or waits for
-	Passed  bool   `json:"passed,omitempty"`   // on, until the lease ends or it is resumed
+	LeaseMS *int64 `json:"lease_ms,omitempty"` // the rest of the lease of a holder of a semaphore
+	Mode    string `json:"mode"`               // the mode: "exclusive", "shared" or "permit"
+	Permits int    `json:"permits,omitempty"`  // the number of permits that it has, or waits for
+	Passed  bool   `json:"passed,omitempty"`   // the lock is passed on, until it is resumed or the lease ends
 	Foreign bool   `json:"foreign,omitempty"`
 	Polls   bool   `json:"polls,omitempty"`
 	Program string `json:"program,omitempty"`
