@@ -123,3 +123,38 @@ func TestAPartOfAStepUsesTheNamesThatAnEarlierOneLists(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is over as soon as it is set leaves no key: PEXPIRE has deleted the key by the time
+// at which the script goes on, and a field that is written then would have no lease.
+func TestALeaseThatIsOverAtOnceLeavesNoKey(t *testing.T) {
+	redis := open(t)
+	id := wire.NewID()
+	holder, next := id.Owner(7), id.Owner(8)
+	passed := holder[:wire.TenureLen] + "0"
+	for name, row := range map[string]struct {
+		data []string // the lock as it is before
+		call wire.Call
+	}{
+		"mirror": {[]string{"HSET", "lock", holder, "1"}, wire.Mirror.Call(1, "lock", "p", "=0", passed, "1", "", "")},
+		"mirror of a reader": {
+			[]string{"HSET", "lock", "mode", "read", holder, "1"},
+			wire.ReadWriteMirror.Call(3, "lock", "prefix", "channel", "p", "=0", passed, "0", "1", ""),
+		},
+		"mirror of a writer": {
+			[]string{"HSET", "lock", "mode", "write", holder + ":write", "1"},
+			wire.ReadWriteMirror.Call(3, "lock", "prefix", "channel", "p", "=0", passed, "1", "0", ""),
+		},
+		"mirror of a permit": {[]string{"ZADD", "lock", "4102444800000", holder}, wire.SemaphoreMirror.Call(1, "lock", "=0", passed)},
+		"resume":             {[]string{"HSET", "lock", passed, "1"}, wire.Resume.Call(4, "lock", "queue", "foreign", "channel", "p", "0", passed, next, "x")},
+		"resume of a permit": {[]string{"ZADD", "lock", "4102444800000", passed}, wire.SemaphoreResume.Call(2, "lock", "queue", "0", passed, next)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, do(t, redis, "DEL", "lock").Error())
+			require.NoError(t, do(t, redis, row.data...).Error())
+			_ = redis.Do(t.Context(), row.call).Error() // the key of a reader's lease may not end at once
+			there, err := do(t, redis, "EXISTS", "lock").AsInt64()
+			require.NoError(t, err)
+			assert.Zero(t, there, "it stays for ever")
+		})
+	}
+}

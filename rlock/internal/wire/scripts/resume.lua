@@ -32,7 +32,7 @@ if not passed or reads and redis.call('hlen', lock) > 2 then -- it is sent again
 	longest = math.max(longest, redis.call('pttl', lock))
 end
 redis.call('pexpire', lock, longest)
-if passed then
+if passed and redis.call('exists', lock) == 1 then -- see mirror.lua
 	redis.call('hset', lock, to, '1')
 	redis.call('hdel', lock, from)
 end

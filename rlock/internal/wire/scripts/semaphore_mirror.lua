@@ -47,9 +47,11 @@ local function renew(key, lease, owner)
 		end
 	end
 	redis.call('pexpire', key, string.format('%.0f', longest))
-	redis.call('zadd', key, string.format('%.0f', now + lease), owner)
-	if was then
-		redis.call('zrem', key, was)
+	if redis.call('exists', key) == 1 then -- see mirror.lua
+		redis.call('zadd', key, string.format('%.0f', now + lease), owner)
+		if was then
+			redis.call('zrem', key, was)
+		end
 	end
 	return 1
 end

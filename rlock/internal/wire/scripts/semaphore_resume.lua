@@ -31,7 +31,9 @@ for i = 1, #last, 2 do
 	end
 end
 redis.call('pexpire', KEYS[1], string.format('%.0f', longest))
-redis.call('zadd', KEYS[1], string.format('%.0f', now + lease), ARGV[3])
-redis.call('zrem', KEYS[1], ARGV[2])
+if redis.call('exists', KEYS[1]) == 1 then -- see mirror.lua
+	redis.call('zadd', KEYS[1], string.format('%.0f', now + lease), ARGV[3])
+	redis.call('zrem', KEYS[1], ARGV[2])
+end
 redis.pcall('zrem', KEYS[2], '!' .. string.sub(ARGV[2], 1, 36))
 return 1
