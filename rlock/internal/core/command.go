@@ -97,6 +97,7 @@ type Mirrored struct {
 	Exact  bool // the lease may become shorter, and foreign clients that wait are notified
 	Writes int  // the number of levels that are not shared
 	Reads  bool // some levels are shared
+	Renews bool // the hold is renewed until an Unlock, and was not granted for a claim just before: for statistics
 }
 
 // A Bound makes a Join conditional: Redis undoes it in the same step if it would leave more than

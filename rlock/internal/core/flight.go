@@ -98,6 +98,7 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 		t.share.handed = false
 	}
 	cmd.Writes, cmd.Reads, cmd.Exact = int(t.shown.writes), t.shown.reads, f.exact
+	cmd.Renews = t.want == Held && l.levels.asked == NeverSafe && !t.claim
 }
 
 // follows reports whether an earlier command of t may still run.

@@ -326,20 +326,16 @@ func (t *Tenure) InFlight() Op { return t.flight.op }
 // More returns the number of permits beside the first that the tenure takes.
 func (t *Tenure) More() int32 { return t.more }
 
-// IsHeld reports whether an owner in this client holds the lock, IsWritten whether one does that is
-// not a reader, and IsKept whether the lock is renewed until an Unlock.
+// IsHeld reports whether an owner in this client holds the lock, and IsWritten whether one does that
+// is not a reader.
 func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
-func (l *Lock) IsKept() bool    { return l.IsHeld() && l.levels.asked == NeverSafe }
 
 // IsShown reports whether Redis has confirmed that it shows the present levels.
 func (l *Lock) IsShown(now Now) bool {
 	t := l.owner
 	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
 }
-
-// Claimed reports whether Redis was asked for no more than a claim.
-func (t *Tenure) Claimed() bool { return t.claim }
 
 // A guarded write is a command of a user that Redis executes only if the tenure has the lock. It
 // sets no lease and changes no place, so that any number of them may be in flight beside the one

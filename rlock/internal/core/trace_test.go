@@ -356,7 +356,7 @@ func (s *story) happens(t *testing.T, line string) {
 			text += ", valid for " + s.at(s.now.At(s.lock.ValidUntil(o)))
 		}
 		l := s.lock
-		s.tell("%s", with(text, ", ", detail{l.IsWritten(), "written"}, detail{l.IsKept(), "kept"}, detail{l.IsShown(s.now), "shown"}, detail{l.Busy(), "busy"}))
+		s.tell("%s", with(text, ", ", detail{l.IsWritten(), "written"}, detail{l.IsHeld() && l.levels.asked == NeverSafe, "kept"}, detail{l.IsShown(s.now), "shown"}, detail{l.Busy(), "busy"}))
 	default:
 		t.Fatalf("unknown line %q", line)
 	}

@@ -77,7 +77,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) er
 	if w == nil {
 		return err
 	}
-	l.hear(w, now)
+	l.listensAgain(w, now)
 	if req.Progress != nil {
 		l.watch(w)
 	}
@@ -159,10 +159,11 @@ func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site, now c
 // wait waits until the call has an outcome, and returns it. It is called with the mutex held, and
 // gives it back.
 func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
-	if c, n := l.shard.client, l.name; l.run(ctx, w, now) {
-		return c.finished(ctx, n, w)
+	c, n := l.shard.client, l.name
+	if !l.run(ctx, w, now) {
+		l.leave(w)
 	}
-	return l.ended(ctx, w)
+	return c.finished(ctx, n, w)
 }
 
 // refuses returns the error of a request that is refused whoever holds the lock; its caller does
@@ -290,10 +291,14 @@ func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	return c.gaveUp(ctx, n, req, err, 0, false)
 }
 
-// leave ends a call without the lock, and gives the mutex back. w.err is the error that finished
-// returns.
+// leave ends a call for which Next has said Returns, and gives the mutex back. finished returns its
+// result: w.err if it has not got the lock.
 func (l *lock) leave(w *waiter) {
 	s := l.shard
+	if w.Outcome == core.Acquired {
+		s.exit(l)
+		return
+	}
 	s.applyAll()
 	holder := ""
 	if w.hold != nil || w.Outcome == core.Cancelled { // else nobody reads the words
@@ -364,18 +369,6 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	return c.gaveUp(ctx, n, &w.req, err, waited, w.waits)
-}
-
-// ended returns the result of a call for which Next has said Returns. It is called with the mutex
-// held, and gives it back.
-func (l *lock) ended(ctx context.Context, w *waiter) error {
-	c, n := l.shard.client, l.name
-	if w.Outcome == core.Acquired {
-		l.shard.exit(l)
-	} else {
-		l.leave(w)
-	}
-	return c.finished(ctx, n, w)
 }
 
 // returns is called before a call returns with the lock: it waits until earlier losses are
@@ -567,13 +560,14 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	if w == nil {
 		return err == nil
 	}
-	at.hear(w, now)
+	at.listensAgain(w, now)
 	at.Wait(&w.Call, now)
 	at.shard.applyAll()
 	switch a := at.Next(&w.Call, true, now); {
 	case a.Do == core.Returns:
 		one := &r.calls[len(r.calls)-1]
-		one.waiter, one.err = nil, at.ended(ctx, w)
+		at.leave(w)
+		one.waiter, one.err = nil, r.client.finished(ctx, l.Name, w)
 		return one.err == nil
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)

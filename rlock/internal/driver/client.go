@@ -189,48 +189,19 @@ const (
 	queueTime  = time.Minute
 )
 
-// The times of a client: see core.Config.
-const (
-	lookTime         = claimLease
-	slack            = time.Millisecond
-	firstPoll        = time.Millisecond
-	lastPoll         = 128 * time.Millisecond
-	patience         = 250 * time.Millisecond
-	queueLeast       = 5 * time.Millisecond
-	readersTime      = time.Second
-	shortSection     = 50 * time.Millisecond
-	windowLook       = 5 * time.Millisecond
-	firstLook        = 100 * time.Millisecond
-	firstSilent      = 2 * time.Millisecond
-	foreignNoise     = 20 * time.Millisecond
-	silentNoise      = 4 * time.Millisecond
-	longForeignLease = 24 * time.Hour
-)
-
-// config returns the configuration of package core.
+// config returns the configuration of package core, which says what each time is.
 func (c *Client) config() core.Config {
-	lease := c.Config.Lease
+	const ms = core.Span(time.Millisecond)
 	return core.Config{
-		Lease:     core.Span(lease),
-		Claim:     core.Span(claimLease),
-		QueueTime: core.Span(queueTime),
-		Margin:    core.Span(2*time.Millisecond + c.Tick),
-
-		LookTime: core.Span(lookTime), Slack: core.Span(slack),
+		Lease: core.Span(c.Config.Lease), Claim: core.Span(claimLease), QueueTime: core.Span(queueTime), Margin: 2*ms + core.Span(c.Tick),
+		LookTime: core.Span(claimLease), Slack: ms, FirstPoll: ms, LastPoll: 128 * ms,
 		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
-		FirstPoll: core.Span(firstPoll), LastPoll: core.Span(lastPoll),
-		Silence: core.Span(terms.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
-		ReadersTime: core.Span(readersTime), ShortSection: core.Span(shortSection),
-
+		Silence: core.Span(terms.Silence), Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,
 		HandoffLimit: c.Config.HandoffLimit, HandoffTime: core.Span(c.Config.HandoffTime),
-
 		Foreign: core.ForeignConfig{
-			WindowLook: core.Span(windowLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),
-			Noise: core.Span(foreignNoise), SilentNoise: core.Span(silentNoise), LongLease: core.Span(longForeignLease),
+			WindowLook: 5 * ms, Look: 100 * ms, SilentLook: 2 * ms, Noise: 20 * ms, SilentNoise: 4 * ms, LongLease: core.Span(24 * time.Hour),
 		},
-
-		Jitter: func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
-
+		Jitter:   func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
 		Replicas: c.Redis.SyncReplicas() > 0,
 	}
 }

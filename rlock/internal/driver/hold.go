@@ -359,24 +359,22 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		return "", h.Err()
 	}
 	was, t, result := l.Pass(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(within), now)
-	var err error
 	switch result {
 	case core.NotAlone:
-		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, len(l.Levels()))
+		levels := len(l.Levels())
+		l.shard.exit(l)
+		return "", fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, levels)
 	case core.NothingHeld:
-		err = terms.ErrNotHeld
+		l.shard.exit(l)
+		return "", terms.ErrNotHeld
 	case core.HasParted:
 	default:
 		panic(result)
 	}
-	if err != nil {
-		l.shard.exit(l)
-		return "", err
-	}
 	h.lost = fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
 	l.closed(was, h)
 	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
-	err = l.release(t, nil, h.owner, now)
+	err := l.release(t, nil, h.owner, now)
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil

@@ -124,7 +124,7 @@ func (k *work) Due(time.Time) (send bool) {
 		return false
 	}
 	if k.tenure == l.Owner() {
-		if l.Settle(now); k.tenure == l.Owner() && l.trackedFrom(k) <= now.Time { // the hold has lasted for long enough
+		if l.Settle(now); l.trackedFrom(k) <= now.Time { // the hold has lasted for long enough
 			if k.track(due); k.tracking == due {
 				l.Confirm(now) // by a Mirror that tracks the key
 			}
@@ -218,11 +218,10 @@ func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchang
 	if k.tenure == nil || k.tenure.Agent != nil || l.shard.heldBack(k) {
 		return nil
 	}
-	claimed := k.tenure.Claimed()
 	switch cmd, at := l.Poll(k.tenure, now); {
 	case cmd.Op != core.None:
 		x = l.shard.client.exchanges.Get().(*exchange)
-		x.Cmd, x.info, x.claimed = cmd, info, claimed
+		x.Cmd, x.info = cmd, info
 		l.begins(x, now)
 	case at != core.Never:
 		l.shard.keep(k, at) // nothing is due any more: a nested level was closed, for example
@@ -248,7 +247,7 @@ func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 	if a.Err != nil {
 		info.Err = a.Err
 	}
-	if l.IsKept() && !x.claimed {
+	if x.Cmd.Renews {
 		info.Kept++
 		info.Margin = min(info.Margin, time.Duration(l.Ends().Since(now.Safe)))
 	}

@@ -64,9 +64,9 @@ func (l *lock) listenAbroad() {
 	})
 }
 
-// hear lets a call that may wait take a ticket at once if others have waited for the lock a moment
+// listensAgain lets a call that may wait take a ticket at once if others have waited for the lock a moment
 // ago, so that the subscription still exists.
-func (l *lock) hear(w *waiter, now core.Now) {
+func (l *lock) listensAgain(w *waiter, now core.Now) {
 	if l.heard {
 		l.unheard(now)
 	}

@@ -106,15 +106,14 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 // An exchange is a command and its answer.
 type exchange struct {
 	wire.Exchange
-	lock    *lock
-	work    *work              // nil for a release by force
-	waiter  *waiter            // the call that carries it; nil for the keeper, or if the caller has left
-	slot    *wire.Limit        // the slot of the command; nil for the keeper
-	info    *terms.RenewedInfo // the report about the keeper's batch; nil for a call
-	claimed bool               // Redis was asked for a claim before this Mirror
-	sentAt  core.Time
-	after   uint64 // the generation of the command that brought the tenure in: see wire.Sent
-	until   *until // the context by which the caller leaves; nil if it does not
+	lock   *lock
+	work   *work              // nil for a release by force
+	waiter *waiter            // the call that carries it; nil for the keeper, or if the caller has left
+	slot   *wire.Limit        // the slot of the command; nil for the keeper
+	info   *terms.RenewedInfo // the report about the keeper's batch; nil for a call
+	sentAt core.Time
+	after  uint64 // the generation of the command that brought the tenure in: see wire.Sent
+	until  *until // the context by which the caller leaves; nil if it does not
 }
 
 // begins completes an exchange whose command is about to be sent. land takes it with the answer.

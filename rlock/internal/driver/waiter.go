@@ -503,7 +503,8 @@ func (l *lock) abandon(ctx context.Context, w *waiter) {
 		l.Leave(&w.Call, core.Cancelled, now)
 		l.shard.applyAll()
 		l.Next(&w.Call, false, now) // says Returns
-		err = l.ended(ctx, w)
+		l.leave(w)
+		err = c.finished(ctx, n, w)
 	}
 	if h != nil {
 		_ = h.begun(err)
