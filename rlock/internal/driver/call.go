@@ -591,7 +591,7 @@ func (r *row) send(ctx context.Context) {
 	}
 	all, done := r.sent, make(chan struct{})
 	carry := func() {
-		r.client.wire.carryAll(context.Background(), all)
+		r.client.carryAll(context.Background(), all)
 		for _, x := range all {
 			r.client.landLate(x)
 		}

@@ -114,9 +114,7 @@ type Config struct {
 // New returns a client of the Redis. No other client has the id.
 func New(config Config, r *wire.Redis, id *wire.ID) *Client {
 	c := newClient(config, r, id)
-	w := &redis{Redis: r, hub: c.Hub}
-	w.courier.line, w.courier.client = w, c
-	c.open(w)
+	c.open(&redis{r, c.Hub})
 	return c
 }
 

@@ -69,7 +69,6 @@ type pending struct {
 // A fakeWire is the carrier of one client.
 type fakeWire struct {
 	*redis
-	courier
 	fake   *fake
 	client *Client
 	number uint32
@@ -113,8 +112,6 @@ func (f *fake) join(change func(*Config)) *Client {
 	w.number = uint32(len(f.clients) + 1)
 	f.clients = append(f.clients, w)
 	f.mu.Unlock()
-	w.courier.line = w
-	w.courier.client, w.redis.client = c, c
 	c.open(w)
 	f.t.Cleanup(func() {
 		_ = c.Close()

@@ -181,7 +181,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		return true
 	}
 	began := time.Now()
-	c.wire.carryAll(ctx, all)
+	c.carryAll(ctx, all)
 	info.Took = time.Since(began)
 	steps := all[:0]
 	for _, x := range all {
@@ -204,7 +204,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		c.Observer.Notices.Tell(func() { c.Observer.Renewed(renewed) })
 	}
 	if len(steps) > 0 {
-		c.wire.carryAll(ctx, steps)
+		c.carryAll(ctx, steps)
 		for _, x := range steps {
 			c.landLate(x)
 		}

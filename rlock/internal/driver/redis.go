@@ -16,7 +16,6 @@ import (
 // redis is the carrier of a client: package wire for commands, and the hub for messages.
 type redis struct {
 	*wire.Redis
-	courier
 	hub *pubsub.Hub
 }
 
@@ -29,18 +28,27 @@ func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trou
 // A carrier takes commands to Redis, and messages from there. A client has a redis; tests have a
 // carrier whose answers they hold back, lose and reorder.
 type carrier interface {
+	// Carry sends a command, and fills in its answer, or that there is none when ctx ends. CarryAll
+	// sends several commands in one pipeline.
+	Carry(ctx context.Context, x *wire.Exchange)
+	CarryAll(ctx context.Context, all []*wire.Exchange)
+	// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of
+	// ctx, without harm to others.
+	IsAbandonable() bool
+	// Ends reports whether a command that is sent now ends by itself, within the time of an Unlock.
+	Ends() bool
+	// IsSettled reports whether a command of the generation has been executed, or never will be.
+	IsSettled(generation uint64) bool
+	// Deadline returns the context of a command whose caller does not leave.
+	Deadline(now time.Time) context.Context
+	Within(ctx context.Context) (context.Context, context.CancelFunc)
+
 	// Tracks reports whether Redis notifies the client of changed keys.
 	Tracks() bool
 	// Limits returns the limits of commands in flight to the node of the slot, and group the number
 	// of the lock's node.
 	Limits(slot uint16) *wire.Limits
 	group(n *Name) uint32
-
-	// carry sends the command of a call, and reports whether x has the answer, or will never have
-	// one. Otherwise the caller has left, by ctx or by x.until, and the answer lands later.
-	// carryAll sends the commands of the keeper in one pipeline.
-	carry(ctx context.Context, x *exchange) (answered bool)
-	carryAll(ctx context.Context, all []*exchange)
 
 	// listen subscribes to the client's channel of the lock. It does not wait. It calls hear with
 	// each message, and confirmed, under a mutex, when the subscription was confirmed, refused or
@@ -56,65 +64,39 @@ type carrier interface {
 	Start(work func()) bool
 }
 
-// A line sends commands to Redis. Only it knows which command may be left behind, on which
-// connection.
-type line interface {
-	// Carry sends a command, and fills in its answer, or that there is none when ctx ends. CarryAll
-	// sends several commands in one pipeline.
-	Carry(ctx context.Context, x *wire.Exchange)
-	CarryAll(ctx context.Context, all []*wire.Exchange)
-	// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of
-	// ctx, without harm to others.
-	IsAbandonable() bool
-	// Ends reports whether a command that is sent now ends by itself, within the time of an Unlock.
-	Ends() bool
-	// IsSettled reports whether a command of the generation has been executed, or never will be.
-	IsSettled(generation uint64) bool
-	// Deadline returns the context of a command whose caller does not leave.
-	Deadline(now time.Time) context.Context
-	Within(ctx context.Context) (context.Context, context.CancelFunc)
-	Start(work func()) bool
-}
-
-// A courier is the part of a carrier that sends commands, over a line.
-type courier struct {
-	line   line
-	client *Client
-}
-
-// carry implements carrier.
-func (r *courier) carry(ctx context.Context, x *exchange) (answered bool) {
+// carry sends the command of a call, and reports whether x has the answer, or will never have one.
+// Otherwise the caller has left, by ctx or by x.until, and the answer lands later.
+func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
 	case x.until == nil: // the caller does not leave
 		ctx = context.Background()
-		if !r.line.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
-			ctx = r.deadline()
+		if !c.wire.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
+			ctx = c.deadline()
 		}
-		r.do(ctx, x)
+		c.do(ctx, x)
 		if x.Answer.Sent.IsLate() { // the keeper repeats the command
 			x.Answer.Sent.GiveUp()
 		}
 		return true
-	case r.line.IsAbandonable():
-		return r.carryBehind(ctx, x)
+	case c.wire.IsAbandonable():
+		return c.carryBehind(ctx, x)
 	default:
-		return r.carryApart(ctx, x)
+		return c.carryApart(ctx, x)
 	}
 }
 
 // deadline returns the context of a command whose caller does not leave.
-func (r *courier) deadline() context.Context {
-	clock := &r.client.clock
-	return r.line.Deadline(clock.time(clock.now().Time))
+func (c *Client) deadline() context.Context {
+	return c.wire.Deadline(c.clock.time(c.clock.now().Time))
 }
 
 // carryBehind sends the command in the goroutine of its caller. If the caller leaves, its next
 // command follows on the same connection. On a direct connection that is not so, and another
 // goroutine waits for the answer.
-func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) {
+func (c *Client) carryBehind(ctx context.Context, x *exchange) (answered bool) {
 	x.until.begin(ctx)
 	defer x.until.stops()
-	r.do(x.until, x)
+	c.do(x.until, x)
 	late := x.Answer.Sent
 	if !late.IsLate() {
 		if x.isBehind() {
@@ -123,9 +105,9 @@ func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) 
 		return true
 	}
 	x.Answer.Sent = wire.Sent{}
-	if !r.line.Start(func() {
-		x.Answer.Sent = late.Await(r.deadline())
-		r.client.landLate(x)
+	if !c.wire.Start(func() {
+		x.Answer.Sent = late.Await(c.deadline())
+		c.landLate(x)
 	}) {
 		late.GiveUp()
 		return true
@@ -137,16 +119,16 @@ func (r *courier) carryBehind(ctx context.Context, x *exchange) (answered bool) 
 // the command has to wait for a connection, rueidis opens that with the command's context, and its
 // end would fail all commands that wait for the same connection. And where commands have no order,
 // no command is known to follow one that was left behind.
-func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
+func (c *Client) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	u := x.until
 	u.begin(ctx)
 	defer u.stops()
 	done := make(chan struct{})
 	var claimed atomic.Bool // set by the first of two: the caller leaves, or the answer comes
-	if !r.line.Start(func() {
-		r.do(r.deadline(), x)
+	if !c.wire.Start(func() {
+		c.do(c.deadline(), x)
 		if claimed.Swap(true) {
-			r.client.landLate(x)
+			c.landLate(x)
 		} else {
 			close(done)
 		}
@@ -165,23 +147,24 @@ func (r *courier) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	return true
 }
 
-// do sends a command. The command has one answer, also if the line panics.
-func (r *courier) do(ctx context.Context, x *exchange) {
+// do sends a command. The command has one answer, also if the carrier panics.
+func (c *Client) do(ctx context.Context, x *exchange) {
 	defer func() {
 		if invariants {
-			r.client.witness.carried(&x.Cmd)
+			c.witness.carried(&x.Cmd)
 		}
 		if p := recover(); p != nil {
 			x.Answer = panicked(p)
 		}
 	}()
-	r.line.Carry(ctx, &x.Exchange)
-	x.settles(r.line)
+	c.wire.Carry(ctx, &x.Exchange)
+	c.settles(x)
 }
 
-// carryAll implements carrier. Each command has one answer, also if the line panics.
-func (r *courier) carryAll(ctx context.Context, all []*exchange) {
-	ctx, cancel := r.line.Within(ctx)
+// carryAll sends commands of the keeper in one pipeline. Each has one answer, also if the carrier
+// panics.
+func (c *Client) carryAll(ctx context.Context, all []*exchange) {
+	ctx, cancel := c.wire.Within(ctx)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,17 +179,17 @@ func (r *courier) carryAll(ctx context.Context, all []*exchange) {
 	for i, x := range all {
 		commands[i] = &x.Exchange
 	}
-	r.line.CarryAll(ctx, commands)
+	c.wire.CarryAll(ctx, commands)
 	for _, x := range all {
-		x.settles(r.line)
+		c.settles(x)
 	}
 }
 
 // settles notes whether the answer to a Leave is settled, so that no command of its tenure can run
 // after it.
-func (x *exchange) settles(l line) {
+func (c *Client) settles(x *exchange) {
 	if x.Cmd.Op == core.Leave {
-		x.Answer.Settled = l.IsSettled(x.after)
+		x.Answer.Settled = c.wire.IsSettled(x.after)
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	x.until = u
 	l.shard.exit(l)
 
-	answered := c.wire.carry(ctx, x)
+	answered := c.carry(ctx, x)
 	over := u != nil && ctx.Err() != nil
 
 	now = l.shard.take()
