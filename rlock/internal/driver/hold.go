@@ -103,15 +103,6 @@ func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 // held.
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
-// closed notes that a level was closed, of the handle h unless that is nil. Its context ends with
-// exit.
-func (l *lock) closed(was core.Level, h *hold) {
-	l.shard.counts.Closed(was.First)
-	if h != nil {
-		h.released, l.shard.after.closed = true, h
-	}
-}
-
 func (h *hold) ValidUntil() (until time.Time) {
 	if l, _ := h.enter(); l != nil {
 		until = h.lock.driver.clock.safe(l.ValidUntil(core.OwnerID(h.owner.ID)))
@@ -182,7 +173,12 @@ func (h *hold) giveBack() (cause error) {
 	return cause
 }
 
-func (h *hold) Release(ctx context.Context) error { return h.lock.unlock(ctx, h.owner, h) }
+func (h *hold) Release(ctx context.Context) error {
+	if Valid(h) {
+		h.End(terms.Released(h.lock.Name.Key)) // before another can have it
+	}
+	return h.lock.unlock(ctx, h.owner, h)
+}
 
 func (h *hold) ReleaseLater() {
 	h.End(terms.Released(h.lock.Name.Key)) // before the keeper can release it
@@ -192,7 +188,8 @@ func (h *hold) ReleaseLater() {
 		return
 	}
 	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now) // the keeper releases it
-	l.closed(was, h)
+	l.shard.counts.Closed(was.First)
+	h.released = true
 	l.shard.exit(l)
 }
 
@@ -371,10 +368,10 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	default:
 		panic(result)
 	}
-	h.lost = fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
-	l.closed(was, h)
+	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
+	l.shard.counts.Closed(was.First)
 	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
-	err := l.release(t, nil, h.owner, now)
+	err := l.release(t, h, nil, h.owner, now)
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil

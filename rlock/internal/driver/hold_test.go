@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -309,4 +310,48 @@ func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 		require.ErrorIs(t, <-result, context.Canceled)
 		require.NoError(t, holds(t, here.lock()).Release(t.Context()))
 	})
+}
+
+// A gatedContext is a parent whose code makes the end of its children wait.
+type gatedContext struct {
+	context.Context
+	waits *atomic.Bool
+	gate  chan struct{}
+}
+
+func (c gatedContext) Value(key any) any {
+	if c.waits.Load() {
+		<-c.gate
+	}
+	return c.Context.Value(key)
+}
+
+// The context of a hold has ended before another owner can have the lock, also if that sends no command.
+func TestTheContextOfAHoldEndsBeforeAnotherOwnerHasTheLock(t *testing.T) {
+	for name, releases := range map[string]func(h Handle) error{
+		"Release":      func(h Handle) error { return h.Release(context.Background()) },
+		"ReleaseLater": func(h Handle) error { h.ReleaseLater(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
+				l := f.join(nil).lock()
+				readers, o := l.ForReaders(), terms.NewOwner()
+				parent := gatedContext{t.Context(), new(atomic.Bool), make(chan struct{})}
+				h, err := l.Hold(t.Context(), parent, request(o))
+				require.NoError(t, err)
+				require.NoError(t, readers.Take(t.Context(), request(o)), "after the release its owner reads")
+				parent.waits.Store(true)
+				released := later(func() error { return releases(h) })
+				other := terms.NewOwner()
+				require.ErrorIs(t, readers.Take(t.Context(), Request{Owner: other}), terms.ErrNotAcquired, "its context is about to end")
+				close(parent.gate)
+				require.NoError(t, <-released)
+				require.Error(t, h.Context().Err())
+				require.NoError(t, readers.Take(t.Context(), Request{Owner: other}))
+				require.NoError(t, readers.Unlock(t.Context(), other))
+				require.NoError(t, readers.Unlock(t.Context(), o))
+				f.isClean()
+			})
+		})
+	}
 }

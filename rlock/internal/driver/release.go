@@ -38,12 +38,15 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 		}
 		return err
 	}
-	l.closed(was, h)
+	l.shard.counts.Closed(was.First)
+	if h != nil {
+		h.released = true
+	}
 	var err error
 	if t == nil {
 		l.shard.exit(l)
 	} else {
-		err = l.release(t, nil, o, now)
+		err = l.release(t, nil, nil, o, now)
 	}
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
@@ -70,14 +73,20 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 }
 
 // release releases the tenure t, with a guarded write unless that is nil, or passes the lock on;
-// the last level was o's. It is called with the mutex held, and gives it back. No context of a
-// caller ends it. It takes no longer than an Unlock may, the wait for a slot included.
-func (l *lock) release(t *core.Tenure, write *wire.Write, o terms.Owner, now core.Now) error {
+// the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil, the
+// context of that hold ends before the command is sent. No context of a caller ends the call. It
+// takes no longer than an Unlock may, the wait for a slot included.
+func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
 	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience)), Carries: write != nil})
 	defer c.done(w)
 	w.write = write
 	l.Release(t, &w.Call)
+	if h != nil {
+		l.shard.exit(l)
+		h.End(cmp.Or(h.lost, terms.Released(n.Key)))
+		now = l.shard.take()
+	}
 	l.run(context.Background(), w, now)
 	var ends time.Time
 	switch t := l.Find(id); {
@@ -176,9 +185,10 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
-	l.closed(was, h)
+	h.released = true
+	l.shard.counts.Closed(was.First)
 	sent := wire.NewWrite(source, keys, args)
-	err = l.release(t, sent, h.owner, now)
+	err = l.release(t, h, sent, h.owner, now)
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}

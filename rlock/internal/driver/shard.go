@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"sync"
@@ -198,7 +197,7 @@ func (s *shard) exit(l *lock) {
 		s.check()
 		s.leaves()
 	}
-	if a := &s.after; a.granted == nil && a.closed == nil && a.endings == nil && a.leaving == nil {
+	if a := &s.after; a.granted == nil && a.endings == nil && a.leaving == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -244,7 +243,6 @@ func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%
 // after is what exit does after it has given the mutex back, in this order.
 type after struct {
 	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are reported
-	closed  *hold     // a hold that is released or passed on: its context ends, before another owner can have the lock
 	leaving []*until  // contexts of commands in flight whose call is decided: they end
 	granted *waiter   // a call that was granted the lock: it is woken, and does not need the mutex
 	others  []*waiter // more calls that were granted the lock
@@ -257,9 +255,6 @@ func (c *Client) finish(a *after) {
 	}
 	for _, e := range a.endings {
 		e.tell()
-	}
-	if h := a.closed; h != nil {
-		h.End(cmp.Or(h.lost, terms.Released(h.lock.Name.Key)))
 	}
 	for _, u := range a.leaving {
 		u.end()
