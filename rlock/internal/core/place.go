@@ -75,7 +75,7 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	default:
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
-	if t.want == Asked && !t.worthHolding(f, now) {
+	if t.want == Asked && (now.Safe >= t.trust.until || f.op == Join && !t.enough(now)) {
 		// The grant comes too late to be believed. It may be true nevertheless.
 		t.look = now.Time
 		if t.entry == Resume {

@@ -76,15 +76,6 @@ func (t *Tenure) enough(now Now) bool {
 	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas
 }
 
-// worthHolding reports whether a hold may begin with the answer to the flight, or the answer comes
-// too late to be believed.
-func (t *Tenure) worthHolding(f flight, now Now) bool {
-	if f.op == Join {
-		return t.enough(now)
-	}
-	return now.Safe < t.trust.until
-}
-
 // worth reports whether a tenth of the lease is left, which is enough to start another hold.
 func (t *Tenure) worth(now Now) bool {
 	return t.trust.until.Since(now.Safe) > min(t.lock.client.Lease, t.trust.lease)/10

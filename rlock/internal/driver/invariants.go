@@ -2,11 +2,8 @@ package driver
 
 import (
 	"context"
-	"fmt"
-	"sync"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -29,185 +26,37 @@ import (
 // 3 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
 // invariants first: so what ships asserts nothing.
 
-// asserted is what a shard notes for the rules.
-type asserted struct {
-	left   core.Now // when the mutex was given back before
-	spared int      // exits until rules 1 and 6 are asserted again
+// A witness asserts the rules, and panics if one is broken. Beside the rules of a shard it notes what
+// no shard can see by itself: which commands have no answer (rule 4), and which goroutine has which
+// mutex (rule 7). What ships has none, and calls none, since the constant invariants is false:
+// invariants_on.go has the only one.
+type witness interface {
+	// takes notes that the goroutine takes the mutex of a shard, and gives that it gives it back,
+	// after checks has asserted the rules of the shard.
+	takes()
+	checks(s *shard)
+	gives(s *shard)
+	// returns asserts rule 3 for a call that is about to return with the lock.
+	returns(n *Name, o core.OwnerID, earlier *earlierLosses)
+
+	// polled notes a command that is about to be sent. Its sender has entered the limit, nil for
+	// the keeper, whose batches have one of their own. carried notes that it needs no slot any
+	// more, and answered that its answer has come.
+	polled(cmd *core.Command, slot *wire.Limit)
+	carried(cmd *core.Command)
+	answered(cmd *core.Command)
+
+	// enters and leaves note that the goroutine takes another mutex, and gives it back. outside
+	// panics if it has one, since the next step is code of a user, or takes a mutex that comes
+	// before. watched returns a context of a caller whose methods assert that.
+	enters(mutex string)
+	leaves()
+	outside(next string)
+	watched(ctx context.Context) context.Context
 }
 
-// asserted returns what the shard has noted, which its mutex protects.
-func (s *shard) asserted() *asserted {
-	w := s.client.witness
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := w.shards[s]
-	if a == nil {
-		a = new(asserted)
-		w.shards[s] = a
-	}
-	return a
-}
-
-// leaves notes that the mutex is given back.
-func (s *shard) leaves() {
-	if s.client.witness == nil {
-		return
-	}
-	s.asserted().left = s.client.clock.now()
-	s.client.witness.leaves()
-}
-
-// checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each
-// exit. Of more they are asserted at each n-th, so that an exit does not cost more the more calls
-// wait: a rule that is broken stays broken.
-const checkedAtOnce = 64
-
-// checkRules panics if a rule is broken, and returns of how many tenures and calls it was asserted.
-// What it cannot see in a shard the witness asserts.
-func checkRules(s *shard) (seen int) {
-	checkMutex(s)
-	for l := range s.all {
-		seen += l.checkTenures() + l.checkCalls()
-	}
-	return seen
-}
-
-// checkMutex asserts rules 2 and 5.
-func checkMutex(s *shard) {
-	if left := s.asserted().left; s.at.Time < left.Time || s.at.Safe < left.Safe {
-		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
-	}
-	if left := len(s.core.Effects); left > 0 {
-		panic(fmt.Sprintf("rule 2: %d effects are left", left))
-	}
-}
-
-// checkTenures asserts rules 1 and 6 for tenures.
-func (l *lock) checkTenures() (seen int) {
-	for t := range l.Tenures {
-		seen++
-		k := l.checkKnown(t)
-		if t.InFlight() != core.None && !l.shard.client.witness.flies(t) {
-			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.state(t)))
-		}
-		l.checkAgent(t, k)
-	}
-	return seen
-}
-
-// checkKnown asserts that the driver knows a tenure as package core does, and returns what it
-// knows.
-func (l *lock) checkKnown(t *core.Tenure) *work {
-	k, _ := t.Tag.(*work)
-	if k == nil && t.Agent != nil { // its call has sent nothing for it
-		k = &work{life: life{lock: l, tenure: t}}
-	}
-	if k == nil || k.tenure != t && t.Agent == nil {
-		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
-	}
-	return k
-}
-
-// checkAgent asserts that the agent of a tenure wakes in time.
-func (l *lock) checkAgent(t *core.Tenure, k *work) {
-	op, at := l.Peek(t, l.shard.at)
-	switch caller := t.Agent; {
-	case t.InFlight() != core.None && op == core.None:
-	case caller != nil:
-		if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
-			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
-		}
-	default:
-		if at = min(at, l.trackedFrom(k)); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
-			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
-		}
-	}
-}
-
-// checkCalls asserts rule 6 for calls.
-func (l *lock) checkCalls() (seen int) {
-	for one := range l.Waiters {
-		seen++
-		w := one.Tag.(*waiter)
-		if at := l.Wakes(one, l.shard.at); (w.stage == asleep || w.stage == queueing) && w.Alarm() > max(at, l.shard.at.Time) {
-			panic(fmt.Sprintf("rule 6: a call sleeps until %v and is due at %v", w.Alarm(), at))
-		}
-	}
-	return seen
-}
-
-// state describes a tenure.
-func (l *lock) state(t *core.Tenure) string {
-	op, at := l.Peek(t, l.shard.at)
-	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
-}
-
-// checkReported asserts rule 3 for a call that is about to return with the lock.
-func (s *shard) checkReported(n *Name, o core.OwnerID, earlier *earlierLosses) {
-	if s.client.witness == nil {
-		return
-	}
-	s.glance(func() {
-		l := s.find(n.KindID, n.Key, o)
-		for _, e := range s.unreported[l] {
-			if e.number <= earlier.last {
-				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss that came before is not reported", n.Key))
-			}
-		}
-	})
-}
-
-// check asserts the rules. A broken one gives the mutex back, so that the test fails and does not
-// hang.
-func (s *shard) check() {
-	if s.client.witness == nil {
-		return
-	}
-	kept := false
-	defer func() {
-		if !kept {
-			s.unlock()
-		}
-	}()
-	if a := s.asserted(); a.spared > 1 {
-		a.spared--
-		checkMutex(s)
-	} else {
-		a.spared = checkRules(s) / checkedAtOnce
-	}
-	kept = true
-}
-
-// A witness notes what no shard can see by itself: which commands have no answer (rule 4), and
-// which goroutine has the mutex of a shard (rule 7). It panics if a rule is broken. A client has
-// one with the build tag "invariants" only, and only if CheckRules says so: all methods of a nil
-// witness do nothing.
-type witness struct {
-	mu      sync.Mutex             // is taken last; protects following
-	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried
-	slotted map[*wire.Limit]int64  // how many of them have a slot
-	inside  map[uint64]mutexes     // the mutexes that a goroutine has
-	shards  map[*shard]*asserted   // what each shard has noted
-}
-
-// mutexes are those that a goroutine has, in the order in which it has taken them.
-type mutexes struct {
-	names [2]string
-	n     int
-}
-
-// A flight is a command of a tenure, which has one of each sort without an answer at most. The
-// mirror that passes a lock on is of a sort of its own: it does not wait for the answer to a
-// renewal.
-type flight struct {
-	tenure core.ID
-	op     core.Op
-	passes bool
-}
-
-func flightOf(cmd *core.Command) flight {
-	return flight{cmd.ID, cmd.Op, cmd.Op == core.Mirror && cmd.Owner == 0}
-}
+// newWitness returns the witness of a client that begins.
+var newWitness func(c *Client) witness
 
 // CheckRules makes clients that begin from now on assert the rules, or not, and returns what they
 // did before. Without the build tag "invariants" none does.
@@ -218,192 +67,3 @@ func CheckRules(on bool) (was bool) {
 
 // checks is set by tests.
 var checks bool
-
-// newWitness returns the witness of a client that begins.
-func newWitness(c *Client) *witness {
-	if !checks {
-		return nil
-	}
-	w := &witness{
-		flights: make(map[flight]*wire.Limit), slotted: make(map[*wire.Limit]int64),
-		inside: make(map[uint64]mutexes), shards: make(map[*shard]*asserted),
-	}
-	if c.Observer.On() {
-		observer := *c.Observer.Observer
-		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
-			if to := *hook; to != nil {
-				*hook = func(ctx context.Context, e terms.Event) {
-					w.outside("a hook of the Observer")
-					to(ctx, e)
-				}
-			}
-		}
-		c.Observer.Observer = &observer
-	}
-	return w
-}
-
-// polled notes a command that is about to be sent. Its sender has entered the limit, nil for the
-// keeper, whose batches have one of their own.
-func (w *witness) polled(cmd *core.Command, slot *wire.Limit) {
-	if w == nil || cmd.Op == core.None {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if slot != nil {
-		if w.slotted[slot]++; slot.InFlight() < w.slotted[slot] {
-			panic(fmt.Sprintf("rule 4: a command is polled without a slot: %v", flightOf(cmd)))
-		}
-	}
-	for _, f := range flightsOf(cmd) {
-		if _, ok := w.flights[f]; ok {
-			panic(fmt.Sprintf("rule 4: a command is polled before the last one was answered: %v", f))
-		}
-		w.flights[f], slot = slot, nil
-	}
-}
-
-// flightsOf returns those of a command, first its own.
-func flightsOf(cmd *core.Command) []flight {
-	if cmd.Joins.ID == (core.ID{}) {
-		return []flight{flightOf(cmd)}
-	}
-	return []flight{flightOf(cmd), {tenure: cmd.Joins.ID, op: core.Join}}
-}
-
-// carried notes that a command needs no slot any more.
-func (w *witness) carried(cmd *core.Command) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := flightOf(cmd); w.flights[f] != nil {
-		w.slotted[w.flights[f]]--
-		w.flights[f] = nil
-	}
-}
-
-// answered notes the answer to a command of a tenure.
-func (w *witness) answered(cmd *core.Command) {
-	if w == nil {
-		return
-	}
-	w.carried(cmd)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range flightsOf(cmd) {
-		if _, ok := w.flights[f]; !ok {
-			panic(fmt.Sprintf("rule 4: a command has two answers: %v", f))
-		}
-		delete(w.flights, f)
-	}
-}
-
-// flies reports whether the command of a tenure has no answer.
-func (w *witness) flies(t *core.Tenure) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, flies := w.flights[flight{t.ID, t.InFlight(), false}]
-	_, passes := w.flights[flight{t.ID, t.InFlight(), true}]
-	return flies || passes
-}
-
-// unanswered returns how many commands have no answer.
-func (w *witness) unanswered() int {
-	if w == nil {
-		return 0
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.flights)
-}
-
-// entersShard notes that the goroutine takes the mutex of a shard, which it does under no other.
-func (w *witness) entersShard() {
-	w.outside("a shard")
-	w.enters("a shard")
-}
-
-// enters notes that the goroutine takes a mutex.
-func (w *witness) enters(mutex string) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	id := terms.GoroutineID()
-	has := w.inside[id]
-	has.names[has.n] = mutex
-	has.n++
-	w.inside[id] = has
-}
-
-// leaves notes that the goroutine gives back the mutex that it has taken last.
-func (w *witness) leaves() {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	id := terms.GoroutineID()
-	if has := w.inside[id]; has.n > 1 {
-		has.n--
-		w.inside[id] = has
-	} else {
-		delete(w.inside, id)
-	}
-}
-
-// outside panics if the goroutine has a mutex, since the next step is code of a user, or takes a
-// mutex that comes before.
-func (w *witness) outside(next string) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if has := w.inside[terms.GoroutineID()]; has.n > 0 {
-		panic(fmt.Sprintf("rule 7: %s under the mutex of %s", next, has.names[has.n-1]))
-	}
-}
-
-// watched returns the context of a caller, whose methods assert that they are called outside.
-func (w *witness) watched(ctx context.Context) context.Context {
-	if w == nil {
-		return ctx
-	}
-	return watchedContext{ctx, w}
-}
-
-// A watchedContext is a context of a user.
-type watchedContext struct {
-	context.Context
-	witness *witness
-}
-
-func (c watchedContext) Err() error {
-	c.witness.outside("Err of a context")
-	return c.Context.Err()
-}
-
-func (c watchedContext) Done() <-chan struct{} {
-	c.witness.outside("Done of a context")
-	return c.Context.Done()
-}
-
-func (c watchedContext) Value(key any) any {
-	c.witness.outside("Value of a context")
-	return c.Context.Value(key)
-}
-
-// AfterFunc is what [context.AfterFunc] and a context that is made from this one call.
-func (c watchedContext) AfterFunc(f func()) (stop func() bool) {
-	c.witness.outside("AfterFunc of a context")
-	stopped := context.AfterFunc(c.Context, f)
-	return func() bool {
-		c.witness.outside("the stop function of a context")
-		return stopped()
-	}
-}

@@ -132,8 +132,10 @@ func (k *work) Due(time.Time) (send bool) {
 	}
 	s.applyAll()
 	k.sender = unasked
-	if t := k.tenure; t != nil && !s.heldBack(k) && t.Agent == nil {
+	if t := k.tenure; t != nil && t.Agent == nil {
 		switch at := t.Alarm(); {
+		case len(s.unreported[l]) > 0:
+			k.sender = nudged // the report of the loss nudges the keeper: see polls
 		case at > now.Time:
 			s.keep(k, at)
 		case t == l.Owner():
@@ -149,17 +151,6 @@ func (k *work) Due(time.Time) (send bool) {
 	}
 	s.exit(l)
 	return send
-}
-
-// heldBack holds the tenure back while a loss of the lock is not reported, and reports whether it
-// does: the holder has to learn of the loss before Redis can grant the lock to another, and the
-// tenure may be about to leave. The report nudges the keeper.
-func (s *shard) heldBack(k *work) bool {
-	if len(s.unreported) == 0 || len(s.unreported[k.lock]) == 0 {
-		return false
-	}
-	k.sender = nudged
-	return true
 }
 
 // send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of one
@@ -215,7 +206,13 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 
 // polls returns the command that the keeper is to send for a tenure now, or nil. The mutex is held.
 func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchange) {
-	if k.tenure == nil || k.tenure.Agent != nil || l.shard.heldBack(k) {
+	if k.tenure == nil || k.tenure.Agent != nil {
+		return nil
+	}
+	if len(l.shard.unreported[l]) > 0 {
+		// The holder learns of its loss before Redis can grant the lock to another, and the tenure may
+		// be about to leave. The report nudges the keeper.
+		k.sender = nudged
 		return nil
 	}
 	switch cmd, at := l.Poll(k.tenure, now); {
