@@ -378,7 +378,7 @@ func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 		<-e.reported
 	}
 	if invariants {
-		c.shardOf(n).checkReported(n, o, earlier)
+		c.witness.returns(c.shardOf(n), n, o, earlier)
 	}
 }
 

@@ -41,7 +41,7 @@ type Client struct {
 
 	tracked trackedKeys // counts the keys that Redis tracks for the client
 
-	witness *witness // asserts the rules, in tests with the build tag "invariants"
+	witness witness // asserts the rules, in tests with the build tag "invariants"; else nil
 
 	// waiters is a pool of this client alone: a waiter has a channel, which must not leave its
 	// testing/synctest bubble.

@@ -37,14 +37,15 @@ type witness interface {
 	checks(s *shard)
 	gives(s *shard)
 	// returns asserts rule 3 for a call that is about to return with the lock.
-	returns(n *Name, o core.OwnerID, earlier *earlierLosses)
+	returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosses)
 
 	// polled notes a command that is about to be sent. Its sender has entered the limit, nil for
 	// the keeper, whose batches have one of their own. carried notes that it needs no slot any
-	// more, and answered that its answer has come.
+	// more, answered that its answer has come, and unanswered counts those without one.
 	polled(cmd *core.Command, slot *wire.Limit)
 	carried(cmd *core.Command)
 	answered(cmd *core.Command)
+	unanswered() int
 
 	// enters and leaves note that the goroutine takes another mutex, and gives it back. outside
 	// panics if it has one, since the next step is code of a user, or takes a mutex that comes

@@ -126,11 +126,10 @@ func (l *lock) state(t *core.Tenure) string {
 	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
 }
 
-func (w *rules) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
+func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosses) {
 	if w == nil {
 		return
 	}
-	s := earlier.shard
 	s.glance(func() {
 		l := s.find(n.KindID, n.Key, o)
 		for _, e := range s.unreported[l] {

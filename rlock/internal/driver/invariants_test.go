@@ -24,7 +24,7 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 	t.Helper()
 	l, now := c.enterIfAny(c.lock().Name, 0)
 	require.NotNil(t, l)
-	checkRules(l.shard)
+	rulesOf(c).check(l.shard)
 	change(l, now)
 	assert.Contains(t, found(l.shard), rule)
 	for _, one := range repair {
@@ -45,7 +45,9 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 }
 
 // found returns which rule is found broken, "" for none.
-func found(s *shard) string { return foundBy(func() { checkRules(s) }) }
+func found(s *shard) string { return foundBy(func() { rulesOf(s.client).check(s) }) }
+
+func rulesOf(c *Client) *rules { return c.witness.(*rules) }
 
 func foundBy(run func()) (broken string) {
 	defer func() { broken, _ = recover().(string) }()
@@ -107,9 +109,9 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		}
 		synctest.Wait()
 		l, _ := c.enterIfAny(c.lock().Name, 0)
-		every := checkRules(l.shard) / checkedAtOnce
+		every := rulesOf(c).check(l.shard) / checkedAtOnce
 		require.Greater(t, every, 1)
-		l.shard.asserted().spared = 0
+		rulesOf(l.shard.client).of(l.shard).spared = 0
 		l.shard.exit(l)
 		exits, broken := 0, ""
 		losesALook(l, l.shard.take())
@@ -161,7 +163,7 @@ func TestACommandWithoutASlotIsFound(t *testing.T) {
 		slot, ok := limit.TryEnter()
 		require.True(t, ok)
 		c.witness.carried(&cmd)
-		c.witness.slotted[limit] = 0
+		rulesOf(c).slotted[limit] = 0
 		assert.Empty(t, foundBy(func() { c.witness.polled(&cmd, limit) }))
 		c.witness.answered(&cmd)
 		slot.Leave()

@@ -157,7 +157,7 @@ func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 // the other order would believe a lease that has ended.
 func (s *shard) take() core.Now {
 	if invariants {
-		s.client.witness.entersShard()
+		s.client.witness.takes()
 	}
 	s.mu.Lock()
 	s.at = s.client.clock.at(time.Now())
@@ -167,7 +167,7 @@ func (s *shard) take() core.Now {
 // unlock is exit where nothing has changed. exit repeats its code, since a call costs 2 %.
 func (s *shard) unlock() {
 	if invariants {
-		s.leaves()
+		s.client.witness.gives(s)
 	}
 	s.mu.Unlock()
 }
@@ -194,8 +194,8 @@ func (s *shard) exit(l *lock) {
 		s.spare = l
 	}
 	if invariants {
-		s.check()
-		s.leaves()
+		s.client.witness.checks(s)
+		s.client.witness.gives(s)
 	}
 	if a := &s.after; a.granted == nil && a.endings == nil && a.leaving == nil {
 		s.mu.Unlock()
