@@ -86,13 +86,19 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
 
-// Depth returns the number of levels that the owner has.
-func (l *Lock) Depth(o terms.Owner) (n int) {
-	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
+// peek calls read with the lock of this client, if there is one, after holds whose time is over have
+// ended.
+func (l *Lock) peek(o core.OwnerID, read func(one *lock, now core.Now)) {
+	if one, now := l.driver.enterIfAny(l.Name, o); one != nil {
 		one.Settle(now)
-		n = one.depth(o, modeOf(l.Shared))
+		read(one, now)
 		one.shard.exit(one)
 	}
+}
+
+// Depth returns the number of levels that the owner has.
+func (l *Lock) Depth(o terms.Owner) (n int) {
+	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) { n = one.depth(o, modeOf(l.Shared)) })
 	return n
 }
 
@@ -100,24 +106,20 @@ func (l *Lock) Depth(o terms.Owner) (n int) {
 // count as a waiter.
 func (l *Lock) State(o terms.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
-	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
-	if one == nil {
-		return s
-	}
-	one.Settle(now)
-	s.Depth = one.depth(o, modeOf(l.Shared))
-	if one.Owner() != nil {
-		s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)
-	} else {
-		s.Freeing = one.Busy()
-		for w := range one.Waiters {
-			if w.Outcome == core.Waiting { // the first call that has not ended
-				s.Taken, s.Freeing = w.Waits && !s.IsSilent(), false
-				break
+	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) {
+		s.Depth = one.depth(o, modeOf(l.Shared))
+		if one.Owner() != nil {
+			s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)
+		} else {
+			s.Freeing = one.Busy()
+			for w := range one.Waiters {
+				if w.Outcome == core.Waiting { // the first call that has not ended
+					s.Taken, s.Freeing = w.Waits && !s.IsSilent(), false
+					break
+				}
 			}
 		}
-	}
-	one.shard.exit(one)
+	})
 	return s
 }
 
@@ -142,17 +144,14 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	case !k.core.Fenced:
 		return 0, terms.NoToken(l.Name.Key)
 	}
-	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
-	if one != nil {
-		one.Settle(now)
+	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) {
 		levels := one.Levels()
 		for i := range levels {
 			if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && (o.Guest || !v.Guest) {
 				token = v.Token
 			}
 		}
-		one.shard.exit(one)
-	}
+	})
 	losses := &l.driver.Losses
 	if token > 0 {
 		return token, nil
@@ -213,17 +212,13 @@ func (l *Lock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false
 	}
-	one, now := l.driver.enterIfAny(l.Name, 0)
-	if one == nil {
-		return false, false
-	}
-	one.Settle(now)
-	levels := one.Levels()
-	for i := range levels {
-		locked = locked || levels[i].Mode == modeOf(l.Shared)
-	}
-	known = one.IsHeld() && !one.IsShown(now)
-	one.shard.exit(one)
+	l.peek(0, func(one *lock, now core.Now) {
+		levels := one.Levels()
+		for i := range levels {
+			locked = locked || levels[i].Mode == modeOf(l.Shared)
+		}
+		known = one.IsHeld() && !one.IsShown(now)
+	})
 	return locked, known
 }
 
