@@ -23,7 +23,7 @@ type shard struct {
 	spare *lock                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 
 	counts      Counts
-	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitMirror
+	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
 	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places
 
 	at         core.Now            // when the mutex was taken
