@@ -78,7 +78,8 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
 	case a.Full && w.isBounded(): // else the bound was that of a call that has left, and this one asks again
-		// Callers of this client that were counted may have left since: the bound is the least that is reported.
+		// Callers of this client that were counted may have left since: the bound is the least that
+		// is reported.
 		w.Others = max(int32(a.Tickets+l.unticketed(w)), w.Most)
 		l.give(t, now)
 		l.leave(w, Full, now)
@@ -154,7 +155,7 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		case a.Left:
 			return left
 		case t.place == Unsure && !a.Settled && f.at.Time < t.late:
-			return unknown // what brings the tenure in may run yet: the Leave is sent again, until a lease has passed
+			return unknown // the command that brings the tenure in may run yet: the Leave is sent again, until a lease has passed
 		}
 		return absent
 	case Acquire, Resume, Join, Look, Mirror:

@@ -56,7 +56,7 @@ type Call struct {
 
 	asleep bool // the goroutine waits for an effect, or for alarm; else it asks Next by itself
 	flies  bool // a command is in flight; unused if Purpose is Locks: see Tenure.flight
-	alarm  Time // when a goroutine that is asleep asks Next by itself
+	alarm  Time // the time at which a goroutine that is asleep asks Next by itself
 	waiting
 }
 

@@ -123,9 +123,9 @@ type Found uint8
 
 const (
 	Nowhere Found = iota // neither in the queue nor in the lock
-	Waits                // in the queue
-	First                // in the queue, as the first ticket
-	Holds                // in the lock, with the lease that the command asks for, counted from its execution
+	Waits                // it is in the queue
+	First                // it is the first ticket in the queue
+	Holds                // it has the lock, with the lease that the command asks for, counted from its execution
 )
 
 // A Reply is the outcome of a command.

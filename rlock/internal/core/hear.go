@@ -184,7 +184,7 @@ type abroad struct {
 	news    abroadNews
 	listens bool // this client has listened since the last Look
 	ends    Time // the end of the holder's lease, as the last Look showed it
-	since   Time // when a Look first showed that end
+	since   Time // the time at which a Look first showed that end
 }
 
 // abroadNews is what the channel of foreign clients says of the holder.

@@ -11,11 +11,11 @@ type Level struct {
 	First  bool     // the owner held nothing before: one level of each owner is the first
 	wrote  bool     // the level has sent a guarded write in the present tenure
 	Capped bool     // the level is renewed until Until, which is the longest hold and not the end of a lease
-	Way    Way      // how it was acquired
-	Until  SafeTime // when the level ends by itself; NeverSafe if only Unlock ends it
-	Since  Time     // when it was acquired
+	Way    Way      // the way in which it was acquired
+	Until  SafeTime // the time at which the level ends by itself; NeverSafe if only Unlock ends it
+	Since  Time     // the time at which it was acquired
 	Token  uint64   // the fencing token of the hold
-	Handle any      // nil for a level that its owner unlocks, Guests for one that a guest unlocks
+	Handle any      // its handle; nil for a level that its owner unlocks, Guests for one that a guest unlocks
 	Info   any      // the driver's data
 }
 

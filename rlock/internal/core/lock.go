@@ -15,7 +15,7 @@ type Lock struct {
 
 	hears   hearing // whether this client hears of grants
 	reserve uint32  // the number of fencing tokens that the next tenure reserves; 0 for one
-	patient Time    // how long waiters wait for the subscription while hears is asking
+	patient Time    // the time until which waiters wait for the subscription while hears is asking
 	stays   Time    // the end of the least hold, 0 for none: see StayUntil
 	abroad  abroad  // the state of foreign clients
 }
@@ -200,7 +200,7 @@ type Config struct {
 	Lease     Span // the lease of a hold that is renewed until its Unlock
 	Claim     Span // the lease of a ticket that is granted the lock, until its client asks for more
 	QueueTime Span // the time for which Redis keeps a queue without a step
-	Margin    Span // what is subtracted from a lease, beside a hundredth, to get the time for which it is believed
+	Margin    Span // the part of a lease, beside a hundredth, for which it is not believed
 
 	LookTime        Span // the interval of the Looks for a ticket
 	Slack           Span // the delay of a Look after the time at which a lease should have ended
@@ -326,8 +326,8 @@ func (t *Tenure) InFlight() Op { return t.flight.op }
 // More returns the number of permits beside the first that the tenure takes.
 func (t *Tenure) More() int32 { return t.more }
 
-// IsHeld reports whether an owner in this client holds the lock, and IsWritten whether one does that
-// is not a reader.
+// IsHeld reports whether an owner in this client holds the lock, and IsWritten whether one does
+// that is not a reader.
 func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 

@@ -18,8 +18,8 @@ type Place uint8
 const (
 	Out     Place = iota // nowhere: a ticket that was not sent, or a tenure that is over
 	Unsure               // anywhere; or nowhere, but the lock may be free, so that a Leave has to grant it to the first ticket
-	InQueue              // in the queue, unless it was granted the lock since
-	Owner                // in the lock
+	InQueue              // it is in the queue, unless it was granted the lock since
+	Owner                // it has the lock
 
 	places = iota // the number of places
 )

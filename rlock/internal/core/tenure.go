@@ -11,7 +11,7 @@ import "slices"
 type Tenure struct {
 	ID           ID
 	Tag          any     // the driver's data, which stays when the memory is reused
-	lock         *Lock   // nil once the tenure is over
+	lock         *Lock   // the lock; nil once the tenure is over
 	prev, behind *Tenure // neighbours in the list of its lock
 
 	want    Want
@@ -42,8 +42,8 @@ type Tenure struct {
 	// The deadlines from which table.go computes when the next command is due.
 	again Time // nothing is sent before
 	late  Time // a command without an answer may run until then
-	since Time // when the tenure became Gone, or was granted the lock after that
-	look  Time // when a ticket in the queue is looked for
+	since Time // the time at which the tenure became Gone, or was granted the lock after that
+	look  Time // the time of the next look for a ticket in the queue
 	alarm Time // the deadline last given to the agent, which polls no later
 }
 
@@ -90,7 +90,7 @@ func (l *Lock) forget(t *Tenure, now Now) {
 type tenures struct {
 	first, last *Tenure
 	len         int
-	byID        map[ID]*Tenure // nil while there are at most manyTenures
+	byID        map[ID]*Tenure // the tenures by ID; nil while there are at most manyTenures
 }
 
 const manyTenures = 8
@@ -271,7 +271,7 @@ type partings []parting
 // A parting is a forgotten tenure that Redis may still show.
 type parting struct {
 	n     uint64 // the number in its ID
-	until Time   // when its lease has ended
+	until Time   // the end of its lease
 }
 
 // fewPartings is the capacity that partings begin with.

@@ -5,7 +5,7 @@ package core
 type trust struct {
 	until SafeTime // the end of the time for which the tenure may be believed to have the lock
 	lease Span     // the lease that Redis last confirmed
-	seen  Now      // when the last command was sent that found the tenure in the queue or in the lock
+	seen  Now      // the time of the last command that found the tenure in the queue or in the lock
 	least Span     // the shortest lease that an exact Mirror asked for, since that may run last; 0 if there was none
 	most  Span     // the longest lease that Redis may show
 }

@@ -430,7 +430,7 @@ func (l *Lock) giveWay(now Now) {
 // was passed on begins without hand-offs: else clients that pass the lock on in each section would
 // never release it, since each tenure counts its own.
 type share struct {
-	since     Time  // when others were first known to wait
+	since     Time  // the time since which others are known to wait
 	passes    int32 // the number of hand-offs since
 	contested bool  // others wait
 	handed    bool  // the lock was handed off since the last Mirror that asked for others

@@ -23,7 +23,7 @@ type Request struct {
 	Within   *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest
 	Life     *terms.Life   // life of the hold with a handle, or of the whole that it is a part of
 	Lost     func(error)   // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
-	Way      terms.Way     // how the lock was acquired, once it was
+	Way      terms.Way     // the way in which the lock was acquired
 	Lease    time.Duration // lease of the hold; 0 for one that the watchdog keeps until Unlock
 	Capped   bool          // Lease is the longest hold, until which the watchdog keeps it
 	Wait     time.Duration // time to wait for the lock; 0 for a single attempt
@@ -335,7 +335,8 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
 		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock
-		// If a message overtook the answer to its Join, it waited in Redis' queue although waits is not set.
+		// If a message overtook the answer to its Join, it waited in Redis' queue although waits is
+		// not set.
 		a.Waited = w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 		if w.clock > 0 {
 			a.Read = c.clock.time(w.read)
@@ -514,7 +515,7 @@ type row struct {
 type rowCall struct {
 	hold   *hold
 	lock   *lock   // the lock that it waits for
-	waiter *waiter // nil if the call has ended
+	waiter *waiter // the waiting call; nil if it has ended
 	err    error   // the result of a call that has ended
 }
 

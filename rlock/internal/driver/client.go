@@ -48,7 +48,7 @@ type Client struct {
 	waiters   sync.Pool
 	exchanges sync.Pool // commands in flight
 
-	shards [shardCount]shard // by the hash of the key
+	shards [shardCount]shard // the shards, by the hash of the key
 
 	waitBegins, holdBegins func() // see [Client.Watch]
 
@@ -60,10 +60,10 @@ type Client struct {
 	traces   *notices
 	refusals struct {
 		sync.Mutex
-		texts []string // that were logged
+		texts []string // the errors that were logged
 	}
 
-	troubleAt atomic.Int64 // when trouble may be logged again, in nanoseconds of the monotonic clock
+	troubleAt atomic.Int64 // the time from which trouble may be logged again, in nanoseconds of the monotonic clock
 	troubles  troubles
 	seed      maphash.Seed
 
@@ -291,7 +291,7 @@ const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 // lease later, and until then there might be two holders.
 func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
-	var done time.Time       // when Redis was last asked
+	var done time.Time       // the time at which Redis was last asked
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
 		c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
 		c.keeper.Probe()

@@ -12,11 +12,11 @@
 //
 // # One event
 //
-// A call, an answer, a message, or a time that has come takes the mutex of its shard (enter,
-// take), reads the clocks, tells package core, and leaves by exit. That carries out the effects
-// until there are none: under the mutex it wakes calls that only have to look, schedules the
-// keeper, subscribes, and notes and counts losses; after it the contexts of lost holds end and the
-// losses are reported, and then calls are woken that have the lock now.
+// A call, an answer, a message, or a time that has come takes the mutex of its shard (enter, take),
+// reads the clocks, tells package core, and leaves by exit. That carries out the effects until
+// there are none: under the mutex it wakes calls that only have to look, schedules the keeper,
+// subscribes, and notes and counts losses; after it the contexts of lost holds end and the losses
+// are reported, and then calls are woken that have the lock now.
 //
 // # The sender of a command
 //

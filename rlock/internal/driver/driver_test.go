@@ -77,7 +77,8 @@ func (f *fake) ops(of ...core.Op) (sent []core.Op) {
 	return sent
 }
 
-// isClean asserts that nothing is left: in Redis, in the clients, and of the slots among the commands in flight.
+// isClean asserts that nothing is left: in Redis, in the clients, and of the slots among the
+// commands in flight.
 func (f *fake) isClean() {
 	f.t.Helper()
 	synctest.Wait()
@@ -115,8 +116,9 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 	})
 }
 
-// The message that a call has the lock is sent after the mutex is given back. A call that finds out by itself waits for
-// that, since its memory is used again: the next call would take the message for its own, and believe that it has the lock.
+// The message that a call has the lock is sent after the mutex is given back. A call that finds out
+// by itself waits for that, since its memory is used again: the next call would take the message
+// for its own, and believe that it has the lock.
 func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)

@@ -35,8 +35,8 @@ const (
 	panicking             // the carrier panics
 )
 
-// A fake is Redis and the network of several clients: the scripts in Go, and commands and answers that the test
-// holds back, loses and reorders.
+// A fake is Redis and the network of several clients: the scripts in Go, and commands and answers
+// that the test holds back, loses and reorders.
 type fake struct {
 	t     testing.TB
 	redis *redistest.Server
@@ -92,7 +92,8 @@ var servers = [KindCount]server.Kind{
 	ReadWriteKind: server.ReadWrite, SemaphoreKind: server.Semaphore,
 }
 
-// join returns a new client. Its connection is one to the embedded server, over which no command goes.
+// join returns a new client. Its connection is one to the embedded server, over which no command
+// goes.
 func (f *fake) join(change func(*Config)) *Client {
 	config := Config{
 		Lease: 30 * time.Second, HandoffLimit: 100, HandoffTime: 10 * time.Millisecond,
@@ -309,7 +310,8 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	return a
 }
 
-// deliver lets the command or answer go on that was held back in that place, and the last one for -1.
+// deliver lets the command or answer go on that was held back in that place, and the last one for
+// -1.
 func (f *fake) deliver(i int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -320,7 +322,8 @@ func (f *fake) deliver(i int) {
 	f.waiting = slices.Delete(f.waiting, i, i+1)
 }
 
-// gives lets the commands of these sorts have that fate from now on, or all commands, for no sort. The others pass.
+// gives lets the commands of these sorts have that fate from now on, or all commands, for no sort.
+// The others pass.
 func (f *fake) gives(what fate, of ...core.Op) {
 	f.decides(func(cmd *core.Command) fate {
 		if len(of) == 0 || slices.Contains(of, cmd.Op) {

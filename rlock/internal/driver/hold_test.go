@@ -23,7 +23,8 @@ func holds(t *testing.T, l *Lock) Handle {
 	return h
 }
 
-// A guest has the lock while a level of the hold that it is a guest of is open, whatever other levels its owner has.
+// A guest has the lock while a level of the hold that it is a guest of is open, whatever other
+// levels its owner has.
 func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
@@ -53,8 +54,8 @@ func writes(t *testing.T, h Handle) <-chan error {
 	})
 }
 
-// The write of a hold, in each fate: what the caller learns, and that the hold goes on. The next caller of the process never
-// begins in its tenure.
+// The write of a hold, in each fate: what the caller learns, and that the hold goes on. The next
+// caller of the process never begins in its tenure.
 func TestTheFateOfAGuardedWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		fate fate
@@ -92,7 +93,8 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 	}
 }
 
-// A write that is executed after its hold finds another tenure, also where the caller has left and the lock was released.
+// A write that is executed after its hold finds another tenure, also where the caller has left and
+// the lock was released.
 func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		f.gives(held, core.Write)
@@ -111,7 +113,8 @@ func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 	})
 }
 
-// Where a command must not be left behind it is carried on, and keeps its slot, when its caller has left.
+// Where a command must not be left behind it is carried on, and keeps its slot, when its caller has
+// left.
 func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
@@ -158,8 +161,9 @@ func TestAGuardedWriteOfAReaderFollowsItsTenure(t *testing.T) {
 	})
 }
 
-// A release that carries a guarded write, in each fate: what the caller learns, that the write is sent once, and that the lock
-// is released. The next caller of the process never has it by a hand-off, which would leave the write out.
+// A release that carries a guarded write, in each fate: what the caller learns, that the write is
+// sent once, and that the lock is released. The next caller of the process never has it by a
+// hand-off, which would leave the write out.
 func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		fate fate
@@ -254,8 +258,8 @@ func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
 	}
 }
 
-// A pass takes one command, and a resume one: after a lost answer it finds its own tenure, and what a server refused that
-// loads its data is sent again.
+// A pass takes one command, and a resume one: after a lost answer it finds its own tenure, and what
+// a server refused that loads its data is sent again.
 func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
 	for _, lose := range []fate{passes, unheard, lost, refused} {
 		eachPassableKind(t, func(t *testing.T, f *fake) {
@@ -326,7 +330,8 @@ func (c gatedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// The context of a hold has ended before another owner can have the lock, also if that sends no command.
+// The context of a hold has ended before another owner can have the lock, also if that sends no
+// command.
 func TestTheContextOfAHoldEndsBeforeAnotherOwnerHasTheLock(t *testing.T) {
 	for name, releases := range map[string]func(h Handle) error{
 		"Release":      func(h Handle) error { return h.Release(context.Background()) },

@@ -51,7 +51,8 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	assert.Len(t, written, len(home))
 }
 
-// A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's allocator.
+// A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's
+// allocator.
 func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
 	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(256))

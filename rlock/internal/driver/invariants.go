@@ -26,10 +26,10 @@ import (
 // 3 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
 // invariants first: so what ships asserts nothing.
 
-// A witness asserts the rules, and panics if one is broken. Beside the rules of a shard it notes what
-// no shard can see by itself: which commands have no answer (rule 4), and which goroutine has which
-// mutex (rule 7). What ships has none, and calls none, since the constant invariants is false:
-// invariants_on.go has the only one.
+// A witness asserts the rules, and panics if one is broken. Beside the rules of a shard it notes
+// what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has
+// which mutex (rule 7). What ships has none, and calls none, since the constant invariants is
+// false: invariants_on.go has the only one.
 type witness interface {
 	// takes notes that the goroutine takes the mutex of a shard, and gives that it gives it back,
 	// after checks has asserted the rules of the shard.

@@ -46,8 +46,8 @@ func (w *rules) gives(s *shard) {
 // wait: a rule that is broken stays broken.
 const checkedAtOnce = 64
 
-// check panics if a rule is broken, and returns of how many tenures and calls it was asserted.
-// What it cannot see in a shard the witness asserts.
+// check panics if a rule is broken, and returns of how many tenures and calls it was asserted. What
+// it cannot see in a shard the witness asserts.
 func (w *rules) check(s *shard) (seen int) {
 	w.checkMutex(s)
 	for l := range s.all {
@@ -140,8 +140,8 @@ func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosse
 	})
 }
 
-// checks implements witness. A broken rule gives the mutex back, so that the test fails and does not
-// hang.
+// checks implements witness. A broken rule gives the mutex back, so that the test fails and does
+// not hang.
 func (w *rules) checks(s *shard) {
 	if w == nil {
 		return

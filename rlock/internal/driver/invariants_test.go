@@ -55,8 +55,7 @@ func foundBy(run func()) (broken string) {
 	return ""
 }
 
-// contended returns when one call holds the lock and another one of the same client waits
-// for it.
+// contended returns when one call holds the lock and another one of the same client waits for it.
 func contended(t *testing.T, f *fake) (c *Client, holder terms.Owner, waits <-chan error, leave context.CancelFunc) {
 	c = f.join(nil)
 	holder, got := takes(t.Context(), c.lock())

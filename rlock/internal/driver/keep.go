@@ -22,11 +22,11 @@ type work struct {
 type life struct {
 	lock   *lock        // the lock; as name it does not change while the keeper may read it
 	name   *Name        // the lock's name, since the memory of the lock may be another lock's by now
-	tenure *core.Tenure // nil once it is over
+	tenure *core.Tenure // the tenure; nil once it is over
 	text   string       // the owner's text that Redis was last given: "<uuid>:<id>"
 	owner  core.OwnerID // the id in text
 
-	alarm core.Time   // when the keeper asks, 0 if it does not: schedule sets it, and Due clears it
+	alarm core.Time   // the time at which the keeper asks; 0 if it does not: schedule sets it, and Due clears it
 	sent  uint64      // the generation of the command that brings the tenure in: see wire.Sent
 	slot  *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
 	err   error       // the error of the last Mirror, nil if Redis confirmed it
@@ -35,7 +35,7 @@ type life struct {
 	queued     bool // a command told the ticket to join the queue
 	parted     bool // the tenure is left to its lease, for which Close does not wait
 	tracking   tracking
-	verifiedAt core.Time // when tracking became verified
+	verifiedAt core.Time // the time at which tracking became verified
 }
 
 // A sender is where the next command of a tenure comes from.
@@ -181,7 +181,8 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		now := l.shard.take()
 		l.land(x, now)
 		if k.tenure != nil {
-			// After a downgrade a Step lets readers of other clients in. The keeper would pause before it.
+			// After a downgrade a Step lets readers of other clients in. The keeper would pause
+			// before it.
 			if op, _ := l.Peek(k.tenure, now); op == core.Step {
 				if x = l.polls(k, &info, now); x != nil {
 					steps = append(steps, x)
@@ -210,8 +211,8 @@ func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchang
 		return nil
 	}
 	if len(l.shard.unreported[l]) > 0 {
-		// The holder learns of its loss before Redis can grant the lock to another, and the tenure may
-		// be about to leave. The report nudges the keeper.
+		// The holder learns of its loss before Redis can grant the lock to another, and the tenure
+		// may be about to leave. The report nudges the keeper.
 		k.sender = nudged
 		return nil
 	}

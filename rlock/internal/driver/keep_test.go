@@ -35,8 +35,8 @@ func (f *fake) change(do func()) {
 	synctest.Wait()
 }
 
-// The key of a hold that lasts is tracked by a mirror. That costs short holds nothing, and readers and permits have no key
-// that only their holder changes.
+// The key of a hold that lasts is tracked by a mirror. That costs short holds nothing, and readers
+// and permits have no key that only their holder changes.
 func TestAKeyIsTrackedOnceItsHoldLasts(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    KindID
@@ -95,8 +95,8 @@ func TestAKeyIsTrackedAgainByEachMirror(t *testing.T) {
 	})
 }
 
-// A change of the key is a reason to ask. The mirror that asks does not track, so that one who changes the key all the
-// time costs two mirrors a second.
+// A change of the key is a reason to ask. The mirror that asks does not track, so that one who
+// changes the key all the time costs two mirrors a second.
 func TestAChangeThatLeavesTheLockCostsTwoMirrorsASecond(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		l := f.join(tracksKeys).lock()

@@ -22,8 +22,8 @@ func (c *Client) readWrite() (read, write *Lock) {
 	return &reader, write
 }
 
-// A writer that reads as well, and unlocks the write lock first, goes on as a reader. Others may read when Redis was
-// told, whatever becomes of the first commands that tell it.
+// A writer that reads as well, and unlocks the write lock first, goes on as a reader. Others may
+// read when Redis was told, whatever becomes of the first commands that tell it.
 func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 	for name, fate := range map[string]fate{"told": passes, "the mirror is lost": lost, "its answer is lost": unheard, "its answer is late": late} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,8 @@ func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 	}
 }
 
-// The client knows better than Redis in which way it holds the lock, until Redis has confirmed that it was told.
+// The client knows better than Redis in which way it holds the lock, until Redis has confirmed that
+// it was told.
 func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	for name, fate := range map[string]fate{"on its way": held, "the answer is late": late, "lost": lost} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	}
 }
 
-// A message may grant a permit to a ticket that its caller has left, or that this client has never had.
+// A message may grant a permit to a ticket that its caller has left, or that this client has never
+// had.
 func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 1
@@ -120,7 +122,8 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 	})
 }
 
-// A grant that no caller waits for is given back with all its permits, also after another client's look has asked for it.
+// A grant that no caller waits for is given back with all its permits, also after another client's
+// look has asked for it.
 func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
 		"granted": func(c *Client, text string) { c.hear(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },

@@ -20,11 +20,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// An acquire of each kind, with each option of the face, ends in each way while its command is in flight, and the command is
-// carried in each way. The client goes on: no late answer reaches a call that has returned, whose memory other locks reuse
-// meanwhile, and nothing is left. The race detector sees what the assertions do not.
+// An acquire of each kind, with each option of the face, ends in each way while its command is in
+// flight, and the command is carried in each way. The client goes on: no late answer reaches a call
+// that has returned, whose memory other locks reuse meanwhile, and nothing is left. The race
+// detector sees what the assertions do not.
 //
-// TestEachOptionOfTheFaceEndsInEachWay fails for an option of package rlock that is missing in this table.
+// TestEachOptionOfTheFaceEndsInEachWay fails for an option of package rlock that is missing in this
+// table.
 var optionsOfAnAcquire = map[string]func(req *Request){
 	"none":           func(*Request) {},
 	"WithLease":      func(req *Request) { req.Lease = 20 * time.Second },
@@ -170,7 +172,8 @@ func (e leaving) run(t *testing.T, f *fake) {
 		require.NoError(t, r.err, what)
 	}
 
-	// The memory of the call is reused, by other locks of other shards, before and after the late answer.
+	// The memory of the call is reused, by other locks of other shards, before and after the late
+	// answer.
 	others := func() {
 		if e.way.closes {
 			return

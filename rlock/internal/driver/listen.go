@@ -56,7 +56,8 @@ func (l *lock) listenAbroad() {
 	c, n := l.shard.client, l.name
 	l.sub.abroad(func(message string) {
 		if l, now := c.enterIfAny(n, 0); l != nil {
-			// A client of rlock puts a zero before what Redisson would write, which reads both as the same number.
+			// A client of rlock puts a zero before what Redisson would write, which reads both as
+			// the same number.
 			ours := len(message) > 1 && message[0] == '0'
 			l.Hear(core.Message{Kind: core.ForeignNews, Ours: ours}, now)
 			l.shard.exit(l)
@@ -64,8 +65,8 @@ func (l *lock) listenAbroad() {
 	})
 }
 
-// listensAgain lets a call that may wait take a ticket at once if others have waited for the lock a moment
-// ago, so that the subscription still exists.
+// listensAgain lets a call that may wait take a ticket at once if others have waited for the lock a
+// moment ago, so that the subscription still exists.
 func (l *lock) listensAgain(w *waiter, now core.Now) {
 	if l.heard {
 		l.unheard(now)

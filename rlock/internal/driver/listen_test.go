@@ -13,7 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Any user may publish on the channel of a client's grants. Locks of other names and kinds may share it.
+// Any user may publish on the channel of a client's grants. Locks of other names and kinds may
+// share it.
 func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
@@ -51,8 +52,8 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 	})
 }
 
-// Any user may publish on the client's own channel. A message about a tenure of this client makes it ask, however many
-// there are.
+// Any user may publish on the client's own channel. A message about a tenure of this client makes
+// it ask, however many there are.
 func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)

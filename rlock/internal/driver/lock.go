@@ -86,8 +86,8 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
 
-// peek calls read with the lock of this client, if there is one, after holds whose time is over have
-// ended.
+// peek calls read with the lock of this client, if there is one, after holds whose time is over
+// have ended.
 func (l *Lock) peek(o core.OwnerID, read func(one *lock, now core.Now)) {
 	if one, now := l.driver.enterIfAny(l.Name, o); one != nil {
 		one.Settle(now)
@@ -180,7 +180,7 @@ type KindID uint8
 type kind struct {
 	public  terms.Kind // the kind as users see it, to whom the read lock is a kind of its own
 	wire    *wire.Kind // its scripts and names
-	core    core.Kind  // without the number of permits, which comes with the name
+	core    core.Kind  // the kind of package core, but for the number of permits, which comes with the name
 	asks    questions
 	readers bool // the kind has a read lock beside the write lock
 	permits bool // each owner has a lock of its own: see pool
@@ -229,7 +229,7 @@ func (l *Lock) knownHere() (locked, known bool) {
 // A pool has the locks of one semaphore.
 type pool struct {
 	locks map[core.OwnerID]*lock // the owners that hold a permit or wait for one
-	sub   subscription           // nil if no lock is subscribed
+	sub   subscription           // the subscription; nil if no lock is subscribed
 	users int                    // the number of locks that are subscribed
 }
 

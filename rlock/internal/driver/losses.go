@@ -50,7 +50,7 @@ type endedLevel struct {
 	core.Level
 	hold   *hold            // its handle, or nil
 	cause  error            // the error of its owner
-	reason terms.LossReason // of a loss
+	reason terms.LossReason // the reason of a loss
 }
 
 // earlierLosses are the losses of a lock before a grant. They are reported before the call that was

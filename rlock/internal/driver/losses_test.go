@@ -34,7 +34,8 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 	})
 }
 
-// A release lets others in: the holder learns of the loss before, also if another goroutine than the keeper has noticed it.
+// A release lets others in: the holder learns of the loss before, also if another goroutine than
+// the keeper has noticed it.
 func TestALostLockIsNotReleasedBeforeItsLossIsReported(t *testing.T) {
 	for what, capped := range map[string]bool{"a lease": false, "a maximum": true} {
 		t.Run(what, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Only the release of an acquire whose caller left tells whether that was executed. (A client once discounted such a tenure
-// twice.)
+// Only the release of an acquire whose caller left tells whether that was executed. (A client once
+// discounted such a tenure twice.)
 func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 	for _, fate := range []fate{held, late} {
 		bubble(t, func(t *testing.T, f *fake) {
@@ -41,7 +41,8 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 	}
 }
 
-// A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one takes a ticket at once.
+// A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one
+// takes a ticket at once.
 func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
@@ -91,8 +92,9 @@ func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 	})
 }
 
-// In a Cluster rueidis sends each command over any of its connections to a node: an acquire may come after the release
-// that undoes it. Over one connection it cannot, once the release is answered.
+// In a Cluster rueidis sends each command over any of its connections to a node: an acquire may
+// come after the release that undoes it. Over one connection it cannot, once the release is
+// answered.
 func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		f.loose = true
@@ -113,8 +115,8 @@ func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 	})
 }
 
-// The message of a grant may overtake the answer to the Join. The caller has waited all the same: what it was waiting for may
-// have happened between its attempt and its ticket.
+// The message of a grant may overtake the answer to the Join. The caller has waited all the same:
+// what it was waiting for may have happened between its attempt and its ticket.
 func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
@@ -133,8 +135,8 @@ func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
 	})
 }
 
-// Between the decision to send a command and the command itself a call may wait for one of the slots among those in flight,
-// without the mutex. Any answer and any message may come meanwhile.
+// Between the decision to send a command and the command itself a call may wait for one of the
+// slots among those in flight, without the mutex. Any answer and any message may come meanwhile.
 
 // fill takes all slots of the limit, and returns the function that gives them back.
 func fill(limit *wire.Limit) (leave func()) {
@@ -149,7 +151,8 @@ func fill(limit *wire.Limit) (leave func()) {
 	}
 }
 
-// holdsWhileRenewed returns a hold of which a renewal is under way, of that fate, with all slots of releases taken.
+// holdsWhileRenewed returns a hold of which a renewal is under way, of that fate, with all slots of
+// releases taken.
 func holdsWhileRenewed(t *testing.T, f *fake, renewal fate) (h Handle, leave func()) {
 	c := f.join(nil)
 	h = holds(t, c.lock())

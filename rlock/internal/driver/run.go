@@ -107,7 +107,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 type exchange struct {
 	wire.Exchange
 	lock   *lock
-	work   *work              // nil for a release by force
+	work   *work              // the work; nil for a release by force
 	waiter *waiter            // the call that carries it; nil for the keeper, or if the caller has left
 	slot   *wire.Limit        // the slot of the command; nil for the keeper
 	info   *terms.RenewedInfo // the report about the keeper's batch; nil for a call

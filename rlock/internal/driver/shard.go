@@ -26,7 +26,7 @@ type shard struct {
 	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
 	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places
 
-	at         core.Now            // when the mutex was taken
+	at         core.Now            // the time at which the mutex was taken
 	losses     uint64              // the number of losses so far
 	unreported map[*lock][]*ending // the losses that are not reported yet
 	after      after               // what exit does once it has given the mutex back

@@ -69,8 +69,8 @@ func TestACallerThatLeavesARowHoldsNothing(t *testing.T) {
 	}
 }
 
-// A call that core ends before its command is over: while the release of a lock has no answer, an attempt for it waits for that
-// answer, but not for long, and its lock is as any other afterwards.
+// A call that core ends before its command is over: while the release of a lock has no answer, an
+// attempt for it waits for that answer, but not for long, and its lock is as any other afterwards.
 func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)

@@ -48,7 +48,7 @@ type visit struct {
 type watching struct {
 	watches        bool        // the call waits in line
 	place, waiting int         // the place and the number of waiters last told; 0 for none
-	toldAt         core.Time   // when the caller was told
+	toldAt         core.Time   // the time at which the caller was told
 	telling        bool        // the caller's function runs
 	turn           *time.Timer // ends a turn that was granted while the function runs; or nil
 	missed         bool        // the timer has ended the turn
@@ -58,7 +58,7 @@ type watching struct {
 type answering struct {
 	answer  string    // the answer of a release, if the outcome is GotAnswer
 	clock   int64     // Redis' clock in µs, by the first answer that has it; 0 for none
-	read    core.Time // when the command of that answer was sent
+	read    core.Time // the time at which the command of that answer was sent
 	checked bool      // the command that ended the call checked its condition
 }
 
@@ -67,8 +67,8 @@ type failing struct {
 	holder  string    // the holder that Redis named last, or ""
 	endless bool      // the key of that holder has no TTL
 	err     error     // the error of the last answer, or nil
-	since   time.Time // when the first of several errors in a row came, or zero
-	shut    time.Time // since when all attempts have found the rueidis client closed, or zero
+	since   time.Time // the time of the first of several errors in a row, or zero
+	shut    time.Time // the time since which all attempts have found the rueidis client closed, or zero
 }
 
 // A stage is the state of a call's goroutine.
@@ -285,7 +285,7 @@ type audience struct {
 	watchers int             // the number of calls that are told
 	tickets  int             // the number of tickets in Redis' queue, by its last answer
 	before   map[core.ID]int // the number of tickets before each ticket of this client
-	told     core.Time       // when all watchers were last woken
+	told     core.Time       // the time at which all watchers were last woken
 }
 
 // More watchers than mostWatchers are woken once per watchTime at most, so that hand-offs do not
