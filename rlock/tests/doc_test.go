@@ -2,6 +2,7 @@
 // exports. The floors below have tests of their own: the decisions in rlock/internal/core, their order in rlock/internal/explore, the
 // way to carry them out in rlock/internal/driver. The servers, the clients and the table of kinds are in package testbed.
 //
+//	stories    most of what follows for one lock in virtual time, as data: see TestStories
 //	calls      what every call promises, for every kind of lock
 //	losses     how long a hold is valid, its renewals, and the news of its loss
 //	queue      the order of owners: the queue, turns with foreign clients

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -48,25 +47,6 @@ func TestReadersThatTryAtOnceReadTogether(t *testing.T) {
 		}
 		assert.EqualValues(t, 20, granted.Load())
 		assert.Equal(t, before+1, len(p.Acquires()), "commands")
-	})
-}
-
-// A writer among readers that try at once is refused, and the readers behind it are not.
-func TestAWriterThatTriesBesideReadersIsRefused(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		p.Net.SetRoundTrip(100 * time.Millisecond)
-		rw := p.NewReadWriteLock(testbed.Key)
-		results := make([]<-chan error, 3)
-		for i, lock := range []*rlock.Lock{rw.Read(), rw.Write(), rw.Read()} {
-			results[i] = testbed.Start(func() error {
-				return testbed.ErrorOf(lock.Acquire(w.Caller(), rlock.WithWait(0)))
-			})
-			require.True(t, testbed.Pending(results[i]))
-		}
-		assert.NoError(t, <-results[0])
-		assert.ErrorIs(t, <-results[1], rlock.ErrNotAcquired)
-		assert.NoError(t, <-results[2])
 	})
 }
 
@@ -113,48 +93,5 @@ func TestNoCallIsRefusedByARedisThatDoesNotAnswer(t *testing.T) {
 				p.Heal()
 			}
 		}
-	})
-}
-
-// An attempt behind a call that waits has the error of that, whether its command is in flight or about to be repeated, and is
-// refused once Redis has said that the lock is held.
-func TestAnAttemptBehindACallThatWaits(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		hold := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
-		p := w.NewClient()
-		lock := p.NewLock(testbed.Key)
-		p.Net.Refuse()
-		waits := testbed.Waits(t, func() error { return lock.Lock(w.Caller()) })
-		for range 3 {
-			ok, err := lock.TryLock(w.Caller())
-			assert.False(t, ok)
-			require.Error(t, err)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-			time.Sleep(300 * time.Millisecond)
-		}
-		p.Net.Heal()
-		w.Eventually(func() bool { return len(w.Queued()) > 0 }, "the call has a ticket")
-		assert.False(t, testbed.Tries(t, w.Caller(), lock))
-		testbed.Release(t, w.Ctx, hold)
-		require.NoError(t, <-waits)
-	})
-}
-
-// An attempt that waits for the answer to the command of another call leaves with its own context.
-func TestAnAttemptLeavesWithItsContext(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Do(w.Ctx, testbed.Nothing))
-		p.Net.Rule(network.Silence)
-		first := testbed.Start(func() error { return testbed.ErrorOf(lock.TryLock(w.Caller())) })
-		require.True(t, testbed.Pending(first))
-		brief, cancel := context.WithTimeout(w.Caller(), 100*time.Millisecond)
-		defer cancel()
-		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
-			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(brief)), context.DeadlineExceeded)
-		})
-		require.Error(t, <-first)
-		p.Net.Heal()
 	})
 }

@@ -45,48 +45,6 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 // A context that ends, at every step of a blocking lock. Each test ends with no lock held
 // without a holder.
 
-func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p := w.NewProcess()
-		lock := p.NewLock(testbed.Key)
-		ctx, cancel := context.WithCancel(w.Caller())
-		cancel()
-		before := p.Scripts()
-		require.ErrorIs(t, lock.Lock(ctx), context.Canceled)
-		require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(ctx)), context.Canceled)
-		require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(ctx, time.Minute, 0)), context.Canceled)
-		assert.Equal(t, before, p.Scripts())
-	})
-}
-
-// The reply is held back; the caller leaves at once, with its context's error.
-func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
-	testbed.EachBubble(t, map[string]network.Stage{
-		"the request is held": network.Request, "the reply is held": network.Reply,
-	}, func(t *testing.T, w *testbed.World, stage network.Stage) {
-		p, other := w.NewClient(), w.NewClient()
-		lock := p.NewLock(testbed.Key)
-		me := w.Caller()
-		require.NoError(t, lock.Do(me, testbed.Nothing)) // the script is known
-
-		p.Net.Rule(testbed.Scripts(1, network.Hold, stage, "acquired"))
-		ctx, cancel := context.WithCancel(w.Caller())
-		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
-		testbed.Within(t, 0, 0, func() {
-			cancel()
-			require.ErrorIs(t, <-result, context.Canceled)
-		})
-		time.Sleep(time.Second)
-		p.Net.Heal()
-		them := w.Caller()
-		testbed.Within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-		time.Sleep(time.Minute)
-		assert.Empty(t, w.Keys())
-		assert.Empty(t, p.Mirrors(), "the lock is renewed")
-	})
-}
-
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, other, me := w.NewProcess(), w.NewProcess(), w.Caller()
@@ -131,34 +89,6 @@ func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// Callers that come while another call opens the connection wait for it in rueidis, in a wait
-// that ignores the context.
-func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		p.Net.Rule(network.Silence)
-		p.Net.Cut()
-		connects := testbed.Waits(t, func() error { return p.NewLock("another").Lock(w.Caller()) })
-
-		lock := p.NewLock(testbed.Key)
-		ctx, cancel := context.WithCancel(w.Caller())
-		leaves := testbed.Waits(t, func() error { return lock.Lock(ctx) })
-		them := w.Caller()
-		stays := testbed.Waits(t, func() error { return lock.Lock(them) })
-		testbed.Within(t, 0, 0, func() {
-			cancel()
-			require.ErrorIs(t, <-leaves, context.Canceled)
-		})
-		p.Net.Heal()
-		require.NoError(t, <-connects)
-		require.NoError(t, <-stays)
-		require.NoError(t, lock.Unlock(them))
-		w.Del("another")
-		time.Sleep(time.Minute)
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // Other callers wait for the connection that one caller's command opens.
 func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -176,41 +106,6 @@ func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
 			p.Net.SetRoundTrip(0)
 			time.Sleep(time.Second)
 		}
-	})
-}
-
-// The connection of the acquire is given up as dead, and another one is used, before the
-// delayed acquire arrives.
-func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
-	testbed.EachBubble(t, map[string]bool{
-		"its caller waits on": false, "its caller has left": true,
-	}, func(t *testing.T, w *testbed.World, leave bool) {
-		p, other := w.NewClient(), w.NewClient()
-		lock, me := p.NewLock(testbed.Key), w.Caller()
-		require.NoError(t, lock.Do(me, testbed.Nothing)) // the script is known
-
-		ctx, cancel := context.WithCancel(w.Caller())
-		defer cancel()
-		p.Net.Rule(network.Silence)
-		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
-		p.Net.Rule(nil) // new connections work
-		if leave {
-			cancel()
-		}
-		time.Sleep(5 * time.Second) // until the pings fail
-		p.Net.Deliver()
-		err := <-result
-		if leave {
-			require.ErrorIs(t, err, context.Canceled)
-		} else {
-			require.NoError(t, err)
-			require.NoError(t, lock.Unlock(ctx))
-		}
-		them := w.Caller()
-		testbed.Within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(testbed.Key).Lock(them)) })
-		time.Sleep(5 * time.Minute)
-		assert.True(t, other.NewLock(testbed.Key).IsHeld(them))
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
 	})
 }
 
@@ -246,40 +141,5 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		assert.Empty(t, w.KeysLeft())
-	})
-}
-
-// cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
-// that was cancelled.
-func cancelledAtASilentServer(w *testbed.World) *testbed.Client {
-	p := w.NewClient()
-	lock := p.NewLock(testbed.Key)
-	require.NoError(w.T, lock.Do(w.Ctx, testbed.Nothing))
-	p.Net.Rule(network.Silence)
-	ctx, cancel := context.WithCancel(w.Caller())
-	leaves := testbed.Waits(w.T, func() error { return lock.Lock(ctx) })
-	cancel()
-	require.ErrorIs(w.T, <-leaves, context.Canceled)
-	return p
-}
-
-func TestAnAttemptAfterACancelledLockEndsInTime(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := cancelledAtASilentServer(w)
-		lock := p.NewLock(testbed.Key)
-		brief, cancel := context.WithTimeout(w.Caller(), 100*time.Millisecond)
-		defer cancel()
-		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
-			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(brief)), context.DeadlineExceeded)
-		})
-		// A RedLock would otherwise wait for its silent servers before it asks one that answers.
-		for _, longest := range []time.Duration{150 * time.Millisecond, 0} {
-			testbed.Within(t, longest, longest, func() {
-				err := testbed.ErrorOf(lock.TryLock(w.Caller()))
-				require.Error(t, err)
-				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "no owner is known to have the lock")
-			})
-		}
-		p.Net.Heal()
 	})
 }

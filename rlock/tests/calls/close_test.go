@@ -75,32 +75,6 @@ func TestCloseEndsEveryWaitAtOnce(t *testing.T) {
 	})
 }
 
-func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, me := w.NewProcess(), w.Caller()
-		lock, free := p.NewLock(testbed.Key), p.NewLock("free")
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		hold := testbed.Take(t, me, lock)
-		require.NoError(t, p.Close())
-
-		<-hold.Context().Done()
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
-		assert.False(t, hold.Valid())
-		assert.True(t, hold.ValidUntil().IsZero())
-		assert.False(t, lock.IsHeld(me))
-		assert.Zero(t, lock.HoldCount(me))
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrClosed)
-		for range 3 {
-			require.ErrorIs(t, lock.Unlock(me), rlock.ErrClosed)
-		}
-		for method, err := range testbed.EveryMethod(me, free) {
-			require.ErrorIs(t, err, rlock.ErrClosed, method)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired, method)
-		}
-	})
-}
-
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		var sections atomic.Int64
@@ -170,16 +144,6 @@ func TestCloseWaitsLongerIfTheConfigGivesTheServerLonger(t *testing.T) {
 		testbed.Within(t, 8*time.Second, 8*time.Second, func() { require.NoError(t, one.Unlock(me)) })
 		testbed.Within(t, 8*time.Second, 10*time.Second, func() { require.NoError(t, p.Close()) }) // rueidis allows each of two connections a second
 		assert.Empty(t, w.Keys())
-	})
-}
-
-func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, me := w.NewProcess(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).Do(me, testbed.Nothing))
-		w.Settle()
-		p.Refuse()
-		testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
 	})
 }
 

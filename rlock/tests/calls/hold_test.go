@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -91,21 +90,6 @@ func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 		assert.False(t, s.IsFree(lock))
 		require.NoError(t, inner.Release(ctx))
 		assert.True(t, s.IsFree(lock))
-	})
-}
-
-func TestTheContextOfAHoldEndsBeforeItsReleaseIsSent(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, me := w.NewProcess(), w.Caller()
-		hold := testbed.Take(t, me, p.NewLock(testbed.Key))
-		w.Settle()
-		merged := hold.With(w.Ctx)
-		p.Networks(func(n *network.Network) { n.Rule(testbed.EveryScript(network.Hold, network.Request)) })
-		result := testbed.Waits(t, func() error { return hold.Release(me) })
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
-		assert.ErrorIs(t, context.Cause(merged), rlock.ErrNotHeld)
-		p.Heal()
-		require.NoError(t, <-result)
 	})
 }
 

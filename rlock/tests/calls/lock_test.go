@@ -3,7 +3,6 @@ package calls_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -110,37 +109,6 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 
 // Errors name the holder of the lock, as far as the client knows it.
 
-func TestARefusalNamesTheHolder(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := w.NewClient(), w.NewClient()
-		me := w.Caller()
-		owner, _ := rlock.OwnerFrom(me)
-		refusal := func(p *testbed.Client, wait time.Duration) string {
-			_, err := p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithWait(wait))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.NotContains(t, err.Error(), "answer", "none is outstanding")
-			return err.Error()
-		}
-		for _, wait := range []time.Duration{0, time.Second} {
-			require.NoError(t, here.NewLock(testbed.Key).Lock(me))
-			assert.Contains(t, refusal(here, wait), "held by owner "+fmt.Sprint(owner)+" of this process")
-			assert.Contains(t, refusal(there, wait), "held by "+here.ID())
-			assert.Contains(t, refusal(there, wait), fmt.Sprint(owner)+" of another client")
-			ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
-			defer cancel()
-			assert.ErrorContains(t, there.NewLock(testbed.Key).Lock(ctx), "held by "+here.ID())
-			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
-			require.NoError(t, here.NewLock(testbed.Key).Unlock(me))
-
-			w.HSet(testbed.Key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
-			w.SetTTL(testbed.Key, time.Hour)
-			assert.Contains(t, refusal(here, wait), "held by 7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1, which is no client of rlock")
-			w.Del(testbed.Key)
-			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
-		}
-	})
-}
-
 func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)
@@ -206,46 +174,5 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 			}, testbed.Hang, time.Millisecond, wait)
 			require.NoError(t, lock.Unlock(me))
 		}
-	})
-}
-
-func TestTryLockDoesNotPassWaiters(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, waiter, p, me := w.NewClient(), w.NewClient(), w.NewClient(), w.Caller()
-		require.NoError(t, holder.NewFairLock(testbed.Key).Lock(me))
-		waits := testbed.Start(func() error { return waiter.NewFairLock(testbed.Key).LockFor(w.Caller(), time.Second) })
-		time.Sleep(50 * time.Millisecond)
-		before := w.Queued()
-		assert.False(t, testbed.Tries(t, w.Caller(), p.NewFairLock(testbed.Key)))
-		assert.Equal(t, before, w.Queued(), "TryLock left a ticket")
-
-		w.Del(testbed.Key) // without a message to the waiter
-		assert.False(t, testbed.Tries(t, w.Caller(), p.NewFairLock(testbed.Key)), "the free lock belongs to the first waiter")
-		require.False(t, testbed.Pending(waits))
-		require.NoError(t, <-waits)
-	})
-}
-
-func TestAcquireWaitsForTheTimeOfItsOption(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		const wait = time.Minute
-		lock, holder := w.NewProcess().NewLock(testbed.Key), w.Caller()
-		require.NoError(t, lock.Lock(holder))
-
-		began := time.Now()
-		require.ErrorIs(t, testbed.ErrorOf(lock.Rival.Acquire(w.Caller(), rlock.WithWait(0))), rlock.ErrNotAcquired)
-		assert.Less(t, time.Since(began), time.Second, "one attempt")
-		require.ErrorIs(t, testbed.ErrorOf(lock.Rival.Acquire(w.Caller(), rlock.WithWait(wait))), rlock.ErrNotAcquired)
-		assert.GreaterOrEqual(t, time.Since(began), wait)
-
-		taken := testbed.Waits(t, func() error {
-			hold, err := lock.Rival.Acquire(w.Caller(), rlock.WithWait(wait))
-			if err != nil {
-				return err
-			}
-			return hold.Release(w.Ctx)
-		})
-		require.NoError(t, lock.Unlock(holder))
-		require.NoError(t, <-taken)
 	})
 }

@@ -109,97 +109,7 @@ func TestAGoroutineIsKnownWithoutTheRuntimesLayoutToo(t *testing.T) {
 	}
 }
 
-func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		holder, p := w.NewProcess().NewLock(testbed.Key), w.NewProcess().NewLock(testbed.Key)
-		for _, held := range []bool{false, true} {
-			them, me := w.Caller(), w.Caller()
-			if held {
-				require.NoError(t, holder.Rival.Lock(them))
-			}
-			const goroutines = 3
-			var waiting [goroutines]<-chan error
-			for i := range waiting {
-				waiting[i] = testbed.Start(func() error { return p.Lock(me) })
-				require.True(t, !held || testbed.Pending(waiting[i]))
-			}
-			if held {
-				require.NoError(t, holder.Rival.Unlock(them))
-			}
-			testbed.Succeed(t, waiting[:]...)
-			w.Settle()
-			assert.Equal(t, goroutines, p.HoldCount(me))
-			time.Sleep(time.Minute)
-			for range waiting {
-				assert.True(t, p.IsHeld(me))
-				require.NoError(t, p.Unlock(me))
-			}
-			require.ErrorIs(t, p.Unlock(me), rlock.ErrNotHeld)
-		}
-	})
-}
-
-func TestAGrantSkipsOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock, them, me, other := w.NewClient().NewLock(testbed.Key), w.Caller(), w.Caller(), w.Caller()
-		require.NoError(t, lock.Lock(them))
-		first := testbed.Waits(t, func() error { return lock.Lock(me) })
-		between := testbed.Waits(t, func() error { return lock.Lock(other) })
-		last := testbed.Waits(t, func() error { return lock.LockFor(me, time.Hour) })
-		require.NoError(t, lock.Unlock(them))
-		require.NoError(t, testbed.Soon(first))
-		require.NoError(t, testbed.Soon(last))
-		assert.Equal(t, 2, lock.HoldCount(me))
-		require.NoError(t, lock.Unlock(me))
-		require.True(t, testbed.Pending(between))
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, testbed.Soon(between))
-		require.NoError(t, lock.Unlock(other))
-	})
-}
-
 // The context of a hold carries the hold: the same lock nests, from any goroutine.
-
-func TestALockNestsInItsHoldFromAnyGoroutineThatHasTheContext(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p := w.NewProcess()
-		lock := p.NewLock(testbed.Key)
-		for name, nest := range map[string]func(ctx context.Context) error{
-			"Lock": func(ctx context.Context) error {
-				if err := lock.Lock(ctx); err != nil {
-					return err
-				}
-				return lock.Unlock(ctx)
-			},
-			"Acquire": func(ctx context.Context) error {
-				h, err := lock.Acquire(ctx)
-				if err != nil {
-					return err
-				}
-				return h.Release(ctx)
-			},
-			"Do": func(ctx context.Context) error {
-				return lock.Do(ctx, func(ctx context.Context) error {
-					return lock.Do(ctx, func(context.Context) error { return nil })
-				})
-			},
-			"a lock of the same name": func(ctx context.Context) error {
-				return p.NewLock(testbed.Key).Do(ctx, func(context.Context) error { return nil })
-			},
-		} {
-			elsewhereWith := func(ctx context.Context) error {
-				return <-testbed.Start(func() error { return nest(ctx) })
-			}
-			require.NoError(t, lock.Do(w.Ctx, elsewhereWith), "in Do: %s", name)
-
-			h := testbed.Take(t, w.Ctx, lock)
-			require.NoError(t, elsewhereWith(h.Context()), "in the context of a hold: %s", name)
-			require.NoError(t, elsewhereWith(h.With(w.Ctx)), "in a context with the hold: %s", name)
-			require.True(t, h.Valid())
-			require.NoError(t, h.Release(w.Ctx))
-		}
-	})
-}
 
 func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -234,51 +144,6 @@ func TestTheInnermostOfOwnersAndHoldsCounts(t *testing.T) {
 		assert.False(t, lock.IsHeld(rlock.WithOwner(h.Context(), rlock.Owner(0))))
 		assert.True(t, lock.IsHeld(h.With(w.Caller())))
 		require.NoError(t, h.Release(w.Ctx))
-	})
-}
-
-func TestPartsNestInTheHoldOfTheWhole(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		a, b := p.NewLock("a"), p.NewLock("b")
-		both := rlock.NewMultiLock(a, b)
-		require.NoError(t, both.Do(w.Ctx, func(ctx context.Context) error {
-			return <-testbed.Start(func() error { return a.Do(ctx, func(context.Context) error { return nil }) })
-		}))
-		require.NoError(t, a.Do(w.Ctx, func(ctx context.Context) error {
-			return <-testbed.Start(func() error { return both.Do(ctx, func(context.Context) error { return nil }) })
-		}))
-	})
-}
-
-func TestAWriterReadsInItsHoldAndAReaderIsRefused(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		rw := w.NewClient().NewReadWriteLock(testbed.Key)
-		require.NoError(t, rw.Write().Do(w.Ctx, func(ctx context.Context) error {
-			return <-testbed.Start(func() error { return rw.Read().Do(ctx, func(context.Context) error { return nil }) })
-		}))
-		err := rw.Read().Do(w.Ctx, func(ctx context.Context) error {
-			return <-testbed.Start(func() error { return rw.Write().Lock(ctx) })
-		})
-		require.ErrorIs(t, err, rlock.ErrUpgrade)
-	})
-}
-
-func TestALockInTheContextOfALostHoldIsRefusedWithTheReason(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		h := testbed.Take(t, w.Ctx, lock)
-		require.NoError(t, lock.Lock(h.Context()))
-		w.Del(testbed.Key)
-		<-h.Context().Done()
-		for _, ctx := range []context.Context{h.Context(), h.With(w.Ctx)} {
-			err := lock.Lock(ctx)
-			require.ErrorIs(t, err, context.Canceled)
-			require.ErrorIs(t, err, rlock.ErrLost)
-		}
-		require.ErrorIs(t, lock.Unlock(h.Context()), rlock.ErrLost, "the nested level is lost")
-		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrLost)
-		require.ErrorIs(t, lock.Unlock(h.Context()), rlock.ErrNotHeld)
 	})
 }
 

@@ -3,7 +3,6 @@ package calls_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -78,39 +77,6 @@ func TestALockIsPassedOnAndResumed(t *testing.T) {
 		testbed.Within(t, 5*time.Second, 8*time.Second, func() { require.NoError(t, <-waits) })
 		_, err = there.Resume(w.Ctx, text)
 		require.ErrorIs(t, err, rlock.ErrNotPassed, "its time is over, and the first waiter has it")
-	})
-}
-
-func TestOnlyTheOnlyLevelOfOneLockIsPassedOn(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		outer := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		inner := testbed.Take(t, outer.Context(), p.NewLock(testbed.Key))
-		require.ErrorIs(t, testbed.ErrorOf(outer.Pass(w.Ctx, time.Second)), rlock.ErrPass)
-		require.NoError(t, inner.Release(w.Ctx))
-		require.ErrorIs(t, testbed.ErrorOf(outer.Pass(w.Ctx, 0)), rlock.ErrInvalidLease)
-		require.True(t, outer.Valid())
-
-		many := testbed.Take(t, w.Ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
-		require.ErrorIs(t, testbed.ErrorOf(many.Pass(w.Ctx, time.Second)), rlock.ErrPass)
-		require.True(t, many.Valid())
-		require.NoError(t, many.Release(w.Ctx))
-
-		text := testbed.PassedOn(t, w.Ctx, outer, time.Minute)
-		for name, bad := range map[string]string{
-			"nothing": "", "another version": strings.Replace(text, "1", "2", 1), "cut": text[:len(text)-1], "longer": text + "A",
-			"another letter": text[:20] + string(rune(text[20]^1)) + text[21:], "too long": text + strings.Repeat("A", 1<<20),
-		} {
-			require.ErrorIs(t, testbed.ErrorOf(p.Resume(w.Ctx, bad)), rlock.ErrInvalidPass, name)
-		}
-		testbed.Frees(t, w.Ctx, p.NewLock(testbed.Key))
-		require.ErrorIs(t, testbed.ErrorOf(p.Resume(w.Ctx, text)), rlock.ErrNotPassed, "it was freed by force")
-		outer = testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		text = testbed.PassedOn(t, w.Ctx, outer, time.Minute)
-		hold, err := p.Resume(w.Ctx, text, rlock.WithLease(10*time.Second))
-		require.NoError(t, err, "the process that has passed it on may resume it")
-		time.Sleep(11 * time.Second)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	})
 }
 

@@ -13,24 +13,6 @@ import (
 
 // The tests over all kinds cover MultiLock as one of the kinds. These are the differences.
 
-func TestAMultiLockIsMadeOfItsParts(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		a, b := p.NewLock("a"), p.NewLock("b")
-		lock := rlock.NewMultiLock(b, a, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("c")), b)
-		assert.Equal(t, "a,b,c", lock.Name())
-		require.NoError(t, lock.Lock(me))
-		assert.Equal(t, []string{"a", "b", "c"}, w.Keys())
-		assert.Equal(t, "1", w.HGet("a", w.Fields("a")[0]), "the same lock counts once")
-		assert.True(t, a.IsHeld(me))
-		assert.ErrorIs(t, a.Unlock(me), rlock.ErrNotHeld, "a part cannot be unlocked by itself")
-		same := rlock.NewMultiLock(p.NewLock("c"), p.NewLock("b"), p.NewLock("a"))
-		assert.Equal(t, 1, same.HoldCount(me))
-		require.NoError(t, same.Unlock(me), "the same parts are the same lock")
-		assert.Empty(t, w.Keys())
-	})
-}
-
 func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
@@ -56,42 +38,6 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 			_ = bad.lock.Name()
 		}
 		assert.Empty(t, p.Net.Sent("EVALSHA"), "no command")
-	})
-}
-
-func TestUnlockReleasesAllPartsAndJoinsTheErrors(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		var locks []*rlock.Lock
-		for i := range 4 {
-			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
-		}
-		lock := rlock.NewMultiLock(locks...)
-		require.NoError(t, lock.Lock(me))
-		w.Del("part0")
-		w.Del("part2")
-		err := lock.Unlock(me)
-		require.ErrorIs(t, err, rlock.ErrLost)
-		assert.ErrorContains(t, err, "part0")
-		assert.ErrorContains(t, err, "part2")
-		assert.NotContains(t, err.Error(), "part1")
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// The read lock and the write lock of one name are different locks.
-func TestAMultiLockOfAReadLockIsNotThatOfTheWriteLock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		rw := p.NewReadWriteLock("a")
-		read, write := rlock.NewMultiLock(rw.Read()), rlock.NewMultiLock(rw.Write())
-		require.NoError(t, write.Lock(me))
-		require.NoError(t, read.Lock(me))
-		require.NoError(t, write.Unlock(me), "a downgrade")
-		assert.False(t, write.IsHeld(me))
-		assert.True(t, read.IsHeld(me))
-		require.ErrorIs(t, write.Unlock(me), rlock.ErrNotHeld)
-		require.NoError(t, read.Unlock(me))
 	})
 }
 

@@ -115,36 +115,6 @@ func TestTheLogNamesTheOwnerThatLostTheLock(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAFixedLeaseIsLoggedForDebuggingOnly(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		hold := testbed.Take(t, w.Caller(), p.NewLock(testbed.Key), rlock.WithLease(time.Second))
-		<-hold.Context().Done()
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.Equal(t, 1, p.Logged("level=DEBUG msg=\"rlock: lock lost\""))
-		assert.Zero(t, p.Logged("level=WARN"))
-	})
-}
-
-func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
-	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client, me context.Context){
-		"unlocked by force": func(w *testbed.World, p *testbed.Client, _ context.Context) {
-			testbed.Frees(w.T, w.Ctx, p.NewLock(testbed.Key))
-		},
-		"a longer lease that Redis did not confirm": func(w *testbed.World, p *testbed.Client, me context.Context) {
-			p.Net.Refuse()
-			require.NoError(w.T, p.NewLock(testbed.Key).LockFor(me, time.Hour))
-			time.Sleep(time.Minute)
-		},
-	}, func(t *testing.T, w *testbed.World, lose func(w *testbed.World, p *testbed.Client, me context.Context)) {
-		p, me := w.NewClient(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).LockFor(me, time.Minute))
-		lose(w, p, me)
-		assert.Equal(t, 1, p.Logged("level=WARN msg=\"rlock: lock lost\""))
-		require.ErrorIs(t, p.NewLock(testbed.Key).Lock(me), rlock.ErrLost)
-	})
-}
-
 // The panic of the handler is on the standard error.
 func TestALoggerThatPanicsEndsNothing(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -172,20 +142,3 @@ func (p panics) Handle(context.Context, slog.Record) error { *p.calls++; panic("
 func (p panics) WithAttrs([]slog.Attr) slog.Handler { return p }
 
 func (p panics) WithGroup(string) slog.Handler { return p }
-
-// A program that does not read the error of Unlock learns from the log why its locks stay for their leases: once for each right.
-func TestARefusedReleaseIsLoggedWithItsRight(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		const message = "rlock: Redis has refused a release, since its user lacks a right"
-		for i, right := range []string{"hdel", "hdel", "zrem"} {
-			hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-			w.AnswerScripts("NOPERM this user has no permissions to run the '" + right + "' command")
-			require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNoPermission)
-			w.AnswerScripts("")
-			assert.Equal(t, []int{1, 1, 2}[i], p.Logged(message))
-			assert.NotZero(t, p.Logged("'"+right+"'"))
-			time.Sleep(time.Minute) // the lease ends
-		}
-	})
-}

@@ -1,13 +1,10 @@
 package kinds_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -15,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Redisson: testTokenIncrease; TestAHoldKeepsItsToken has its nested locks.
+// Redisson: testTokenIncrease; stories/fenced.txt has its nested locks.
 func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewFencedLock(), s.NewFencedLock()
@@ -25,82 +22,6 @@ func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 		}
 		assert.EqualValues(t, 10, s.Number("GET", testbed.TokenKey))
 		assert.EqualValues(t, -1, s.Number("PTTL", testbed.TokenKey), "the counter must outlive the data that the tokens protect")
-	})
-}
-
-func TestAHoldWithoutATokenReportsThat(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		lock := w.NewProcess().NewLock(testbed.Key)
-		hold := testbed.Take(t, w.Ctx, lock)
-		token, err := hold.Token()
-		if strings.HasPrefix(w.Kind.Name, "fenced") {
-			require.NoError(t, err)
-			assert.Positive(t, token)
-		} else {
-			require.ErrorIs(t, err, rlock.ErrNoToken)
-			assert.Zero(t, token)
-		}
-		require.NoError(t, hold.Release(w.Ctx))
-		after, errAfter := hold.Token()
-		assert.Equal(t, token, after, "the token stays the same after the hold")
-		assert.Equal(t, err, errAfter)
-	})
-}
-
-// A token is that of the outermost level, and stays the token of its hold also after a loss.
-func TestAHoldKeepsItsToken(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there, me := w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key), w.Caller()
-		has := func(want uint64) {
-			t.Helper()
-			token, err := here.Token(me)
-			require.NoError(t, err)
-			assert.Equal(t, want, token)
-		}
-		require.NoError(t, here.Lock(me))
-		first, err := here.Token(me)
-		require.NoError(t, err)
-		require.NoError(t, here.LockFor(me, time.Hour))
-		hold := testbed.Take(t, me, here)
-		assert.Equal(t, first, testbed.TokenOf(t, hold))
-		require.NoError(t, hold.Release(w.Ctx))
-		for range 2 {
-			has(first)
-			require.NoError(t, here.Unlock(me))
-		}
-
-		hold = testbed.Take(t, me, here)
-		has(first + 1)
-		testbed.Frees(t, w.Ctx, here)
-		assert.Greater(t, testbed.OneSection(w.Ctx, t, there), first+1)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		assert.Equal(t, first+1, testbed.TokenOf(t, hold), "the resource may refuse it")
-	})
-}
-
-func TestOnlyTheHolderGetsAToken(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		here, there := p.NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key)
-		refused := func(lock *rlock.Lock, ctx context.Context, err error) {
-			t.Helper()
-			token, got := lock.Token(ctx)
-			assert.ErrorIs(t, got, err)
-			assert.Zero(t, token)
-		}
-		refused(here, me, rlock.ErrNotHeld)
-		hold := testbed.Take(t, w.Ctx, here)
-		refused(here, me, rlock.ErrNotHeld) // the hold belongs to the handle
-		require.NoError(t, hold.Release(w.Ctx))
-
-		require.NoError(t, here.Lock(me))
-		refused(there, me, rlock.ErrNotHeld)
-		refused(here, w.Caller(), rlock.ErrNotHeld)
-		testbed.Frees(t, w.Ctx, here)
-		refused(here, me, rlock.ErrLost)
-		require.ErrorIs(t, here.Unlock(me), rlock.ErrLost)
-		refused(here, me, rlock.ErrNotHeld)
-		refused(p.NewFencedLock(""), me, rlock.ErrInvalidName)
 	})
 }
 

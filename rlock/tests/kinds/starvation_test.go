@@ -17,40 +17,6 @@ const late = 25 * time.Millisecond // a sleeping waiter's delay
 
 // Readers and writers take turns: later readers do not pass a waiting writer.
 
-func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		reading, writing, elsewhere := w.NewRWClient(), w.NewRWClient(), w.NewRWClient()
-		me, writer, other := w.Caller(), w.Caller(), w.Caller()
-		require.NoError(t, reading.Read.Lock(me))
-		assert.False(t, w.IsFree(writing.Write))
-		assert.True(t, w.IsFree(elsewhere.Read), "an attempt holds no reader back")
-		waiting := testbed.Waits(t, func() error { return writing.Write.Lock(writer) })
-		assert.True(t, w.IsFree(reading.Read), "a reader of the reading client joins until their turn ends")
-		reader := testbed.Start(func() error { return elsewhere.Read.Lock(other) })
-		for range 100 { // the queue's marks expire, and others follow
-			time.Sleep(300 * time.Millisecond)
-			require.False(t, w.IsFree(elsewhere.Read), "readers of a waiting client wait")
-			require.False(t, w.IsFree(writing.Read), "readers of the writer's client wait")
-		}
-		require.False(t, w.IsFree(w.NewRWClient().Read), "readers of a new client wait")
-		assert.False(t, testbed.TriesFor(t, w.Caller(), w.NewRWClient().Read, 10*time.Second))
-		require.NoError(t, reading.Read.Lock(me), "an active reader may nest")
-		require.NoError(t, reading.Read.Unlock(me))
-		assert.False(t, w.IsFree(reading.Read), "the turn has ended")
-
-		require.True(t, testbed.Pending(waiting))
-		require.True(t, testbed.Pending(reader))
-		testbed.Within(t, 0, 0, func() {
-			require.NoError(t, reading.Read.Unlock(me))
-			require.NoError(t, <-waiting)
-			require.NoError(t, writing.Write.Unlock(writer))
-			require.NoError(t, <-reader)
-		})
-		require.NoError(t, elsewhere.Read.Unlock(other))
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // Redisson's readers ignore waiting writers. One of them always reads.
 func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 	redistest.Slow(t)

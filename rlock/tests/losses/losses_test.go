@@ -1,13 +1,11 @@
 package losses_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -15,53 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
-	testbed.EachBubble(t, map[string]func(w *testbed.World){
-		"gone":                  func(w *testbed.World) { w.Del(testbed.Key) },
-		"another's":             func(w *testbed.World) { w.Del(testbed.Key); w.HSet(testbed.Key, "another:7", "1") },
-		"a string in its place": func(w *testbed.World) { w.Del(testbed.Key); _ = w.Set(testbed.Key, "text") },
-		"flushed":               func(w *testbed.World) { w.FlushAll() },
-		"a list in its place":   func(w *testbed.World) { w.Del(testbed.Key); _, _ = w.Push(testbed.Key, "a") },
-	}, func(t *testing.T, w *testbed.World, replace func(w *testbed.World)) {
-		hold := testbed.Take(t, w.Caller(), w.NewClient().NewLock(testbed.Key))
-		replace(w)
-		before := w.Dump()
-		testbed.Within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { testbed.RequireLoss(t, w.Ctx, hold) })
-		assert.Equal(t, before, w.Dump(), "the new value must not change")
-	})
-}
-
-func TestALossFreesTheLocalQueue(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		if len(w.Worlds) > 1 {
-			return // a part that is lost without the client's knowledge may be handed off
-		}
-		p, me, next := w.NewProcess(), w.Caller(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		result := testbed.Waits(t, func() error { return lock.Rival.Lock(next) })
-		w.Forget(testbed.Key)
-		testbed.Within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "the renewal does not find the loss") })
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.True(t, lock.Rival.IsHeld(next), "the next holder's lock is touched")
-		require.NoError(t, lock.Rival.Unlock(next))
-	})
-}
-
 // A client that has reconnected asks at once whether its locks are still there.
-
-func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p := w.NewProcess()
-		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		w.Settle()
-		for _, world := range w.Worlds {
-			world.FlushAll() // a restart without the data
-		}
-		p.Networks(func(n *network.Network) { n.Cut() })
-		testbed.Within(t, 0, 100*time.Millisecond, func() { testbed.RequireLoss(t, w.Ctx, hold) })
-	})
-}
 
 func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 	redistest.Slow(t)
@@ -84,33 +36,6 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 
 // unlogged discards the log of a client that loses many locks.
 func unlogged(c *rlock.Config) { c.Logger = testbed.Quiet }
-
-func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		p, me := w.NewProcess(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		hold := testbed.Take(t, me, lock)
-		w.Forget(testbed.Key)
-		time.Sleep(11 * time.Second)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the cause of the loss stays")
-		assert.Positive(t, p.Logged("lock lost"))
-		for range 2 {
-			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
-			require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(me)), rlock.ErrLost)
-			require.NoError(t, lock.Lock(w.Caller()), "others may")
-			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-			w.Forget(testbed.Key)
-			time.Sleep(11 * time.Second)
-		}
-		require.NoError(t, lock.Lock(me), "after all levels are unlocked")
-		require.NoError(t, lock.Unlock(me))
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
-	})
-}
 
 func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 	testbed.ManyCommands(t)
@@ -151,25 +76,5 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 		err = hold.Release(w.Ctx)
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
 		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers its own loss")
-	})
-}
-
-// A holder that waits for the end of its hold may take the lock again at that moment, which
-// is shortly before the lease in Redis ends.
-func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
-	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
-		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
-		hold := testbed.Take(t, me, lock, rlock.WithLease(time.Second))
-		<-hold.Context().Done()
-		require.NoError(t, lock.Do(me, testbed.Nothing))
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-
-		require.NoError(t, lock.LockFor(me, time.Second))
-		time.Sleep(time.Second)
-		assert.False(t, lock.IsHeld(me))
-		require.NoError(t, lock.LockFor(me, time.Second))
-		require.NoError(t, lock.Unlock(me), "the second")
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 	})
 }

@@ -200,36 +200,6 @@ func TestAnOwnerInTheContextOutlivesAHold(t *testing.T) {
 	})
 }
 
-func TestAHoldThatWasPassedOnOrLostIsOverForItsContext(t *testing.T) {
-	testbed.EachBubble(t, map[string]func(w *testbed.World, p *testbed.Client, h *rlock.Hold){
-		"passed on": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
-			pass := testbed.PassedOn(w.T, w.Ctx, h, time.Minute)
-			resumed, err := p.Resume(w.Ctx, pass)
-			require.NoError(w.T, err)
-			require.NoError(w.T, resumed.Release(w.Ctx))
-		},
-		"lost": func(w *testbed.World, _ *testbed.Client, h *rlock.Hold) {
-			w.Del(testbed.Key)
-			<-h.Context().Done()
-		},
-		"freed by force": func(w *testbed.World, p *testbed.Client, h *rlock.Hold) {
-			testbed.Frees(w.T, w.Ctx, p.NewLock(testbed.Key))
-			<-h.Context().Done()
-		},
-		"its lease has ended": func(*testbed.World, *testbed.Client, *rlock.Hold) { time.Sleep(time.Minute) },
-	}, func(t *testing.T, w *testbed.World, end func(w *testbed.World, p *testbed.Client, h *rlock.Hold)) {
-		p := w.NewClient()
-		lock := p.NewLock(testbed.Key)
-		h := testbed.Take(t, w.Ctx, lock, rlock.WithLease(time.Minute))
-		background := context.WithoutCancel(h.Context())
-		end(w, p, h)
-		leave := job(t, background, lock)
-		assertExcluded(t, background, lock)
-		assertExcluded(t, w.Ctx, lock)
-		leave()
-	})
-}
-
 // The holds of a part and of the whole are told apart from those of other parts.
 func TestThePartsOfAWholeThatIsOverAreFree(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {

@@ -77,22 +77,6 @@ func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
 	})
 }
 
-func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(me))
-		time.Sleep(12 * time.Second)
-		p.Net.Rule(network.Silence)
-		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
-		sent := len(p.Mirrors())
-		p.Net.Heal()
-		time.Sleep(time.Minute)
-		assert.Len(t, p.Mirrors(), sent)
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // One lock that cannot be renewed does not affect the others, though they share a call.
 func TestALockThatCannotBeRenewedAffectsNoOtherOfItsBatch(t *testing.T) {
 	t.Parallel()

@@ -16,22 +16,6 @@ import (
 
 // Fair locks: the order of the holders, and a queue that Redis has lost or that is none.
 
-// Whatever the config says of hand-offs for other locks.
-func TestAFairLockServesTheWaitersOfAllClientsInOrder(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		l := &testbed.Line{World: w}
-		clients := []*testbed.Client{w.NewClient(testbed.Strict), w.NewClient(testbed.Handoff(3, time.Hour)), w.NewClient()}
-		me := w.Caller()
-		require.NoError(t, clients[0].NewFairLock(testbed.Key).Lock(me))
-		for i := range 60 {
-			l.Join(clients[i*i%7%3])
-		}
-		assert.Len(t, w.Queued(), 60)
-		require.NoError(t, clients[0].NewFairLock(testbed.Key).Unlock(me))
-		l.InOrder()
-	})
-}
-
 // A lateContext has ended, and those that wait for that have not heard it yet.
 type lateContext struct {
 	context.Context
@@ -137,27 +121,5 @@ func TestAFairLockOutlivesAFailover(t *testing.T) {
 		s.Failover(testbed.Key)
 		c.GoesOn(300)
 		c.End()
-	})
-}
-
-func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, p, me := w.NewClient(), w.NewClient(), w.Caller()
-		require.NoError(t, holder.NewFairLock(testbed.Key).Lock(me))
-		waits := w.Waiting(p, w.Caller())
-		w.Del(testbed.Queue)
-		require.NoError(t, w.Set(testbed.Queue, "precious"))
-		refused := func(err error) {
-			t.Helper()
-			require.ErrorIs(t, err, rlock.ErrWrongType)
-			require.ErrorContains(t, err, testbed.Queue)
-		}
-		refused(<-waits)
-		require.NoError(t, holder.NewFairLock(testbed.Key).Unlock(me))
-		assert.Equal(t, []string{testbed.Queue}, w.Keys(), "the queue's key changed, or the lock is not free")
-		_, err := p.NewFairLock(testbed.Key).TryLock(w.Caller())
-		refused(err)
-		w.CheckGet(t, testbed.Queue, "precious")
-		w.Del(testbed.Queue)
 	})
 }

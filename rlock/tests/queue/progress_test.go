@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -59,59 +57,6 @@ func (s *sight) waits(ctx context.Context, l *rlock.Lock, options ...rlock.Acqui
 func heldElsewhere(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) *rlock.Hold {
 	h := testbed.Take(t, w.Ctx, of(w.NewClient().Client, testbed.Key))
 	return h
-}
-
-// A caller is told its place when it begins to wait, and by each look, of every kind.
-func TestACallerIsToldWhereItStands(t *testing.T) {
-	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
-		held := heldElsewhere(t, w, of)
-		ctx, leaves := context.WithCancel(w.Ctx)
-		first := bounded(ctx, of(w.NewClient().Client, testbed.Key), 9)
-		require.True(t, testbed.Pending(first))
-		var s sight
-		mine := s.waits(w.Ctx, of(w.NewClient().Client, testbed.Key))
-		require.True(t, testbed.Pending(mine))
-		assert.Equal(t, []string{"2 of 2"}, s.all())
-		last := bounded(w.Ctx, of(w.NewClient().Client, testbed.Key), 9)
-		time.Sleep(10 * time.Second) // several looks
-		assert.Equal(t, []string{"2 of 2", "2 of 3"}, s.all())
-		leaves()
-		require.ErrorIs(t, <-first, context.Canceled)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		assert.Equal(t, "1 of 2", s.last())
-		require.NoError(t, held.Release(w.Ctx))
-		require.NoError(t, testbed.Soon(mine))
-		require.NoError(t, testbed.Soon(last))
-		assert.Len(t, s.all(), 3)
-	})
-}
-
-// The callers of a process that share a place are told also what this process knows by itself.
-func TestCallersOfAProcessMoveUp(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		held := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-		var all [3]sight
-		var results []<-chan error
-		var leaves [3]context.CancelFunc
-		for i := range all {
-			ctx, cancel := context.WithCancel(w.Caller())
-			leaves[i] = cancel
-			defer cancel()
-			results = append(results, all[i].waits(ctx, p.NewLock(testbed.Key)))
-			require.True(t, testbed.Pending(results[i]))
-			assert.Equal(t, []string{fmt.Sprintf("%d of %[1]d", i+1)}, all[i].all())
-		}
-		leaves[0]()
-		synctest.Wait()
-		assert.Equal(t, []string{"2 of 2", "1 of 2"}, all[1].all())
-		assert.Equal(t, []string{"3 of 3", "2 of 2"}, all[2].all())
-		require.NoError(t, held.Release(w.Ctx))
-		require.Error(t, <-results[0])
-		require.NoError(t, testbed.Soon(results[1]))
-		require.NoError(t, testbed.Soon(results[2]))
-	})
 }
 
 // A caller is told every two seconds, also where its place stays the same: behind a holder of its own process as well, where
@@ -258,24 +203,6 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 	}
 }
 
-// A call that is served at once, and one whose wait is lost in an outage, are told nothing untrue.
-func TestWhatIsNotKnownIsNotTold(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		var s sight
-		require.NoError(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, s.option()))
-		assert.Empty(t, s.all())
-		held := heldElsewhere(t, w, (*rlock.Client).NewLock)
-		p.Net.Rule(testbed.EveryScript(network.Cut, network.Request))
-		result := s.waits(w.Ctx, p.NewLock(testbed.Key))
-		time.Sleep(10 * time.Second)
-		assert.Empty(t, s.all())
-		require.NoError(t, held.Release(w.Ctx))
-		p.Net.Rule(nil)
-		require.NoError(t, testbed.Soon(result))
-	})
-}
-
 // Queues that refuse: WithMaxWaiters.
 
 // waitersOf are the locks of one name, for which all callers wait that have to.
@@ -330,34 +257,5 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 			// A hand-off inside a process leaves the ticket of its caller to be given up.
 			require.Eventually(t, func() bool { return s.IsFree(of(there, name)) }, testbed.Hang, time.Millisecond)
 		}
-	})
-}
-
-func TestALockOverSeveralHasNoBoundAndNoProgress(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		for _, l := range []*rlock.Lock{rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "c")} {
-			for name, option := range map[string]rlock.AcquireOption{"WithMaxWaiters": rlock.WithMaxWaiters(3), "WithProgress": rlock.WithProgress(func(int, int) {})} {
-				_, err := l.Acquire(w.Ctx, option)
-				require.ErrorIs(t, err, errors.ErrUnsupported)
-				assert.ErrorContains(t, err, name)
-			}
-		}
-	})
-}
-
-// The observer and the statistics know a call that was refused.
-func TestAFullQueueIsObserved(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var gaveUp []rlock.GaveUpInfo
-		p := w.NewClient(func(c *rlock.Config) {
-			c.Observer = &rlock.Observer{GaveUp: func(_ context.Context, i rlock.GaveUpInfo) { gaveUp = append(gaveUp, i) }}
-		})
-		require.NoError(t, w.NewClient().NewLock(testbed.Key).Lock(w.Ctx))
-		require.ErrorIs(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing, rlock.WithMaxWaiters(0)), rlock.ErrTooManyWaiters)
-		require.Len(t, gaveUp, 1)
-		require.ErrorIs(t, gaveUp[0].Err, rlock.ErrTooManyWaiters)
-		assert.EqualValues(t, 1, p.Stats().Denied)
-		assert.Zero(t, p.Stats().Waiting)
 	})
 }

@@ -103,41 +103,6 @@ func TestAReaderThatReadsTooOftenBlocksNoServer(t *testing.T) {
 	})
 }
 
-// Redisson waits for such a key without bound.
-func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
-		waiter := testbed.Waits(t, func() error { return lock.Lock(me) })
-		time.Sleep(time.Minute)
-		w.Del(testbed.Key)
-		// Clients of Redisson that cannot be counted may have a turn first.
-		testbed.Within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-waiter) })
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
-// Redisson's write lock publishes a 1, and Java waiters fail on a message that is not a
-// number.
-func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		lock := p.NewLock(testbed.Key)
-		w.HSet(testbed.Key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
-		w.SetTTL(testbed.Key, time.Hour)
-		waiter := testbed.Waits(t, func() error { return lock.Lock(me) })
-		for _, message := range []string{"1", "0", "-7", "", "no number"} {
-			w.Publish(testbed.Channel, message)
-			require.True(t, testbed.Pending(waiter))
-		}
-		w.Del(testbed.Key)
-		w.Publish(testbed.Channel, "0")
-		testbed.Within(t, 0, 0, func() { require.NoError(t, <-waiter) })
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
 // In Redisson the UUID stands for a process, and another thread of it may hold the lock by
 // now.
 func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *testing.T) {

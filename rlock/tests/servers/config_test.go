@@ -75,20 +75,6 @@ func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	}
 }
 
-func TestTheDefaultLeaseIsRedissonsAndTheConfigsOtherwise(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		for lease, p := range map[time.Duration]*testbed.Client{
-			30 * time.Second: w.NewClient(), time.Hour: w.NewClient(testbed.WithLease(time.Hour)),
-		} {
-			hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
-			ttl, err := p.NewLock(testbed.Key).TTL(w.Ctx)
-			require.NoError(t, err)
-			assert.Equal(t, lease, ttl)
-			require.NoError(t, hold.Release(w.Ctx))
-		}
-	})
-}
-
 func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
 	t.Parallel()
 	all := testbed.At(t, redistest.Standalone(t))

@@ -179,20 +179,3 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	assert.Zero(t, log.Count(user))
 	assert.Zero(t, log.Count(password))
 }
-
-func TestARefusalIsReportedWithoutTheNameOfTheUser(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		for _, words := range []string{
-			"NOPERM User accounting has no permissions to run the 'evalsha' command",
-			"ERR ACL failure in script: User accounting has no permissions to run the 'hset' command script: 4413ba47, on @user_script:17.",
-			"NOPERM User accounting has no permissions to access the 'orders:42' key",
-		} {
-			w.AnswerScripts(words)
-			err := lock.Lock(w.Caller())
-			require.ErrorIs(t, err, rlock.ErrNoPermission)
-			assert.ErrorContains(t, err, "the user has no permissions")
-			assert.NotContains(t, err.Error(), "accounting")
-		}
-	})
-}

@@ -21,42 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testing.T) {
-	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, fail func(*network.Network)) {
-		p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
-		fail(p.Net)
-		testbed.Within(t, 0, 4*time.Second, func() {
-			err := p.NewLock(testbed.Key).Unlock(me)
-			require.ErrorIs(t, err, rlock.ErrUnconfirmed)
-			require.NotErrorIs(t, err, rlock.ErrLost)
-		})
-		assert.False(t, p.NewLock(testbed.Key).IsHeld(me), "the lock is not held, whatever Unlock returns")
-		require.ErrorIs(t, p.NewLock(testbed.Key).Unlock(me), rlock.ErrNotHeld)
-		result := testbed.Start(func() error { return other.NewLock(testbed.Key).Lock(them) })
-		time.Sleep(10 * time.Second)
-		require.True(t, testbed.Pending(result))
-		p.Net.Heal()
-		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
-		time.Sleep(time.Minute)
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-	})
-}
-
-func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		p.Net.Refuse()
-		ok, err := p.NewLock(testbed.Key).TryLockFor(me, time.Minute, 0)
-		assert.False(t, ok)
-		require.Error(t, err)
-		_, err = p.NewLock(testbed.Key).Acquire(me, rlock.WithWait(time.Minute))
-		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-		require.Error(t, err)
-	})
-}
-
 // The server closes the connection before the client has sent a command, when the caller has
 // left: rueidis panics at an answer without a question, in a goroutine of its own.
 func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
@@ -183,19 +147,6 @@ func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) 
 			require.NoError(t, p.NewLock(name).Unlock(owners[i]))
 		}
 		assert.Empty(t, w.Keys())
-	})
-}
-
-func TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, other, me, them := w.NewClient(), w.NewClient(), w.Caller(), w.Caller()
-		p.Net.Rule(network.Deaf)
-		require.NoError(t, other.NewLock(testbed.Key).LockFor(them, time.Hour))
-		result := testbed.Start(func() error { return p.NewLock(testbed.Key).Lock(me) })
-		time.Sleep(time.Minute)
-		require.NoError(t, other.NewLock(testbed.Key).Unlock(them))
-		testbed.Within(t, 0, 5*time.Second, func() { require.NoError(t, <-result) })
-		require.NoError(t, p.NewLock(testbed.Key).Unlock(me))
 	})
 }
 

@@ -107,27 +107,6 @@ func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
 	})
 }
 
-func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		w.AnswerScripts(testbed.Passing[0])
-		ctx, cancel := context.WithTimeout(w.Caller(), time.Minute)
-		defer cancel()
-		err := lock.Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, testbed.Passing[0])
-		var reply *rueidis.RedisError
-		require.ErrorAs(t, err, &reply)
-
-		ctx, stop := context.WithCancel(w.Caller())
-		result := testbed.Waits(t, func() error { return lock.Lock(ctx) })
-		stop()
-		err = <-result
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, testbed.Passing[0])
-	})
-}
-
 func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		admin := w.Outsider()
@@ -244,58 +223,6 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	}
 	s.Number("DEL", testbed.TokenKey)
 	s.Number("DEL", testbed.Queue)
-}
-
-// The release carries the ticket of the next local waiter, and the queue's key is of another
-// type.
-func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
-	for kind, of := range testbed.LocksOf("plain", "write") {
-		t.Run(kind, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				queues := testbed.Queue + testbed.ModeOf(kind)
-				here, there := of(w.NewClient().Client), of(w.NewClient().Client)
-				me, us, them := w.Caller(), w.Caller(), w.Caller()
-				require.NoError(t, there.Lock(them))
-				waited := testbed.Start(func() error { return here.Lock(me) }) // subscribes as well
-				require.True(t, testbed.Pending(waited))
-				require.NoError(t, there.Unlock(them))
-				require.NoError(t, <-waited)
-				elsewhere := testbed.Start(func() error { return there.Lock(them) })
-				next := testbed.Start(func() error { return here.Lock(us) })
-				time.Sleep(time.Second) // the other waiters have waited for a release
-				require.True(t, testbed.Pending(next))
-				w.Del(queues)
-				require.NoError(t, w.Set(queues, "no queue"))
-				err := here.Unlock(me)
-				require.ErrorContains(t, err, "it is released")
-				assert.ErrorIs(t, err, rlock.ErrWrongType)
-				assert.False(t, w.Exists(testbed.Key))
-				assert.ErrorIs(t, <-next, rlock.ErrWrongType)
-				assert.ErrorIs(t, <-elsewhere, rlock.ErrWrongType)
-				w.Del(queues)
-			})
-		})
-	}
-}
-
-// A release frees the lock, and cannot grant it to the first ticket. The one behind looks at once, and has
-// the error, in place of waiting for the time of its next look.
-func TestARefusedGrantWakesTheTicketBehind(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		holder, first, next := w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key), w.NewClient().NewFencedLock(testbed.Key)
-		me, them, others := w.Caller(), w.Caller(), w.Caller()
-		require.NoError(t, holder.Lock(me))
-		refused := testbed.Waits(t, func() error { return first.Lock(them) })
-		time.Sleep(time.Second)
-		waits := testbed.Waits(t, func() error { return next.Lock(others) })
-		time.Sleep(100 * time.Millisecond) // its next look is in about two seconds
-		require.NoError(t, w.Set(testbed.TokenKey, "no number"))
-		testbed.Within(t, 0, 100*time.Millisecond, func() {
-			assert.ErrorContains(t, holder.Unlock(me), "token counter")
-			assert.ErrorContains(t, <-waits, "token counter")
-		})
-		assert.ErrorContains(t, <-refused, "token counter")
-	})
 }
 
 // A user without the right to Redisson's fair queue: a mirror that counts those that wait names its key, and may come before any

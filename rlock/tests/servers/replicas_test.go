@@ -6,10 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -99,72 +97,6 @@ func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
 		}
 		r.Work(s, s.NewLock(), 4, 12)
 		r.Check(t, 4*4*12)
-	})
-}
-
-func TestWithoutReplicasNoGrantCounts(t *testing.T) {
-	redistest.Slow(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) { // its WAIT returns 0
-		p, me := w.NewClient(testbed.WithReplicas(1)), w.Caller()
-		ok, err := p.NewLock(testbed.Key).TryLock(me)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
-		assert.False(t, ok)
-		assert.False(t, w.Exists(testbed.Key))
-
-		ok, err = rlock.NewMultiLock(p.NewLock("first"), p.NewLock("second")).TryLock(me)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
-		require.ErrorContains(t, err, `lock "first": `, "nor that of a part, be it the first")
-		assert.False(t, ok)
-		assert.False(t, w.Exists("first"))
-
-		_, err = p.NewLock(testbed.Key).Acquire(me, rlock.WithWait(time.Minute))
-		require.ErrorIs(t, err, rlock.ErrNotReplicated, "the error must not say that another owner holds the lock")
-		assert.False(t, w.Exists(testbed.Key))
-
-		limited, cancel := context.WithTimeout(me, time.Minute)
-		defer cancel()
-		err = p.NewLock(testbed.Key).Lock(limited)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
-		assert.False(t, w.Exists(testbed.Key))
-		require.NoError(t, p.Close())
-	})
-}
-
-// Redis has the grant, too few replicas have it, and the release cannot be sent.
-func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(testbed.WithReplicas(1)), w.Caller()
-		p.Net.Rule(testbed.Scripts(1, network.Cut, network.Request, "released"))
-		require.ErrorIs(t, testbed.ErrorOf(p.NewLock(testbed.Key).TryLock(me)), rlock.ErrNotReplicated)
-		testbed.Within(t, 0, 5*time.Second, func() {
-			w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the key is gone")
-		})
-		require.NoError(t, p.Close())
-	})
-}
-
-// The acquire has a connection of its own, so that its release takes another one, and
-// overtakes it.
-func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(testbed.WithReplicas(1))
-		_, err := p.NewLock(testbed.Key).TryLock(w.Caller()) // the script is known, and the connection open
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
-
-		ctx, cancel := context.WithCancel(w.Caller())
-		p.Net.Rule(testbed.Scripts(1, network.Hold, network.Request, "acquired"))
-		result := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
-		cancel()
-		require.ErrorIs(t, <-result, context.Canceled)
-		p.Net.Rule(nil)
-		time.Sleep(5 * time.Second) // the client has given up the answer
-		p.Net.Deliver()
-		synctest.Wait()
-		require.True(t, w.Exists(testbed.Key), "the late acquire is executed")
-		testbed.Within(t, 0, 10*time.Second, func() {
-			w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the key is gone")
-		})
 	})
 }
 

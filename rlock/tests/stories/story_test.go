@@ -1,0 +1,588 @@
+package stories_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is told in the stories into testdata")
+
+// TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has a
+// topic. A story is a paragraph: its title behind a #, what happens, and below "----" what was told of
+// it, which -rewrite writes: review it as you would an assertion. What is told at one moment is in the
+// order of who tells it, and begins with the time if that is later than before. At the end the clients
+// are closed, and keys that are left are told.
+//
+//	clients p q                     two clients, each with a network of its own
+//	client p lease=3s observed      one with that Config, whose Observer (logs: whose Logger) tells all; most
+//	                                words are fields of a Config
+//	each kind                       the story is told of each kind of lock
+//	untimed                         times are not told, since some of them are random: also each kind untimed
+//	p lock me fenced lease=1m       a call for an owner with the name me: lock, try, unlock, depth, token
+//	p hold h permits*3 wait=0       a call for a hold with the name h: hold, do, resume
+//	release h; extend h 1m          calls of a hold: also pass, write, releasewith, valid, holdtoken
+//	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
+//	                                stats, sent, close
+//	p net silent                    the network: see network
+//	redis del orders:42             what somebody else does to the data: see redis
+//	sleep 1m; cancel me; keys
+//
+// A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3, read/a.
+// Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is the context
+// of the hold h, with=h one with that hold, beyond=h its context without its end, as=me that of an
+// owner, within=1s one that ends, ended one that has, and says tells the whole error.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			stories := strings.Split(strings.TrimSpace(string(text)), "\n\n")
+			if *rewrite {
+				t.Cleanup(func() {
+					assert.NoError(t, os.WriteFile(file, []byte(strings.Join(stories, "\n\n")+"\n"), 0o644))
+				})
+			} else {
+				t.Parallel()
+			}
+			for i, text := range stories {
+				happens, want, _ := strings.Cut(text, "\n----")
+				title, events, titled := strings.Cut(happens, "\n")
+				require.True(t, titled && title[0] == '#', "a story has a title: %s", text)
+				tell := func(t *testing.T, w *testbed.VirtualKind) {
+					got := strings.Join(newStory(w).run(events), "\n")
+					if !*rewrite {
+						assert.Equal(t, strings.TrimPrefix(want, "\n"), got)
+					} else if w.Kind.Name == "plain" || w.Kind.Name == "" {
+						stories[i] = happens + "\n----\n" + got
+					}
+				}
+				t.Run(title[2:], func(t *testing.T) {
+					if strings.HasPrefix(events, "each kind") {
+						testbed.EachVirtualKind(t, tell)
+						return
+					}
+					testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+						tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
+					})
+				})
+			}
+		})
+	}
+}
+
+// A story is what happens in a paragraph.
+type story struct {
+	*testbed.VirtualKind
+	began  time.Time
+	peers  map[string]*testbed.Peer
+	sent   map[string]int // scripts of each peer, until sent was asked for
+	owners map[string]rlock.Owner
+	calls  map[string]*call // the last of each name
+	passes map[string]string
+
+	mu   sync.Mutex // protects following
+	told []line
+}
+
+type call struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	hold   *rlock.Hold
+}
+
+// A line says what was told, when and by whom.
+type line struct {
+	at       time.Duration
+	by, text string
+}
+
+func newStory(w *testbed.VirtualKind) *story {
+	return &story{
+		VirtualKind: w, began: time.Now(), peers: map[string]*testbed.Peer{}, sent: map[string]int{},
+		owners: map[string]rlock.Owner{}, calls: map[string]*call{}, passes: map[string]string{},
+	}
+}
+
+func (s *story) run(events string) (lines []string) {
+	first, _, _ := strings.Cut(events, "\n")
+	timed, last := !strings.HasSuffix(first, "untimed"), time.Duration(0)
+	takes := func() {
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		slices.SortStableFunc(s.told, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+		for _, l := range s.told {
+			text := s.named(strings.TrimSpace(l.by + " " + l.text))
+			if timed && l.at != last {
+				text = "+" + l.at.String() + " " + text
+			}
+			lines, last = append(lines, text), l.at
+		}
+		s.told = nil
+	}
+	for _, text := range strings.Split(strings.ReplaceAll(events, "; ", "\n"), "\n") {
+		s.happens(strings.ReplaceAll(text, "JAVA", testbed.ForeignOwner))
+		takes()
+	}
+	for _, c := range s.calls {
+		c.cancel()
+	}
+	for _, p := range s.peers {
+		p.Heal()
+		_ = p.Close()
+	}
+	for _, c := range s.calls {
+		<-c.done
+	}
+	synctest.Wait()
+	s.told = nil
+	if keys := s.keys(); keys != "" {
+		s.tell("left behind:", "%s", keys)
+	}
+	takes()
+	return lines
+}
+
+// words are those of an event: options, and others.
+type words struct {
+	named map[string]string
+	plain []string
+}
+
+// flags are words without a value.
+var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says"}
+
+func wordsOf(text string) words {
+	w := words{named: map[string]string{}}
+	for _, word := range strings.Fields(text) {
+		if name, value, ok := strings.Cut(word, "="); ok || slices.Contains(flags, word) {
+			w.named[name] = value
+		} else {
+			w.plain = append(w.plain, word)
+		}
+	}
+	return w
+}
+
+func (w words) has(word string) bool {
+	_, ok := w.named[word]
+	return ok
+}
+
+func (w words) duration(name string) time.Duration { return duration(w.named[name]) }
+
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil && text != "" {
+		panic(err)
+	}
+	return d
+}
+
+func (w words) number(name string) int {
+	n, err := strconv.Atoi(w.named[name])
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// happens lets one event happen.
+func (s *story) happens(event string) {
+	verb, rest, _ := strings.Cut(event, " ")
+	w := wordsOf(rest)
+	if p := s.peers[verb]; p != nil {
+		s.does(verb, p, w)
+		return
+	}
+	name := strings.Join(w.plain[:min(1, len(w.plain))], "")
+	var h *rlock.Hold
+	if c := s.calls[name]; c != nil {
+		h = c.hold
+	}
+	calls := func(do func(ctx context.Context) error) {
+		require.NotNil(s.T, h, event)
+		s.begins(name, verb, w, func(ctx context.Context) (string, error) { return "ok", do(ctx) })
+	}
+	switch verb {
+	case "each", "untimed":
+	case "client":
+		s.peers[name] = s.NewProcess(func(c *rlock.Config) { s.configure(name, w, c) })
+	case "clients":
+		for _, name := range w.plain {
+			s.peers[name] = s.NewProcess()
+		}
+	case "sleep":
+		time.Sleep(duration(name))
+	case "cancel":
+		s.calls[name].cancel()
+	case "release":
+		calls(func(ctx context.Context) error { return h.Release(ctx) })
+	case "extend":
+		calls(func(ctx context.Context) error { return h.Extend(ctx, duration(w.plain[1])) })
+	case "pass":
+		calls(func(ctx context.Context) (err error) {
+			s.passes[name], err = h.Pass(ctx, duration(w.plain[1]))
+			return err
+		})
+	case "write":
+		calls(func(ctx context.Context) error { return testbed.ErrorOf(h.Exec(ctx, writes, []string{"data"}, nil)) })
+	case "releasewith":
+		calls(func(ctx context.Context) error {
+			return testbed.ErrorOf(h.ReleaseWith(ctx, writes, []string{"data"}, nil))
+		})
+	case "valid":
+		if h.Valid() {
+			s.tell(name, "is valid for %v", time.Until(h.ValidUntil()).Round(10*time.Millisecond))
+		} else {
+			s.tell(name, "is not valid: %s", said(w, context.Cause(h.Context())))
+		}
+	case "holdtoken":
+		token, err := h.Token()
+		s.tell(name, "has token %d, %s", token, said(w, err))
+	case "redis":
+		for _, world := range s.Worlds {
+			s.redis(world, name, w.plain[1:])
+		}
+	case "keys":
+		s.tell("keys:", "%s", s.keys())
+	case "hash":
+		var all []string
+		for _, field := range s.Fields(name) {
+			all = append(all, field+" "+s.HGet(name, field))
+		}
+		s.tell("hash:", "%s", strings.Join(all, ", "))
+	default:
+		require.Fail(s.T, "nobody knows what this is", event)
+	}
+}
+
+const writes = "return redis.call('set', KEYS[1], 'x')"
+
+func (s *story) configure(name string, w words, c *rlock.Config) {
+	for word, value := range w.named {
+		switch word {
+		case "lease":
+			c.Lease = duration(value)
+		case "longhold":
+			c.LongHold = duration(value)
+		case "longwait":
+			c.LongWait = duration(value)
+		case "prefix":
+			c.Prefix = value
+		case "handofflimit":
+			c.Advanced.HandoffLimit = w.number(word)
+		case "syncreplicas":
+			c.SyncReplicas = w.number(word)
+		case "observed":
+			c.Observer = s.observer(name)
+		case "logs":
+			c.Logger = s.logger(name)
+		case "recordsites":
+			c.RecordSites = true
+		case "polledbynone":
+			c.Advanced.RedissonPolls = rlock.RedissonPollsNever
+		default:
+			require.Fail(s.T, "a client has no "+word)
+		}
+	}
+}
+
+// does lets a client do something.
+func (s *story) does(client string, p *testbed.Peer, w words) {
+	verb, who := w.plain[0], client
+	if w.plain = w.plain[1:]; len(w.plain) > 0 {
+		who = w.plain[0]
+	}
+	l, ctx, looks := s.lock(p, w), s.context(who, verb, w), inspect.Of(p.Clients[0])
+	tells := func(what any, err error) { s.tell(client, "%s: %v, %s", verb, what, said(w, err)) }
+	switch verb {
+	case "lock":
+		s.begins(who, verb, w, func(ctx context.Context) (string, error) { return "ok", l.LockFor(ctx, w.duration("lease")) })
+	case "try":
+		s.begins(who, verb, w, func(ctx context.Context) (string, error) {
+			taken, err := l.TryLockFor(ctx, w.duration("wait"), w.duration("lease"))
+			return fmt.Sprint(taken), err
+		})
+	case "unlock":
+		s.begins(who, verb, w, func(ctx context.Context) (string, error) { return "ok", l.Unlock(ctx) })
+	case "do":
+		s.begins(who, verb, w, func(ctx context.Context) (string, error) {
+			return "ok", l.Do(ctx, testbed.Nothing, s.options(who, w)...)
+		})
+	case "hold":
+		s.holds(who, verb, w, func(ctx context.Context) (*rlock.Hold, error) { return l.Acquire(ctx, s.options(who, w)...) })
+	case "resume":
+		s.holds(who, verb, w, func(ctx context.Context) (*rlock.Hold, error) {
+			return p.Clients[0].Resume(ctx, s.passes[w.named["of"]], s.options(who, w)...)
+		})
+	case "depth":
+		s.tell(who, "has depth %d", l.HoldCount(ctx))
+	case "token":
+		token, err := l.(*rlock.Lock).Token(ctx)
+		s.tell(who, "has token %d, %s", token, said(w, err))
+	case "force":
+		tells(l.ForceUnlock(ctx))
+	case "locked":
+		tells(l.IsLocked(ctx))
+	case "ttl":
+		ttl, err := l.TTL(ctx)
+		tells(ttl.Round(10*time.Millisecond), err)
+	case "names":
+		tells(testbed.Names(ctx, p.Clients[0], strings.Join(w.plain, "")))
+	case "inspect":
+		shown, err := looks.Lock(ctx, cmp.Or(strings.Join(w.plain, ""), testbed.Key))
+		shown.Unresolved = nil // the embedded server has no CLIENT LIST
+		tells(s.fields(shown, ""), err)
+	case "held":
+		for _, h := range looks.Held() {
+			h.Owner, h.Since, h.ValidUntil = 0, time.Time{}, time.Time{}
+			s.tell(client, "held: %s", s.fields(h, ""))
+		}
+	case "stats":
+		stats := looks.Stats()
+		if len(w.plain) == 0 {
+			stats.Commands = 0 // how often some are sent again is random
+		}
+		s.tell(client, "stats: %s", s.fields(stats, strings.Join(w.plain, "|")))
+	case "sent":
+		s.tell(client, "has sent %d scripts", p.Scripts()-s.sent[client])
+		s.sent[client] = p.Scripts()
+	case "close":
+		s.tell(client, "close: %s", said(w, p.Close()))
+	case "net":
+		p.Networks(func(n *network.Network) { s.network(n, w) })
+	default:
+		require.Fail(s.T, "a client does not "+verb)
+	}
+}
+
+// network changes the network of a client. Three words are the fate of the next script of a kind, or of all:
+// acquired hold reply.
+func (s *story) network(n *network.Network, w words) {
+	if w.has("roundtrip") {
+		n.SetRoundTrip(w.duration("roundtrip"))
+		return
+	}
+	if len(w.plain) == 3 {
+		fate := map[string]network.Fate{"hold": network.Hold, "cut": network.Cut}[w.plain[1]]
+		stage := map[string]network.Stage{"request": network.Request, "reply": network.Reply}[w.plain[2]]
+		if n.Rule(testbed.Scripts(1, fate, stage, w.plain[0])); w.plain[0] == "all" {
+			n.Rule(testbed.EveryScript(fate, stage))
+		}
+		return
+	}
+	change := map[string]func(){
+		"silent": func() { n.Rule(network.Silence) }, "deaf": func() { n.Rule(network.Deaf) }, "open": func() { n.Rule(nil) },
+		"refuse": n.Refuse, "cut": n.Cut, "heal": n.Heal, "deliver": n.Deliver,
+	}[w.plain[0]]
+	require.NotNil(s.T, change, w.plain)
+	change()
+}
+
+// redis is what others do to a server.
+func (s *story) redis(w *testbed.World, verb string, args []string) {
+	switch verb {
+	case "del":
+		for _, key := range args {
+			w.Del(key)
+		}
+	case "keep": // that key alone
+		for _, key := range w.Keys() {
+			if key != args[0] {
+				w.Del(key)
+			}
+		}
+	case "forget":
+		w.FlushAll()
+	case "set":
+		require.NoError(s.T, w.Set(args[0], args[1]))
+	case "hset":
+		w.HSet(args[0], args[1:]...)
+	case "expire":
+		w.SetTTL(args[0], duration(args[1]))
+	case "publish":
+		w.Publish(args[0], strings.Join(args[1:], " "))
+	case "answers": // scripts with an error, or again as usual
+		w.AnswerScripts(strings.Join(args, " "))
+	default:
+		require.Fail(s.T, "nobody does that to Redis", verb)
+	}
+}
+
+// keys returns the keys of the servers and their times, but for counters.
+func (s *story) keys() string {
+	var all []string
+	for _, world := range s.Worlds {
+		for _, key := range slices.DeleteFunc(world.Keys(), testbed.IsCounter) {
+			if left := world.Remaining(key); left > 0 {
+				key += " for " + left.Round(10*time.Millisecond).String()
+			}
+			all = append(all, key)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// begins begins a call, and tells its outcome when it has one.
+func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (string, error)) {
+	ctx, cancel := context.WithCancel(s.context(who, verb, w))
+	if w.has("ended") {
+		cancel()
+	}
+	c := &call{cancel: cancel, done: make(chan struct{})}
+	if last := s.calls[who]; last != nil {
+		c.hold = last.hold
+	}
+	s.calls[who] = c
+	go func() {
+		defer close(c.done)
+		text, err := do(ctx)
+		if err != nil {
+			text = said(w, err)
+		}
+		s.tell(who, "%s: %s", verb, text)
+	}()
+	synctest.Wait()
+	select {
+	case <-c.done:
+	default:
+		s.tell(who, "%s waits", verb)
+	}
+}
+
+// holds begins a call for a hold, and tells when that is over other than by a release.
+func (s *story) holds(who, verb string, w words, do func(ctx context.Context) (*rlock.Hold, error)) {
+	s.begins(who, verb, w, func(ctx context.Context) (string, error) {
+		h, err := do(ctx)
+		if err == nil {
+			s.calls[who].hold = h
+			context.AfterFunc(h.Context(), func() {
+				if cause := context.Cause(h.Context()); !errors.Is(cause, rlock.ErrNotHeld) {
+					s.tell(who, "is over: %s", said(w, cause))
+				}
+			})
+		}
+		return "ok", err
+	})
+}
+
+type nameKey struct{}
+
+// context returns the context of a call.
+func (s *story) context(who, verb string, w words) context.Context {
+	ctx, of := s.Ctx, func(option string) *rlock.Hold { return s.calls[w.named[option]].hold }
+	switch {
+	case w.has("in"):
+		ctx = of("in").Context()
+	case w.has("with"):
+		ctx = of("with").With(ctx)
+	case w.has("beyond"):
+		ctx = context.WithoutCancel(of("beyond").Context())
+	case w.has("as"):
+		ctx = rlock.WithOwner(ctx, s.owner(w.named["as"]))
+	case slices.Contains([]string{"lock", "try", "unlock", "depth", "token"}, verb):
+		ctx = rlock.WithOwner(ctx, s.owner(who))
+	}
+	if w.has("within") {
+		limited, cancel := context.WithTimeout(ctx, w.duration("within"))
+		s.T.Cleanup(cancel)
+		ctx = limited
+	}
+	return context.WithValue(ctx, nameKey{}, who)
+}
+
+func (s *story) owner(name string) rlock.Owner {
+	if s.owners[name] == 0 {
+		s.owners[name] = rlock.NewOwner()
+	}
+	return s.owners[name]
+}
+
+var lockWord = regexp.MustCompile(`^(plain|fenced|fair|write|read|permits|red|rival)(\*\d+)?(/\S+)?$`)
+
+// lock returns the lock that is asked for.
+func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
+	var parts []*rlock.Lock
+	for _, word := range w.plain[min(1, len(w.plain)):] {
+		for part := range strings.SplitSeq(word, "+") {
+			m := lockWord.FindStringSubmatch(part)
+			if m == nil {
+				break
+			}
+			name := cmp.Or(strings.TrimPrefix(m[3], "/"), testbed.Key)
+			switch kind := m[1]; kind {
+			case "rival":
+				return p.NewLock(testbed.Key).Rival
+			case "red":
+				parts = append(parts, rlock.NewRedLock(p.Clients, name))
+			case "permits":
+				permits, _ := strconv.Atoi(strings.TrimPrefix(cmp.Or(m[2], "*1"), "*"))
+				parts = append(parts, p.Clients[0].NewSemaphore(name, permits))
+			default:
+				of := map[string]func([]*rlock.Client, string) testbed.Locker{
+					"plain": testbed.PlainLock, "fenced": testbed.FencedLock, "fair": testbed.FairLock, "write": testbed.WriteLock, "read": testbed.ReadLock,
+				}[kind]
+				parts = append(parts, of(p.Clients, name).(*rlock.Lock))
+			}
+		}
+	}
+	switch {
+	case len(parts) > 1:
+		return rlock.NewMultiLock(parts...)
+	case len(parts) == 1:
+		return parts[0]
+	case s.Kind.Lock != nil:
+		return p.NewLock(testbed.Key)
+	}
+	return p.Clients[0].NewLock(testbed.Key)
+}
+
+// options returns the options of an acquire.
+func (s *story) options(who string, w words) (options []rlock.AcquireOption) {
+	for word, option := range map[string]func(time.Duration) rlock.AcquireOption{
+		"wait": rlock.WithWait, "lease": rlock.WithLease, "max": rlock.WithMaxHold, "min": rlock.WithMinHold,
+	} {
+		if w.has(word) {
+			options = append(options, option(w.duration(word)))
+		}
+	}
+	if w.has("permits") {
+		options = append(options, rlock.WithPermits(w.number("permits")))
+	}
+	if w.has("waiters") {
+		options = append(options, rlock.WithMaxWaiters(w.number("waiters")))
+	}
+	if w.has("progress") {
+		last := ""
+		options = append(options, rlock.WithProgress(func(place, waiting int) {
+			if now := fmt.Sprintf("is told %d of %d", place, waiting); now != last {
+				last = now
+				s.tell(who, "%s", now)
+			}
+		}))
+	}
+	return options
+}
