@@ -4,20 +4,22 @@ import (
 	"context"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/go-rlock/rlock/rlock/redisson"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -378,4 +380,303 @@ func BenchmarkRaw(b *testing.B) {
 			}
 		}
 	}
+}
+
+func TestSynchronizersAreInspected(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := must(rlock.New(rlock.Config{Redis: s.Options(), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		c, ctx := redisson.New(client), t.Context()
+
+		none := must(c.Inspect(ctx, "none"))
+		assert.False(t, none.Present)
+		assert.Empty(t, none.Kind)
+
+		p := c.PermitSemaphore("p{a}")
+		require.NoError(t, p.SetPermits(ctx, 5))
+		number := must(c.Inspect(ctx, "p{a}"))
+		assert.Empty(t, number.Kind, "it may be a latch")
+		assert.EqualValues(t, 5, number.Number)
+		assert.Equal(t, rlock.NoExpiry, number.Lease)
+		one := must(p.Acquire(ctx, time.Hour))
+		two := must(p.Acquire(ctx, 0))
+		require.True(t, must(p.UpdateLease(ctx, two.ID(), 0)))
+		permits := must(c.Inspect(ctx, "p{a}"))
+		assert.Equal(t, redisson.KindPermitSemaphore, permits.Kind)
+		assert.EqualValues(t, 3, permits.Number)
+		assert.Equal(t, 2, permits.TakenCount)
+		require.Len(t, permits.Taken, 2)
+		assert.Equal(t, one.ID(), permits.Taken[0].ID)
+		assert.InDelta(t, time.Hour, permits.Taken[0].Lease, float64(time.Minute))
+		assert.Equal(t, two.ID(), permits.Taken[1].ID)
+		assert.Equal(t, rlock.NoExpiry, permits.Taken[1].Lease)
+		if s.Kind != redistest.KindEmbedded {
+			require.NotNil(t, permits.Taken[0].Process)
+			assert.NotZero(t, permits.Taken[0].Process.PID)
+		}
+
+		require.True(t, must(c.CountDownLatch("l").TrySetCount(ctx, 3)))
+		opened, acquired := make(chan error, 1), make(chan error, 1)
+		go func() { opened <- c.CountDownLatch("l").Await(ctx) }()
+		go func() { acquired <- c.Semaphore("s").Acquire(ctx, 1) }()
+		require.Eventually(t, func() bool {
+			latch, err := c.Inspect(ctx, "l")
+			semaphore, err2 := c.Inspect(ctx, "s")
+			return err == nil && err2 == nil && latch.Kind == redisson.KindCountDownLatch && latch.Number == 3 && latch.Listening == 1 &&
+				semaphore.Kind == redisson.KindSemaphore && !semaphore.Present
+		}, redistest.Hang, time.Millisecond)
+		for pattern, want := range map[string][]string{"": {"l", "p{a}", "s"}, "p*": {"p{a}"}, "[ls]": {"l", "s"}} {
+			names := must(c.Names(ctx, pattern))
+			assert.Equal(t, want, names, pattern)
+		}
+		must(c.CountDownLatch("l").Delete(ctx))
+		require.NoError(t, c.Semaphore("s").Release(ctx, 1))
+		require.NoError(t, <-opened)
+		require.NoError(t, <-acquired)
+
+		require.NoError(t, client.NewLock("lock").Lock(ctx))
+		_, err := c.Inspect(ctx, "lock")
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.NoError(t, client.NewLock("lock").Unlock(ctx))
+	})
+}
+
+// section has a permit for 5 ms.
+func section(ctx context.Context, c *redisson.Client, kind string) error {
+	if kind == "a semaphore" {
+		s := c.Semaphore("s")
+		if err := s.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+		return s.Release(context.WithoutCancel(ctx), 1)
+	}
+	permit, err := c.PermitSemaphore("s").Acquire(ctx, time.Minute)
+	if err != nil {
+		return err
+	}
+	time.Sleep(5 * time.Millisecond)
+	return permit.Release(ctx)
+}
+
+// sections is how many sections a client has until then, by so many goroutines.
+func sections(ctx context.Context, c *redisson.Client, kind string, goroutines int, until time.Time) <-chan int {
+	counts := make(chan int)
+	for range goroutines {
+		go func() {
+			n := 0
+			for time.Now().Before(until) && section(ctx, c, kind) == nil {
+				n++
+			}
+			counts <- n
+		}()
+	}
+	all := make(chan int, 1)
+	go func() {
+		sum := 0
+		for range goroutines {
+			sum += <-counts
+		}
+		all <- sum
+	}()
+	return all
+}
+
+// A process that is nearer to Redis than another one is always sooner. With one permit it leaves
+// the other its turn.
+func TestAPermitIsNotTakenAgainAtOnceWhileOthersWait(t *testing.T) {
+	for _, kind := range []string{"a semaphore", "permits with leases"} {
+		for name, goroutines := range map[string]int{"one": 1, "eight": 8} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *testbed.World) {
+					near, far := w.NewClient(), w.NewClient()
+					far.Net.SetRoundTrip(4 * time.Millisecond)
+					here, there := redisson.New(near.Client), redisson.New(far.Client)
+					require.NoError(t, here.Semaphore("s").Release(w.Ctx, 1))
+					until := time.Now().Add(2 * time.Second)
+					ours, theirs := sections(w.Ctx, here, kind, goroutines, until), sections(w.Ctx, there, kind, goroutines, until)
+					n, m := <-ours, <-theirs
+					assert.Greater(t, m, n/2, "the far one")
+					assert.Greater(t, n, m/2, "the near one")
+				})
+			})
+		}
+	}
+}
+
+// A client that listens, and does not wait, costs a part of the time.
+func TestATurnInVainIsRare(t *testing.T) {
+	bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := redisson.New(w.NewClient().Client), redisson.New(w.NewClient().Client)
+		require.False(t, must(there.Semaphore("s").TryAcquire(w.Ctx, 1, time.Millisecond)))
+		require.NoError(t, here.Semaphore("s").Release(w.Ctx, 1))
+		n := <-sections(w.Ctx, here, "a semaphore", 1, time.Now().Add(2*time.Second))
+		assert.Greater(t, n, 400*8/10)
+	})
+}
+
+// A caller that leaves the others their turn when its client is closed returns at once.
+func TestAClientThatIsClosedInATurnOfTheOthers(t *testing.T) {
+	for after := range 10 {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			near, far := w.NewClient(), w.NewClient()
+			far.Net.SetRoundTrip(4 * time.Millisecond)
+			here, there := redisson.New(near.Client), redisson.New(far.Client)
+			require.NoError(t, here.Semaphore("s").Release(w.Ctx, 1))
+			until := time.Now().Add(150 * time.Millisecond)
+			ctx, cancel := context.WithDeadline(w.Ctx, until) // a permit may be lost with the client
+			defer cancel()
+			ours, theirs := sections(w.Ctx, here, "a semaphore", 2, until), sections(ctx, there, "a semaphore", 1, until)
+			time.Sleep(time.Duration(60+3*after) * time.Millisecond)
+			require.NoError(t, near.Close())
+			closed := time.Now()
+			<-ours
+			assert.LessOrEqual(t, time.Since(closed), 5*time.Millisecond, "after %d ms", 60+3*after)
+			<-theirs
+		})
+	}
+}
+
+// What users test with the kit, in virtual time: see docs/testing.md.
+func withTheKit(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) {
+	t.Helper()
+	t.Parallel()
+	redistest.WithoutServer(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		server.HangAfter(24 * time.Hour)
+		run(t, server)
+	})
+}
+
+func TestWithTheKitASemaphoreIsWaitedForForHours(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		here, there := redisson.New(server.Client()).Semaphore("s"), redisson.New(server.Client()).Semaphore("s")
+		began := time.Now()
+		waits := result(func() error { return here.Acquire(t.Context(), 1) })
+		time.Sleep(5 * time.Hour)
+		require.NoError(t, there.Release(t.Context(), 1))
+		require.NoError(t, <-waits)
+		assert.Equal(t, 5*time.Hour, time.Since(began), "it is told")
+		assert.False(t, must(there.TryAcquire(t.Context(), 1, time.Minute)))
+		assert.Equal(t, 5*time.Hour+time.Minute, time.Since(began))
+	})
+}
+
+func TestWithTheKitAServerThatIsGoneDelaysAWaiter(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		cut, other := server.Client(), redisson.New(server.Client())
+		s := redisson.New(cut).Semaphore("s")
+		waits := result(func() error { return s.Acquire(t.Context(), 1) })
+		server.Cut(cut)
+		require.NoError(t, other.Semaphore("s").Release(t.Context(), 1))
+		time.Sleep(time.Minute)
+		server.Heal(cut)
+		healed := time.Now()
+		require.NoError(t, <-waits)
+		assert.Less(t, time.Since(healed), 10*time.Second)
+	})
+}
+
+func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		dying := server.Client()
+		p, other := redisson.New(dying).PermitSemaphore("p"), redisson.New(server.Client()).PermitSemaphore("p")
+		require.NoError(t, p.SetPermits(t.Context(), 1))
+		permit := must(p.Acquire(t.Context(), 0))
+		time.Sleep(time.Hour) // the watchdog keeps it
+		require.NoError(t, permit.Err())
+		server.Kill(dying)
+		began := time.Now()
+		raw := must(hex.DecodeString(permit.ID()))
+		end := must(server.Miniredis().ZScore("{p}:timeout", string(raw)))
+		<-permit.Context().Done()
+		assert.Less(t, time.Now().UnixMilli(), int64(end), "its holder knows before the lease ends in Redis")
+		next := must(other.Acquire(t.Context(), time.Minute))
+		assert.LessOrEqual(t, time.Since(began), 30*time.Second+2*time.Second, "the lease and a look")
+		require.ErrorIs(t, permit.Err(), rlock.ErrLost)
+		<-next.Context().Done() // a minute
+		require.ErrorIs(t, next.Err(), rlock.ErrLost)
+	})
+}
+
+func TestWithTheKitALatchOpensForAll(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		here, there := redisson.New(server.Client()).CountDownLatch("l"), redisson.New(server.Client()).CountDownLatch("l")
+		require.True(t, must(here.TrySetCount(t.Context(), 2)))
+		began := time.Now()
+		one, two := result(func() error { return here.Await(t.Context()) }), result(func() error { return there.Await(t.Context()) })
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, here.Await(short), context.DeadlineExceeded)
+		for range 2 {
+			time.Sleep(time.Hour)
+			require.NoError(t, there.CountDown(t.Context()))
+		}
+		require.NoError(t, <-one)
+		require.NoError(t, <-two)
+		assert.Equal(t, 2*time.Hour+time.Minute, time.Since(began))
+	})
+}
+
+func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		c := redisson.New(server.Client())
+		require.NoError(t, c.Semaphore("s").Release(t.Context(), 1))
+		server.Refuse("NOPERM no permission", "evalsha")
+		require.ErrorIs(t, c.Semaphore("s").Acquire(t.Context(), 1), rlock.ErrNoPermission)
+		require.ErrorIs(t, c.CountDownLatch("l").CountDown(t.Context()), rlock.ErrNoPermission)
+		_, err := c.PermitSemaphore("p").Acquire(t.Context(), 0)
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+		server.Heal()
+		require.NoError(t, c.Semaphore("s").Acquire(t.Context(), 1))
+	})
+}
+
+// A question whose context ends returns its error.
+func TestWithTheKitAQuestionReturnsTheErrorOfItsContext(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		for _, lazy := range []bool{false, true} {
+			client := server.Client(func(c *rlock.Config) { c.Lazy = lazy })
+			if lazy {
+				server.Cut()
+				client = server.Client(func(c *rlock.Config) { c.Lazy = true })
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := redisson.New(client).Inspect(ended, "s")
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = redisson.New(client).Names(ended, "")
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = inspect.Of(client).Lock(ended, "s")
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		server.Heal()
+	})
+}
+
+// Nothing keeps the permits of a client that is closed, and their holders know.
+func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		client := server.Client()
+		s := redisson.New(client).PermitSemaphore("p")
+		require.NoError(t, s.SetPermits(t.Context(), 2))
+		kept := must(s.Acquire(t.Context(), 0))
+		fixed := must(s.Acquire(t.Context(), time.Minute))
+		require.NoError(t, client.Close())
+		synctest.Wait()
+		for _, p := range []*redisson.Permit{kept, fixed} {
+			require.ErrorIs(t, p.Err(), rlock.ErrClosed)
+			require.ErrorIs(t, p.Release(t.Context()), rlock.ErrClosed)
+		}
+	})
+}
+
+// A lazy client knows by which command its scripts notify waiters once it is connected, and not
+// before.
+func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		client := server.Client(func(c *rlock.Config) { c.Lazy = true })
+		assert.True(t, must(redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)))
+	})
 }

@@ -2,19 +2,26 @@ package driver
 
 import (
 	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"unsafe"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // bubble runs a test in virtual time, with Redis and the network of its clients.
@@ -167,3 +174,120 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 		assert.Zero(t, <-got)
 	})
 }
+
+// A stuck is a handler that takes a record when it is told to.
+type stuck struct {
+	slog.Handler
+	goes chan struct{}
+	took []string
+}
+
+func (h *stuck) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *stuck) Handle(_ context.Context, r slog.Record) error {
+	<-h.goes
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += fmt.Sprint(" ", a); return true })
+	h.took = append(h.took, text)
+	return nil
+}
+
+func TestASlowLoggerGetsAThousandMessagesInOrderAndTheNumberItMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stuck{goes: make(chan struct{})}
+		log, notices := newLogger(slog.New(h))
+		log.Info("0")
+		synctest.Wait() // the handler has it
+		for i := 1; i <= maxMessages+7; i++ {
+			log.Info(fmt.Sprint(i))
+		}
+		close(h.goes)
+		notices.close()
+		for i, text := range h.took[:maxMessages+1] {
+			assert.Equal(t, fmt.Sprint(i), text)
+		}
+		assert.Equal(t, []string{"rlock: the Logger was too slow: messages were dropped count=7"}, h.took[maxMessages+1:])
+	})
+}
+
+// Each change of a tenure's want or place is a line of the log, if that is asked for.
+func TestWhatIsDecidedIsLoggedOnRequest(t *testing.T) {
+	for _, logs := range []bool{false, true} {
+		bubble(t, func(t *testing.T, f *fake) {
+			var text strings.Builder
+			leave := func(groups []string, a slog.Attr) slog.Attr {
+				switch a.Key {
+				case "want", "place", "wanted", "was", "lock":
+					return a
+				}
+				return slog.Attr{}
+			}
+			c := f.join(func(c *Config) {
+				c.LogSteps = logs
+				c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: leave}))
+			})
+			l, o := c.lock(), terms.Owner{ID: 7}
+			require.NoError(t, l.Take(t.Context(), request(o)))
+			require.NoError(t, l.Unlock(t.Context(), o))
+			synctest.Wait()
+			want := `lock=orders:42 want=Asked place=Out wanted=Gone was=Out
+lock=orders:42 want=Asked place=Unsure wanted=Asked was=Out
+lock=orders:42 want=Asked place=Owner wanted=Asked was=Unsure
+lock=orders:42 want=Held place=Owner wanted=Asked was=Owner
+lock=orders:42 want=Gone place=Owner wanted=Held was=Owner
+lock=orders:42 want=Gone place=Out wanted=Gone was=Owner
+`
+			if !logs {
+				want = ""
+			}
+			assert.Equal(t, want, text.String())
+		})
+	}
+}
+
+// Each of these states of a tenure is written in one file.
+func TestEachStateIsWrittenInOneFile(t *testing.T) {
+	home := map[string]string{
+		"alarm": "keep.go", "sender": "keep.go", "queued": "run.go", "text": "run.go", "parted": "release.go",
+		"tracking": "keep.go", "verifiedAt": "keep.go",
+	}
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	written := make(map[string]bool)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			assign, ok := n.(*ast.AssignStmt)
+			if !ok || assign.Tok == token.DEFINE {
+				return true
+			}
+			for _, e := range assign.Lhs {
+				field, ok := e.(*ast.SelectorExpr)
+				if !ok || home[field.Sel.Name] == "" {
+					continue
+				}
+				if of, ok := field.X.(*ast.Ident); ok && of.Name == "k" { // a work
+					written[field.Sel.Name] = true
+					assert.Equal(t, home[field.Sel.Name], name, "%s is written", field.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	assert.Len(t, written, len(home))
+}
+
+// A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's
+// allocator.
+func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
+	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(256))
+	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(192))
+	assert.LessOrEqual(t, unsafe.Sizeof(Name{}), uintptr(96))
+}
+
+func init() { CheckRules(true) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,4 +159,268 @@ func pending(t *testing.T, result <-chan error) {
 		t.Fatalf("it has returned: %v", err)
 	default:
 	}
+}
+
+// A fakeLock is a lock of one key.
+type fakeLock struct {
+	fleet  *fleet
+	name   string
+	leaves []Leaf
+
+	// The fleet's mutex protects following.
+
+	trip   time.Duration // that a command takes
+	silent bool          // commands have no answer until that changes
+	shown  time.Duration // since when State says so
+	err    error         // that commands are answered with
+	parts  []*fakePart   // that are held
+	turn   chan struct{} // closed at the next change
+	early  error         // the next grant is lost with it before it arrives
+	freeze time.Duration // that the next releases take
+}
+
+func (f *fleet) lock(h *fakeHome, name string) *fakeLock {
+	return &fakeLock{fleet: f, name: name, leaves: []Leaf{{Name: name, Home: h.Home}}, turn: make(chan struct{})}
+}
+
+// servers returns a lock of the same name on each of so many servers, and the red lock of them.
+func (f *fleet) servers(n int) ([]*fakeLock, *Lock) {
+	var locks []*fakeLock
+	for range n {
+		locks = append(locks, f.lock(f.home(), "red"))
+	}
+	return locks, NewRed("red", lockers(locks...), n)
+}
+
+func lockers(locks ...*fakeLock) (all []Locker) {
+	for _, l := range locks {
+		all = append(all, l)
+	}
+	return all
+}
+
+func (l *fakeLock) Name() string   { return l.name }
+func (l *fakeLock) Leaves() []Leaf { return l.leaves }
+
+// change changes the lock.
+func (l *fakeLock) change(do func()) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	do()
+	close(l.turn)
+	l.turn = make(chan struct{})
+}
+
+func (l *fakeLock) setSilent(silent bool) { l.change(func() { l.silent = silent }) }
+
+func (l *fakeLock) note(what string) {
+	l.fleet.log = append(l.fleet.log, what+" "+l.name)
+}
+
+// answers waits for an answer. The mutex is held before and after.
+func (l *fakeLock) answers(trip time.Duration) error {
+	l.fleet.mu.Unlock()
+	time.Sleep(trip)
+	l.fleet.mu.Lock()
+	for l.silent {
+		turn := l.turn
+		l.fleet.mu.Unlock()
+		<-turn
+		l.fleet.mu.Lock()
+	}
+	return l.err
+}
+
+func (l *fakeLock) Acquire(ctx context.Context, o terms.Owner, with Options) (terms.Part, error) {
+	f, until := l.fleet, time.NewTimer(min(with.Wait, time.Hour))
+	defer until.Stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.note("asks")
+	for {
+		if err := l.answers(l.trip); err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(l.parts, func(p *fakePart) bool { return p.owner.ID != o.ID }) {
+			break
+		}
+		if with.Wait == 0 {
+			return nil, terms.ErrNotAcquired
+		}
+		turn := l.turn
+		f.mu.Unlock()
+		var err error
+		select {
+		case <-turn:
+		case <-until.C:
+			err = terms.ErrNotAcquired
+		case <-with.Quit:
+			err = terms.ErrNotAcquired
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		f.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	l.note("grants")
+	p := &fakePart{lock: l, owner: o, with: with, lease: with.Lease, until: time.Now().Add(time.Hour)}
+	p.Begin(context.Background(), nil)
+	l.parts = append(l.parts, p)
+	if early := l.early; early != nil {
+		l.early = nil
+		f.mu.Unlock()
+		p.lose(early)
+		f.mu.Lock()
+	}
+	return p, nil
+}
+
+func (l *fakeLock) State(o terms.Owner) (s terms.State) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	for _, p := range l.parts {
+		switch {
+		case p.owner.ID != o.ID:
+			s.Taken = s.Taken || !p.abroad
+		case p.with.Whole == nil || p.with.Whole.IsHeld():
+			s.Depth++
+		}
+	}
+	s.Silent = l.shown
+	return s
+}
+
+func (l *fakeLock) IsLocked(context.Context) (bool, error) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	return len(l.parts) > 0, l.err
+}
+
+func (l *fakeLock) TTL(context.Context) (time.Duration, error) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	for _, p := range l.parts {
+		return time.Until(p.until), l.err
+	}
+	return 0, l.err
+}
+
+func (l *fakeLock) ForceUnlock(context.Context) (bool, error) {
+	l.fleet.mu.Lock()
+	parts := slices.Clone(l.parts)
+	l.fleet.mu.Unlock()
+	for _, p := range parts {
+		p.lose(terms.ErrLost)
+	}
+	return len(parts) > 0, l.err
+}
+
+// restart restarts the server without its data: the holders of parts are not told.
+func (l *fakeLock) restart(h *fakeHome) {
+	h.set(func() { h.process++ })
+	l.change(func() { l.parts = nil })
+}
+
+// held returns how many parts are held.
+func (l *fakeLock) held() int {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	return len(l.parts)
+}
+
+// the returns the part that is held last.
+func (l *fakeLock) the() *fakePart {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	require.NotEmpty(l.fleet.t, l.parts)
+	return l.parts[len(l.parts)-1]
+}
+
+// occupy gives the lock to another process.
+func (l *fakeLock) occupy() terms.Part {
+	p, err := l.Acquire(context.Background(), terms.NewOwner(), Options{})
+	require.NoError(l.fleet.t, err)
+	p.(*fakePart).abroad = true
+	return p
+}
+
+// A fakePart is a level of a fakeLock.
+type fakePart struct {
+	terms.HoldContext
+	lock   *fakeLock
+	owner  terms.Owner
+	with   Options
+	abroad bool // it is another process's
+
+	// The fleet's mutex protects following.
+
+	lease time.Duration
+	until time.Time
+	over  error // why it is not held
+}
+
+// leave takes the part away, and reports whether it was there. The mutex is held.
+func (p *fakePart) leave(why error, what string) bool {
+	i := slices.Index(p.lock.parts, p)
+	if i < 0 {
+		return false
+	}
+	p.over = why
+	p.lock.note(what)
+	p.lock.parts = slices.Delete(p.lock.parts, i, i+1)
+	close(p.lock.turn)
+	p.lock.turn = make(chan struct{})
+	return true
+}
+
+func (p *fakePart) lose(cause error) {
+	p.lock.fleet.mu.Lock()
+	was := p.leave(cause, "loses")
+	p.lock.fleet.mu.Unlock()
+	if was {
+		p.End(cause)
+		if p.with.Lost != nil {
+			p.with.Lost(cause)
+		}
+	}
+}
+
+func (p *fakePart) Release(context.Context) error {
+	p.lock.fleet.mu.Lock()
+	defer p.lock.fleet.mu.Unlock()
+	err := p.lock.answers(p.lock.trip + p.lock.freeze)
+	if !p.leave(terms.ErrNotHeld, "releases") {
+		return p.over
+	}
+	return err
+}
+
+func (p *fakePart) ReleaseLater() {
+	p.lock.fleet.mu.Lock()
+	p.leave(terms.ErrNotHeld, "leaves")
+	p.lock.fleet.mu.Unlock()
+	p.End(terms.ErrNotHeld)
+}
+
+func (p *fakePart) Err() error {
+	p.lock.fleet.mu.Lock()
+	defer p.lock.fleet.mu.Unlock()
+	return p.over
+}
+
+func (p *fakePart) ValidUntil() time.Time {
+	p.lock.fleet.mu.Lock()
+	defer p.lock.fleet.mu.Unlock()
+	if p.over != nil || !time.Now().Before(p.until) {
+		return time.Time{}
+	}
+	return p.until
+}
+
+func (p *fakePart) SetLease(lease time.Duration) {
+	p.lock.fleet.mu.Lock()
+	defer p.lock.fleet.mu.Unlock()
+	p.lease = lease
 }

@@ -3,15 +3,15 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
@@ -324,5 +324,294 @@ func TestANestedRedLockAsksItsOwnServersOnly(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context(), o))
 		require.NoError(t, l.Unlock(t.Context(), o))
 		servers[4].setSilent(false)
+	})
+}
+
+func TestARedLockTakesALostPartAgainAfterTheLongestLease(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		h := f.held(l)
+		servers[1].the().lose(errGone)
+		time.Sleep(longest - time.Second)
+		assert.Zero(t, servers[1].held(), "not before the longest lease has passed")
+		time.Sleep(time.Second + lookEvery)
+		assert.Equal(t, 1, servers[1].held())
+		for _, i := range []int{0, 2} {
+			servers[i].the().lose(errGone)
+		}
+		require.NoError(t, h.Err(), "the part that was taken again counts")
+		require.NoError(t, h.Release(t.Context()))
+		synctest.Wait()
+		for _, s := range servers {
+			assert.Zero(t, s.held())
+		}
+		for _, home := range f.homes {
+			assert.Empty(t, home.healer.lack, "nothing is remembered of a hold that is over")
+		}
+	})
+}
+
+// The server of a part denies it after the call has its majority.
+func TestARedLockTakesAPartThatWasDeniedLate(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		other := servers[2].occupy()
+		servers[2].setSilent(true)
+		h, err := take(l, Options{})
+		require.NoError(t, err)
+		servers[2].setSilent(false)
+		synctest.Wait()
+		require.Len(t, h.has(), 2)
+		other.ReleaseLater()
+		time.Sleep(longest + 2*lookEvery)
+		assert.Len(t, h.has(), 3)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
+	for what, restart := range map[string]func(s *fakeLock, home *fakeHome){
+		"restarted while it was waited for": func(s *fakeLock, home *fakeHome) {
+			time.Sleep(20 * time.Second)
+			s.restart(home)
+			time.Sleep(longest - lookEvery)
+		},
+		"restarted between the look and the grant": func(s *fakeLock, home *fakeHome) {
+			looks := int(longest/lookEvery) + 2 // this one is after the grant
+			home.set(func() {
+				home.looks = func(look int) {
+					if look == looks {
+						home.process++
+					}
+				}
+			})
+			time.Sleep(longest + lookEvery)
+		},
+	} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, l := f.servers(5)
+			h := f.held(l)
+			servers[1].the().lose(errGone)
+			restart(servers[1], f.homes[1])
+			synctest.Wait()
+			assert.Zero(t, servers[1].held(), what)
+			assert.Len(t, h.has(), 4, what)
+			time.Sleep(longest + 2*lookEvery)
+			assert.Len(t, h.has(), 5, what)
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+func TestALockThatDoesNotHeal(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		h, err := take(l, Options{Lease: time.Hour, Wait: terms.Forever})
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		time.Sleep(time.Minute)
+		assert.Len(t, h.has(), 2, "a fixed lease")
+		require.NoError(t, h.Release(t.Context()))
+
+		f.homes[0].set(func() { f.homes[0].refused = wire.ErrNoPermission })
+		h = f.held(l)
+		var looked, after int
+		f.homes[0].set(func() { looked = f.homes[0].looked })
+		servers[0].the().lose(errGone)
+		time.Sleep(time.Hour)
+		assert.Len(t, h.has(), 2, "a server that refuses INFO")
+		f.homes[0].set(func() { after = f.homes[0].looked })
+		assert.Equal(t, looked+1, after, "it is asked once")
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// The part of a hold is another's most of the time: a waiter for the red lock takes it each time that it is free.
+func TestALostPartIsWaitedForInTheLine(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		h := f.held(l)
+		servers[0].the().lose(errGone)
+		other := servers[0].occupy()
+		time.Sleep(longest + lookEvery/2)
+		require.NoError(t, other.Release(t.Context()))
+		synctest.Wait()
+		assert.Len(t, h.has(), 3, "it is not left to the next look")
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, _ := f.servers(3)
+		for _, home := range f.homes {
+			home.Longest = longest + time.Second
+		}
+		l := NewRed("red", lockers(servers...), 3)
+		h := f.held(l)
+		servers[0].the().lose(errGone)
+		time.Sleep(longest + time.Second + confirmEvery)
+		assert.Len(t, h.has(), 3)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// One hold waits for a part that another process has. It does not keep a second one waiting, nor leave its wait behind.
+func TestHoldsWaitForTheirPartsSideBySide(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		var homes []*fakeHome
+		for range 3 {
+			homes = append(homes, f.home())
+		}
+		red := func(name string) (locks []*fakeLock, h *Hold) {
+			for _, home := range homes {
+				locks = append(locks, f.lock(home, name))
+			}
+			h, err := take(NewRed(name, lockers(locks...), 3), forever)
+			require.NoError(t, err)
+			return locks, h
+		}
+		servers, first := red("first")
+		others, second := red("second")
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		others[0].the().lose(errGone)
+		other := servers[0].occupy()
+		time.Sleep(longest + confirmEvery)
+		assert.Len(t, first.has(), 2)
+		assert.Len(t, second.has(), 3)
+		require.NoError(t, first.Release(t.Context()))
+		synctest.Wait()
+		require.NoError(t, other.Release(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, servers[0].held(), "a hold that is over waits for nothing")
+		require.NoError(t, second.Release(t.Context()))
+	})
+}
+
+func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		h := f.held(l)
+		for i, s := range servers {
+			s.freeze = time.Duration(5-i) * time.Second
+		}
+		began := time.Now()
+		require.NoError(t, h.Release(t.Context()))
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		for _, s := range servers {
+			assert.Zero(t, s.held(), "the owner would nest in a level that is about to go, where guests of the hold have the part")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for _, s := range servers {
+			assert.Zero(t, s.held())
+		}
+
+		h = f.held(l)
+		for _, s := range servers[:3] {
+			s.err = terms.ErrUnconfirmed
+		}
+		require.ErrorIs(t, h.Release(t.Context()), terms.ErrUnconfirmed)
+	})
+}
+
+// One of five servers is slow, and thousands of calls a second leave their release there to themselves.
+func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		var homes []*fakeHome
+		for range 5 {
+			homes = append(homes, f.home())
+		}
+		var slow []*fakeLock // on one of the servers
+		for i := range 3 * maxReleases {
+			var parts []*fakeLock
+			for _, h := range homes {
+				parts = append(parts, f.lock(h, fmt.Sprint("red", i)))
+			}
+			parts[2].freeze = 4 * time.Second
+			slow = append(slow, parts[2])
+			h := f.held(NewRed("red", lockers(parts...), 5))
+			require.NoError(t, h.Release(t.Context()))
+		}
+		most := int64(0)
+		for _, h := range f.homes {
+			most = max(most, h.most)
+		}
+		assert.LessOrEqual(t, most, int64(maxReleases+5))
+		assert.Greater(t, most, int64(maxReleases/2))
+		began := time.Now()
+		for _, h := range homes {
+			h.close()
+		}
+		assert.Positive(t, time.Since(began), "Close waits for them")
+		for _, l := range slow {
+			assert.Zero(t, l.held())
+		}
+	})
+}
+
+// The release at a server that does not answer is the client's affair.
+func TestNoReleaseWaitsForAServerThatIsSilent(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		for range 100 {
+			h := f.held(l)
+			servers[0].change(func() { servers[0].silent, servers[0].shown = true, time.Second })
+			before := f.homes[0].now.Load()
+			require.NoError(t, h.Release(t.Context()))
+			assert.Equal(t, before, f.homes[0].now.Load(), "no goroutine is left behind")
+			servers[0].change(func() { servers[0].silent, servers[0].shown = false, 0 })
+		}
+		// Without it they are not enough: it is waited for.
+		h := f.held(l)
+		for _, s := range servers[:3] {
+			s.change(func() { s.silent, s.shown = true, time.Second })
+		}
+		result := begin(func() error { return h.Release(t.Context()) })
+		pending(t, result)
+		servers[0].setSilent(false)
+		require.NoError(t, <-result)
+		for _, s := range servers {
+			s.setSilent(false)
+		}
+	})
+}
+
+// The clients start no goroutine any more.
+func TestALockOfClosedClientsIsGivenBackAllTheSame(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		for _, h := range f.homes {
+			h.close()
+		}
+		require.NoError(t, h.Release(t.Context()))
+		h, err = take(l, Options{})
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context()))
+		for _, s := range servers {
+			assert.Zero(t, s.held())
+		}
+	})
+}
+
+// Given back by a caller that does not wait, as a part of a whole that was not acquired.
+func TestAHoldThatIsReleasedLaterIsOverAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		p, err := l.Acquire(t.Context(), terms.NewOwner(), forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].freeze = time.Hour
+		p.ReleaseLater()
+		require.ErrorIs(t, p.Err(), terms.ErrNotHeld)
+		require.Error(t, p.Context().Err())
+		for _, s := range servers {
+			assert.Zero(t, s.held())
+		}
+		require.ErrorIs(t, p.Release(t.Context()), terms.ErrNotHeld)
 	})
 }

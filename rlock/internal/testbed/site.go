@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,4 +301,386 @@ func Dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// A server at its limits. (TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked has a full
+// server that may not evict keys.)
+
+func (s *Site) Configure(parameter, value string) {
+	s.T.Helper()
+	set := s.Outside.B().ConfigSet().ParameterValue().ParameterValue(parameter, value).Build()
+	require.NoError(s.T, s.Outside.Do(s.Ctx, set).Error())
+}
+
+// CloseConnections closes all connections but that of the outsider.
+func (s *Site) CloseConnections() {
+	s.T.Helper()
+	for _, kind := range []string{"normal", "pubsub"} {
+		require.NoError(s.T, s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()).Error())
+	}
+}
+
+// Calm sets the nodes' timeout to a minute: these tests kill no node, and a machine that is
+// busy for a second must not cause a failover.
+func Calm(s *redistest.Server) *redistest.Server {
+	if s.Kind != redistest.KindStandalone {
+		s.TakeForDead(time.Minute)
+	}
+	return s
+}
+
+// ReplicasOf is the number of replicas of each primary.
+var ReplicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.KindCluster: 1}
+
+// Replicated runs a test on servers of its own whose primaries have replicas.
+func Replicated(t *testing.T, run func(t *testing.T, s *Site)) {
+	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
+		redistest.KindSentinel: redistest.Sentinel,
+		redistest.KindCluster:  redistest.Cluster,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			run(t, At(t, Calm(start(t))))
+		})
+	}
+}
+
+// PauseReplicas pauses all replicas of all primaries, once the key's primary knows that they
+// have all its writes: from then on a WAIT for older writes succeeds. It returns a function
+// that resumes them.
+func (s *Site) PauseReplicas() (resume func()) {
+	s.T.Helper()
+	primary, replicas := s.Primary(Key), s.Replicas()
+	require.Eventually(s.T, func() bool {
+		role := s.Role(primary)
+		return strings.Count(fmt.Sprint(role), "state=online,offset="+role["master_repl_offset"]+",") == ReplicasOf[s.Kind]
+	}, Hang, time.Millisecond)
+	for _, r := range replicas {
+		r.Pause()
+	}
+	return func() {
+		for _, r := range replicas {
+			r.Resume()
+		}
+	}
+}
+
+// Replicas returns the nodes that follow a primary, in a Cluster any primary.
+func (s *Site) Replicas() (replicas []*redistest.Server) {
+	s.T.Helper()
+	for _, node := range s.Nodes() {
+		if s.Role(node)["role"] == "slave" {
+			replicas = append(replicas, node)
+		}
+	}
+	return replicas
+}
+
+// ReplicaOf returns a node that follows the primary.
+func (s *Site) ReplicaOf(primary *redistest.Server) *redistest.Server {
+	s.T.Helper()
+	for _, node := range s.Replicas() {
+		if net.JoinHostPort(s.Role(node)["master_host"], s.Role(node)["master_port"]) == primary.Addr() {
+			return node
+		}
+	}
+	require.FailNow(s.T, "the primary has no replica")
+	return nil
+}
+
+// Role returns the node's replication state from INFO. It asks until it gets an answer: a
+// sentinel closes all connections to a node whose role it changes, new ones as well.
+func (s *Site) Role(node *redistest.Server) map[string]string {
+	s.T.Helper()
+	for {
+		client, err := rueidis.NewClient(node.Options())
+		var info string
+		if err == nil {
+			info, err = client.Do(s.Ctx, client.B().Info().Section("replication").Build()).ToString()
+		}
+		if client != nil {
+			client.Close()
+		}
+		if err == nil {
+			return FieldsOf(info)
+		}
+		require.NoError(s.T, s.Ctx.Err(), err.Error())
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Info returns the fields of a section of INFO.
+func (s *Site) Info(client rueidis.Client, section string) map[string]string {
+	s.T.Helper()
+	info, err := client.Do(s.Ctx, client.B().Info().Section(section).Build()).ToString()
+	require.NoError(s.T, err)
+	return FieldsOf(info)
+}
+
+func FieldsOf(info string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	return fields
+}
+
+func WithReplicas(n int) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.SyncReplicas = n }
+}
+
+// Limited makes a user with these rights and no others on every node, and returns
+// a config that connects as this user.
+func (s *Site) Limited(rules ...string) rlock.Config {
+	s.T.Helper()
+	user := fmt.Sprintf("limited:%d", users.Add(1))
+	command := append([]string{"ACL", "SETUSER", user, "reset", "on", ">secret", "resetchannels"}, rules...)
+	for _, node := range s.EachNode() {
+		require.NoError(s.T, node.Do(s.Ctx, node.B().Arbitrary(command...).Build()).Error())
+	}
+	option := s.Options()
+	option.Username, option.Password = user, "secret"
+	option.Dialer.Timeout = Hang // but Close does not wait for a refused release until its lease ends
+	// The lease is long enough to be kept while many rehearse on a machine that is busy.
+	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: Quiet}
+}
+
+// Forget makes the nodes forget all scripts.
+func (s *Site) Forget() {
+	s.T.Helper()
+	for _, node := range s.EachNode() {
+		require.NoError(s.T, node.Do(s.Ctx, node.B().ScriptFlush().Build()).Error())
+	}
+}
+
+// Rehearse makes two clients use the lock of that name in every way, and returns the calls
+// that failed.
+func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]error) {
+	s.T.Helper()
+	failed = make(map[string]error)
+	note := func(what string, err error) {
+		if err != nil && failed[what] == nil {
+			failed[what] = err
+		}
+	}
+	here, err := rlock.New(config)
+	note("New", err)
+	there, err := rlock.New(config)
+	note("New", err)
+	if here != nil {
+		defer here.Close()
+	}
+	if there != nil {
+		defer there.Close()
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	one, two, three := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+	lock, remote := here.NewLock(name), there.NewLock(name)
+
+	hold, err := lock.Acquire(one)
+	note("Acquire", err)
+	_, err = lock.IsLocked(one)
+	note("IsLocked", err)
+	_, err = lock.TTL(one)
+	note("TTL", err)
+	_, err = remote.TryLock(three)
+	note("TryLock of a held lock", err)
+	if hold == nil {
+		return failed
+	}
+	note("nested Lock", lock.Lock(one))
+	note("renewal", s.nested(hold, name))
+	note("nested Unlock", lock.Unlock(one))
+
+	waits, queued := Queueing(two)
+	behind := make(chan struct{}) // closed when another ticket is in the queue
+	next := Start(func() error {
+		hold, err := lock.Acquire(waits)
+		if err != nil {
+			return err
+		}
+		if err := s.renewed(hold); err != nil {
+			return err
+		}
+		<-behind
+		return hold.Release(two)
+	})
+	<-queued
+	note("hand-over", hold.Release(one))
+	other := Start(func() error { return remote.Do(three, Nothing) })
+	require.Eventually(s.T, func() bool {
+		return len(other) > 0 || s.Number("ZCOUNT", "rlock_queue:{"+name+"}", "1", "+inf") == 1
+	}, Hang, time.Millisecond, "nor has it failed")
+	close(behind)
+	note("handed over", s.Await(next))
+	note("waiting", s.Await(other))
+	note("Lock of one that has just waited", remote.Lock(three)) // it joins the queue of a free lock
+	note("Unlock", remote.Unlock(three))
+
+	note("Lock", lock.Lock(one))
+	note("Unlock", lock.Unlock(one))
+	note("Lock", lock.Lock(one))
+	_, err = remote.ForceUnlock(three)
+	note("ForceUnlock", err)
+	return failed
+}
+
+// nested returns when Redis shows both levels of the lock, or why the hold was lost. A renewal
+// that was sent before the second level shows one.
+func (s *Site) nested(hold *rlock.Hold, name string) error {
+	return s.whileHeld(hold, func() bool {
+		counts, err := s.Do("HVALS", name).AsStrSlice()
+		return err == nil && slices.Equal(counts, []string{"2"})
+	})
+}
+
+// renewed returns when the hold has been mirrored once more, or why it was lost.
+func (s *Site) renewed(hold *rlock.Hold) error {
+	first := hold.ValidUntil()
+	return s.whileHeld(hold, func() bool { return hold.ValidUntil().After(first) })
+}
+
+// whileHeld returns when the condition is met, or why the hold was lost before.
+func (s *Site) whileHeld(hold *rlock.Hold, met func() bool) error {
+	for {
+		select {
+		case <-hold.Context().Done():
+			return context.Cause(hold.Context())
+		case <-s.Ctx.Done():
+			return s.Ctx.Err()
+		case <-time.After(time.Millisecond):
+			if met() {
+				return nil
+			}
+		}
+	}
+}
+
+// DocumentedACL returns the words of the ACL line of that name in docs/operations.md, from the
+// user's name on. It stands alone in the code block after a comment with the name.
+func DocumentedACL(t *testing.T, name string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "<!-- acl:"+name+" -->\n```\n")
+	require.True(t, found, "docs/operations.md has no ACL line %q", name)
+	line, _, _ := strings.Cut(rest, "\n```")
+	words := strings.Fields(line)
+	require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3], line)
+	require.NotContains(t, line, "\n", "it can be pasted into redis-cli")
+	return words[3:]
+}
+
+// AclLines returns the names of the ACL lines that a user of the lock needs.
+func (s *Site) AclLines() []string {
+	switch {
+	case s.Kind == redistest.KindCluster && s.HasShardedPubSub():
+		return []string{"every lock", "Cluster"}
+	case s.Kind == redistest.KindCluster:
+		return []string{"every lock", "Cluster of Redis 6.2"}
+	case s.Kind == redistest.KindSentinel:
+		return []string{"every lock", "one primary", "Sentinel"}
+	default:
+		return []string{"every lock", "one primary"}
+	}
+}
+
+// Rights returns the rules of these lines that give rights.
+func (s *Site) Rights(lines ...string) (rules []string) {
+	for _, name := range lines {
+		rules = append(rules, DocumentedACL(s.T, name)...)
+	}
+	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
+}
+
+var users atomic.Int64 // that limited has made
+
+// A Listener is subscribed to a lock's channel, as a Java waiter is.
+type Listener struct {
+	s        *Site
+	family   Family
+	channel  string
+	messages chan string
+}
+
+// Listen returns a listener once its subscription is confirmed. The subscription ends with
+// the test.
+func (s *Site) Listen(f Family, channel string) *Listener {
+	s.T.Helper()
+	l := &Listener{s: s, family: f, channel: channel, messages: make(chan string, 10_000)}
+	client := s.Client(s.T)
+	subscribe := client.B().Subscribe().Channel(channel).Build()
+	if f == Sharded {
+		subscribe = client.B().Ssubscribe().Channel(channel).Build()
+	}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(s.Ctx)
+	go func() {
+		defer close(done)
+		_ = client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { l.messages <- m.Message })
+	}()
+	s.T.Cleanup(func() { cancel(); <-done })
+	s.AwaitListeners(1, f, channel)
+	return l
+}
+
+// Heard returns all messages since the last call. The listener publishes a message of its
+// own, which comes after all others.
+func (l *Listener) Heard() (messages []string) {
+	l.s.T.Helper()
+	const last = "that was all"
+	l.s.Number(l.family.Publish, l.channel, last)
+	for {
+		select {
+		case m := <-l.messages:
+			if m == last {
+				return messages
+			}
+			messages = append(messages, m)
+		case <-l.s.Ctx.Done():
+			require.FailNow(l.s.T, "the listener's own message did not arrive")
+		}
+	}
+}
+
+// Wakes asserts that the messages of one client wake the waiters of another.
+func (s *Site) Wakes(here, there *rlock.Client, f Family) {
+	s.T.Helper()
+	w := Awakening{Site: s}
+	for round := range 12 {
+		name := fmt.Sprintf("orders:%d", round) // with a subscription of its own
+		require.NoError(s.T, here.NewLock(name).Lock(s.Ctx))
+		waiter := Start(func() error { return there.NewLock(name).Do(s.Ctx, Nothing) })
+		s.AwaitWaiters(1, name)
+		w.By(waiter, func() { require.NoError(s.T, here.NewLock(name).Unlock(s.Ctx)) })
+	}
+	w.Check()
+}
+
+// An Awakening counts the waiters that are woken by messages, as opposed to those that sleep
+// until their fallback, five seconds after their last query. A busy machine may delay one for
+// as long, but not most of them.
+type Awakening struct {
+	Site           *Site
+	rounds, prompt int
+}
+
+// By runs release, and returns when the waiter has the lock.
+func (w *Awakening) By(waiter <-chan error, release func()) {
+	w.Site.T.Helper()
+	released := time.Now()
+	release()
+	require.NoError(w.Site.T, w.Site.Await(waiter), "round %d", w.rounds)
+	w.rounds++
+	if time.Since(released) < 4*time.Second {
+		w.prompt++
+	}
+}
+
+func (w *Awakening) Check() {
+	w.Site.T.Helper()
+	assert.Greater(w.Site.T, w.prompt, w.rounds/2, "of %d waiters", w.rounds)
 }

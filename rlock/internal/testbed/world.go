@@ -1,11 +1,16 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +21,297 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
+
+// WithPrefix sets Config.Prefix.
+func WithPrefix(prefix string) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Prefix = prefix }
+}
+
+// Main is the TestMain of each package of tests. It adds the flags of this package, and fails if a goroutine is left.
+func Main(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
+		panic(err)
+	}
+	flag.Parse()
+	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // with -tags invariants; they cost more than an uncontended pair
+	debug.SetGCPercent(400)                                           // much of the work in virtual time is garbage of miniredis and of its scripts
+	redistest.Main(m, AFailedHandshake)
+}
+
+// Long selects the long form of tests, which measures more.
+var Long = flag.Bool("long", false, "run the tests that have a longer form in that form")
+
+// atOnce is the number of parallel tests, unless the flag is given: more than there may be
+// processors, since tests mostly wait for a server to start, a failure to be noticed or a
+// lease to end.
+const atOnce = "6"
+
+// The suite is every test that begins with everywhere: it tests the lock on the embedded
+// server, a single Redis, one behind Sentinel, and a Cluster.
+
+// Hang is when a wait is taken for endless.
+var Hang = redistest.Hang
+
+// Key is the name of the lock in tests that need only one, channel its channel.
+const (
+	Key     = "orders:42"
+	Channel = "redisson_lock__channel:{orders:42}"
+)
+
+// Quiet discards the log.
+var Quiet = slog.New(slog.DiscardHandler)
+
+// A Journal is a log that may be written and read concurrently.
+type Journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *Journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+// Count returns how many lines contain the text.
+func (j *Journal) Count(text string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// Start runs a call in a goroutine of its own and returns the channel of its result.
+func Start(call func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
+	return result
+}
+
+// Pending reports whether a call has no result once every goroutine of the bubble waits.
+func Pending(result <-chan error) bool {
+	synctest.Wait()
+	return len(result) == 0
+}
+
+// Waits starts a call that has to wait.
+func Waits(t *testing.T, call func() error) <-chan error {
+	t.Helper()
+	result := Start(call)
+	require.True(t, Pending(result))
+	return result
+}
+
+// Within asserts how long a call took in virtual time.
+func Within(t *testing.T, atLeast, atMost time.Duration, call func()) {
+	t.Helper()
+	begin := time.Now()
+	call()
+	assert.GreaterOrEqual(t, time.Since(begin), atLeast)
+	assert.LessOrEqual(t, time.Since(begin), atMost)
+}
+
+// Soon returns the result of a call, or an error when ten virtual seconds have passed.
+func Soon(result <-chan error) error {
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(10 * time.Second):
+		return errors.New("it waits")
+	}
+}
+
+// Elsewhere runs f in a goroutine of its own, which is another owner than the test's, and
+// returns when f has returned.
+func Elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// Queueing returns a context like ctx, and a channel that is closed when a Lock or an Acquire with
+// this context begins to wait: by then it is in its client's queue. It is not for Do, which derives
+// the context of its function, and so asks for Done, before it waits.
+func Queueing(ctx context.Context) (context.Context, <-chan struct{}) {
+	q := &queueingContext{Context: ctx, queued: make(chan struct{})}
+	return q, q.queued
+}
+
+type queueingContext struct {
+	context.Context
+	once   sync.Once
+	queued chan struct{}
+}
+
+func (q *queueingContext) Done() <-chan struct{} {
+	q.once.Do(func() { close(q.queued) })
+	return q.Context.Done()
+}
+
+func Nothing(context.Context) error { return nil }
+
+// Thorough returns whole with -long, otherwise usual.
+func Thorough[N any](whole, usual N) N {
+	if *Long {
+		return whole
+	}
+	return usual
+}
+
+// Fewer reports whether tests do less: under the race detector, which makes the embedded server
+// several times slower, unless -everything is given.
+func Fewer() bool { return redistest.UnderRace && !*everything && !*Long }
+
+var everything = flag.Bool("everything", false, "run all tests under the race detector, too")
+
+// ManyCommands skips a test that sends thousands of commands, or lasts an hour of virtual
+// time, under the race detector.
+func ManyCommands(t *testing.T) {
+	t.Helper()
+	if Fewer() {
+		t.Skip("with the race detector: only with -everything")
+	}
+}
+
+// A VirtualKind is a world in which one kind of lock is tested, in virtual time.
+type VirtualKind struct {
+	*World
+	Kind   Kind
+	Worlds []*World // one for each server; the world is the first
+}
+
+// EachVirtualKind runs a test in virtual time over all kinds.
+func EachVirtualKind(t *testing.T, run func(t *testing.T, w *VirtualKind)) {
+	t.Helper()
+	for _, k := range Kinds {
+		if (testing.Short() || Fewer()) && k.besideAnother() {
+			continue // the tests without the race detector run it
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			Bubble(t, func(t *testing.T, w *World) {
+				r := &VirtualKind{World: w, Kind: k, Worlds: []*World{w}}
+				for len(r.Worlds) < k.Servers {
+					r.Worlds = append(r.Worlds, NewWorld(t, w.Ctx))
+				}
+				run(t, r)
+			})
+		})
+	}
+}
+
+// Settle returns when every server has answered: a compound lock may wait only for most of
+// them, and a second ticket of an owner leaves the queue in the background.
+func (w *VirtualKind) Settle() { synctest.Wait() }
+
+// Drain is settle for releases too that the keeper sends, one batch in a millisecond.
+func (w *VirtualKind) Drain() {
+	time.Sleep(2 * time.Millisecond)
+	synctest.Wait()
+}
+
+// Times returns how often a test repeats something that it does n times with a plain lock:
+// less often with the other kinds, since there are many.
+func (w *VirtualKind) Times(n int) int {
+	if w.Kind.Name == "plain" {
+		return n
+	}
+	return n / 5
+}
+
+// Remaining returns the remaining time of the lock in Redis: the shortest of its keys, 0 if one of
+// them is absent.
+func (w *VirtualKind) Remaining() time.Duration {
+	left := time.Duration(1<<63 - 1)
+	for _, world := range w.Worlds {
+		for _, k := range w.Kind.KeysOf(Key) {
+			left = min(left, world.Remaining(k))
+		}
+	}
+	return left
+}
+
+// KeysLeft returns those of all servers, but for counters.
+func (w *VirtualKind) KeysLeft() (names []string) {
+	for _, world := range w.Worlds {
+		names = append(names, slices.DeleteFunc(world.Keys(), IsCounter)...)
+	}
+	return names
+}
+
+// Forget deletes the lock of that name on every server.
+func (w *VirtualKind) Forget(name string) {
+	for _, world := range w.Worlds {
+		for _, k := range w.Kind.KeysOf(name) {
+			world.Del(k)
+		}
+	}
+}
+
+// A Peer is a process with a network of its own to each server.
+type Peer struct {
+	Process
+	TestClients []*Client
+}
+
+// NewProcess returns a new one. The changes are made to the config of its clients.
+func (w *VirtualKind) NewProcess(changes ...func(*rlock.Config)) *Peer {
+	w.T.Helper()
+	p := &Peer{Process: Process{kind: w.Kind}}
+	for _, world := range w.Worlds {
+		client := world.NewClient(changes...)
+		p.TestClients = append(p.TestClients, client)
+		p.Clients = append(p.Clients, client.Client)
+	}
+	return p
+}
+
+// Networks calls do for each network of the process.
+func (p *Peer) Networks(do func(*network.Network)) {
+	for _, client := range p.TestClients {
+		do(client.Net)
+	}
+}
+
+func (p *Peer) Refuse() { p.Networks((*network.Network).Refuse) }
+
+func (p *Peer) Silence() { p.Networks(func(n *network.Network) { n.Rule(network.Silence) }) }
+
+func (p *Peer) Heal() { p.Networks((*network.Network).Heal) }
+
+// Close closes the clients.
+func (p *Peer) Close() (err error) {
+	for _, client := range p.Clients {
+		err = errors.Join(err, client.Close())
+	}
+	return err
+}
+
+// Scripts returns how many scripts have reached the servers.
+func (p *Peer) Scripts() (n int) {
+	p.Networks(func(net *network.Network) { n += len(net.Sent("EVALSHA")) + len(net.Sent("EVAL")) })
+	return n
+}
+
+// Logged returns how many lines of all logs contain the text.
+func (p *Peer) Logged(text string) (n int) {
+	for _, client := range p.TestClients {
+		n += client.Logged(text)
+	}
+	return n
+}
 
 // Outages are the ways in which a client loses its server.
 var Outages = map[string]func(*network.Network){
@@ -112,7 +404,7 @@ func (w *World) NewClient(changes ...func(*rlock.Config)) *Client {
 }
 
 // NewTestClient returns a client of the server that dial connects to. It does not ask the server to
-// track keys, which would refuse: so a test can count commands. See tracking_test.go.
+// track keys, which would refuse: so a test can count commands. See losses/tracking_test.go.
 func NewTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(*rlock.Config)) *Client {
 	t.Helper()
 	p := &Client{Net: network.New(dial), log: &Journal{}}

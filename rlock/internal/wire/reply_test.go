@@ -2,18 +2,18 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // them is the owner of a foreign client.
@@ -190,4 +190,65 @@ func TestTheErrorsOfRedisSayWhetherACommandHasRun(t *testing.T) {
 func TestAForeignLeaseMayBeLongerThanADuration(t *testing.T) {
 	assert.Equal(t, 5*time.Second, wire.Milliseconds(5000))
 	assert.InDelta(t, float64(math.MaxInt64), wire.Milliseconds(31556952000000000), float64(time.Millisecond))
+}
+
+func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T) {
+	for _, test := range []struct {
+		err   error
+		fault wire.Fault
+	}{
+		{rueidis.ErrNoSlot, wire.NotNow}, // it was not sent: no node has the slot
+		{fmt.Errorf("dial: %w", rueidis.ErrClosing), wire.NotNow},
+		{wire.NotALock("status"), wire.Never},
+		{errors.New("EOF"), wire.Unknown},
+	} {
+		fault, err := wire.Diagnose(test.err)
+		assert.Equal(t, test.fault, fault, test.err)
+		assert.ErrorIs(t, err, test.err)
+	}
+}
+
+// A guard and a release catch the errors of a source, and raise them again.
+func TestARefusalThatAScriptRaisesAgainIsOneOfAMissingRight(t *testing.T) {
+	s := redistest.Standalone(t)
+	require.NoError(t, do(t, openAt(t, s), "ACL", "SETUSER", "poor", "reset", "on", ">secret", "~*", "&*", "+@all", "-hmget").Error())
+	poor := openWith(t, s, wire.NewID(), func(o *wire.Options) { o.Redis.Username, o.Redis.Password = "poor", "secret" })
+	err := do(t, poor, "EVAL", "local done, reply = pcall(function() return redis.call('hmget', KEYS[1], 'a') end) if not done then error(reply, 0) end", "1", "key").Error()
+	fault, err := wire.Diagnose(err)
+	assert.Equal(t, wire.Never, fault)
+	assert.ErrorIs(t, err, wire.ErrNoPermission)
+}
+
+// A key that has gone by the time that Redis is to track it would send no notice.
+func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
+	id := wire.NewID()
+	redis := openWith(t, redistest.Embedded(t), id, func(o *wire.Options) {
+		o.Tracking, o.Redis.PipelineMultiplex = true, -1 // as package rlock
+	})
+	changed := make(chan string, 10)
+	redis.OnChange(func(keys []string) {
+		for _, key := range keys {
+			changed <- key
+		}
+	})
+	call := func(name, owner string) wire.Call {
+		keys := keysOf(t, redis, name, wire.Plain.Layout)
+		c := redis.CallOf(leave(&keys, owner))
+		c.Track = []string{name}
+		return c
+	}
+	known := call("gone", id.Owner(1))
+	known.Track = nil
+	require.NoError(t, redis.Do(t.Context(), known).Error(), "the script is known now")
+	require.NoError(t, do(t, redis, "HSET", "there", id.Owner(1), "1").Error())
+	results, _ := redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2)), call("gone", id.Owner(1))})
+	for _, result := range results {
+		require.NoError(t, result.Error())
+	}
+	require.Len(t, changed, 1)
+	assert.Equal(t, "gone", <-changed)
+	assert.EqualValues(t, 1, redis.TrackingRefused(), "the embedded server has none")
+
+	redis.DoAll(t.Context(), []wire.Call{call("gone", id.Owner(1))})
+	assert.Empty(t, changed, "it is not asked again")
 }

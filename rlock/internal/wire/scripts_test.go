@@ -1,17 +1,23 @@
 package wire_test
 
 import (
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
@@ -156,5 +162,411 @@ func TestALeaseThatIsOverAtOnceLeavesNoKey(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, there, "it stays for ever")
 		})
+	}
+}
+
+// Several locks in one call are acquired as one after the other, up to the first that is refused.
+func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
+	id := wire.NewID()
+	mine, theirs := id.Owner(1), id.Owner(2)
+	kinds := map[string]struct {
+		kind *wire.Kind
+		cmd  core.Command
+		hold func(k *wire.Keys, owner string) []string
+	}{
+		"plain": {wire.Plain, core.Command{}, func(k *wire.Keys, owner string) []string { return []string{"HSET", k.Key, owner, "1"} }},
+		"fenced": {wire.Fenced, core.Command{Tokens: 3}, func(k *wire.Keys, owner string) []string {
+			return []string{"HSET", k.Key, owner, "1"}
+		}},
+		"write": {wire.ReadWrite, core.Command{}, func(k *wire.Keys, owner string) []string {
+			return []string{"HSET", k.Key, "mode", "write", owner + ":write", "1"}
+		}},
+		"semaphore": {wire.Semaphore, core.Command{Permits: 1}, func(k *wire.Keys, owner string) []string {
+			return []string{"ZADD", k.Key, "99999999999999", owner}
+		}},
+	}
+	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
+		redis := openAt(t, s)
+		do := func(args ...string) string {
+			m, _ := do(t, redis, args...).ToMessage()
+			return m.String()
+		}
+		for name, kind := range kinds {
+			t.Run(name, func(t *testing.T) {
+				for seed := range uint64(100) {
+					random := rand.New(rand.NewPCG(seed, 0))
+					var sets [2][]wire.Keys
+					for i := range 1 + random.IntN(5) {
+						state := random.IntN(8) // most are free
+						for set := range sets {
+							k := keysOf(t, redis, fmt.Sprintf("{%s}%d.%d.%d", name, seed, set, i), kind.kind.Layout)
+							sets[set] = append(sets[set], k)
+							switch state {
+							case 0:
+								do(kind.hold(&k, theirs)...)
+							case 1:
+								do(kind.hold(&k, mine)...)
+							case 2:
+								do("ZADD", k.Queue(), "1", "x"+theirs)
+							case 3:
+								do("SET", k.Key, "something else")
+							}
+						}
+					}
+					acquire := func(k *wire.Keys) *wire.Exchange {
+						x := &wire.Exchange{Cmd: kind.cmd, Kind: kind.kind, Keys: k, Text: mine}
+						x.Cmd.Op, x.Cmd.Lease = core.Acquire, core.Span(30*time.Second)
+						return x
+					}
+					text := func(a wire.Answer) string {
+						a.TTL = min(a.TTL, 1)
+						return fmt.Sprint(a.Found, a.Owner, a.TTL, a.Token, a.Err != nil)
+					}
+					var all []*wire.Exchange
+					var want, got []string
+					refused := false
+					for i := range sets[0] {
+						all = append(all, acquire(&sets[0][i]))
+						if refused {
+							continue
+						}
+						answer := carry(t, redis, acquire(&sets[1][i]))
+						refused = answer.Found != core.Holds
+						want = append(want, text(answer))
+					}
+					result := redis.Do(t.Context(), redis.CallOf(all...))
+					redis.ReadAll(all, result)
+					if result.Error() != nil && len(all) > 1 { // of a command of the last one that was asked for
+						got = append(got, want[:len(want)-1]...)
+						got = append(got, text(all[0].Answer))
+					} else {
+						for i, x := range all {
+							if i < len(want) {
+								got = append(got, text(x.Answer))
+							} else {
+								assert.Equal(t, core.NotRun, x.Answer.Fault, "seed %d: it is not asked for", seed)
+							}
+						}
+					}
+					require.Equal(t, want, got, "seed %d", seed)
+					for i := range sets[0] {
+						a, b := &sets[0][i], &sets[1][i]
+						here := []string{do("HGETALL", a.Key), do("ZRANGE", a.Key, "0", "-1"), do("GET", a.Key), do("GET", "redisson_lock_token:"+a.Key)}
+						there := []string{do("HGETALL", b.Key), do("ZRANGE", b.Key, "0", "-1"), do("GET", b.Key), do("GET", "redisson_lock_token:"+b.Key)}
+						assert.Equal(t, there, here, "seed %d: lock %d", seed, i)
+					}
+				}
+			})
+		}
+	})
+}
+
+var (
+	endInHeader   = regexp.MustCompile(`^--  (\d+) +(the kind's|\w+) `)
+	endInCode     = regexp.MustCompile(`\breturn\b.* -- end (\d+)$`)
+	returnInCode  = regexp.MustCompile(`\breturn\b`)
+	functionBegin = regexp.MustCompile(`^(\t*)(local )?function `)
+)
+
+// The header of queue.lua has each early end of a step, in the order in which the parts of the script have them, and each return
+// of a step names the end that it is, but for the last one of all.
+func TestTheHeaderOfAStepHasItsEnds(t *testing.T) {
+	where := make(map[string][]string) // the files of each end, as the header says
+	var listed []string
+	for _, line := range linesOf(t, "queue") {
+		if m := endInHeader.FindStringSubmatch(line); m != nil {
+			listed = append(listed, m[1])
+			where[m[1]] = []string{m[2]}
+			if m[2] == "the kind's" {
+				where[m[1]] = []string{"plain", "rw", "semaphore"}
+			}
+		}
+	}
+	require.NotEmpty(t, listed)
+	for i, number := range listed {
+		assert.Equal(t, strconv.Itoa(i+1), number)
+	}
+
+	found := make(map[string][]string)
+	for _, file := range []string{"plain", "swift", "rw", "semaphore", "queue", "foreign", "grant"} {
+		returns := returnsOf(linesOf(t, file))
+		if file == "grant" {
+			last := returns[len(returns)-1]
+			assert.Equal(t, "return reply", last)
+			returns = returns[:len(returns)-1]
+		}
+		for _, line := range returns {
+			m := endInCode.FindStringSubmatch(line)
+			if assert.NotNil(t, m, "%s.lua: %q has no number", file, line) && !slices.Contains(found[m[1]], file) {
+				found[m[1]] = append(found[m[1]], file)
+			}
+		}
+	}
+	assert.Equal(t, where, found)
+}
+
+// returnsOf returns the lines that return from the script, and not from one of its functions.
+func returnsOf(lines []string) (returns []string) {
+	end := "" // of the function that the line is in
+	for _, line := range lines {
+		code, _, _ := strings.Cut(line, "--")
+		switch m := functionBegin.FindStringSubmatch(line); {
+		case end != "":
+			if line == end {
+				end = ""
+			}
+		case m != nil:
+			end = m[1] + "end"
+		case returnInCode.MatchString(code):
+			returns = append(returns, strings.TrimSpace(line))
+		}
+	}
+	return returns
+}
+
+func linesOf(t *testing.T, script string) []string {
+	t.Helper()
+	text, err := os.ReadFile("scripts/" + script + ".lua")
+	require.NoError(t, err)
+	return strings.Split(string(text), "\n")
+}
+
+// A key may hold other data, or come to hold them while clients wait for a lock of that name.
+func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
+	redis := open(t)
+	id := wire.NewID()
+	keys := keysOf(t, redis, "settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true})
+	do := func(args ...string) rueidis.RedisResult { return do(t, redis, args...) }
+	ticket := id.Owner(1)
+	permits := map[*wire.Kind]int{wire.Semaphore: 3}
+	calls := make(map[string]wire.Call)
+	for name, kind := range map[string]*wire.Kind{"plain": wire.Plain, "read-write": wire.ReadWrite, "semaphore": wire.Semaphore} {
+		for _, mode := range []core.Mode{core.Alone, core.Shared} {
+			for step, op := range map[string]core.Op{"join": core.Join, "look": core.Look, "release": core.Leave, "release and join": core.Leave} {
+				x := &wire.Exchange{Kind: kind, Keys: &keys, Text: ticket}
+				x.Cmd = core.Command{Op: op, Ticket: core.Ticket{Mode: mode}, Lease: core.Span(time.Minute), Permits: permits[kind]}
+				if step == "release and join" {
+					x.Joins, x.Cmd.Joins = id.Owner(2), core.Ticket{Mode: mode}
+				}
+				calls[fmt.Sprint(name, ", ", mode, ", ", step)] = redis.CallOf(x)
+			}
+		}
+	}
+	calls["plain, acquire"] = wire.Acquire.Call(2, keys.Key, keys.Queue(), "60000", ticket)
+	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue(), "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "read")
+	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue(), "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "write")
+	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue(), "60000", ticket, "3")
+	calls["plain, mirror"] = wire.Call{Script: wire.Mirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket, "1", "", ""}}
+	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel()}, Args: []string{"p", "60000", ticket, "0", "1", ""}}
+	calls["semaphore, mirror"] = wire.Call{Script: wire.SemaphoreMirror, Keys: []string{keys.Key}, Args: []string{"60000", ticket}}
+
+	reads := map[string][]string{
+		"SET": {"GET"}, "RPUSH": {"LRANGE", "0", "-1"}, "SADD": {"SMEMBERS"}, "HSET": {"HGETALL"}, "ZADD": {"ZRANGE", "0", "-1", "WITHSCORES"},
+	}
+	read := func(write []string) any {
+		command := reads[write[0]]
+		data, err := do(append([]string{command[0], "settings"}, command[1:]...)...).ToAny()
+		require.NoError(t, err)
+		return data
+	}
+	for what, write := range map[string][]string{
+		"a string":                        {"SET", "settings", "precious"},
+		"a list":                          {"RPUSH", "settings", "precious"},
+		"a set":                           {"SADD", "settings", "precious"},
+		"a hash":                          {"HSET", "settings", "retries", "5"},
+		"a hash with the mode read":       {"HSET", "settings", "mode", "read", "retries", "5"},
+		"a hash with the mode write":      {"HSET", "settings", "mode", "write", "retries", "5"},
+		"a hash with another mode":        {"HSET", "settings", "mode", "dark", "retries", "5"},
+		"a hash of the mode read":         {"HSET", "settings", "mode", "read"},
+		"a hash with a text for a count":  {"HSET", "settings", "mode", "read", "retries:1", "often"},
+		"a hash with a field with a text": {"HSET", "settings", "mode", "read", "retries", "often"},
+		"a sorted set":                    {"ZADD", "settings", "9999999999999", "alice", "10", "bob"},
+		"a sorted set with that colon":    {"ZADD", "settings", "1", "0123abcd+0123+8123+8123+0123456789ab:1"},
+	} {
+		for name, call := range calls {
+			t.Run(what+": "+name, func(t *testing.T) {
+				do("FLUSHALL")
+				require.NoError(t, do(write...).Error())
+				before := read(write)
+				result := redis.Do(t.Context(), call)
+				if err := result.Error(); err != nil {
+					assert.ErrorIs(t, wire.Explain(err), wire.ErrWrongType)
+				} else if n, err := result.AsInt64(); err == nil {
+					assert.Zero(t, n, "nothing was released")
+				} else {
+					replies, err := result.ToArray()
+					require.NoError(t, err)
+					switch len(replies) {
+					case 1:
+						n, err := replies[0].AsInt64()
+						require.NoError(t, err)
+						assert.Zero(t, n, "nothing was mirrored")
+					case 2: // an acquire that was refused
+					default:
+						assert.True(t, replies[4].IsInt64(), "it is not granted")
+					}
+				}
+				assert.Equal(t, before, read(write))
+				left, err := do("PTTL", "settings").AsInt64()
+				require.NoError(t, err)
+				assert.EqualValues(t, -1, left)
+			})
+		}
+	}
+}
+
+// The scripts and this package tell owners apart by the same rule.
+func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
+	redis := open(t)
+	text, err := os.ReadFile("scripts/owners.lua")
+	require.NoError(t, err)
+	const ours = "0123abcd-0123-8123-9123-0123456789ab:17"
+	for owner, want := range map[string]bool{
+		ours:                        true,
+		ours + ":write":             true,
+		wire.NewID().Owner(1):       true,
+		wire.NewID().Owner(1 << 63): true,
+		"":                          false,
+		"mode":                      false,
+		"00000000000000800000:7":    false,
+		ours[:37]:                   false, // without an id
+		ours[:37] + "x":             false,
+		"0123abcd-0123-4123-9123-0123456789ab:17": false, // Redisson's
+		"0123abcd_0123-8123-9123-0123456789ab:17": false,
+		"0123abcd-0123_8123-9123-0123456789ab:17": false,
+		"0123abcd-0123-8123_9123-0123456789ab:17": false,
+		"0123abcd-0123-8123-9123_0123456789ab:17": false,
+		"0123abcd-0123-8123-9123-0123456789ab-17": false,
+		"0123abcd-0123-8123-1123-0123456789ab:17": false, // the variant of no UUID
+	} {
+		assert.Equal(t, want, wire.IsOurs(owner), owner)
+		for function, want := range map[string]bool{"isOurs": want, "mayOwn": wire.MayOwn(owner)} {
+			script := string(text) + "return " + function + "(ARGV[1]) and 1 or 0"
+			n, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(script).Numkeys(0).Arg(owner).Build()).AsInt64()
+			require.NoError(t, err)
+			assert.Equal(t, want, n == 1, "%s(%q)", function, owner)
+		}
+	}
+}
+
+// The steps that are nearly all where clients wait end in swift.lua: whatever keeps them from that costs Redis time, and changes
+// nothing that the comparison with the model could tell.
+func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
+	swift, plain := strings.Join(linesOf(t, "swift"), "\n"), wire.PlainStep.Text()
+	require.Contains(t, plain, swift)
+	short := wire.WithText(strings.Replace(plain, swift, swift+"if true then return redis.error_reply('the long way') end\n", 1))
+	server := redistest.Standalone(t)
+	for name, test := range map[string]struct {
+		kind   *wire.Kind
+		tokens uint64
+	}{"plain": {wire.Plain, 0}, "fenced": {wire.Fenced, 1}} {
+		t.Run(name, func(t *testing.T) {
+			c := newContention(t, server, test.kind, 4)
+			require.NoError(t, c.redis.Client.Do(t.Context(), c.redis.Client.B().Flushall().Build()).Error())
+			do := func(op core.Op, text, joins string, on *wire.Script) {
+				t.Helper()
+				x := &wire.Exchange{Cmd: core.Command{Op: op, Lease: core.Span(30 * time.Second), Tokens: test.tokens}, Kind: test.kind, Keys: &c.keys, Text: text, Joins: joins}
+				call := c.redis.CallOf(x)
+				if on != nil {
+					call.Script = on
+				}
+				answer := c.redis.Read(x, c.redis.Do(t.Context(), call))
+				assert.NoError(t, answer.Err)
+				assert.Equal(t, op == core.Leave, answer.Left)
+			}
+			first, second, third, fourth, again := c.ids[0].Owner(1), c.ids[1].Owner(1), c.ids[2].Owner(1), c.ids[3].Owner(1), c.ids[1].Owner(2)
+			do(core.Acquire, first, "", nil)
+			do(core.Join, second, "", nil) // behind nobody
+			do(core.Join, third, "", short)
+			do(core.Leave, first, "", short)
+			do(core.Leave, second, again, short) // which has a mark in the queue
+			do(core.Join, fourth, "", short)
+			do(core.Leave, third, "", short)
+			do(core.Leave, again, "", short)
+		})
+	}
+}
+
+// The keys of other readers cannot be declared. On a server that demands it the first acquire is
+// refused, and leaves nothing.
+func TestAServerThatDemandsDeclaredKeysRefusesAReadWriteLock(t *testing.T) {
+	prelude, err := os.ReadFile("testdata/strict.lua")
+	require.NoError(t, err)
+	strict := strings.Replace(string(prelude), "local readers = true", "local readers = false", 1)
+	require.NotEqual(t, strict, string(prelude))
+	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
+		redis := openAt(t, s)
+		k, err := redis.KeysOf("lock", layouts[2], "")
+		require.NoError(t, err)
+		owner := wire.NewID().Owner(1)
+		acquire := wire.WithText(strict + wire.ReadWriteAcquire.Text())
+		for _, mode := range []string{"read", "write"} {
+			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()
+			require.ErrorIs(t, wire.Explain(err), wire.ErrUnsupported, mode)
+			left, err := redis.Client.Do(t.Context(), redis.Client.B().Arbitrary("DBSIZE").Build()).AsInt64()
+			require.NoError(t, err)
+			assert.Zero(t, left, mode)
+		}
+	})
+}
+
+// A ticket that was granted the lock keeps it by a look, though the message and the queue are
+// lost.
+func TestALookIsNotRefusedByAFullServer(t *testing.T) {
+	s := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
+	id := wire.NewID()
+	redis := openWith(t, s, id, func(*wire.Options) {})
+	for name, test := range map[string]struct {
+		kind *wire.Kind
+		cmd  core.Command
+	}{
+		"fenced":    {wire.Fenced, core.Command{Tokens: 1}},
+		"read":      {wire.ReadWrite, core.Command{Ticket: core.Ticket{Mode: core.Shared}}},
+		"semaphore": {wire.Semaphore, core.Command{Permits: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := keysOf(t, redis, name, test.kind.Layout)
+			text := id.Owner(1)
+			step := func(op core.Op) core.Found {
+				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: text}
+				x.Cmd.Op, x.Cmd.Lease = op, core.Span(time.Minute)
+				answer := carry(t, redis, x)
+				require.NoError(t, answer.Err)
+				return answer.Found
+			}
+			require.Equal(t, core.Holds, step(core.Join))
+			require.NoError(t, do(t, redis, "DEL", keys.Queue()).Error())
+			require.NoError(t, do(t, redis, "CONFIG", "SET", "maxmemory", "1").Error())
+			defer do(t, redis, "CONFIG", "SET", "maxmemory", "0")
+			assert.Equal(t, core.Holds, step(core.Look))
+			left, err := do(t, redis, "PTTL", keys.Key).AsInt64()
+			require.NoError(t, err)
+			assert.Greater(t, left, int64(50_000), "for the whole lease")
+		})
+	}
+}
+
+// A user without the right to count gets an error, and no ticket joins.
+func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
+	s := redistest.Standalone(t)
+	all, holder := openAt(t, s), wire.NewID().Owner(1)
+	keys := keysOf(t, all, "lock", wire.Plain.Layout)
+	require.NoError(t, do(t, all, "HSET", keys.Key, holder, "1").Error())
+	require.NoError(t, do(t, all, "ACL", "SETUSER", "poor", "reset", "on", ">secret", "~*", "&*", "+@all", "-zcount").Error())
+	poor := openWith(t, s, wire.NewID(), func(o *wire.Options) { o.Redis.Username, o.Redis.Password = "poor", "secret" })
+	join := func(cmd core.Command, counts bool) wire.Answer {
+		cmd.Op, cmd.Lease = core.Join, core.Span(time.Minute)
+		return carry(t, poor, &wire.Exchange{Cmd: cmd, Kind: wire.Plain, Keys: &keys, Counts: counts, Text: wire.NewID().Owner(1)})
+	}
+	require.ErrorIs(t, wire.Explain(join(core.Command{Bound: core.Bound{Bounded: true, Most: 5}}, false).Err), wire.ErrNoPermission)
+	there, err := do(t, all, "EXISTS", keys.Queue()).AsInt64()
+	require.NoError(t, err)
+	assert.Zero(t, there)
+	for _, counts := range []bool{false, true} {
+		answer := join(core.Command{}, counts)
+		require.NoError(t, answer.Err, "others do not need it")
+		assert.Equal(t, holder, answer.Owner)
+		assert.Zero(t, answer.Tickets, "nor does it learn how many there are")
+		assert.NotEqual(t, core.Nowhere, answer.Found)
 	}
 }

@@ -1,14 +1,20 @@
 package wire_test
 
 import (
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
 	"testing"
-
-	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
+	"unsafe"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // open returns a client's Redis on the embedded server.
@@ -55,4 +61,230 @@ func carry(t testing.TB, redis *wire.Redis, x *wire.Exchange) wire.Answer {
 // reply returns Redis' answer to a Lua expression.
 func reply(t testing.TB, redis *wire.Redis, expression string) rueidis.RedisResult {
 	return redis.Client.Do(t.Context(), redis.Client.B().Eval().Script("return "+expression).Numkeys(0).Build())
+}
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
+	redis := open(t)
+	id := wire.NewID().Prefix
+	own := wire.ClientChannel(id)
+	for _, name := range []string{"client", "client:", "client:" + id, "client:{", "{client:", "{client:}", id} {
+		for _, suffix := range []string{"", "rw", "sem", ":"} {
+			keys := keysOf(t, redis, name, wire.Layout{Suffix: suffix})
+			for _, channel := range []string{keys.GrantChannels() + id, keys.Ushers()} {
+				assert.NotEqual(t, own, channel)
+				assert.Contains(t, strings.TrimPrefix(channel, "rlock_grants:"), "{", "channels of locks have a brace, which %q lacks", name)
+			}
+		}
+	}
+	assert.NotContains(t, own, "{")
+	assert.NotEqual(t, own, wire.ClientChannel(wire.NewID().Prefix))
+}
+
+// Any message is refused, or formats to itself again, with an owner that can be compared with
+// that of a tenure.
+func FuzzParseClientMessage(f *testing.F) {
+	owner := wire.NewID().Owner(1)
+	well := []string{"f " + owner + " orders:42", "f " + owner + "  ", "f " + owner + " line\nend\r\n", "f " + owner + " \x00\xff"}
+	for _, message := range append(well, "", " ", "f", "f "+owner, "f "+owner+" ", "f 7 orders", "z "+owner+" orders", "ff "+owner+" orders", owner+" orders", "+"+owner+" 1 1 orders") {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		m, ok := wire.ParseClientMessage(message)
+		if !ok {
+			assert.Zero(t, m)
+			assert.NotContains(t, well, message)
+			return
+		}
+		assert.Equal(t, message, m.String())
+		assert.GreaterOrEqual(t, len(m.Owner), wire.TenureLen)
+		assert.NotContains(t, string(m.Verb)+m.Owner, " ")
+		assert.NotEmpty(t, m.Text)
+	})
+}
+
+// layouts are the layouts of all kinds.
+var layouts = []wire.Layout{
+	{Channel: "redisson_lock__channel:", Fair: true},
+	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true, Fair: true},
+	{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
+	{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
+}
+
+func TestTheKeysOfALock(t *testing.T) {
+	redis := open(t)
+	for _, test := range []struct{ name, channel, queue, foreign, ushers string }{
+		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_foreign:{x}", "rlock_grants:{x}:ushers"},
+		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_foreign:{x}:", "rlock_grants:{x}::ushers"},
+		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_foreign:a{b}c:", "rlock_grants:a{b}c::ushers"},
+		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_foreign:{x}}", "rlock_grants:{x}}:ushers"},
+	} {
+		k, err := redis.KeysOf(test.name, layouts[0], "client-")
+		require.NoError(t, err)
+		assert.Equal(t, test.name, k.Key)
+		assert.Equal(t, test.channel, k.Channel())
+		assert.Equal(t, test.queue, k.Queue())
+		assert.Equal(t, test.foreign, k.Foreign())
+		assert.Equal(t, test.ushers, k.Ushers())
+		tagged := strings.TrimPrefix(test.channel, "redisson_lock__channel:")
+		assert.Equal(t, "redisson_lock_queue:"+tagged, k.FairQueue())
+		assert.Equal(t, "redisson_lock_timeout:"+tagged, k.FairTimes())
+		assert.Equal(t, k.GrantChannels()+"client-", k.GrantChannel())
+		assert.Empty(t, k.Extra())
+	}
+}
+
+// A client may have a hundred thousand locks.
+func TestTheKeysOfALockAreOneText(t *testing.T) {
+	redis := open(t)
+	assert.LessOrEqual(t, unsafe.Sizeof(wire.Keys{}), uintptr(64))
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = redis.KeysOf("held:12345", layouts[1], "client-") }), 1.0)
+}
+
+// For any two names and any two kinds: rlock's own keys and channels differ.
+func FuzzNoTwoNamesShareAKey(f *testing.F) {
+	for _, names := range [][2]string{
+		{"x", "{x}"}, {"{x}", "{x}:"}, {"x", "{x}:"}, {"x}", "{x}"}, {"{x", "x"}, {"{x", "{x}"}, {"user:1", "{user:1}"},
+		{"x", "x:"}, {"{{x}", "{x}"}, {"{x}rw", "x"}, {"{x}:rw", "{x}"}, {"x}:ushers", "x"}, {"x}rw", "x"}, {"x}sem", "{x}"},
+	} {
+		f.Add(names[0], names[1])
+	}
+	redis := open(f)
+	f.Fuzz(func(t *testing.T, one, other string) {
+		if one == other {
+			t.Skip()
+		}
+		for _, first := range layouts {
+			for _, second := range layouts {
+				a, err := redis.KeysOf(one, first, "")
+				if err != nil {
+					t.Skip()
+				}
+				b, err := redis.KeysOf(other, second, "")
+				if err != nil {
+					t.Skip()
+				}
+				assert.NotEqual(t, a.Queue(), b.Queue())
+				assert.NotEqual(t, a.Foreign(), b.Foreign())
+				assert.NotEqual(t, a.GrantChannels(), b.GrantChannels())
+			}
+		}
+	})
+}
+
+// These are in the specification of the Cluster, and what CLUSTER KEYSLOT answers.
+func TestTheSlotOfAKey(t *testing.T) {
+	for key, slot := range map[string]uint16{
+		"123456789": 0x31C3, "foo": 12182, "somekey": 11058, "{user1000}.following": 3443, "foo{}{bar}": 8363, "foo{{bar}}zap": 4015, "": 0,
+	} {
+		assert.Equal(t, slot, wire.HashSlot(key), key)
+	}
+}
+
+func TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient(t *testing.T) {
+	id := wire.NewID()
+	require.Len(t, id.Prefix, wire.ClientLen)
+	seen := make(map[string]bool)
+	for range 100_000 {
+		owner := id.Owner(42)
+		text, number := owner[:wire.TenureLen-1], owner[wire.TenureLen:]
+		parsed, err := uuid.Parse(text)
+		require.NoError(t, err)
+		assert.Equal(t, uuid.Version(8), parsed.Version())
+		assert.Equal(t, uuid.RFC4122, parsed.Variant())
+		assert.Equal(t, id.Prefix, owner[:wire.ClientLen])
+		assert.Equal(t, "42", number)
+		assert.False(t, seen[text])
+		seen[text] = true
+	}
+}
+
+func TestTheNumberOfATenureIsReadFromItsOwner(t *testing.T) {
+	id := wire.NewID()
+	for i := range 1000 {
+		number := id.Number()
+		text := id.Text(number, uint64(i))
+		read, ok := wire.NumberOf(text)
+		require.True(t, ok, text)
+		assert.Equal(t, number, read)
+		assert.Equal(t, fmt.Sprint(i), text[wire.TenureLen:])
+	}
+	for _, text := range []string{"", "8888", uuid.NewString() + ":1", id.Prefix + "80zz-000000000000:1", id.Prefix + "8000x000000000000:1"} {
+		_, ok := wire.NumberOf(text)
+		assert.False(t, ok, text)
+	}
+}
+
+func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
+	id := wire.NewID()
+	for _, owner := range []string{id.Owner(7), id.Owner(0)} {
+		assert.Equal(t, owner, wire.WithMore(owner, 0))
+		assert.Equal(t, owner+"*3", wire.WithMore(owner, 2))
+		for _, more := range []int32{0, 1, 9, math.MaxInt32 - 1} {
+			text := wire.WithMore(owner, more)
+			read, n := wire.CutMore(text)
+			assert.Equal(t, owner, read)
+			assert.Equal(t, more, n)
+			assert.Equal(t, wire.HasPassed(owner), wire.HasPassed(text))
+			assert.True(t, wire.IsOurs(text) && wire.IsOwner(text))
+			before, _ := wire.NumberOf(owner)
+			number, ok := wire.NumberOf(text)
+			assert.True(t, ok)
+			assert.Equal(t, before, number)
+		}
+		for _, end := range []string{"*", "*0", "*1", "*-2", "*x", "*99999999999"} {
+			read, n := wire.CutMore(owner + end)
+			assert.Equal(t, owner, read)
+			assert.Zero(t, n)
+		}
+	}
+}
+
+// The tenures of a client do not reveal the next one, nor earlier ones.
+func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
+	id := wire.NewID()
+	number := func(owner string) *big.Int {
+		n, ok := new(big.Int).SetString(strings.ReplaceAll(owner[wire.ClientLen:wire.TenureLen-1], "-", ""), 16)
+		require.True(t, ok, owner)
+		return n
+	}
+	const tenures = 10_000
+	last, steps, bits := number(id.Owner(1)), make(map[string]bool), make([]int, 62)
+	for range tenures {
+		n := number(id.Owner(1))
+		steps[new(big.Int).Sub(n, last).String()] = true
+		for i := range bits {
+			bits[i] += int(n.Bit(i))
+		}
+		last = n
+	}
+	assert.Len(t, steps, tenures, "no step from one to the next comes twice")
+	for i, ones := range bits {
+		assert.InDelta(t, tenures/2, ones, 6*tenures/2/100, "bit %d", i) // six standard deviations
+	}
+	assert.NotEqual(t, wire.NewID().Owner(1)[wire.ClientLen:], wire.NewID().Owner(1)[wire.ClientLen:], "each client has numbers of its own")
+}
+
+func TestEachSlotOfARangeBelongsToItsNode(t *testing.T) {
+	server := redistest.Cluster(t)
+	redis, err := wire.Open(wire.Options{Redis: server.Options()}, wire.NewID().Prefix)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		redis.Stop()
+		redis.Close()
+	})
+	ranges, err := redis.Client.Do(t.Context(), redis.Client.B().ClusterSlots().Build()).ToArray()
+	require.NoError(t, err)
+	nodes := make(map[uint32]bool)
+	for _, r := range ranges {
+		fields, err := r.ToArray()
+		require.NoError(t, err)
+		first, _ := fields[0].AsInt64()
+		last, _ := fields[1].AsInt64()
+		node := redis.Nodes.Of(uint16(first))
+		assert.Equal(t, node, redis.Nodes.Of(uint16(last)), "%d to %d", first, last)
+		nodes[node] = true
+	}
+	assert.Len(t, nodes, 3)
 }

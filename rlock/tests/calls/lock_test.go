@@ -1,16 +1,25 @@
+// Package calls_test is about what every call promises for every kind of lock: Lock, TryLock, Do, Acquire and their
+// ends by a context or Close, owners, names, leases, force, holds that are passed on, and guarded writes.
 package calls_test
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { testbed.Main(m) }
 
 // Redisson: testGetHoldCount, testReentrancy.
 func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
@@ -174,5 +183,406 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 			}, testbed.Hang, time.Millisecond, wait)
 			require.NoError(t, lock.Unlock(me))
 		}
+	})
+}
+
+func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		hold := testbed.Take(t, s.Ctx, lock)
+		assert.False(t, lock.IsHeld(s.Ctx), "the goroutine is not the owner of a Hold")
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
+
+		second, err := lock.Rival.Acquire(s.Ctx, rlock.WithWait(0))
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired, "the same goroutine must not nest in a Hold")
+		assert.Nil(t, second)
+		second, err = lock.Rival.Acquire(s.Ctx, rlock.WithWait(10*time.Millisecond))
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Nil(t, second)
+
+		testbed.Elsewhere(func() { assert.NoError(t, hold.Release(s.Ctx), "the handle is the right to release") })
+		second, err = lock.Rival.Acquire(s.Ctx) // an abandoned ticket leaves the queue a moment later
+		require.NoError(t, err)
+		require.NoError(t, second.Release(s.Ctx))
+	})
+}
+
+func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		const lease, drift = time.Hour, time.Hour / 50 // longer than the client's own
+		lock := s.NewLock(testbed.WithLease(lease))
+		before := time.Now()
+		hold := testbed.Take(t, s.Ctx, lock)
+		assert.True(t, hold.Valid())
+		assert.NoError(t, context.Cause(hold.Context()))
+		assert.NoError(t, hold.Context().Err())
+		assert.True(t, hold.ValidUntil().After(before.Add(lease-drift)))
+		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "the hold must end before the lease in Redis")
+
+		require.NoError(t, hold.Release(s.Ctx))
+		<-hold.Context().Done()
+		assert.False(t, hold.Valid())
+		assert.Zero(t, hold.ValidUntil())
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
+	})
+}
+
+func TestAHoldIsReleasedOnceOnly(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		hold := testbed.Take(t, ctx, lock)
+		require.NoError(t, hold.Release(ctx))
+
+		require.NoError(t, lock.Lock(ctx), "the same owner locks again")
+		assert.ErrorIs(t, hold.Release(ctx), rlock.ErrNotHeld)
+		assert.Equal(t, 1, lock.HoldCount(ctx))
+		assert.False(t, hold.Valid())
+		require.NoError(t, lock.Unlock(ctx))
+	})
+}
+
+func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		outer := testbed.Take(t, ctx, lock)
+		inner := testbed.Take(t, ctx, lock, rlock.WithWait(0))
+		of, _ := rlock.OwnerFrom(ctx)
+		from, ok := rlock.OwnerFrom(inner.Context())
+		assert.True(t, ok && from == of, "calls under the hold nest in it")
+		require.NoError(t, lock.Lock(ctx))
+		assert.Equal(t, 3, lock.HoldCount(ctx))
+
+		require.NoError(t, outer.Release(ctx))
+		assert.False(t, outer.Valid())
+		assert.True(t, inner.Valid())
+		require.NoError(t, lock.Unlock(ctx), "Unlock ends a level that was taken without a handle")
+		assert.True(t, inner.Valid())
+		assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld, "the levels that are left have handles")
+		assert.False(t, s.IsFree(lock))
+		require.NoError(t, inner.Release(ctx))
+		assert.True(t, s.IsFree(lock))
+	})
+}
+
+func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsItsError(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock, there := s.NewLock(), s.NewLock()
+		broken := errors.New("the printer is on fire")
+		for _, result := range []error{nil, broken} {
+			err := lock.Do(s.Ctx, func(ctx context.Context) error {
+				assert.True(t, lock.IsHeld(ctx))
+				assert.False(t, s.IsFree(there))
+				assert.NoError(t, lock.Do(ctx, func(context.Context) error {
+					assert.Equal(t, 2, lock.HoldCount(s.Ctx), "it nests")
+					return nil
+				}))
+				assert.NoError(t, ctx.Err())
+				return result
+			})
+			assert.Equal(t, result, err)
+			assert.True(t, s.IsFree(there))
+		}
+	})
+}
+
+func TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		assert.PanicsWithValue(t, "on fire", func() {
+			_ = lock.Do(s.Ctx, func(context.Context) error { panic("on fire") })
+		})
+		assert.True(t, s.IsFree(lock))
+		testbed.Elsewhere(func() {
+			_ = lock.Do(s.Ctx, func(context.Context) error {
+				runtime.Goexit()
+				return nil
+			})
+		})
+		assert.True(t, s.IsFree(lock))
+	})
+}
+
+func TestDosContextEndsWithTheCallers(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		ctx, cancel := context.WithCancel(s.Ctx)
+		err := lock.Do(ctx, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.True(t, s.IsFree(lock), "it was not released")
+		assert.ErrorIs(t, lock.Do(ctx, func(context.Context) error { panic("called") }), context.Canceled)
+	})
+}
+
+func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		broken := errors.New("the printer is on fire")
+		itself := errors.New("the cause of the context's end")
+		for _, result := range []error{nil, broken, itself} {
+			err := lock.Do(s.Ctx, func(ctx context.Context) error {
+				_, err := lock.ForceUnlock(s.Ctx)
+				assert.NoError(t, err)
+				<-ctx.Done()
+				cause := context.Cause(ctx)
+				assert.ErrorIs(t, cause, rlock.ErrLost)
+				if result == itself {
+					return cause
+				}
+				return result
+			})
+			assert.ErrorIs(t, err, rlock.ErrLost, "nil would mean that the lock was held to the end")
+			switch result {
+			case itself:
+				assert.NotContains(t, err.Error(), "\n", "the loss is told once")
+			case broken:
+				assert.ErrorIs(t, err, result)
+			}
+			require.NoError(t, lock.Lock(s.Ctx), "the reported loss has no further effect")
+			require.NoError(t, lock.Unlock(s.Ctx))
+		}
+	})
+}
+
+func TestDoTakesTheOptionsOfAcquire(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := w.NewClient().NewLock(testbed.Key), w.NewClient().NewLock(testbed.Key)
+		never := func(context.Context) error { panic("called") }
+		require.NoError(t, here.Do(w.Ctx, func(ctx context.Context) error {
+			testbed.Within(t, 0, 0, func() {
+				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(0)), rlock.ErrNotAcquired)
+			})
+			testbed.Within(t, 3*time.Second, 3*time.Second, func() {
+				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(3*time.Second)), rlock.ErrNotAcquired)
+			})
+			return nil
+		}))
+		testbed.Within(t, 58*time.Second, time.Minute, func() {
+			err := here.Do(w.Ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}, rlock.WithLease(time.Minute))
+			require.ErrorIs(t, err, rlock.ErrLost)
+		})
+		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithLease(-1)), rlock.ErrInvalidLease)
+	})
+}
+
+// Attempts of one process that come while the command of another call is in flight.
+
+// atOnce calls try in many goroutines, each an owner, and returns when all have returned.
+func atOnce(n int, try func(ctx context.Context) error) (errs []error) {
+	errs = make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = try(rlock.WithOwner(context.Background(), rlock.NewOwner())) })
+	}
+	wg.Wait()
+	return errs
+}
+
+func TestReadersThatTryAtOnceReadTogether(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		lock := p.NewReadWriteLock(testbed.Key).Read()
+		require.NoError(t, lock.Do(w.Ctx, testbed.Nothing)) // Redis has the script
+		p.Net.SetRoundTrip(100 * time.Millisecond)
+		before := len(p.Acquires())
+		var granted atomic.Int64
+		errs := atOnce(20, func(ctx context.Context) error {
+			ok, err := lock.TryLock(ctx)
+			if ok {
+				granted.Add(1)
+			}
+			return err
+		})
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		assert.EqualValues(t, 20, granted.Load())
+		assert.Equal(t, before+1, len(p.Acquires()), "commands")
+	})
+}
+
+// One answer refuses all attempts: none is refused before, and none sends a command of its own.
+func TestOneAnswerRefusesAllAttempts(t *testing.T) {
+	for name, newLock := range testbed.LocksOf("plain", "fair", "fenced", "write") {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				hold := testbed.Take(t, w.Ctx, newLock(w.NewClient().Client))
+				p := w.NewClient()
+				p.Net.SetRoundTrip(100 * time.Millisecond)
+				began := time.Now()
+				for _, err := range atOnce(20, func(ctx context.Context) error {
+					return testbed.ErrorOf(newLock(p.Client).Acquire(ctx, rlock.WithWait(0)))
+				}) {
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				}
+				assert.Equal(t, 100*time.Millisecond, time.Since(began), "a round trip")
+				assert.Len(t, p.Acquires(), 1, "commands")
+				testbed.Release(t, w.Ctx, hold)
+			})
+		})
+	}
+}
+
+// Unreachable is not busy: while Redis is silent, refuses connections or answers with an error, no call is told that
+// another owner has the lock.
+func TestNoCallIsRefusedByARedisThatDoesNotAnswer(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		for name, fails := range map[string]func(*testbed.Peer){"silent": (*testbed.Peer).Silence, "refuses": (*testbed.Peer).Refuse} {
+			for _, wait := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second} {
+				p := w.NewProcess()
+				lock := p.NewLock(fmt.Sprint(testbed.Key, name, wait))
+				require.NoError(t, lock.Do(w.Ctx, testbed.Nothing))
+				fails(p)
+				began := time.Now()
+				for _, err := range atOnce(20, func(ctx context.Context) error {
+					return testbed.ErrorOf(lock.Acquire(ctx, rlock.WithWait(wait)))
+				}) {
+					require.Error(t, err)
+					require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s, %v", name, wait)
+				}
+				assert.Less(t, time.Since(began), 15*time.Second, "%s, %v", name, wait)
+				p.Heal()
+			}
+		}
+	})
+}
+
+// Redisson: testRemainTimeToLive.
+func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		here, there := s.NewLock(), s.NewLock()
+		ttl := func(lock testbed.Locker) time.Duration {
+			d, err := lock.TTL(s.Ctx)
+			require.NoError(t, err)
+			return d
+		}
+		assert.Zero(t, ttl(here))
+		require.NoError(t, here.LockFor(s.Ctx, time.Hour))
+		for _, lock := range []testbed.Locker{here, there} {
+			assert.Greater(t, ttl(lock), time.Hour-testbed.Hang)
+			assert.LessOrEqual(t, ttl(lock), time.Hour)
+		}
+		require.NoError(t, here.Unlock(s.Ctx))
+		assert.Zero(t, ttl(there))
+		require.NoError(t, here.Lock(s.Ctx))
+		assert.Positive(t, ttl(there))
+		assert.LessOrEqual(t, ttl(there), 30*time.Second, "the default lease of the watchdog: no lease leaks into the next lock")
+		require.NoError(t, here.Unlock(s.Ctx))
+	})
+}
+
+func TestTTLOfAKeyThatDoesNotExpireIsNegative(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		lock := s.NewLock()
+		require.NoError(t, lock.Lock(s.Ctx))
+		// The first answer over a new connection has the client renew its leases, which may be after a PERSIST.
+		assert.Eventually(t, func() bool {
+			persisted := s.Do("PERSIST", testbed.Key).Error()
+			ttl, err := lock.TTL(s.Ctx)
+			return persisted == nil && err == nil && ttl == -1
+		}, testbed.Hang, time.Millisecond)
+		require.NoError(t, lock.Unlock(s.Ctx))
+	})
+}
+
+// The section "Levels and leases" of the package comment.
+
+// Redisson: testForceUnlock.
+func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		lock := s.NewLock()
+		assert.False(t, testbed.Frees(t, s.Ctx, lock), "no owner holds the lock")
+
+		require.NoError(t, lock.Lock(s.Ctx))
+		require.NoError(t, lock.Lock(s.Ctx))
+		testbed.Elsewhere(func() {
+			forced, err := lock.ForceUnlock(s.Ctx)
+			assert.NoError(t, err)
+			assert.True(t, forced)
+		})
+		assert.False(t, testbed.IsLocked(t, s.Ctx, lock))
+		assert.False(t, lock.IsHeld(s.Ctx), "the holder of the same client knows at once")
+		assert.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrLost, "a nested Lock fails after a loss")
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost, "the loss is reported once for each level")
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
+		require.Eventually(t, func() bool { return s.IsFree(lock) }, testbed.Hang, time.Millisecond, "the other parts are released")
+	})
+}
+
+// On each server all kinds run at the same time: they wait for their renewals.
+func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
+	redistest.Over(t, testbed.EveryServer[1:], func(t *testing.T, server *redistest.Server) {
+		s := &testbed.Subject{Site: testbed.At(t, server)}
+		s.Sites = []*testbed.Site{s.Site}
+		s.LeavesNothing()
+		var all sync.WaitGroup
+		for _, k := range testbed.Kinds {
+			if k.Servers > 1 {
+				continue
+			}
+			s.KindOfLock = k
+			here, there := s.NewProcess(testbed.WithLease(3*time.Second)), s.NewProcess()
+			all.Go(func() {
+				t.Run(k.Name, func(t *testing.T) {
+					learnsOfForce(s.Ctx, t, here.NewLock(k.Name), there.NewLock(k.Name))
+				})
+			})
+		}
+		all.Wait()
+	})
+}
+
+// In learnsOfForce one client takes the lock and another unlocks it by force; it returns when
+// the former holder knows.
+func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial) {
+	hold := testbed.Take(t, ctx, here)
+	assert.True(t, testbed.Frees(t, ctx, there))
+	require.NoError(t, there.Rival.Lock(ctx), "the lock is free")
+	testbed.RequireLoss(t, ctx, hold)
+	assert.True(t, there.Rival.IsHeld(ctx))
+	require.NoError(t, there.Rival.Unlock(ctx), "the next holder's lock is unchanged")
+}
+
+func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		here, there := s.NewClient().NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
+		me, other := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
+		force := func(lock testbed.Locker, want bool) {
+			t.Helper()
+			forced, err := lock.ForceUnlock(s.Ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, forced)
+		}
+		force(here.Read(), false)
+		force(here.Write(), false)
+
+		require.NoError(t, here.Write().Lock(me))
+		require.NoError(t, here.Read().Lock(me))
+		force(there.Read(), false)
+		assert.False(t, s.IsFree(there.Read()))
+		force(there.Write(), true)
+		assert.True(t, s.IsFree(there.Write()))
+		testbed.Frees(t, s.Ctx, here.Write())
+
+		client := s.NewClient().NewReadWriteLock(testbed.Key)
+		require.NoError(t, client.Read().Lock(me))
+		hold := testbed.Take(t, s.Ctx, client.Read())
+		require.NoError(t, there.Read().Lock(other))
+		force(client.Write(), false)
+		assert.False(t, s.IsFree(there.Write()))
+		force(client.Read(), true)
+		assert.True(t, s.IsFree(s.NewClient().NewReadWriteLock(testbed.Key).Write()))
+		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
 	})
 }

@@ -1,9 +1,13 @@
+// Package insight_test is about what a client tells: observers, logs, counters, the holds of a process, what Inspect
+// shows, cycles of waits.
 package insight_test
 
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -13,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { testbed.Main(m) }
 
 func TestAFreeLockHasNoClientsToLookFor(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -149,4 +155,90 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 	s.AwaitListeners(1, testbed.Plain, testbed.Channel)
 	i := testbed.Inspected(t, s.Ctx, client)
 	assert.Equal(t, 1, i.Foreign)
+}
+
+func withSites(c *rlock.Config) { c.RecordSites = true }
+
+// takenHere acquires the lock in a function with a name.
+func takenHere(ctx context.Context, l *rlock.Lock) (*rlock.Hold, error) { return l.Acquire(ctx) }
+
+func TestHeldShowsWhereALockWasTaken(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(withSites)
+		several := []*rlock.Lock{
+			p.NewLock("plain"), p.NewReadWriteLock("pair").Read(),
+			rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "red"),
+		}
+		for _, l := range several {
+			require.NoError(t, testbed.ErrorOf(takenHere(w.Ctx, l)), l.Name())
+		}
+		held := p.Held()
+		require.Len(t, held, 5)
+		for _, h := range held {
+			assert.True(t, strings.HasSuffix(h.Site.Function, ".takenHere"), "%s: %s", h.Name, h.Site)
+			assert.Regexp(t, `inspect_test\.go:\d+ .*takenHere$`, h.Site.String())
+		}
+
+		time.Sleep(time.Second)
+		me := w.Caller()
+		require.NoError(t, p.NewLock("done").Do(me, func(context.Context) error {
+			held := p.Held()
+			assert.Contains(t, held[len(held)-1].Site.Function, "TestHeldShowsWhereALockWasTaken")
+			return nil
+		}))
+	})
+}
+
+// What errors tell a person.
+
+func newPlain(c *rlock.Client) *rlock.Lock { return c.NewLock(testbed.Key) }
+
+func newRead(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }
+
+func newWrite(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
+
+func TestARefusalNamesAReaderAndTheCallingGoroutine(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c := w.NewClient().Client
+		refused := func(lock *rlock.Lock) error {
+			_, err := lock.Acquire(w.Ctx, rlock.WithWait(time.Second))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return err
+		}
+		require.NoError(t, c.NewLock("ours").Do(w.Ctx, func(context.Context) error {
+			assert.ErrorContains(t, refused(c.NewLock("ours")), "held by the calling goroutine: use the context of Do or of the Hold")
+			return nil
+		}))
+		hold := testbed.Take(t, w.Ctx, newPlain(c))
+		assert.ErrorContains(t, refused(newPlain(c)), "held by the calling goroutine: use the context of Do or of the Hold")
+		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newPlain(c)), "held by a Hold of this process") })
+		require.NoError(t, hold.Release(w.Ctx))
+
+		reader := testbed.Take(t, w.Ctx, newRead(c))
+		testbed.Elsewhere(func() { assert.ErrorContains(t, refused(newWrite(c)), "held by a reader, a Hold of this process") })
+		require.NoError(t, reader.Release(w.Ctx))
+	})
+}
+
+func TestARefusalNamesTheProcessOfAnotherClientThatIsKnown(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	here, there := s.NewClient(), s.NewClient()
+	hold := testbed.Take(t, s.Ctx, newPlain(there))
+	refused := func() error {
+		_, err := newPlain(here).Acquire(s.Ctx, rlock.WithWait(0))
+		return err
+	}
+	require.ErrorContains(t, refused(), "held by "+inspect.Of(there).ID())
+	state := testbed.Inspected(t, s.Ctx, here)
+	require.ErrorContains(t, refused(), "held by "+state.Holders[0].Process.String()+", owner "+inspect.Of(there).ID())
+	require.NoError(t, hold.Release(s.Ctx))
+}
+
+func TestAnOwnerThatIsAGoroutineIsNamedAsOne(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		err := w.NewClient().NewLock(testbed.Key).Unlock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		assert.Regexp(t, `: goroutine \d+: `, err.Error())
+	})
 }

@@ -1,11 +1,14 @@
 package insight_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,5 +45,138 @@ func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 		assert.Equal(t, 39, third.Failed)
 		require.ErrorContains(t, third.Err, "no script today")
 		w.AnswerScripts("")
+	})
+}
+
+func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(testbed.WithLease(3*time.Second), withObserver(&rlock.Observer{
+			Opened:   func(*rlock.Client) { panic("boom") },
+			Waiting:  func(context.Context, rlock.WaitingInfo) { panic("boom") },
+			Acquired: func(context.Context, rlock.AcquiredInfo) { panic("boom") },
+			GaveUp:   func(context.Context, rlock.GaveUpInfo) { panic("boom") },
+			Released: func(context.Context, rlock.ReleasedInfo) { panic("boom") },
+			Lost:     func(context.Context, rlock.LostInfo) { panic("boom") },
+			Renewed:  func(rlock.RenewedInfo) { panic("boom") },
+			Closed:   func(*rlock.Client) { panic("boom") },
+		}))
+		lock, me, them := p.NewLock(testbed.Key), w.Caller(), w.Caller()
+		for range 3 {
+			require.NoError(t, lock.Lock(me))
+			require.False(t, testbed.Tries(t, them, lock))
+			theirs := testbed.Start(func() error { return lock.Lock(them) })
+			synctest.Wait()
+			time.Sleep(10 * time.Second)
+			require.NoError(t, lock.Unlock(me))
+			require.NoError(t, <-theirs)
+			w.Del(testbed.Key)
+			w.Eventually(func() bool { return !lock.IsHeld(them) }, "the lock is lost")
+			require.ErrorIs(t, lock.Unlock(them), rlock.ErrLost)
+		}
+		require.NoError(t, p.Close())
+		for _, hook := range []string{"Opened", "Waiting", "Acquired", "GaveUp", "Released", "Lost", "Renewed", "Closed"} {
+			assert.Equal(t, 1, p.Logged("hook="+hook+" panic=boom"), hook)
+		}
+	})
+}
+
+func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		closed := false
+		p := w.NewClient(testbed.WithLease(3*time.Second), withObserver(&rlock.Observer{
+			Lost:   func(context.Context, rlock.LostInfo) { time.Sleep(12 * time.Hour) },
+			Closed: func(*rlock.Client) { closed = true },
+		}))
+		losesOnlyWhatIsGone(w, p)
+		testbed.Within(t, time.Second, 2*time.Second, func() { require.NoError(t, p.Close()) })
+		synctest.Wait()
+		assert.True(t, closed)
+		time.Sleep(24 * time.Hour)
+	})
+}
+
+func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
+	testbed.ManyCommands(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		resume := make(chan struct{})
+		var lost, missed int // written by one goroutine, which ends with Close
+		p := w.NewClient(testbed.WithLease(3*time.Second), withLogger(testbed.Quiet.Handler()), withObserver(&rlock.Observer{
+			Lost:   func(context.Context, rlock.LostInfo) { <-resume; lost++ },
+			Missed: func(n int) { missed += n },
+		}))
+		const losses = 4100
+		lock := p.NewReadWriteLock(testbed.Key).Read()
+		for range losses {
+			require.NoError(t, lock.Lock(w.Caller()))
+		}
+		w.Del(testbed.Key)
+		time.Sleep(10 * time.Second)
+		close(resume)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		assert.Equal(t, losses, lost+missed)
+		assert.Contains(t, []int{4000, 4001}, lost, "those in the buffer, and perhaps one that was being reported")
+	})
+}
+
+func TestHooksMayCallTheClient(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var p *testbed.Client
+		inside := false // the calls of a hook call hooks
+		visit := func(context.Context) {
+			if p == nil || inside {
+				return
+			}
+			inside = true
+			defer func() { inside = false }()
+			them := rlock.WithOwner(context.Background(), rlock.NewOwner())
+			assert.NoError(t, testbed.ErrorOf(p.NewLock(testbed.Key).TryLock(them)))
+			assert.False(t, p.NewLock(testbed.Key).IsHeld(them))
+			assert.NoError(t, p.NewLock("another").Do(them, testbed.Nothing))
+		}
+		p = w.NewClient(withObserver(&rlock.Observer{
+			Waiting:  func(ctx context.Context, _ rlock.WaitingInfo) { visit(ctx) },
+			Acquired: func(ctx context.Context, _ rlock.AcquiredInfo) { visit(ctx) },
+			GaveUp:   func(ctx context.Context, _ rlock.GaveUpInfo) { visit(ctx) },
+			Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+				if i.Name != testbed.Key { // visit would get that lock
+					visit(ctx)
+				}
+			},
+		}))
+		lock, me := p.NewLock(testbed.Key), w.Caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		testbed.TriesFor(t, w.Caller(), lock, time.Second)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// allocations returns how many a call makes. It is the least of several measurements, since
+// goroutines that an earlier test has left behind may allocate during one.
+func allocations(call func()) float64 {
+	least := testing.AllocsPerRun(100, call)
+	for range 9 {
+		least = min(least, testing.AllocsPerRun(100, call))
+	}
+	return least
+}
+
+func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+		driver.CheckRules(false) // which allocates
+		defer driver.CheckRules(true)
+		p, me := w.NewClient(), w.Caller()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(me))
+		synctest.Wait()
+		assert.Zero(t, allocations(func() {
+			_ = lock.Lock(me)
+			_ = lock.Unlock(me)
+			_, _ = lock.TryLock(w.Ctx)
+		}))
+		assert.Zero(t, allocations(func() { _ = p.Stats() }))
+		require.NoError(t, lock.Unlock(me))
 	})
 }

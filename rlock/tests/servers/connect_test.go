@@ -1,21 +1,202 @@
+// Package servers_test is about what Redis does to a client: connections, rights, refusals, outages, failovers,
+// replicas and full servers.
 package servers_test
 
 import (
+	"bufio"
+	"context"
 	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
+	server := redistest.Embedded(t)
+	expiring := server.Options()
+	expiring.ConnLifetime = time.Hour
+	for what, config := range map[string]rlock.Config{
+		"no address":              {},
+		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
+		"no such pub/sub":         {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: 9}},
+		"negative pub/sub":        {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: -1}},
+		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
+		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
+		"connections that expire": {Redis: expiring},
+		"a lease too long":        {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
+		"a negative lease":        {Redis: server.Options(), Lease: -time.Second},
+		"a negative longest one":  {Redis: server.Options(), LongestLease: -time.Second},
+		"a negative hand-off":     {Redis: server.Options(), Advanced: rlock.Advanced{HandoffTime: -time.Second}},
+		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
+		"rueidis.ParseURL":        {Redis: rueidis.ClientOption{InitAddress: []string{"redis://127.0.0.1:6379"}}},
+		"host:port":               {Redis: rueidis.ClientOption{InitAddress: []string{"redis.example"}}},
+		"host:port of IPv6":       {Redis: rueidis.ClientOption{InitAddress: []string{"::1"}}},
+	} {
+		client, err := rlock.New(config)
+		assert.ErrorIs(t, err, rlock.ErrInvalidConfig, what)
+		if advice := strings.TrimSuffix(what, " of IPv6"); strings.ContainsAny(advice, ".:") {
+			assert.ErrorContains(t, err, advice)
+		}
+		assert.Nil(t, client, what)
+	}
+}
+
+func TestAServerThatCannotBeReachedIsTheErrorOfNew(t *testing.T) {
+	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
+		InitAddress: []string{"127.0.0.1:6379"},
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return nil, syscall.ECONNREFUSED
+		},
+	}})
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.ErrorContains(t, err, "127.0.0.1:6379")
+	assert.Nil(t, client)
+}
+
+func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
+	server := redistest.Embedded(t)
+	s := testbed.At(t, server)
+	one, two := s.NewClient(), s.NewClient()
+	assert.NotEqual(t, inspect.Of(one).ID(), inspect.Of(two).ID())
+	for _, client := range []*rlock.Client{one, two} {
+		require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
+		s.AwaitHash(client, testbed.GoroutineID(), "1") // compares the ID
+		require.NoError(t, client.NewLock(testbed.Key).Unlock(s.Ctx))
+	}
+}
+
+func TestTheNameOfAClientTellsItsProcess(t *testing.T) {
+	t.Parallel()
+	all := testbed.At(t, redistest.Standalone(t))
+	t.Run("by default", func(t *testing.T) {
+		s, me := all.In(t), testbed.ThisProcess(t)
+		client := s.NewClient()
+		assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), inspect.Of(client).ID())}, s.ClientNames())
+	})
+	t.Run("the Config leaves it out", func(t *testing.T) {
+		s := all.In(t)
+		s.NewClient(func(c *rlock.Config) { c.Advanced.NoClientName = true })
+		assert.Empty(t, s.ClientNames())
+	})
+	t.Run("the Config has another", func(t *testing.T) {
+		s := all.In(t)
+		named := s.NewClient(func(c *rlock.Config) { c.Redis.ClientName = "billing" })
+		assert.Equal(t, []string{"billing"}, s.ClientNames())
+		require.NoError(t, named.NewLock(testbed.Key).Lock(s.Ctx))
+		i := testbed.Inspected(t, s.Ctx, named)
+		require.NoError(t, i.Unresolved)
+		assert.Nil(t, i.Holders[0].Process, "the name does not identify a process")
+		require.NoError(t, named.NewLock(testbed.Key).Unlock(s.Ctx))
+	})
+	for _, old := range []bool{false, true} { // in RESP2 a separate command sets the name, and it needs a right
+		t.Run(fmt.Sprint("the user may not set it, RESP2 ", old), func(t *testing.T) {
+			s := all.In(t)
+			limited := s.Limited(s.Rights(s.AclLines()...)...)
+			client := s.NewClient(func(c *rlock.Config) { c.Redis, c.Redis.AlwaysRESP2 = limited.Redis, old })
+			assert.Equal(t, old, len(s.ClientNames()) == 0, "HELLO needs no right")
+			require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
+		})
+	}
+}
+
+func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
+	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
+		client := s.NewClient()
+		lock := client.NewLock(testbed.Key)
+		require.NoError(t, lock.Do(s.Ctx, testbed.Nothing)) // the server learns the scripts
+		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(client).ID())
+		for what, ctx := range map[string]context.Context{"with a context that may end": s.Ctx, "with one that never ends": context.Background()} {
+			calls := s.CountCalls(t, func() {
+				require.NoError(t, lock.Do(ctx, testbed.Nothing))
+			})
+			assert.EqualValues(t, 2, calls["evalsha"], what)
+			assert.Zero(t, calls["eval"]+calls["script|load"]+calls[strings.ToLower(s.Family().Subscribe)], what)
+		}
+	})
+}
+
+func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
+	t.Parallel()
+	type choice struct {
+		name   string
+		pubSub rlock.PubSub
+		family testbed.Family
+	}
+	onServer := func(t *testing.T, server *redistest.Server, choices []choice) {
+		families := []testbed.Family{testbed.Plain}
+		if server.HasShardedPubSub() {
+			families = append(families, testbed.Sharded)
+		}
+		for _, choice := range choices {
+			t.Run(choice.name, func(t *testing.T) {
+				if !slices.Contains(families, choice.family) {
+					t.Skip("the server has no sharded pub/sub")
+				}
+				s := testbed.At(t, server)
+				choose := func(c *rlock.Config) { c.Advanced.PubSub = choice.pubSub }
+				s.Wakes(s.NewClient(choose), s.NewClient(choose), choice.family)
+
+				lock := s.NewLock(choose)
+				heard := make(map[testbed.Family]*testbed.Listener)
+				for _, family := range families {
+					heard[family] = s.Listen(family, testbed.Channel)
+				}
+				require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
+				for family, listener := range heard {
+					if family == choice.family {
+						assert.Equal(t, []string{"00"}, listener.Heard())
+					} else {
+						assert.Empty(t, listener.Heard())
+					}
+				}
+			})
+		}
+	}
+	t.Run("standalone", func(t *testing.T) {
+		onServer(t, redistest.Standalone(t), []choice{
+			{"auto", rlock.PubSubAuto, testbed.Plain},
+			{"plain", rlock.PubSubPlain, testbed.Plain},
+			{"sharded", rlock.PubSubSharded, testbed.Sharded},
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := testbed.Calm(redistest.Cluster(t))
+		onServer(t, cluster, []choice{
+			{"auto", rlock.PubSubAuto, testbed.At(t, cluster).Family()},
+			{"plain", rlock.PubSubPlain, testbed.Plain},
+			{"sharded", rlock.PubSubSharded, testbed.Sharded},
+		})
+	})
+}
+
+func TestShardedPubSubIsRefusedWhereTheServerHasNone(t *testing.T) {
+	server := redistest.Embedded(t)
+	_, err := rlock.New(rlock.Config{Redis: server.Options(), Advanced: rlock.Advanced{PubSub: rlock.PubSubSharded}})
+	assert.ErrorIs(t, err, rlock.ErrUnsupported)
+}
 
 func TestNewSaysWhyItCannotConnectAndWhatToDo(t *testing.T) {
 	replies := func(text string) *fakeServer { return &fakeServer{reply: func(string) string { return text }} }
@@ -300,3 +481,276 @@ func TestALockOverTLSWhereBothSidesHaveAPrivateCertificate(t *testing.T) {
 	// rueidis leaves a goroutine asleep for a second after a failure.
 	assert.Eventually(t, func() bool { return goleak.Find(before, testbed.AFailedHandshake) == nil }, testbed.Hang, time.Millisecond, "a goroutine is left")
 }
+
+// A client that is made before Redis can be reached.
+
+func lazy(c *rlock.Config) { c.Lazy = true }
+
+// madeBefore returns a lazy client of a server that cannot be reached until its net heals.
+func madeBefore(w *testbed.World, changes ...func(*rlock.Config)) (*testbed.Client, *network.Network) {
+	gate := network.New(w.Dial)
+	w.T.Cleanup(gate.Close)
+	gate.Refuse()
+	dial := func() (net.Conn, error) { return gate.Dial(w.Ctx, "", nil, nil) }
+	return testbed.NewTestClient(w.T, dial, append(changes, lazy)...), gate
+}
+
+func TestALazyClientWaitsForRedisAndSaysSoOnce(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, gate := madeBefore(w)
+		lock, me := p.NewLock(testbed.Key), w.Caller()
+		waits := testbed.Waits(t, func() error { return lock.Lock(me) })
+		time.Sleep(time.Minute)
+		require.True(t, testbed.Pending(waits))
+		assert.Equal(t, 1, p.Logged("there is no connection to Redis yet"))
+		assert.Equal(t, 0, p.Logged("connected to Redis"))
+		assert.EqualValues(t, 1, p.Stats().Waiting)
+
+		gate.Heal()
+		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-waits) })
+		assert.Equal(t, 1, p.Logged("connected to Redis"))
+		assert.Len(t, w.Fields(testbed.Key), 1)
+		other := w.NewClient(lazy) // nothing tells it from another client
+		waits = testbed.Waits(t, func() error { return other.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
+		testbed.Within(t, 0, 0, func() { // the grant is heard
+			require.NoError(t, lock.Unlock(me))
+			require.NoError(t, <-waits)
+		})
+		assert.Zero(t, other.Logged("Redis yet"))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestALazyClientFailsAsInAnOutage(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, gate := madeBefore(w)
+		lock := p.NewLock(testbed.Key)
+		require.ErrorContains(t, testbed.ErrorOf(lock.TryLock(w.Caller())), "cannot connect to [127.0.0.1:6379]")
+		testbed.Within(t, time.Second, 2*time.Second, func() {
+			_, err := lock.Acquire(w.Ctx, rlock.WithWait(time.Second))
+			require.ErrorContains(t, err, "cannot connect to [127.0.0.1:6379]")
+		})
+		ctx, cancel := context.WithTimeout(w.Caller(), time.Second)
+		defer cancel()
+		testbed.Within(t, time.Second, time.Second, func() { require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded) })
+		for what, ask := range testbed.Questions {
+			testbed.Within(t, time.Second, 5*time.Second, func() {
+				require.ErrorContains(t, ask(w.Ctx, p.Client, lock), "cannot connect to", what)
+			})
+			looks := testbed.Waits(t, func() error { return ask(w.Ctx, p.Client, lock) })
+			gate.Heal()
+			require.NoError(t, <-looks, what)
+			require.NoError(t, p.Close())
+			p, gate = madeBefore(w)
+			lock = p.NewLock(testbed.Key)
+		}
+	})
+}
+
+func TestALazyClientThatHasNeverConnectedCloses(t *testing.T) {
+	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, rule func(*network.Network)) {
+		p, gate := madeBefore(w)
+		gate.Heal()
+		rule(gate)
+		waits := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(w.Caller()) })
+		testbed.Within(t, 0, 6*time.Second, func() { require.NoError(t, p.Close()) })
+		require.ErrorIs(t, <-waits, rlock.ErrClosed)
+	})
+}
+
+// What New checks of the server fails the calls of a lazy client, until the server has changed.
+func TestALazyClientTellsTheErrorsOfNew(t *testing.T) {
+	for what, c := range map[string]struct {
+		config func(*rlock.Config)
+		reply  string
+		is     error
+	}{
+		"a password is missing": {func(*rlock.Config) {}, "-NOAUTH HELLO must be called with the client already authenticated\r\n", rlock.ErrNoPermission},
+		"sharded pub/sub":       {func(c *rlock.Config) { c.Advanced.PubSub = rlock.PubSubSharded }, "-ERR unknown command 'PUBSUB'\r\n", rlock.ErrUnsupported},
+	} {
+		t.Run(what, func(t *testing.T) {
+			aside(t, func(t *testing.T) {
+				var cured atomic.Bool
+				f := &fakeServer{reply: func(command string) string {
+					switch {
+					case strings.HasPrefix(command, "HELLO") && (cured.Load() || c.reply[1] != 'N'):
+						return hello("7.0.15", "standalone")
+					case strings.HasPrefix(command, "CLUSTER"):
+						return noCluster
+					case !cured.Load():
+						return c.reply
+					case strings.HasPrefix(command, "PUBSUB"):
+						return "*0\r\n"
+					}
+					return "$-1\r\n" // the acquire is granted
+				}}
+				config := f.config()
+				c.config(&config)
+				_, refused := rlock.New(config)
+				require.ErrorIs(t, refused, c.is)
+				log := &testbed.Journal{}
+				config.Lazy, config.Logger = true, slog.New(slog.NewTextHandler(log, nil))
+				client, err := rlock.New(config)
+				require.NoError(t, err)
+				defer client.Close()
+				err = client.NewLock(testbed.Key).Lock(t.Context())
+				require.ErrorIs(t, err, c.is)
+				assert.ErrorContains(t, err, strings.TrimPrefix(refused.Error(), "rlock: "))
+				time.Sleep(time.Minute)
+				assert.Equal(t, 1, log.Count("Redis cannot be used"))
+
+				cured.Store(true)
+				time.Sleep(2 * time.Second)
+				require.NoError(t, client.NewLock(testbed.Key).Lock(t.Context()))
+			})
+		})
+	}
+}
+
+func TestNewContextTriesUntilRedisCanBeReached(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		gate := network.New(w.Dial)
+		defer gate.Close()
+		gate.Refuse()
+		config := rlock.Config{Logger: testbed.Quiet, Redis: rueidis.ClientOption{
+			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: gate.Dial,
+		}}
+		ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
+		defer cancel()
+		testbed.Within(t, time.Minute, time.Minute, func() {
+			_, err := rlock.NewContext(ctx, config)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "cannot connect to [127.0.0.1:6379]")
+		})
+		var client *rlock.Client
+		connects := testbed.Start(func() (err error) { client, err = rlock.NewContext(w.Ctx, config); return err })
+		time.Sleep(time.Minute)
+		require.True(t, testbed.Pending(connects))
+		gate.Heal()
+		testbed.Within(t, 0, time.Second, func() { require.NoError(t, <-connects) })
+		require.NoError(t, client.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing))
+		require.NoError(t, client.Close())
+	})
+}
+
+// A wrong password is no outage.
+func TestNewContextDoesNotWaitForWhatWaitingDoesNotCure(t *testing.T) {
+	aside(t, func(t *testing.T) {
+		f := &fakeServer{reply: func(string) string { return "-WRONGPASS invalid username-password pair or user is disabled.\r\n" }}
+		testbed.Within(t, 0, 0, func() {
+			require.ErrorIs(t, testbed.ErrorOf(rlock.NewContext(t.Context(), f.config())), rlock.ErrNoPermission)
+		})
+	})
+}
+
+// A fakeServer answers each command with the result of reply, as it goes over the wire. It
+// stands for servers that no machine has at hand.
+type fakeServer struct {
+	reply    func(command string) string // the words of the command, with a space between
+	greeting string                      // sent in place of all answers, before the server closes the connection
+
+	mu       sync.Mutex // protects commands
+	commands []string
+}
+
+// hello is the answer to HELLO of a server of that version, in that mode.
+func hello(version, mode string) string {
+	return fmt.Sprintf("%%4\r\n+server\r\n+redis\r\n+version\r\n+%s\r\n+proto\r\n:3\r\n+mode\r\n+%s\r\n", version, mode)
+}
+
+// aside runs a test in virtual time, and waits for the goroutine that rueidis leaves asleep
+// when a connection to a supposed Cluster has ended.
+func aside(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	redistest.WithoutServer(t)
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute)
+		run(t)
+	})
+}
+
+// option connects to the server over pipes, so that it may be used in a bubble.
+func (f *fakeServer) option() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:  []string{"127.0.0.1:6379"},
+		DisableCache: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			here, there := net.Pipe()
+			go f.serve(there)
+			return here, nil
+		},
+	}
+}
+
+func (f *fakeServer) config() rlock.Config {
+	return rlock.Config{Redis: f.option(), Logger: testbed.Quiet}
+}
+
+func (f *fakeServer) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	if f.greeting != "" {
+		_, _ = in.Peek(1) // the writer of a pipe waits until it is read
+		_, _ = io.WriteString(conn, f.greeting)
+		return
+	}
+	answers := make(chan string, 1000) // a client may write before it reads
+	defer close(answers)
+	go func() {
+		for answer := range answers {
+			_, _ = io.WriteString(conn, answer)
+		}
+	}()
+	for {
+		words, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		command := strings.Join(words, " ")
+		f.mu.Lock()
+		f.commands = append(f.commands, command)
+		f.mu.Unlock()
+		if strings.HasPrefix(command, "CLIENT ") || command == "PING" {
+			answers <- "+OK\r\n"
+		} else {
+			answers <- f.reply(command)
+		}
+	}
+}
+
+// readCommand reads an array of strings.
+func readCommand(in *bufio.Reader) (words []string, err error) {
+	number := func() (n int) {
+		line, e := in.ReadString('\n')
+		if err = e; err == nil {
+			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
+		}
+		return n
+	}
+	for range number() {
+		text := make([]byte, number()+len("\r\n"))
+		if err == nil {
+			_, err = io.ReadFull(in, text)
+		}
+		words = append(words, strings.TrimSpace(string(text)))
+	}
+	return words, err
+}
+
+// said reports whether a command with these words has arrived.
+func (f *fakeServer) said(words string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.commands, func(c string) bool { return strings.Contains(c, words) })
+}
+
+// all returns the commands so far.
+func (f *fakeServer) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.commands)
+}
+
+// noCluster is the answer of a single server to a query for slots.
+const noCluster = "-ERR This instance has cluster support disabled\r\n"

@@ -1,3 +1,4 @@
+// Package stories_test has the stories of package rlock that are data: see TestStories.
 package stories_test
 
 import (
@@ -24,6 +25,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { testbed.Main(m) }
 
 var rewrite = flag.Bool("rewrite", false, "write what is told in the stories into testdata")
 

@@ -1,0 +1,362 @@
+// Package groups_test is about locks over several locks and servers: multi and red.
+package groups_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// The tests over all kinds cover MultiLock as one of the kinds. These are the differences.
+
+func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		var none *rlock.Lock
+		for what, bad := range map[string]struct {
+			lock *rlock.Lock
+			err  error
+		}{
+			"none":          {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
+			"nil":           {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
+			"a nil lock":    {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
+			"one of none":   {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
+			"a red of none": {rlock.NewMultiLock(rlock.NewRedLock(nil, "a")), rlock.ErrInvalidConfig},
+			"a zero lock":   {rlock.NewMultiLock(&rlock.Lock{}), rlock.ErrInvalidConfig},
+			"zero":          {&rlock.Lock{}, rlock.ErrInvalidConfig},
+			"a bad name":    {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
+		} {
+			for method, err := range testbed.EveryMethod(w.Ctx, bad.lock) {
+				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
+			}
+			assert.False(t, bad.lock.IsHeld(w.Ctx))
+			assert.Zero(t, bad.lock.HoldCount(w.Ctx))
+			_ = bad.lock.Name()
+		}
+		assert.Empty(t, p.Net.Sent("EVALSHA"), "no command")
+	})
+}
+
+func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		me := w.Caller()
+		there := w.NewClient(func(c *rlock.Config) { c.Redis.SelectDB = 1 })
+		first, second := w.NewClient().NewLock(testbed.Key), there.NewLock(testbed.Key)
+		require.NoError(t, w.NewClient().NewLock(testbed.Key).Lock(w.Caller()))
+		for _, lock := range []*rlock.Lock{rlock.NewMultiLock(first, second), rlock.NewMultiLock(second, first)} {
+			require.False(t, testbed.TriesFor(t, me, lock, time.Second))
+		}
+		assert.Empty(t, there.Acquires(), "a waiter for the first part must not ask for others")
+	})
+}
+
+// The acquires of nine parts, each of another client than the one before, take longer than the lease.
+func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
+		var locks []*rlock.Lock
+		for i := range 9 {
+			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
+		for _, p := range clients {
+			p.Net.SetRoundTrip(100 * time.Millisecond)
+		}
+		hold := testbed.Take(t, me, lock, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
+		begin := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		assert.InDelta(t, 400*time.Millisecond, time.Until(hold.ValidUntil()), float64(20*time.Millisecond))
+		<-hold.Context().Done()
+		assert.InDelta(t, 500*time.Millisecond, time.Since(begin), float64(20*time.Millisecond))
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+	})
+}
+
+// A hundred free names take as many round trips as one, and a command for thirty-two of them.
+func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		var locks []*rlock.Lock
+		for i := range 100 {
+			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
+		p.Net.SetRoundTrip(100 * time.Millisecond)
+		sent := len(p.Net.Sent("EVALSHA"))
+		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() { require.NoError(t, lock.Lock(me)) })
+		assert.Equal(t, 4, len(p.Net.Sent("EVALSHA"))-sent)
+		require.NoError(t, lock.Unlock(me))
+
+		require.NoError(t, w.NewClient().NewLock("part50").Lock(w.Caller()))
+		testbed.Within(t, 100*time.Millisecond, 300*time.Millisecond, func() {
+			assert.False(t, testbed.Tries(t, me, lock))
+		})
+	})
+}
+
+// The tests over all kinds cover RedLock as one of the kinds. These are the differences, over
+// five servers.
+
+// A fiveWorlds is so many independent worlds, five as a rule.
+type fiveWorlds struct {
+	*testbed.VirtualKind
+}
+
+func quorum(t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
+	t.Helper()
+	quorumOf(5, t, run)
+}
+
+// quorumOf is quorum with another number of servers.
+func quorumOf(servers int, t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
+	t.Helper()
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		r := &testbed.VirtualKind{World: w, Kind: testbed.Kind{Name: "red", Lock: testbed.RedLock}, Worlds: []*testbed.World{w}}
+		for len(r.Worlds) < servers {
+			r.Worlds = append(r.Worlds, testbed.NewWorld(t, w.Ctx))
+		}
+		run(t, &fiveWorlds{r})
+	})
+}
+
+// member is a peer, with its lock.
+type member struct {
+	*testbed.Peer
+	testbed.Locker
+}
+
+func (w *fiveWorlds) member(changes ...func(*rlock.Config)) *member {
+	w.T.Helper()
+	p := w.NewProcess(changes...)
+	return &member{p, rlock.NewRedLock(p.Clients, testbed.Key)}
+}
+
+// have returns the servers that have the key.
+func (w *fiveWorlds) have() (servers []int) {
+	for i, world := range w.Worlds {
+		if world.Exists(testbed.Key) {
+			servers = append(servers, i)
+		}
+	}
+	return servers
+}
+
+// occupy gives the key on these servers to another client.
+func (w *fiveWorlds) occupy(servers ...int) {
+	for _, i := range servers {
+		w.Worlds[i].HSet(testbed.Key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
+		w.Worlds[i].SetTTL(testbed.Key, time.Hour)
+	}
+}
+
+func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		one, other := w.NewClient(), rlocktest.New(t)
+		for what, bad := range map[string]struct {
+			lock *rlock.Lock
+			err  error
+		}{
+			"no clients":         {rlock.NewRedLock(nil, testbed.Key), rlock.ErrInvalidConfig},
+			"no majority":        {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, testbed.Key), rlock.ErrInvalidConfig},
+			"nil clients":        {rlock.NewRedLock([]*rlock.Client{nil, nil, nil}, testbed.Key), rlock.ErrInvalidConfig},
+			"one twice, and nil": {rlock.NewRedLock([]*rlock.Client{nil, one.Client, one.Client}, testbed.Key), rlock.ErrInvalidConfig},
+			"one twice":          {rlock.NewRedLock([]*rlock.Client{one.Client, other, one.Client}, testbed.Key), rlock.ErrInvalidConfig},
+			"no name":            {rlock.NewRedLock([]*rlock.Client{one.Client, other}, ""), rlock.ErrInvalidName},
+		} {
+			for method, err := range testbed.EveryMethod(w.Ctx, bad.lock) {
+				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
+			}
+			assert.False(t, bad.lock.IsHeld(w.Ctx))
+		}
+		assert.Empty(t, one.Net.Sent("EVALSHA"), "no command")
+
+		single := rlock.NewRedLock([]*rlock.Client{one.Client}, testbed.Key)
+		require.NoError(t, single.Lock(w.Ctx))
+		assert.False(t, testbed.Tries(t, w.Caller(), single))
+		require.NoError(t, single.Unlock(w.Ctx), "over one server a RedLock is a Lock")
+	})
+}
+
+func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		all, me := w.NewProcess().Clients, w.Caller()
+		some := rlock.NewRedLock([]*rlock.Client{nil, all[1], nil, all[3], all[4]}, testbed.Key)
+		whole := rlock.NewRedLock(w.NewProcess().Clients, testbed.Key)
+
+		require.NoError(t, some.Lock(me))
+		require.Equal(t, []int{1, 3, 4}, w.have())
+		require.False(t, testbed.Tries(t, w.Caller(), whole), "three of five are a majority")
+		require.NoError(t, some.Unlock(me))
+
+		w.Settle()
+		w.occupy(4)
+		require.False(t, testbed.Tries(t, w.Caller(), some), "two of five are not")
+		require.NoError(t, whole.Lock(me), "the others are")
+		require.NoError(t, whole.Unlock(me))
+		w.Settle()
+	})
+}
+
+func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m, me := w.member(), w.Caller()
+		for _, client := range m.TestClients[2:] {
+			client.Net.SetRoundTrip(400 * time.Millisecond)
+		}
+		testbed.Within(t, 0, 400*time.Millisecond, func() {
+			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
+			assert.False(t, taken)
+			require.Error(t, err, "false would mean that another owner holds the lock")
+			assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, "has not answered")
+		})
+		time.Sleep(time.Second)
+		assert.True(t, testbed.TriesFor(t, me, m, time.Second))
+		taken, err := m.TryLockFor(w.Caller(), 10*time.Millisecond, 0)
+		require.NoError(t, err, "another owner holds the lock")
+		assert.False(t, taken)
+		require.NoError(t, m.Unlock(me))
+	})
+}
+
+func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m, me := w.member(), w.Caller()
+		for _, world := range w.Worlds[2:] {
+			world.HSet(testbed.Key, "status", "new")
+		}
+		testbed.Within(t, 0, time.Second, func() { require.ErrorIs(t, m.Lock(me), rlock.ErrWrongType) })
+		assert.Equal(t, "new", w.Worlds[2].HGet(testbed.Key, "status"))
+		w.Worlds[2].Del(testbed.Key)
+		require.NoError(t, m.Lock(me), "a failing minority does not matter")
+		require.NoError(t, m.Unlock(me))
+		w.Worlds[3].Del(testbed.Key)
+		w.Worlds[4].Del(testbed.Key)
+		require.NoError(t, m.Clients[0].Close())
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Unlock(me), "nor do closed clients, if they are a minority")
+		require.NoError(t, m.Clients[1].Close())
+		require.NoError(t, m.Clients[2].Close())
+		require.ErrorIs(t, m.Lock(me), rlock.ErrClosed)
+	})
+}
+
+func TestTheErrorAndTheLogOfARedLockSayWhatTheServersSaidLast(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m := w.member()
+		for _, world := range w.Worlds[2:] {
+			world.AnswerScripts(testbed.Passing[1])
+		}
+		for _, wait := range []time.Duration{time.Millisecond, 333 * time.Millisecond, 30 * time.Second} {
+			ctx, cancel := context.WithTimeout(w.Caller(), wait)
+			err := m.Lock(ctx)
+			cancel()
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "READONLY", wait)
+		}
+		assert.Equal(t, 1, m.TestClients[0].Logged(testbed.Unserved))
+		assert.Equal(t, 1, m.TestClients[0].Logged("READONLY"))
+	})
+}
+
+func TestADeadServerDelaysNoWait(t *testing.T) {
+	for what, die := range map[string]func(*member){
+		"refused": func(m *member) { m.TestClients[0].Net.Refuse() },
+		"silent":  func(m *member) { m.TestClients[0].Net.Rule(network.Silence) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			quorum(t, func(t *testing.T, w *fiveWorlds) {
+				holder, waiter := w.member(), w.member()
+				me, them := w.Caller(), w.Caller()
+				for range 2 {
+					require.NoError(t, holder.Lock(me))
+					w.Settle()
+					result := testbed.Waits(t, func() error { return waiter.Lock(them) })
+					die(waiter)
+					time.Sleep(1100 * time.Millisecond)
+					require.NoError(t, holder.Unlock(me))
+					testbed.Within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-result) })
+					w.Settle()
+					require.NoError(t, waiter.Unlock(them))
+				}
+				waiter.Heal()
+			})
+		})
+	}
+}
+
+func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
+	t.Parallel()
+	one, other := testbed.At(t, redistest.Standalone(t)), testbed.At(t, redistest.Standalone(t))
+	var clients []*rlock.Client
+	for _, s := range []*testbed.Site{one, other, one} {
+		clients = append(clients, s.NewClient(func(c *rlock.Config) { c.Redis.DialCtxFn = nil }))
+	}
+	testbed.IsLocked(t, one.Ctx, rlock.NewRedLock(clients[:2], testbed.Key))
+	_, err := rlock.NewRedLock(clients, testbed.Key).Acquire(one.Ctx, rlock.WithWait(0))
+	require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+	assert.ErrorContains(t, err, "clients 0 and 2")
+}
+
+// rolls restarts each server without its data, the next one as much later as docs/operations.md says.
+func (w *fiveWorlds) rolls() {
+	for _, world := range w.Worlds {
+		world.Redis.Stop()
+		world.FlushAll()
+		time.Sleep(30 * time.Second)
+		world.Redis.Start()
+		time.Sleep(40 * time.Second)
+	}
+}
+
+// A waiter takes a free part each time that it asks around, and keeps it for a while.
+func TestARedLockOutlivesRollingRestartsBesideWaiters(t *testing.T) {
+	redistest.Slow(t)
+	for i, c := range []struct{ servers, waiters int }{{3, 2}, {3, 5}, {5, 5}} {
+		if i > 0 && testbed.Fewer() {
+			break // the tests without the race detector run the others: the code is the same
+		}
+		t.Run(fmt.Sprintf("%d servers, %d waiters", c.servers, c.waiters), func(t *testing.T) {
+			quorumOf(c.servers, t, func(t *testing.T, w *fiveWorlds) {
+				m := w.member()
+				hold := testbed.Take(t, w.Caller(), m)
+				var acquired atomic.Int32
+				var left []<-chan error
+				for range c.waiters {
+					m := w.member()
+					left = append(left, testbed.Start(func() error {
+						h, err := m.Acquire(w.Ctx)
+						if err != nil {
+							return err
+						}
+						acquired.Add(1)
+						time.Sleep(time.Second)
+						return h.Release(w.Ctx)
+					}))
+				}
+				w.rolls()
+				require.NoError(t, context.Cause(hold.Context()))
+				assert.Positive(t, m.TestClients[1].Logged("a red lock has a part again"))
+				assert.Zero(t, acquired.Load(), "no standby leads beside the leader")
+				require.NoError(t, hold.Release(w.Ctx))
+				time.Sleep(time.Minute)
+				assert.EqualValues(t, c.waiters, acquired.Load(), "then each has its turn")
+				testbed.Succeed(t, left...)
+			})
+		})
+	}
+}
