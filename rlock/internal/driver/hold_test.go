@@ -230,6 +230,13 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 		_, err := ParsePass(p.String())
 		assert.ErrorIs(t, err, terms.ErrInvalidPass)
 	}
+	text := (&Pass{Kind: PlainKind, Owner: owner, Key: "lock:orders:42"}).String()
+	for _, bad := range []string{
+		"", strings.Replace(text, "1", "2", 1), text[:len(text)-1], text + "A", text[:20] + string(rune(text[20]^1)) + text[21:], text + strings.Repeat("A", 1<<20),
+	} {
+		_, err := ParsePass(bad)
+		assert.ErrorIs(t, err, terms.ErrInvalidPass)
+	}
 }
 
 // onOp gives the next command of that sort a fate; of mirrors those that pass a lock on.

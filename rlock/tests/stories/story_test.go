@@ -424,6 +424,8 @@ func (s *story) redis(w *testbed.World, verb string, args []string) {
 		require.NoError(s.T, w.Set(args[0], args[1]))
 	case "hset":
 		w.HSet(args[0], args[1:]...)
+	case "zadd":
+		require.NoError(s.T, testbed.ErrorOf(w.ZAdd(args[0], 1e15, args[1])))
 	case "expire":
 		w.SetTTL(args[0], duration(args[1]))
 	case "publish":
@@ -524,7 +526,7 @@ func (s *story) owner(name string) rlock.Owner {
 	return s.owners[name]
 }
 
-var lockWord = regexp.MustCompile(`^(plain|fenced|fair|write|read|permits|red|rival)(\*\d+)?(/\S+)?$`)
+var lockWord = regexp.MustCompile(`^(plain|fenced|fair|write|read|permits|red|rival)(\*\d+)?(/\S*)?$`)
 
 // lock returns the lock that is asked for.
 func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
@@ -535,7 +537,10 @@ func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
 			if m == nil {
 				break
 			}
-			name := cmp.Or(strings.TrimPrefix(m[3], "/"), testbed.Key)
+			_, name, named := strings.Cut(m[3], "/")
+			if !named {
+				name = testbed.Key
+			}
 			switch kind := m[1]; kind {
 			case "rival":
 				return p.NewLock(testbed.Key).Rival
