@@ -1,12 +1,12 @@
 package testbed
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,116 +17,51 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Record finds out whether two critical sections ever overlapped, in two ways: by a counter
-// that only the lock protects (lost additions, and the race detector), and by the times at
-// which each section began and ended.
-type Record struct {
-	Workers sync.WaitGroup
-	Counter int // protected by the lock under test
-
-	Mu    sync.Mutex // protects following
-	Spans []Span
-}
-
-type Span struct{ From, To time.Time }
-
-// A way is one of the ways in which a caller runs a section under the lock.
-type way func(ctx context.Context, lock Locker, section func()) error
-
-var ways = []way{
-	func(ctx context.Context, lock Locker, section func()) error {
-		if err := lock.Lock(ctx); err != nil {
-			return err
-		}
-		section()
-		return lock.Unlock(ctx)
-	},
-	func(_ context.Context, lock Locker, section func()) error {
-		ctx := context.Background() // the acquire is not sent by a goroutine of its own
-		if err := lock.Lock(ctx); err != nil {
-			return err
-		}
-		section()
-		return lock.Unlock(ctx)
-	},
-	func(ctx context.Context, lock Locker, section func()) error { // nested
-		if err := lock.Lock(ctx); err != nil {
-			return err
-		}
-		if err := lock.LockFor(ctx, time.Hour); err != nil {
-			return errors.Join(err, lock.Unlock(ctx))
-		}
-		section()
-		return errors.Join(lock.Unlock(ctx), lock.Unlock(ctx))
-	},
-	func(ctx context.Context, lock Locker, section func()) error {
-		return lock.Do(ctx, func(context.Context) error {
-			section()
-			return nil
-		})
-	},
-	func(ctx context.Context, lock Locker, section func()) error {
-		hold, err := lock.Acquire(ctx, rlock.WithLease(time.Hour))
-		if err != nil {
-			return err
-		}
-		section()
-		return hold.Release(ctx)
-	},
-	func(ctx context.Context, lock Locker, section func()) error {
-		for {
-			taken, err := Try(ctx, lock, time.Millisecond, 0)
-			if err != nil {
-				return err
-			}
-			if taken {
-				section()
-				return lock.Unlock(ctx)
-			}
-		}
-	},
-}
-
-// Work runs a section in each goroutine, once a round. A holder that was granted a fair lock
-// by the queue has a lease of two seconds at first, and may lose the lock if the process is
-// suspended for as long.
-func (r *Record) Work(s *Site, lock Locker, goroutines, rounds int) {
-	for g := range goroutines {
-		r.Workers.Go(func() {
-			var spans []Span
-			section := func() {
-				from := time.Now()
-				r.Counter++
-				spans = append(spans, Span{From: from, To: time.Now()})
-			}
-			tried, ok := lock.(*Trial)
-			fair := ok && tried.kind.Strict
-			for len(spans) < rounds {
-				err := ways[(g+len(spans))%len(ways)](s.Ctx, lock, section)
-				if claim := fair && errors.Is(err, rlock.ErrLost); !claim && !assert.NoError(s.T, err) {
-					break
+// Exclude runs sections in four goroutines for each of the locks, which are one lock, and in several ways. It asserts that no
+// two overlap: what the sections have in common is protected by the lock alone, as the race detector sees, too.
+func (s *Site) Exclude(rounds int, locks ...Locker) {
+	s.T.Helper()
+	inside, sections := false, 0
+	section := func(context.Context) error {
+		assert.False(s.T, inside, "two sections overlap")
+		inside = true
+		sections++
+		runtime.Gosched()
+		inside = false
+		return nil
+	}
+	ways := []func(ctx context.Context, lock Locker) error{
+		func(ctx context.Context, lock Locker) error { return lock.Do(ctx, section) },
+		func(_ context.Context, lock Locker) error { return lock.Do(context.Background(), section) }, // the acquire is not sent by a goroutine of its own
+		func(ctx context.Context, lock Locker) error {
+			return lock.Do(ctx, func(ctx context.Context) error { return lock.Do(ctx, section, rlock.WithLease(time.Hour)) })
+		},
+		func(ctx context.Context, lock Locker) error {
+			for {
+				taken, err := Try(ctx, lock, time.Millisecond, 0)
+				if err != nil {
+					return err
+				}
+				if taken {
+					return errors.Join(section(ctx), lock.Unlock(ctx))
 				}
 			}
-			r.Mu.Lock()
-			defer r.Mu.Unlock()
-			r.Spans = append(r.Spans, spans...)
-		})
+		},
 	}
-}
-
-// Check waits for the work, which had that many sections in all, and asserts that no two of
-// them overlapped.
-func (r *Record) Check(t *testing.T, sections int) {
-	t.Helper()
-	r.Workers.Wait()
-	require.Equal(t, sections, len(r.Spans), "sections")
-	assert.Equal(t, sections, r.Counter, "additions were lost")
-	slices.SortFunc(r.Spans, func(a, b Span) int {
-		return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To))
-	})
-	for i := 1; i < len(r.Spans); i++ {
-		require.False(t, r.Spans[i].From.Before(r.Spans[i-1].To), "two sections overlap: %v and %v", r.Spans[i-1], r.Spans[i])
+	var workers sync.WaitGroup
+	for _, lock := range locks {
+		for g := range 4 {
+			workers.Go(func() {
+				for round := range rounds {
+					if !assert.NoError(s.T, ways[(g+round)%len(ways)](s.Ctx, lock)) {
+						return
+					}
+				}
+			})
+		}
 	}
+	workers.Wait()
+	assert.Equal(s.T, 4*rounds*len(locks), sections)
 }
 
 // Rounds is n, or a sixth of it with -short or the race detector.
@@ -138,47 +73,6 @@ func Rounds(n int) int {
 }
 
 const Queue = "rlock_queue:{orders:42}"
-
-// Strict turns off hand-offs, so that no waiter of the holder's client comes first.
-var Strict = Handoff(-1, 0)
-
-// A Line lists the holders of a fair lock, in order. Protected by the lock.
-type Line struct {
-	*World
-	Order   []int
-	joined  int
-	Waiters sync.WaitGroup
-}
-
-// Join starts a waiter, known by its number, that takes the client's lock for a section and
-// unlocks it. It returns when Redis has the waiter's ticket.
-func (l *Line) Join(p *Client) {
-	who := l.joined
-	l.joined++
-	lock, me := p.NewFairLock(Key), l.Caller()
-	l.Waiters.Go(func() {
-		if !assert.NoError(l.T, lock.Lock(me)) {
-			return
-		}
-		l.Order = append(l.Order, who)
-		time.Sleep(Section)
-		assert.NoError(l.T, lock.Unlock(me))
-	})
-	time.Sleep(50 * time.Millisecond)
-}
-
-// InOrder waits for all and asserts that they held the lock in the order in which they
-// joined.
-func (l *Line) InOrder() {
-	l.T.Helper()
-	l.Waiters.Wait()
-	want := make([]int, l.joined)
-	for i := range want {
-		want[i] = i
-	}
-	assert.Equal(l.T, want, l.Order)
-	assert.Empty(l.T, l.Keys())
-}
 
 // Queued returns the tickets in the queue in Redis, the first one first, without the mark of
 // a granted ticket.
@@ -195,16 +89,6 @@ func (w *World) Queued() (tickets []string) {
 	return tickets
 }
 
-// Waiting starts a wait of the client for the fair lock. It returns the channel of the
-// result, once the ticket is in the queue.
-func (w *World) Waiting(p *Client, me context.Context) <-chan error {
-	w.T.Helper()
-	before := len(w.Queued())
-	result := Start(func() error { return p.NewFairLock(Key).Lock(me) })
-	w.Eventually(func() bool { return len(w.Queued()) > before }, "the ticket is in the queue")
-	return result
-}
-
 // Die ends the client's connections and refuses others.
 func (p *Client) Die() {
 	p.Net.Refuse()
@@ -214,30 +98,24 @@ func (p *Client) Die() {
 
 // A crowd is clients that lock and unlock one name until it ends.
 type crowd struct {
-	Record
-	s    *Site
-	stop context.CancelFunc
-}
-
-// sections returns the number of sections so far.
-func (c *crowd) sections() int {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return len(c.Spans)
+	s        *Site
+	stop     context.CancelFunc
+	workers  sync.WaitGroup
+	sections atomic.Int64
 }
 
 // GoesOn returns after that many more sections.
-func (c *crowd) GoesOn(more int) {
+func (c *crowd) GoesOn(more int64) {
 	c.s.T.Helper()
-	want := c.sections() + more
-	require.Eventually(c.s.T, func() bool { return c.sections() >= want }, Hang, time.Millisecond)
+	want := c.sections.Load() + more
+	require.Eventually(c.s.T, func() bool { return c.sections.Load() >= want }, Hang, time.Millisecond)
 }
 
 // End stops the crowd and asserts that its queue is gone.
 func (c *crowd) End() {
 	c.s.T.Helper()
 	c.stop()
-	c.Workers.Wait()
+	c.workers.Wait()
 	require.Eventually(c.s.T, func() bool {
 		left, err := c.s.Do("EXISTS", Queue).AsInt64()
 		return err == nil && left == 0
@@ -251,22 +129,13 @@ func (s *Site) NewCrowd(clients, each int, changes ...func(*rlock.Config)) *crow
 	for range clients {
 		client := s.NewClient(changes...)
 		for range each {
-			c.Workers.Go(func() {
+			c.workers.Go(func() {
 				for ctx.Err() == nil {
-					h, err := client.NewFairLock(Key).Acquire(ctx)
-					if err != nil {
-						continue
+					if h, err := client.NewFairLock(Key).Acquire(ctx); err == nil {
+						time.Sleep(time.Millisecond)
+						c.sections.Add(1)
+						_ = h.Release(ctx)
 					}
-					from := time.Now()
-					time.Sleep(time.Millisecond)
-					to := time.Now()
-					if !h.Valid() {
-						to = from
-					}
-					c.Mu.Lock()
-					c.Spans = append(c.Spans, Span{From: from, To: to})
-					c.Mu.Unlock()
-					_ = h.Release(ctx)
 				}
 			})
 		}
@@ -384,7 +253,3 @@ func (f *Foreigner) Take() time.Duration {
 // Section is the length of the sections here: long enough for the mirror of a hand-off to be
 // answered before the next one.
 const Section = 2 * time.Millisecond
-
-func Handoff(limit int, duration time.Duration) func(*rlock.Config) {
-	return func(c *rlock.Config) { c.Advanced.HandoffLimit, c.Advanced.HandoffTime = limit, duration }
-}
