@@ -395,26 +395,6 @@ func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// New with a context that ends.
-
-func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		silent := network.New(w.Dial)
-		silent.Rule(network.Silence)
-		ctx, cancel := context.WithTimeout(w.Ctx, 100*time.Millisecond)
-		defer cancel()
-		testbed.Within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
-			client, err := rlock.NewContext(ctx, rlock.Config{Redis: rueidis.ClientOption{
-				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: silent.Dial,
-			}})
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Nil(t, client)
-		})
-		silent.Close()
-		time.Sleep(time.Minute)
-	})
-}
-
 // Other callers wait for the connection that one caller's command opens.
 func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {

@@ -116,8 +116,6 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 	})
 }
 
-// Errors name the holder of the lock, as far as the client knows it.
-
 func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)
@@ -492,8 +490,6 @@ func TestTTLOfAKeyThatDoesNotExpireIsNegative(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.Ctx))
 	})
 }
-
-// The section "Levels and leases" of the package comment.
 
 // Redisson: testForceUnlock.
 func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {

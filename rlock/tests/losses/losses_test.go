@@ -21,8 +21,6 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// A client that has reconnected asks at once whether its locks are still there.
-
 func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 	redistest.Slow(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {

@@ -19,8 +19,6 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// Fair locks: the order of the holders, and a queue that Redis has lost or that is none.
-
 // A lateContext has ended, and those that wait for that have not heard it yet.
 type lateContext struct {
 	context.Context

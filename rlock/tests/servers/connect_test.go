@@ -609,18 +609,19 @@ func TestALazyClientTellsTheErrorsOfNew(t *testing.T) {
 }
 
 func TestNewContextTriesUntilRedisCanBeReached(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, fail func(*network.Network)) {
 		gate := network.New(w.Dial)
 		defer gate.Close()
-		gate.Refuse()
+		fail(gate)
 		config := rlock.Config{Logger: testbed.Quiet, Redis: rueidis.ClientOption{
 			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: gate.Dial,
 		}}
 		ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
 		defer cancel()
 		testbed.Within(t, time.Minute, time.Minute, func() {
-			_, err := rlock.NewContext(ctx, config)
+			client, err := rlock.NewContext(ctx, config)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Nil(t, client)
 			require.ErrorContains(t, err, "cannot connect to [127.0.0.1:6379]")
 		})
 		var client *rlock.Client
@@ -628,7 +629,7 @@ func TestNewContextTriesUntilRedisCanBeReached(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.True(t, testbed.Pending(connects))
 		gate.Heal()
-		testbed.Within(t, 0, time.Second, func() { require.NoError(t, <-connects) })
+		testbed.Within(t, 0, 3*time.Second, func() { require.NoError(t, <-connects) })
 		require.NoError(t, client.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing))
 		require.NoError(t, client.Close())
 	})

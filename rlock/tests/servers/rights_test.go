@@ -480,8 +480,6 @@ func TestCredentialsThatAreRefreshedDisturbNoLock(t *testing.T) {
 	require.NoError(t, hold.Release(r.Ctx))
 }
 
-// No log and no error shows the user name.
-
 // Redis names the user since 7.2.
 func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	const user, password = "accounting", "hunter2"

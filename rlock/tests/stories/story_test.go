@@ -103,17 +103,21 @@ type story struct {
 	sent   map[string]int // scripts of each peer, until sent was asked for
 	owners map[string]rlock.Owner
 	calls  map[string]*call // the last of each name
-	passes map[string]string
 
 	mu   sync.Mutex // protects following
 	told []line
 }
 
+// A call is in its context, by which an Observer knows it.
 type call struct {
+	who    string
 	cancel context.CancelFunc
 	done   chan struct{}
-	hold   *rlock.Hold
+	hold   *rlock.Hold // of that name, and the text that has passed it on
+	pass   string
 }
+
+type callKey struct{}
 
 // A line says what was told, when and by whom.
 type line struct {
@@ -124,7 +128,7 @@ type line struct {
 func newStory(w *testbed.VirtualKind) *story {
 	return &story{
 		VirtualKind: w, began: time.Now(), peers: map[string]*testbed.Peer{}, sent: map[string]int{},
-		owners: map[string]rlock.Owner{}, calls: map[string]*call{}, passes: map[string]string{},
+		owners: map[string]rlock.Owner{}, calls: map[string]*call{},
 	}
 }
 
@@ -247,7 +251,7 @@ func (s *story) happens(event string) {
 		calls(func(ctx context.Context) error { return h.Extend(ctx, duration(w.plain[1])) })
 	case "pass":
 		calls(func(ctx context.Context) (err error) {
-			s.passes[name], err = h.Pass(ctx, duration(w.plain[1]))
+			ctx.Value(callKey{}).(*call).pass, err = h.Pass(ctx, duration(w.plain[1]))
 			return err
 		})
 	case "write":
@@ -338,8 +342,12 @@ func (s *story) does(client string, p *testbed.Peer, w words) {
 	case "hold":
 		s.holds(who, verb, w, func(ctx context.Context) (*rlock.Hold, error) { return l.Acquire(ctx, s.options(who, w)...) })
 	case "resume":
+		pass := ""
+		if of := s.calls[w.named["of"]]; of != nil {
+			pass = of.pass
+		}
 		s.holds(who, verb, w, func(ctx context.Context) (*rlock.Hold, error) {
-			return p.Clients[0].Resume(ctx, s.passes[w.named["of"]], s.options(who, w)...)
+			return p.Clients[0].Resume(ctx, pass, s.options(who, w)...)
 		})
 	case "depth":
 		s.tell(who, "has depth %d", l.HoldCount(ctx))
@@ -457,14 +465,14 @@ func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (
 	if w.has("ended") {
 		cancel()
 	}
-	c := &call{cancel: cancel, done: make(chan struct{})}
+	c := &call{who: who, cancel: cancel, done: make(chan struct{})}
 	if last := s.calls[who]; last != nil {
-		c.hold = last.hold
+		c.hold, c.pass = last.hold, last.pass
 	}
 	s.calls[who] = c
 	go func() {
 		defer close(c.done)
-		text, err := do(ctx)
+		text, err := do(context.WithValue(ctx, callKey{}, c))
 		if err != nil {
 			text = said(w, err)
 		}
@@ -478,23 +486,21 @@ func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (
 	}
 }
 
-// holds begins a call for a hold, and tells when that is over other than by a release.
+// holds begins a call for a hold, and tells when its context ends other than by a release.
 func (s *story) holds(who, verb string, w words, do func(ctx context.Context) (*rlock.Hold, error)) {
 	s.begins(who, verb, w, func(ctx context.Context) (string, error) {
 		h, err := do(ctx)
 		if err == nil {
-			s.calls[who].hold = h
+			ctx.Value(callKey{}).(*call).hold = h
 			context.AfterFunc(h.Context(), func() {
 				if cause := context.Cause(h.Context()); !errors.Is(cause, rlock.ErrNotHeld) {
-					s.tell(who, "is over: %s", said(w, cause))
+					s.tell(who+"'s context", "ends: %s", said(w, cause))
 				}
 			})
 		}
 		return "ok", err
 	})
 }
-
-type nameKey struct{}
 
 // context returns the context of a call.
 func (s *story) context(who, verb string, w words) context.Context {
@@ -516,7 +522,7 @@ func (s *story) context(who, verb string, w words) context.Context {
 		s.T.Cleanup(cancel)
 		ctx = limited
 	}
-	return context.WithValue(ctx, nameKey{}, who)
+	return ctx
 }
 
 func (s *story) owner(name string) rlock.Owner {

@@ -94,12 +94,14 @@ func (s *story) named(text string) string {
 
 // observer tells the calls of an Observer, in the name of their caller.
 func (s *story) observer(client string) *rlock.Observer {
-	tell := func(ctx context.Context, did string, of rlock.LockInfo, format string, args ...any) {
-		by, ok := ctx.Value(nameKey{}).(string)
-		if !ok {
-			by = client
+	caller := func(ctx context.Context) string {
+		if c, ok := ctx.Value(callKey{}).(*call); ok {
+			return c.who
 		}
-		s.tell(by, "%s %s %s %s", did, of.Kind, of.Name, fmt.Sprintf(format, args...))
+		return client
+	}
+	tell := func(ctx context.Context, did string, of rlock.LockInfo, format string, args ...any) {
+		s.tell(caller(ctx), "%s %s %s %s", did, of.Kind, of.Name, fmt.Sprintf(format, args...))
 	}
 	why := func(err error) string { return said(words{}, err) }
 	return &rlock.Observer{
@@ -116,7 +118,8 @@ func (s *story) observer(client string) *rlock.Observer {
 			tell(ctx, "has released", i.LockInfo, "by %s after %v, passed %t: %s", i.AcquiredBy, i.Held, i.Passed, why(i.Err))
 		},
 		Lost: func(ctx context.Context, i rlock.LostInfo) {
-			tell(ctx, "has lost", i.LockInfo, "by %s after %v, %s: %s", i.AcquiredBy, i.Held.Round(10*time.Millisecond), i.Reason, why(i.Err))
+			s.tell(client+"'s observer", "is told that %s has lost %s %s by %s after %v, %s: %s",
+				caller(ctx), i.Kind, i.Name, i.AcquiredBy, i.Held.Round(10*time.Millisecond), i.Reason, why(i.Err))
 		},
 	}
 }
@@ -135,6 +138,6 @@ func (l logger) Enabled(context.Context, slog.Level) bool { return true }
 func (l logger) Handle(_ context.Context, r slog.Record) error {
 	text := strings.TrimPrefix(r.Message, "rlock: ")
 	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	l.s.tell(l.client, "logs %v: %s", r.Level, text)
+	l.s.tell(l.client+"'s log", "%v: %s", r.Level, text)
 	return nil
 }
