@@ -40,7 +40,9 @@ func said(w words, err error) string {
 		}
 	}
 	if w.has("says") || len(names) == 0 {
-		return err.Error()
+		lines := strings.Split(err.Error(), "\n") // those of parts have no order
+		slices.Sort(lines)
+		return strings.Join(lines, "; ")
 	}
 	return strings.Join(names, ", ")
 }
