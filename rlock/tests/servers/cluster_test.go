@@ -92,8 +92,8 @@ func TestACluster(t *testing.T) {
 		waits := testbed.Start(func() error { return whole.Do(s.Ctx, testbed.Nothing) })
 		fails := testbed.Start(func() error { return torn.Do(s.Ctx, testbed.Nothing) })
 		close(gate)
-		require.NoError(t, <-waits)
-		require.ErrorIs(t, <-fails, rlock.ErrInvalidName)
+		require.NoError(t, s.Await(waits))
+		require.ErrorIs(t, s.Await(fails), rlock.ErrInvalidName)
 		require.ErrorIs(t, testbed.ErrorOf(client.NewLock("a{b").TryLock(s.Ctx)), rlock.ErrInvalidName)
 	})
 	sub("a user that may not ask for its nodes", func(t *testing.T, s *testbed.Site) {

@@ -61,15 +61,13 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 }
 
 func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
-	server := redistest.Standalone(t)
-	admin := server.Client(t)
-	ctx := context.Background()
-	client := testbed.Dial(t, server.Options())
-	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().Host("127.0.0.1").Port(1).Build()).Error())
-	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(ctx)), "READONLY")
-	result := testbed.Start(func() error { return client.NewLock(testbed.Key).Do(ctx, func(context.Context) error { return nil }) })
-	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().No().One().Build()).Error())
-	require.NoError(t, <-result)
+	s := testbed.At(t, redistest.Standalone(t))
+	lock := testbed.Dial(t, s.Options()).NewLock(testbed.Key)
+	s.Admin("REPLICAOF", "127.0.0.1", "1")
+	require.ErrorContains(t, testbed.ErrorOf(lock.TryLock(s.Ctx)), "READONLY")
+	result := testbed.Start(func() error { return lock.Do(s.Ctx, testbed.Nothing) })
+	s.Admin("REPLICAOF", "NO", "ONE")
+	require.NoError(t, s.Await(result))
 }
 
 // callers starts size calls, each with a number, and returns the function that ends them.

@@ -140,37 +140,29 @@ func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
 }
 
 func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
-	server := redistest.Standalone(t)
-	admin := server.Client(t)
-	ctx := context.Background()
-	maxmemory := func(bytes string) {
-		require.NoError(t, admin.Do(ctx, admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", bytes).Build()).Error())
-	}
-	client := testbed.Dial(t, server.Options())
+	s := testbed.At(t, redistest.Standalone(t))
+	client := testbed.Dial(t, s.Options())
 	held := client.NewLock("held")
-	require.NoError(t, held.Lock(ctx))
-	maxmemory("1")
-	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(ctx)), "OOM")
+	require.NoError(t, held.Lock(s.Ctx))
+	s.Configure("maxmemory", "1")
+	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(s.Ctx)), "OOM")
 	scripts := func() (calls int) {
-		stats, err := admin.Do(ctx, admin.B().Info().Section("commandstats").Build()).ToString()
-		if err == nil {
-			_, err = fmt.Sscanf(testbed.FieldsOf(stats)["cmdstat_evalsha"], "calls=%d", &calls)
-		}
+		_, err := fmt.Sscanf(s.Info(s.Outside, "commandstats")["cmdstat_evalsha"], "calls=%d", &calls)
 		assert.NoError(t, err)
 		return calls
 	}
 	before := scripts()
-	waits, leave := context.WithCancel(ctx)
+	waits, leave := context.WithCancel(s.Ctx)
 	waiter := testbed.Start(func() error { return client.NewLock(testbed.Key).Lock(waits) })
 	// Each failed acquire is followed by a release; that of TryLock may still be under way.
 	require.Eventually(t, func() bool { return scripts() >= before+4 }, testbed.Hang, time.Millisecond, "it asks again")
 	leave()
-	err := <-waiter
+	err := s.Await(waiter)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "OOM")
-	require.NoError(t, held.Unlock(ctx))
-	maxmemory("0")
-	require.NoError(t, client.NewLock(testbed.Key).Do(ctx, testbed.Nothing))
+	require.NoError(t, held.Unlock(s.Ctx))
+	s.Configure("maxmemory", "0")
+	require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
 }
 
 // hangsUp returns a dial function to the world's server. While the flag is set, each

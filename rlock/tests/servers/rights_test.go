@@ -506,7 +506,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	defer client.Close()
 	hold := testbed.Take(t, s.Ctx, client.NewLock(testbed.Key))
 	s.Admin("ACL", "DELUSER", user) // deletes the user's connections, too
-	<-hold.Context().Done()
+	testbed.RequireLoss(t, s.Ctx, hold)
 	errs = append(errs, context.Cause(hold.Context()), hold.Release(s.Ctx))
 	attempt := func() {
 		_, err := client.NewLock(testbed.Key).TryLock(s.Ctx)
