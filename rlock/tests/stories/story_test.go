@@ -262,7 +262,7 @@ func (s *story) happens(event string) {
 		})
 	case "valid":
 		if h.Valid() {
-			s.tell(name, "is valid for %v", time.Until(h.ValidUntil()).Round(10*time.Millisecond))
+			s.tell(name, "is valid for %v", time.Until(h.ValidUntil()).Round(100*time.Millisecond))
 		} else {
 			s.tell(name, "is not valid: %s", said(w, context.Cause(h.Context())))
 		}
@@ -360,7 +360,7 @@ func (s *story) does(client string, p *testbed.Peer, w words) {
 		tells(l.IsLocked(ctx))
 	case "ttl":
 		ttl, err := l.TTL(ctx)
-		tells(ttl.Round(10*time.Millisecond), err)
+		tells(ttl.Round(100*time.Millisecond), err)
 	case "names":
 		tells(testbed.Names(ctx, p.Clients[0], strings.Join(w.plain, "")))
 	case "inspect":
