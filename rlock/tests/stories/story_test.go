@@ -43,7 +43,7 @@ var rewrite = flag.Bool("rewrite", false, "write what is told in the stories int
 //	untimed                         times are not told, since some of them are random: also each kind untimed
 //	p lock me fenced lease=1m       a call for an owner with the name me: lock, try, unlock, depth, token
 //	p hold h permits*3 wait=0       a call for a hold with the name h: hold, do, resume
-//	release h; extend h 1m          calls of a hold: also pass, write, releasewith, valid, holdtoken
+//	release h; extend h 1m          calls of a hold: also pass, releasewith, valid, holdtoken
 //	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
 //	                                stats, sent, close
 //	p net silent                    the network: see network
@@ -57,6 +57,7 @@ var rewrite = flag.Bool("rewrite", false, "write what is told in the stories int
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
+	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -254,11 +255,9 @@ func (s *story) happens(event string) {
 			ctx.Value(callKey{}).(*call).pass, err = h.Pass(ctx, duration(w.plain[1]))
 			return err
 		})
-	case "write":
-		calls(func(ctx context.Context) error { return testbed.ErrorOf(h.Exec(ctx, writes, []string{"data"}, nil)) })
 	case "releasewith":
 		calls(func(ctx context.Context) error {
-			return testbed.ErrorOf(h.ReleaseWith(ctx, writes, []string{"data"}, nil))
+			return testbed.ErrorOf(h.ReleaseWith(ctx, "return redis.call('set', KEYS[1], 'x')", []string{"data"}, nil))
 		})
 	case "valid":
 		if h.Valid() {
@@ -285,8 +284,6 @@ func (s *story) happens(event string) {
 		require.Fail(s.T, "nobody knows what this is", event)
 	}
 }
-
-const writes = "return redis.call('set', KEYS[1], 'x')"
 
 func (s *story) configure(name string, w words, c *rlock.Config) {
 	for word, value := range w.named {
