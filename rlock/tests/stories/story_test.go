@@ -448,7 +448,7 @@ func (s *story) keys() string {
 	for _, world := range s.Worlds {
 		for _, key := range slices.DeleteFunc(world.Keys(), testbed.IsCounter) {
 			if left := world.Remaining(key); left > 0 {
-				key += " for " + left.Round(10*time.Millisecond).String()
+				key += " for " + left.Round(time.Second).String()
 			}
 			all = append(all, key)
 		}
