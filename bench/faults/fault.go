@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/torture/fault"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -79,8 +78,8 @@ var sorts = []sort{
 			"  place. One that was stopped then takes the writes of clients that have not heard.",
 		topology: stage.Sentinel, does: func(form) bool { return true }, workers: 6, leases: 1,
 		strike: func(ctx context.Context, r *run) error {
-			kinds := fault.For(stage.Sentinel, "pause-primary", "kill-primary")
-			f := kinds[r.happened%len(kinds)].Choose(r.random, fault.Scene{Names: []string{name}})
+			kinds := stage.For(stage.Sentinel, "pause-primary", "kill-primary")
+			f := kinds[r.happened%len(kinds)].Choose(r.random, stage.Scene{Names: []string{name}})
 			before := r.stage.Primaries()
 			if err := f.Inject(r.stage); err != nil {
 				return err

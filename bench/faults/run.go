@@ -60,7 +60,7 @@ func (r *run) play(ctx context.Context) (got result, err error) {
 		return result{}, err
 	}
 	defer r.stage.Close()
-	locks := r.stage.Address()
+	locks := r.stage.Addresses()[0]
 	at := locks
 	if r.form.text != guarded { // a resource of its own, which no fault meets
 		addr, stop, err := redistest.Redis()
@@ -68,7 +68,7 @@ func (r *run) play(ctx context.Context) (got result, err error) {
 			return result{}, err
 		}
 		defer stop()
-		at = stage.Address{Topology: stage.Standalone, Init: []string{addr}}
+		at = stage.Address{Init: []string{addr}, Single: true}
 	}
 	if r.data, err = rueidis.NewClient(option(at)); err != nil {
 		return result{}, err
@@ -84,7 +84,7 @@ func (r *run) play(ctx context.Context) (got result, err error) {
 			defer net.Close()
 			r.nets, way.Init = append(r.nets, net), []string{net.Addr()}
 		}
-		if _, err := r.stage.Hire(r.form.command, 0, func(int) any {
+		if err := r.stage.Hire(r.form.command, 0, func(int) any {
 			return job{r.form.library, r.form.text, strconv.Itoa(i), name, way, at, r.lease, think, r.sort.pause, resource, read, write}
 		}); err != nil {
 			return result{}, err

@@ -1,27 +1,41 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/checker"
 	"github.com/go-rlock/rlock/internal/history"
-	"github.com/go-rlock/rlock/internal/torture/plan"
-	"github.com/go-rlock/rlock/internal/torture/probe"
-	"github.com/go-rlock/rlock/internal/torture/report"
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
-	"github.com/go-rlock/rlock/internal/torture/worker"
-	"github.com/go-rlock/rlock/rlock"
 )
 
-// answerLimit is how long a worker may take to answer: longer than it waits for calls that
-// hang, and for the goroutines of its clients to end.
-const answerLimit = 4 * time.Minute
+const (
+	// answerLimit is how long a worker may take to answer: longer than it waits for calls that hang,
+	// and for the goroutines of its clients to end.
+	answerLimit = 4 * time.Minute
+	// healLimit is how long a fault may take to heal, since another fault may affect its server.
+	healLimit = 2 * time.Minute
+	// leftoverLimit is how long something may outlive its use: the lease of a killed worker, and more.
+	leftoverLimit = 20 * time.Second
+	// longestLease is that of a lock when no client holds it: of a pass, or of a killed client.
+	longestLease = 5 * time.Second
+	// lateLoss is how late a loss may be reported, beyond the time in which the worker could not run:
+	// several goroutines report it, one after the other.
+	lateLoss = time.Second
+	// spareGoroutines is how many more goroutines a process may have at rest than after it has
+	// connected, for each node: those of the connections of its clients for commands and for messages.
+	spareGoroutines = 100
+)
 
-// An act is the time in which one server is up: rounds of faults, then measurements while
+// An act is the time in which one server is up: rounds of faults, then a look at what is left while
 // nothing is broken, then the check of the history.
 type act struct {
 	options
@@ -29,22 +43,23 @@ type act struct {
 	began  time.Time // the run
 	until  time.Time // when no further round begins
 	first  int       // round
-	plan   plan.Plan
-	report *report.Act
+	plan   plan
+	figures
 
 	dir      string // for all files of the act
 	history  string // below it: a file for each life of a worker, and that of the faults
 	stage    *stage.Stage
 	recorder *history.Recorder
-	probe    *probe.Probe
-	reigns   []string     // of the primaries, at the last look
-	looked   history.Time // the time of that look
+	reigns   []string               // of the primaries, at the last look
+	looked   history.Time           // the time of that look
+	healed   map[history.Time]round // when the faults of each round were
 }
 
 // play runs the act. An error means that it could not begin, or could not be checked.
 func (a *act) play(ctx context.Context) (err error) {
 	began := time.Now()
-	defer func() { a.report.Took = time.Since(began) }()
+	defer func() { a.took = time.Since(began) }()
+	a.healed = make(map[history.Time]round)
 	a.dir = filepath.Join(a.out, fmt.Sprintf("act-%d", a.number))
 	a.history = filepath.Join(a.dir, "history")
 	if err := os.MkdirAll(a.history, 0o755); err != nil {
@@ -53,12 +68,12 @@ func (a *act) play(ctx context.Context) (err error) {
 	if a.recorder, err = history.Create(filepath.Join(a.history, "torture"), "torture"); err != nil {
 		return err
 	}
-	if a.stage, err = stage.Open(a.plan.Topology, a.dir); err != nil {
+	if a.stage, err = stage.Open(a.topology, a.dir); err != nil {
 		return err
 	}
-	a.say("%s is up", a.plan.Topology)
+	a.say("%s is up", a.topology)
 	if err := a.perform(ctx); err != nil {
-		a.report.Violate("it could not go on: %v", err)
+		a.violate("it could not go on: %v", err)
 	}
 	a.stage.Close()
 	if err := a.recorder.Close(); err != nil {
@@ -67,46 +82,283 @@ func (a *act) play(ctx context.Context) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if len(a.report.Violations) > 0 {
-		a.report.HistoryKept = a.dir
+	a.say("%d violations", len(a.violations))
+	if len(a.violations) > 0 {
+		a.historyKept = a.dir
 		return nil
 	}
 	return os.RemoveAll(a.dir)
 }
 
-// perform runs the rounds and the measurements. An error is that of a worker that has ended,
-// or of servers that do not come to order.
-func (a *act) perform(ctx context.Context) (err error) {
+func (a *act) say(format string, args ...any) { say(a.began, format, args...) }
+
+// perform runs the rounds. An error is that of a worker that has ended, or of servers that do not come
+// to order.
+func (a *act) perform(ctx context.Context) error {
 	for i := range a.processes {
-		if _, err := a.stage.Hire(worker.Command, answerLimit, func(life int) any { return a.job(i, life) }); err != nil {
+		if err := a.stage.Hire(workerCommand, answerLimit, func(life int) any {
+			return job{
+				Addresses: a.stage.Addresses(), Seed: a.seed + uint64(a.number), Worker: i, Life: life, Names: a.wide(i), Lease: a.lease,
+				History: filepath.Join(a.history, job{Worker: i, Life: life}.name()),
+			}
+		}); err != nil {
 			return err
 		}
 	}
-	if a.probe, err = probe.Start(rlock.Config{Redis: a.stage.Address().Servers()[0].Option(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
-		return err
-	}
-	defer a.probe.Close() // a second time if all goes well
 	a.findFailover(false)
 	for n := a.first; ctx.Err() == nil && (n == a.first || time.Now().Before(a.until)); n++ {
-		if err := a.round(ctx, a.plan.Round(n)); err != nil {
+		if err := a.round(ctx, a.plan.round(n)); err != nil {
 			return err
 		}
-		a.report.Rounds++
-		if len(a.report.Violations) > 0 {
+		a.rounds++
+		if len(a.violations) > 0 {
 			break // the other rounds would fail in the same way
 		}
 	}
 	return a.close()
 }
 
-// job is the job of a worker's life.
-func (a *act) job(number, life int) worker.Job {
-	return worker.Job{
-		Address: a.stage.Address(), Seed: a.seed + uint64(a.number), Worker: number, Life: life, Names: a.wide(number), Lease: a.lease,
-		History: filepath.Join(a.history, workerName(number, life)),
+// round injects the faults of the round, heals them all, and waits until no call waits any more. An
+// error means that the act cannot go on.
+func (a *act) round(ctx context.Context, r round) error {
+	a.say("%s, round %d: %v", a.topology, r.number, r)
+	heals, err := a.breakAndHeal(ctx, r)
+	if err != nil {
+		return err
 	}
+	if err := a.stage.Ready(); err != nil {
+		return fmt.Errorf("the servers do not come to order after %v: %w", r, err)
+	}
+	// Commands that were sent to a stopped server may have been executed just now.
+	for _, s := range r.steps {
+		if err := s.fault.Heal(a.stage); err != nil {
+			return fmt.Errorf("%v cannot be healed again: %w", s.fault, err)
+		}
+	}
+	for _, heal := range heals {
+		heal()
+	}
+	a.healed[history.Now()] = r
+	a.findFailover(slices.ContainsFunc(r.steps, func(s step) bool { return s.kind.Forgets || s.kind.Name == "cluster-failover" }))
+	answers, err := stage.AskAll[together.Settled](a.stage, "settle")
+	if err != nil {
+		return err
+	}
+	for _, s := range answers {
+		a.most = max(a.most, s.Most)
+		for _, hung := range s.Hung {
+			a.violate("round %d: after %v: it does not return: %s", r.number, r, hung)
+		}
+		for _, problem := range s.Problems {
+			a.violate("round %d: after %v: %s", r.number, r, problem)
+		}
+	}
+	if err := a.endless(r); err != nil {
+		return err
+	}
+	if _, err = stage.AskAll[struct{}](a.stage, "storm"); err != nil {
+		return err
+	}
+	a.findFailover(false)
+	return nil
 }
 
-func workerName(number, life int) string { return worker.Job{Worker: number, Life: life}.Name() }
+// breakAndHeal injects and heals each step at its time. It returns the functions to call when the
+// servers are in order, which for a failover is later.
+func (a *act) breakAndHeal(ctx context.Context, r round) (inOrder []func(), err error) {
+	broken := make(map[int]func()) // by step, notes that it is healed
+	heal := func(i int) error {
+		err := r.steps[i].fault.Heal(a.stage)
+		if noted := broken[i]; err == nil && noted != nil {
+			delete(broken, i)
+			if r.steps[i].kind.Forgets {
+				inOrder = append(inOrder, noted)
+			} else {
+				noted()
+			}
+		}
+		return err
+	}
+	type event struct {
+		at time.Duration
+		do func()
+	}
+	var events []event
+	for i, s := range r.steps {
+		events = append(events,
+			event{s.from, func() {
+				if ctx.Err() == nil {
+					broken[i] = a.inject(s)
+				}
+			}},
+			event{s.to, func() { _ = heal(i) }}) // one that another fault keeps from healing is healed at the end
+	}
+	slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
+	began := time.Now()
+	for _, e := range events {
+		select {
+		case <-time.After(time.Until(began.Add(e.at))):
+		case <-ctx.Done(): // injected faults are healed
+		}
+		e.do()
+	}
+	for deadline := time.Now().Add(healLimit); len(broken) > 0; time.Sleep(50 * time.Millisecond) {
+		for _, i := range slices.Sorted(maps.Keys(broken)) {
+			if err := heal(i); err != nil && time.Now().After(deadline) {
+				return inOrder, fmt.Errorf("%v cannot be healed: %w", r.steps[i].fault, err)
+			}
+		}
+	}
+	return inOrder, nil
+}
 
-func (a *act) say(format string, args ...any) { say(a.began, format, args...) }
+// inject injects a step, counts it, and returns the function that notes that it is healed.
+func (a *act) inject(s step) (healed func()) {
+	f := history.Fault{What: s.fault.String(), Kind: s.kind.Name, Forgets: s.kind.Forgets, Name: s.fault.Lock}
+	if of := s.fault.Worker; of >= 0 {
+		f.Victim = job{Worker: of, Life: a.stage.Workers[of].Lives() - 1}.name()
+	}
+	healed = a.recorder.Inject(f)
+	n := a.faults[s.kind.Name]
+	if err := s.fault.Inject(a.stage); err != nil {
+		a.say("missed: %v: %v", s.fault, err)
+		n.missed++
+	} else {
+		n.injected++
+	}
+	a.faults[s.kind.Name] = n
+	if s.kind.Once {
+		healed()
+	}
+	return healed
+}
+
+// findFailover notes that a replica has taken over since the last look though no fault asked for it:
+// on a very busy machine a primary is taken for dead.
+func (a *act) findFailover(planned bool) {
+	reigns, before, since := a.stage.Reigns(), a.reigns, a.looked
+	a.reigns, a.looked = reigns, history.Now()
+	if planned || before == nil || slices.Equal(reigns, before) {
+		return
+	}
+	a.say("a failover that the run did not cause")
+	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since)
+}
+
+// endless looks for keys of locks that no client holds and that do not expire. Those of killed workers
+// do.
+func (a *act) endless(r round) error {
+	keys, err := a.stage.Keys()
+	for deadline := time.Now().Add(healLimit); err != nil && time.Now().Before(deadline); {
+		keys, err = a.stage.Keys() // a busy server
+	}
+	for key, left := range keys {
+		if together.Stays(key) || stage.IsQueue(key, left) {
+			continue // no token is given twice: its counter stays
+		}
+		if left < 0 || together.OfLock(key) && left > max(a.lease, longestLease).Milliseconds() {
+			a.violate("round %d: after %v: %s ends in %d ms, and has no holder", r.number, r, key, left)
+		}
+	}
+	return err
+}
+
+// close ends the workers, and looks for what they leave behind.
+func (a *act) close() error {
+	a.say("at rest")
+	if _, err := stage.AskAll[together.Settled](a.stage, "settle"); err != nil {
+		return err
+	}
+	for _, w := range a.stage.Workers {
+		a.deaths += w.Lives() - 1
+	}
+	a.nothingLeft("keys", func() (list []string, err error) {
+		keys, err := a.stage.Keys()
+		for key, left := range keys {
+			if together.Stays(key) || left >= 0 && !together.OfLock(key) || a.deaths > 0 && stage.IsQueue(key, left) {
+				continue
+			}
+			list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
+		}
+		return list, err
+	})
+	a.nothingLeft("goroutines at rest", func() (list []string, err error) {
+		answers, err := stage.AskAll[idle](a.stage, "idle")
+		for i, n := range answers {
+			if n.Goroutines > n.AtFirst+spareGoroutines*a.stage.Nodes() {
+				list = append(list, fmt.Sprintf("worker %d has %d, and had %d at first", i, n.Goroutines, n.AtFirst))
+			}
+		}
+		return list, err
+	})
+	problems, err := stage.AskAll[[]string](a.stage, "end")
+	for i, list := range problems {
+		for _, problem := range list {
+			a.violate("worker %d, closed while nothing is broken: %s", i, problem)
+		}
+	}
+	if err == nil {
+		a.nothingLeft("subscriptions", a.stage.Subscriptions) // of a client that lives some stay for a minute: see package pubsub
+		a.findFailover(false)
+	}
+	return err
+}
+
+// nothingLeft waits until list is empty.
+func (a *act) nothingLeft(what string, find func() ([]string, error)) {
+	var found []string
+	var err error
+	for deadline := time.Now().Add(leftoverLimit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if found, err = find(); err == nil && len(found) == 0 {
+			return
+		}
+	}
+	slices.Sort(found)
+	if err != nil {
+		found = append(found, err.Error())
+	}
+	a.violate("%s left behind: %s", what, strings.Join(found, ", "))
+}
+
+// check runs the checker over the history of all processes.
+func (a *act) check() error {
+	paths, err := filepath.Glob(filepath.Join(a.history, "*"))
+	if err != nil {
+		return err
+	}
+	events, err := history.ReadFiles(paths...)
+	if err != nil {
+		return err
+	}
+	a.say("checking %d events", len(events))
+	checked, err := checker.Check(events, checker.Options{Late: lateLoss})
+	if err != nil {
+		return err
+	}
+	a.report = checked
+	a.recover(events)
+	for _, v := range checked.Violations {
+		a.violate("%s of %q: %s", v.Rule, v.Name, v.What)
+	}
+	for _, v := range checked.Excused {
+		if v.Rule == checker.Overlap {
+			a.excused[v.Cause] = append(a.excused[v.Cause], v.Both)
+		}
+	}
+	if len(checked.Violations) > 0 {
+		return os.WriteFile(filepath.Join(a.dir, "checker.txt"), []byte(checked.String()), 0o644)
+	}
+	return nil
+}
+
+// recover finds how soon a lock was taken after the faults of each round were healed.
+func (a *act) recover(events []history.Event) {
+	for at, r := range a.healed {
+		for _, e := range events {
+			if e.At > at && e.Result != nil && e.Result.Outcome == history.Acquired {
+				a.recoveries = append(a.recoveries, recovery{r.String(), e.At.Sub(at)})
+				break
+			}
+		}
+	}
+}

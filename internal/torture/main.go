@@ -1,20 +1,13 @@
-// Command torture breaks Redis, its networks and its clients in many ways while processes run random programs (package
-// together), and checks what callers were told: holds that overlap, losses that were not reported, calls that hang, errors that
-// no function documents.
+// Command torture breaks Redis, its networks and its clients in many ways while processes run random
+// programs (package together), and checks what callers were told: holds that overlap, losses that
+// were not reported, calls that hang, errors that no function documents.
 //
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
 //	go run ./internal/torture -names 2000             so many names, and goroutines, in every second process
 //
-// It starts its own servers and processes, shows progress, and prints a report. It exits with 1 after a violation; then the
-// history is kept.
-//
-//	plan       when faults begin and end: a function of the seed
-//	fault      the faults of servers and of processes; a process has those of its networks
-//	stage      the servers, the processes
-//	worker     a process
-//	probe      how soon locks work again
-//	report     the results
+// It starts its own servers and processes (package stage), shows progress, and prints a report. It
+// exits with 1 after a violation; then the history is kept.
 package main
 
 import (
@@ -25,17 +18,19 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/torture/fault"
+	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
-	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
 func main() {
-	worker.Main()
+	asWorker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := parse(os.Args[1:])
@@ -60,7 +55,7 @@ type options struct {
 	seed       uint64
 	duration   time.Duration
 	topologies []stage.Topology
-	faults     []string // all, if empty
+	kinds      []string // all, if empty
 	processes  int
 	wideNames  int // of a wide process, besides
 	lease      time.Duration
@@ -69,11 +64,26 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
-	var topologies, faults string
-	flags.Uint64Var(&o.seed, "seed", 0, "of the plan of faults; 0 chooses one")
+	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1_000_000), "of the plan of faults")
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "of all together")
-	flags.StringVar(&topologies, "topology", "", "comma-separated; default: all of "+strings.Join(names(stage.Topologies()), ","))
-	flags.StringVar(&faults, "faults", "", "comma-separated; default: all of "+fault.Names())
+	flags.Func("topology", fmt.Sprint("comma-separated; default: all of ", stage.Topologies), func(text string) error {
+		for name := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(stage.Topologies, stage.Topology(name)) {
+				return fmt.Errorf("no topology is called %q", name)
+			}
+			o.topologies = append(o.topologies, stage.Topology(name))
+		}
+		return nil
+	})
+	flags.Func("faults", fmt.Sprint("comma-separated; default: all of ", stage.FaultNames()), func(text string) error {
+		for name := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(stage.FaultNames(), name) {
+				return fmt.Errorf("no fault is called %q", name)
+			}
+			o.kinds = append(o.kinds, name)
+		}
+		return nil
+	})
 	flags.IntVar(&o.processes, "processes", 4, "that lock")
 	flags.IntVar(&o.wideNames, "names", 1500, "that every second process wants besides, with so many goroutines more: at most 10 000")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
@@ -81,36 +91,20 @@ func parse(args []string) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 {
+	switch {
+	case flags.NArg() > 0:
 		return o, fmt.Errorf("torture: unknown argument %q: see -help", flags.Arg(0))
-	}
-	if o.processes < 1 {
+	case o.processes < 1:
 		return o, errors.New("torture: -processes must be at least 1")
-	}
-	if o.wideNames < 0 || o.wideNames > 10_000 {
+	case o.wideNames < 0 || o.wideNames > 10_000:
 		return o, errors.New("torture: -names must be between 0 and 10 000")
-	}
-	if o.faults, err = fault.Parse(faults); err != nil {
-		return o, err
-	}
-	o.topologies = stage.Topologies()
-	if topologies != "" {
-		o.topologies = nil
-		for name := range strings.SplitSeq(topologies, ",") {
-			t, err := stage.ParseTopology(name)
-			if err != nil {
-				return o, err
-			}
-			o.topologies = append(o.topologies, t)
-		}
+	case o.topologies == nil:
+		o.topologies = stage.Topologies
 	}
 	for _, t := range o.topologies {
-		if len(fault.For(t, o.faults...)) == 0 {
+		if len(stage.For(t, o.kinds...)) == 0 {
 			return o, fmt.Errorf("torture: none of these faults is for the topology %s: leave it out of -topology", t)
 		}
-	}
-	for o.seed == 0 {
-		o.seed = rand.Uint64N(1_000_000)
 	}
 	return o, nil
 }
@@ -118,19 +112,77 @@ func parse(args []string) (o options, err error) {
 // args are the arguments that repeat a run with the same plan.
 func (o options) args() []string {
 	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -names %d -lease %v", o.seed, o.duration, o.processes, o.wideNames, o.lease))
-	if len(o.topologies) < len(stage.Topologies()) {
-		args = append(args, "-topology", strings.Join(names(o.topologies), ","))
+	if len(o.topologies) < len(stage.Topologies) {
+		args = append(args, "-topology", strings.ReplaceAll(strings.Trim(fmt.Sprint(o.topologies), "[]"), " ", ","))
 	}
-	if len(o.faults) > 0 {
-		args = append(args, "-faults", strings.Join(o.faults, ","))
+	if len(o.kinds) > 0 {
+		args = append(args, "-faults", strings.Join(o.kinds, ","))
 	}
 	return args
 }
 
-func names[T ~string](all []T) []string {
-	list := make([]string, len(all))
-	for i, x := range all {
-		list[i] = string(x)
+// wide returns how many names a process wants besides: every second process is wide.
+func (o options) wide(number int) int {
+	if number%2 == 0 {
+		return o.wideNames
 	}
-	return list
+	return 0
+}
+
+const (
+	// longestAct is how long a server is kept: its history has to fit into memory.
+	longestAct = 2 * time.Minute
+	// closing is the time that the end of an act takes.
+	closing = 12 * time.Second
+)
+
+// run goes through the topologies, an act each, until the time is over, and returns the number of
+// violations.
+func run(ctx context.Context, o options) (violations int, err error) {
+	if o.out == "" {
+		o.out, err = os.MkdirTemp("", "torture")
+	} else if o.out, err = filepath.Abs(o.out); err == nil { // the servers have other working directories
+		err = os.MkdirAll(o.out, 0o755)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("torture: %w", err)
+	}
+	began := time.Now()
+	r := &report{seed: o.seed, command: "go run ./internal/torture " + strings.Join(o.args(), " "), when: began, machine: fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())}
+	say(began, "%s", r.command)
+
+	length := o.duration / time.Duration(len(o.topologies))
+	for length > longestAct {
+		length /= 2
+	}
+	rounds := make(map[stage.Topology]int) // rounds that it has had
+	for n := 0; ctx.Err() == nil && (n < len(o.topologies) || time.Since(began) < o.duration-length/2); n++ {
+		topology := o.topologies[n%len(o.topologies)]
+		a := &act{
+			options: o, number: n, began: began,
+			until:   began.Add(time.Duration(n+1)*length - closing),
+			first:   rounds[topology],
+			plan:    plan{o.seed, topology, stage.For(topology, o.kinds...), stage.Scene{Workers: o.processes, Names: together.Names, Lease: o.lease}},
+			figures: *newFigures(topology),
+		}
+		if err := a.play(ctx); err != nil {
+			return 0, fmt.Errorf("torture: act %d, %s: %w", n, topology, err)
+		}
+		r.acts = append(r.acts, &a.figures)
+		rounds[topology] += a.rounds
+		violations += len(a.violations)
+	}
+	r.complete, r.took = ctx.Err() == nil, time.Since(began)
+	text := r.markdown()
+	fmt.Println(text)
+	if err := os.WriteFile(filepath.Join(o.out, "torture.md"), []byte(text), 0o644); err != nil {
+		return 0, fmt.Errorf("torture: %w", err)
+	}
+	say(began, "written to %s", o.out)
+	return violations, nil
+}
+
+// say shows progress.
+func say(began time.Time, format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%7.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 }

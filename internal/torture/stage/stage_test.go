@@ -2,14 +2,17 @@ package stage_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
-	"net"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -20,114 +23,184 @@ import (
 const parrot = "STAGE_TEST_PARROT=1"
 
 func TestMain(m *testing.M) {
-	if name, value, _ := strings.Cut(parrot, "="); os.Getenv(name) == value {
-		repeat()
-		return
+	if name, value, _ := strings.Cut(parrot, "="); os.Getenv(name) != value {
+		redistest.Main(m)
 	}
-	redistest.Main(m)
-}
-
-func repeat() {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Scan()
-	job := lines.Text()
-	for lines.Scan() {
+	for job := lines.Text(); lines.Scan(); {
 		fmt.Println(job)
-	}
-	if err := lines.Err(); err != nil {
-		panic(err)
 	}
 }
 
-func open(t *testing.T, topology stage.Topology) *stage.Stage {
+var scene = stage.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
+
+// open returns a stage with workers that do nothing, and clients that connect as workers do, one for
+// each server.
+func open(t *testing.T, topology stage.Topology) (s *stage.Stage, clients []rueidis.Client) {
 	t.Helper()
 	redistest.Standalone(t) // or skip
 	s, err := stage.Open(topology, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return s
+	for range scene.Workers {
+		require.NoError(t, s.Hire(func() (*exec.Cmd, error) { return redistest.Self(parrot) }, time.Minute, func(life int) any { return life }))
+	}
+	for _, a := range s.Addresses() {
+		option := a.Option()
+		option.DisableCache = true
+		client, err := rueidis.NewClient(option)
+		require.NoError(t, err)
+		t.Cleanup(client.Close)
+		clients = append(clients, client)
+	}
+	return s, clients
 }
 
-func hire(t *testing.T, s *stage.Stage) *stage.Worker {
+// Each kind breaks a server of the first topology that it is for, which works when it is healed.
+func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	for _, topology := range stage.Topologies {
+		t.Run(string(topology), func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			s, clients := open(t, topology)
+			random, before := rand.New(rand.NewPCG(1, 2)), settings(t, s)
+			seen := make(map[string]bool)
+			for _, kind := range stage.For(topology) {
+				require.False(t, seen[kind.Name], "a topology has one kind of a name")
+				seen[kind.Name] = true
+				f := kind.Choose(random, scene)
+				require.Equal(t, strings.HasSuffix(kind.Name, "-worker"), f.Worker >= 0)
+				require.Equal(t, kind.Name == "del", f.Lock != "")
+				if kind.Where[0] != topology {
+					continue
+				}
+				t.Run(fmt.Sprint(kind.Name, ": ", f), func(t *testing.T) {
+					require.NoError(t, f.Heal(s), "before it was injected")
+					require.NoError(t, f.Inject(s))
+					heal(t, f, s)
+					heal(t, f, s) // a second time
+					require.NoError(t, s.Ready())
+					require.Equal(t, before, settings(t, s))
+					whole(t, s, clients)
+				})
+			}
+		})
+	}
+}
+
+// settings are the limits of the servers, and the rights of the workers.
+func settings(t *testing.T, s *stage.Stage) (all []string) {
 	t.Helper()
-	w, err := s.Hire(func() (*exec.Cmd, error) { return redistest.Self(parrot) }, time.Minute, func(life int) any { return life })
+	for node := range s.Nodes() {
+		limits, err := s.Do(node, "CONFIG", "GET", "max*").AsStrMap()
+		require.NoError(t, err)
+		rights, err := s.Do(node, "ACL", "LIST").AsStrSlice()
+		require.NoError(t, err)
+		all = append(all, fmt.Sprint(limits, rights))
+	}
+	return all
+}
+
+func heal(t *testing.T, f *stage.Fault, s *stage.Stage) {
+	t.Helper()
+	require.Eventually(t, func() bool { return f.Heal(s) == nil }, time.Minute, 10*time.Millisecond)
+}
+
+// whole requires that workers can use everything again, and that no key is left.
+func whole(t *testing.T, s *stage.Stage, clients []rueidis.Client) {
+	t.Helper()
+	for _, client := range clients {
+		for _, name := range scene.Names {
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				script := client.B().Eval().Script("redis.call('set', KEYS[1], '1') return redis.call('del', KEYS[1])").Numkeys(1).Key(name).Build()
+				return client.Do(ctx, script).Error() == nil
+			}, time.Minute, 10*time.Millisecond)
+		}
+	}
+	keys, err := s.Keys()
 	require.NoError(t, err)
-	return w
+	require.Empty(t, keys)
+}
+
+func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
+	s, clients := open(t, stage.Standalone)
+	random := rand.New(rand.NewPCG(1, 2))
+	restart := stage.For(stage.Standalone, "restart")[0].Choose(random, scene)
+	for _, kind := range stage.For(stage.Standalone, "maxclients", "out-of-memory", "refuse-command", "flushall", "del", "evict", "client-pause", "pause-server") {
+		f := kind.Choose(random, scene)
+		require.NoError(t, restart.Inject(s))
+		require.Error(t, f.Inject(s), kind.Name)
+		require.NoError(t, restart.Heal(s))
+		heal(t, f, s)
+		whole(t, s, clients)
+	}
+}
+
+// A slot that stays in migration serves no script with two keys.
+func TestASlotWhoseMoveWasInterruptedIsMovedBack(t *testing.T) {
+	s, clients := open(t, stage.Cluster)
+	client, before := clients[0], s.Primaries()
+	require.Len(t, before, 3)
+	for _, name := range scene.Names {
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(name).Value("kept").Build()).Error())
+	}
+	kinds := stage.For(stage.Cluster, "out-of-memory", "move-slot")
+	full, move := kinds[0].Choose(nil, scene), kinds[1].Choose(rand.New(rand.NewPCG(1, 2)), scene)
+	require.NoError(t, full.Inject(s))
+	require.Error(t, move.Inject(s))
+	require.Error(t, move.Heal(s))
+	heal(t, full, s)
+	heal(t, move, s)
+
+	require.Equal(t, before, s.Primaries())
+	for _, node := range before {
+		nodes, err := s.Do(node, "CLUSTER", "NODES").ToString()
+		require.NoError(t, err)
+		require.NotContains(t, nodes, "[", "a slot in migration")
+	}
+	for _, name := range scene.Names {
+		require.NoError(t, client.Do(t.Context(), client.B().Getdel().Key(name).Build()).Error())
+	}
+	whole(t, s, clients)
+	require.Error(t, s.OnPrimaries("NO-SUCH-COMMAND"))
+
+	reigns := s.Reigns()
+	require.Len(t, reigns, 3)
+	for range 2 { // there and back
+		require.NoError(t, redistest.Attempt(func() { s.Servers[0].Failover("key") }))
+	}
+	require.Equal(t, before, s.Primaries())
+	require.NotEqual(t, reigns, s.Reigns())
 }
 
 func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {
-	s := open(t, stage.Standalone)
-	w := hire(t, s)
-	var life int
-	require.NoError(t, w.Ask("life", &life))
-	require.Equal(t, 0, life)
-
-	w.Kill()
-	w.Kill()
-	require.ErrorIs(t, w.Ask("life", &life), redistest.ErrKilled)
-	require.ErrorIs(t, w.Pause(), redistest.ErrKilled)
-	require.NoError(t, w.Revive())
-	require.NoError(t, w.Revive())
-	require.NoError(t, w.Ask("life", &life))
-	require.Equal(t, 1, life)
-	require.Equal(t, 2, w.Lives())
-}
-
-func TestACommandGoesToThePrimariesOrToAllNodes(t *testing.T) {
-	s := open(t, stage.Cluster)
-	require.Len(t, s.Primaries(), 3)
-	require.NoError(t, s.OnPrimaries("SET", "key", "1", "PX", "100000"), "two refuse it")
-	keys, err := s.Keys()
-	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	require.InDelta(t, 100_000, keys["key"], 99_000)
-	require.Error(t, s.OnPrimaries("NO-SUCH-COMMAND"))
-	require.NoError(t, s.Everywhere("CONFIG", "SET", "maxclients", "9000"))
-	for node := range 6 {
-		setting, err := s.Do(node, "CONFIG", "GET", "maxclients").AsStrMap()
-		require.NoError(t, err)
-		require.Equal(t, "9000", setting["maxclients"])
+	s, clients := open(t, stage.Standalone)
+	w := s.Workers[0]
+	for life := range 2 {
+		var answer int
+		require.NoError(t, w.Ask("life", &answer))
+		require.Equal(t, life, answer)
+		w.Kill()
+		w.Kill()
+		require.ErrorIs(t, w.Ask("life", &answer), redistest.ErrKilled)
+		require.ErrorIs(t, w.Pause(), redistest.ErrKilled)
+		require.NoError(t, w.Revive())
+		require.NoError(t, w.Revive())
 	}
-	require.NoError(t, s.Ready())
-}
+	require.Equal(t, 3, w.Lives())
 
-func TestAFailoverThereAndBackIsSeen(t *testing.T) {
-	s := open(t, stage.Cluster)
-	before := s.Reigns()
-	require.Len(t, before, 3)
-	for range 2 {
-		require.NoError(t, s.Attempt(func() { s.Server.Failover("key") }))
-	}
-	require.Len(t, s.Primaries(), 3)
-	require.NotEqual(t, before, s.Reigns())
-}
-
-func TestChannelsAreThoseWithSubscribers(t *testing.T) {
-	s := open(t, stage.Standalone)
-	channels, err := s.Channels()
+	found, err := s.Subscriptions()
 	require.NoError(t, err)
-	require.Empty(t, channels)
-	conn, err := net.Dial("tcp", s.Address().Init[0])
+	require.Empty(t, found)
+	client, cancel := clients[0].Dedicate()
+	defer cancel()
+	client.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+	require.NoError(t, client.Do(t.Context(), client.B().Subscribe().Channel("somewhere").Build()).Error())
+	found, err = s.Subscriptions()
 	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.Write([]byte("SUBSCRIBE somewhere\r\n"))
-	require.NoError(t, err)
-	_, err = bufio.NewReader(conn).ReadString('e')
-	require.NoError(t, err)
-	channels, err = s.Channels()
-	require.NoError(t, err)
-	require.Equal(t, []string{"somewhere"}, channels)
-	listeners := s.Listeners()
-	require.Len(t, listeners, 1)
-	require.Contains(t, listeners[0], " sub=1 ")
-}
-
-func TestATopologyThatThereIsNotIsRefused(t *testing.T) {
-	_, err := stage.ParseTopology("ring")
-	require.ErrorContains(t, err, "standalone")
-	_, err = stage.Open("ring", t.TempDir())
-	require.ErrorContains(t, err, "ring")
-	sentinel, err := stage.ParseTopology("sentinel")
-	require.NoError(t, err)
-	require.Equal(t, stage.Sentinel, sentinel)
+	require.Equal(t, "somewhere", found[0])
+	require.True(t, slices.ContainsFunc(found[1:], func(line string) bool { return strings.Contains(line, " sub=1 ") }))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A Worker is a process that locks, mostly this program in another role. It may be killed and hired
-// again; each life is a process of its own. Its methods may be called concurrently, except for Ask,
-// which is for one goroutine.
+// A Worker is a process that locks, mostly this program in another role. It may be killed and revived;
+// each life is a process of its own. Its methods may be called concurrently, except for Ask, which is
+// for one goroutine.
 type Worker struct {
 	command func() (*exec.Cmd, error)
-	job     func(life int) any // the first input of the next life, as JSON
+	job     func(life int) any
 	limit   time.Duration
 
 	mu    sync.Mutex // protects following
@@ -24,23 +24,22 @@ type Worker struct {
 	life  *redistest.Talk // nil while it is dead
 }
 
-// Hire starts a worker. command returns the command of each life, and job its first input; lives
-// are numbered from 0. limit is how long it may take to answer.
-func (s *Stage) Hire(command func() (*exec.Cmd, error), limit time.Duration, job func(life int) any) (*Worker, error) {
+// Hire starts a worker. command returns the command of each life, and job its first input, as JSON;
+// lives are numbered from 0. limit is how long it may take to answer.
+func (s *Stage) Hire(command func() (*exec.Cmd, error), limit time.Duration, job func(life int) any) error {
 	w := &Worker{command: command, job: job, limit: limit}
 	s.Workers = append(s.Workers, w)
-	return w, w.Revive()
+	return w.Revive()
 }
 
 // Kill ends the process with SIGKILL, even a paused one, and returns when it is gone.
 func (w *Worker) Kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.life == nil {
-		return
+	if w.life != nil {
+		w.life.Kill()
+		w.life = nil
 	}
-	w.life.Kill()
-	w.life = nil
 }
 
 // Revive starts the next life, if the last one was killed.
@@ -50,13 +49,19 @@ func (w *Worker) Revive() error {
 	if w.life != nil {
 		return nil
 	}
-	l, err := w.begin()
+	job, err := json.Marshal(w.job(w.lives))
+	if err != nil {
+		return fmt.Errorf("stage: %w", err)
+	}
+	command, err := w.command()
 	if err != nil {
 		return err
 	}
-	w.life = l
+	if w.life, err = redistest.Converse(command); err != nil {
+		return err
+	}
 	w.lives++
-	return nil
+	return w.life.Tell(string(job))
 }
 
 // Lives returns the number of lives.
@@ -66,7 +71,7 @@ func (w *Worker) Lives() int {
 	return w.lives
 }
 
-// Pause stops the process with SIGSTOP.
+// Pause stops the process with SIGSTOP. The error of a dead one is [redistest.ErrKilled].
 func (w *Worker) Pause() error { return w.send((*redistest.Process).Suspend) }
 
 // Resume lets it go on.
@@ -105,30 +110,11 @@ func (w *Worker) Ask(word string, reply any) error {
 
 // AskAll sends a word to all workers at once, and returns their answers.
 func AskAll[T any](s *Stage, word string) ([]T, error) {
-	answers, failed := make([]T, len(s.Workers)), make(chan error)
+	answers, failed := make([]T, len(s.Workers)), make([]error, len(s.Workers))
+	var all sync.WaitGroup
 	for i, w := range s.Workers {
-		go func() { failed <- w.Ask(word, &answers[i]) }()
+		all.Go(func() { failed[i] = w.Ask(word, &answers[i]) })
 	}
-	var all error
-	for range s.Workers {
-		all = errors.Join(all, <-failed)
-	}
-	return answers, all
-}
-
-// begin starts a process and tells it its job.
-func (w *Worker) begin() (*redistest.Talk, error) {
-	job, err := json.Marshal(w.job(w.lives))
-	if err != nil {
-		return nil, fmt.Errorf("stage: %w", err)
-	}
-	command, err := w.command()
-	if err != nil {
-		return nil, err
-	}
-	l, err := redistest.Converse(command)
-	if err != nil {
-		return nil, err
-	}
-	return l, l.Tell(string(job))
+	all.Wait()
+	return answers, errors.Join(failed...)
 }
