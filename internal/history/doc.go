@@ -14,8 +14,7 @@
 //	err = lock.Unlock(ctx)
 //	unlock.End(history.Result{Outcome: history.Released})
 //
-// A [Hold] reports until when it is valid; [Sight] returns the look at it. When its Done is
-// closed because of a loss, the worker notes it with [Call.Told]. An injector of faults notes
+// When a handle's context ends because of a loss, the worker notes it with [Call.Told]. An injector of faults notes
 // them with [Recorder.Inject], so that the checker knows when Redis may have forgotten a
 // grant.
 //

@@ -100,8 +100,11 @@ type call struct {
 	wait    time.Duration // that it asked for; negative for none
 	pauses  time.Duration // of its progress function
 	permits int           // of a semaphore
+	asked   int           // permits
+	parcel  *parcel       // that it resumes; nil for none
 	shares  bool          // it reads, or takes permits
 	seen    sight
+	hosts   bool // levels nest in it
 }
 
 type callKey struct{}
@@ -146,9 +149,10 @@ func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant,
 	default:
 		k.ctx, k.cancel = context.WithTimeout(base, o.Ctx.D)
 	}
+	k.asked = max(find(o.With, "WithPermits").N, 1)
 	k.shares = l.Kind == "read" || l.Kind == "semaphore"
 	if l.Kind == "semaphore" && k.permits == 0 {
-		k.permits = max(find(o.With, "WithPermits").N, 1)
+		k.permits = k.asked
 		if outer != nil {
 			k.permits = outer.call.permits
 		}
@@ -170,7 +174,7 @@ func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant,
 	if w := find(o.With, "WithWait"); w.Name != "" {
 		k.wait = w.D
 	}
-	if !k.blocks() {
+	if !c.run.ground.Virtual && !k.blocks() { // else judgeWait judges it
 		op.Ends = history.At(c.run.begin.Add(k.ends))
 	}
 	for _, op.Name = range k.recorded() {

@@ -89,7 +89,10 @@ func (c *caller) elect(o *Op) {
 			m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
 		}()
 		look := func() {
-			leads.Look(history.Sight(term))
+			leads.Look(func() history.Belief {
+				until := term.ValidUntil()
+				return history.Belief{Held: !until.IsZero(), Until: history.At(until)}
+			})
 			if term.Valid() {
 				r.face.call("elect.Candidate.Term")
 				if m.candidate.Term() == nil && ctx.Err() == nil {

@@ -104,11 +104,14 @@ func (m *member) judgeStats() {
 	}
 	for way, told := range map[rlock.AcquiredBy]int64{
 		rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
-		rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue,
+		rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue, rlock.ByPass: s.AcquiredByPass,
 	} {
 		if b.by[way] != told {
 			r.problems = append(r.problems, fmt.Sprintf("in the end %s: acquired by %s %d times by Stats, and %d by the Observer", m.name, way, told, b.by[way]))
 		}
+	}
+	if b.denied != s.Denied {
+		r.problems = append(r.problems, fmt.Sprintf("in the end %s: denied %d times by Stats, and %d by the Observer", m.name, s.Denied, b.denied))
 	}
 	for reason, told := range map[rlock.LossReason]int64{
 		rlock.LostUnrenewed: s.LostUnrenewed, rlock.LostLeaseEnded: s.LostLeaseEnded, rlock.LostHeldTooLong: s.LostHeldTooLong,

@@ -177,6 +177,9 @@ func (g *grant) give(verb string, method history.Method, o *Op, late bool) *givi
 		cancel()
 		v.ctx = ended
 	}
+	r.mu.Lock()
+	g.call.seen.gives, g.call.seen.gave = verb, v.began
+	r.mu.Unlock()
 	if !late {
 		v.record()
 	}

@@ -232,7 +232,7 @@ func (c *caller) pass(o *Op) {
 		return
 	}
 	r := c.run
-	p := parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits}
+	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits, until: v.began + o.arg("within").D}
 	r.mu.Lock()
 	r.parcels = append(r.parcels, p)
 	r.notes.hold(g.call.lock, interval{v.began, r.now() + o.arg("within").D})

@@ -72,7 +72,7 @@ func (k *call) explains(err error) string {
 			return "rlock.ErrTooManyWaiters"
 		}
 	case errors.Is(err, rlock.ErrNotPassed):
-		if k.verb == "rlock.Client.Resume" {
+		if k.verb == "rlock.Client.Resume" && (k.parcel == nil || !r.sane() || r.now() > k.parcel.until-r.slack()) {
 			return "rlock.ErrNotPassed"
 		}
 	case errors.Is(err, rlock.ErrNotAcquired):
@@ -142,6 +142,9 @@ func (k *call) judgeGrant(g *grant) {
 	if k.m.setting.replicated() && k.outer == nil && len(r.ground.Servers) == 1 && r.ground.Virtual {
 		r.problem("%s has the lock, though no replica has it", k)
 	}
+	if k.exceeds() {
+		r.problem("%s has more of the lock than the hold in which it nests", k)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	root := g.root()
@@ -154,8 +157,22 @@ func (k *call) judgeGrant(g *grant) {
 	}
 	root.handles = root.handles || g.hold != nil
 	if g != root {
-		root.nested = true
+		root.nested, root.call.hosts = true, true
 	}
+}
+
+// exceeds reports whether the call asks for more of a lock than the owner has, in which it nests: two
+// owners that waited for more of what they hold would wait for each other.
+func (k *call) exceeds() bool {
+	if k.outer == nil || k.lock.group() || !k.outer.valid() {
+		return false
+	}
+	return k.lock.Kind == "write" && !writes(k.outer) || k.lock.Kind == "semaphore" && k.asked > k.outer.call.permits
+}
+
+// writes reports whether a level of the owner writes.
+func writes(g *grant) bool {
+	return g != nil && (g.call.lock.Kind == "write" || writes(g.outer))
 }
 
 // slack is how exact a duration is.
@@ -168,7 +185,7 @@ func (k *call) judgeWait(err error) {
 		return
 	}
 	now := r.now()
-	if late := now - k.ends - k.pauses; late > 50*ms && (err != nil || k.o.Ctx.Name == "ended") {
+	if late := now - k.ends - k.pauses; late > 50*ms {
 		r.problem("%s returns %v, %v after the end of its context", k, err, late)
 	}
 	if k.wait >= 0 && !k.lock.group() && k.verb != "rlock.Client.Resume" {
@@ -393,8 +410,15 @@ func (c *caller) question(verb string, err error, ctx context.Context) {
 }
 
 // judgeClosed judges a client that is closed: the contexts of its holds are over.
-func (m *member) judgeClosed(err error) {
+func (m *member) judgeClosed(err error, took time.Duration) {
 	r := m.run
+	limit := 5500 * ms
+	if r.sane() {
+		limit = r.slack() + 100*ms
+	}
+	if took > limit && r.ground.Virtual {
+		r.problem("Close of %s takes %v", m.name, took)
+	}
 	if err != nil && (r.sane() || !errors.Is(err, rlock.ErrUnconfirmed)) {
 		r.problem("Close of %s returns %v", m.name, err)
 	}

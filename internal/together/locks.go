@@ -286,6 +286,8 @@ type parcel struct {
 	token   uint64
 	from    string // its owner before
 	permits int
+	until   time.Duration // it stays until then
+	tried   bool          // by a call for it
 }
 
 // resume takes a lock that another caller has passed on.
@@ -297,12 +299,15 @@ func (c *caller) resume(o *Op) {
 		return
 	}
 	p := r.parcels[0]
-	if o.arg("again").N > 0 { // else another one may try it, too
+	sure := !p.tried && o.arg("again").N > 0
+	if p.tried = true; o.arg("again").N > 0 { // else another one may try it, too
 		r.parcels = r.parcels[1:]
 	}
 	r.mu.Unlock()
 	k := c.taking(o, "rlock.Client.Resume", history.Op{Method: history.Acquire, From: p.from, Permits: p.permits}, p.lock, nil, 0)
-	r.face.call("rlock.Client.Resume")
+	if r.face.call("rlock.Client.Resume"); sure {
+		k.parcel = p
+	}
 	ctx := k.ctx
 	if o.Ctx.Name == "owner" || o.Ctx.Name == "outlived" {
 		ctx, k.cancel = context.WithTimeout(context.WithValue(r.ctx, callKey{}, k), o.Ctx.D)

@@ -15,7 +15,10 @@ type sight struct {
 	released, lost            int
 	vanished                  bool // the call, or the function of Do, has not returned
 	reason                    error
-	owner                     rlock.Owner // that acquired
+	owner                     rlock.Owner   // that acquired, ...
+	since                     time.Duration // ...then
+	gives                     string        // the method that gives the level back, ...
+	gave                      time.Duration // ...since then
 }
 
 // A loser is an owner that lost a lock, or from whom Close took it.
@@ -30,6 +33,7 @@ type observed struct {
 
 	// The mutex of the run protects following.
 	opened, closed, missed int
+	denied                 int64
 	by                     map[rlock.AcquiredBy]int64
 	lost                   map[rlock.LossReason]int64
 	losers                 map[loser]int
@@ -49,14 +53,18 @@ func (b *observed) hooks() *rlock.Observer {
 		defer r.mu.Unlock()
 		do()
 	}
-	of := func(ctx context.Context, client *rlock.Client) *sight {
-		if client == nil {
+	of := func(ctx context.Context, i rlock.LockInfo) (*sight, *call) {
+		if i.Client == nil {
 			r.problem("an Observer is not told the client")
 		}
-		if k, ok := ctx.Value(callKey{}).(*call); ok {
-			return &k.seen
+		k, ok := ctx.Value(callKey{}).(*call)
+		if !ok {
+			return &sight{}, nil // of another package
 		}
-		return &sight{} // of another package
+		if l := k.lock; string(i.Kind) != l.Kind || !l.group() && i.Name != l.Name || i.Client != k.m.main() {
+			r.problem("%s: an Observer is told of %+v", k, i)
+		}
+		return &k.seen, k
 	}
 	return &rlock.Observer{
 		Opened: func(*rlock.Client) { locked("Opened", func() { b.opened++ }) },
@@ -64,20 +72,29 @@ func (b *observed) hooks() *rlock.Observer {
 		Missed: func(n int) { locked("Missed", func() { b.missed += n }) },
 		Waiting: func(ctx context.Context, i rlock.WaitingInfo) {
 			r.face.call("rlock.Kind " + string(i.Kind))
-			s := of(ctx, i.Client)
+			s, _ := of(ctx, i.LockInfo)
 			_ = inspect.Of(i.Client).Stats()
 			locked("Waiting", func() { s.waiting++ })
 		},
 		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
 			r.face.call("rlock.Kind " + string(i.Kind))
 			r.face.call("rlock.AcquiredBy " + string(i.AcquiredBy))
-			s := of(ctx, i.Client)
+			s, k := of(ctx, i.LockInfo)
+			now := r.now()
+			if k != nil && !k.lock.group() {
+				if since := now - k.began; r.ground.Virtual && (i.Waited > since || k.outer == nil && i.Waited < since-k.pauses-ms) {
+					r.problem("%s: the Observer is told that it waited for %v of %v", k, i.Waited, since)
+				}
+				if resumed := i.AcquiredBy == rlock.ByPass; resumed != (k.verb == "rlock.Client.Resume") || k.outer == nil && i.AcquiredBy == rlock.ByNesting {
+					r.problem("%s: the Observer is told that it was acquired by %s", k, i.AcquiredBy)
+				}
+			}
 			if i.Waited < 0 || i.Owner == 0 || i.Name == "" {
 				r.problem("an Observer is told of an acquire %+v", i)
 			}
 			locked("Acquired", func() {
 				s.acquired++
-				s.owner = i.Owner
+				s.owner, s.since = i.Owner, now
 				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
 					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
 				}
@@ -85,19 +102,25 @@ func (b *observed) hooks() *rlock.Observer {
 			})
 		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
-			s := of(ctx, i.Client)
+			s, _ := of(ctx, i.LockInfo)
 			if i.Err == nil {
 				r.problem("an Observer is told no error of a call that gave up")
 			}
 			locked("GaveUp", func() {
 				s.gaveUp++
 				s.reason = i.Err
+				if errors.Is(i.Err, rlock.ErrNotAcquired) {
+					b.denied++
+				}
+				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
+					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
+				}
 			})
 		},
 		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-			s := of(ctx, i.Client)
-			if i.Held < 0 {
-				r.problem("an Observer is told that a lock was held for %v", i.Held)
+			s, k := of(ctx, i.LockInfo)
+			if k != nil {
+				k.judgeReleased(i)
 			}
 			locked("Released", func() {
 				s.released++
@@ -108,7 +131,7 @@ func (b *observed) hooks() *rlock.Observer {
 		},
 		Lost: func(ctx context.Context, i rlock.LostInfo) {
 			r.face.call("rlock.LossReason " + string(i.Reason))
-			s := of(ctx, i.Client)
+			s, _ := of(ctx, i.LockInfo)
 			if !errors.Is(i.Err, rlock.ErrLost) {
 				r.problem("an Observer is told %v of a loss", i.Err)
 			}
@@ -162,5 +185,20 @@ func (k *call) judgeGivenUp(err error) {
 	}
 	if err != nil && s.reason != nil && !errors.Is(err, s.reason) && err.Error() != s.reason.Error() {
 		r.problem("%s: the Observer was told %v, and the caller %v", k, s.reason, err)
+	}
+}
+
+// judgeReleased judges what the Observer is told of the end of a hold.
+func (k *call) judgeReleased(i rlock.ReleasedInfo) {
+	r := k.c.run
+	r.mu.Lock()
+	s := k.seen
+	r.mu.Unlock()
+	held := r.now() - s.since + k.pauses // a progress function may block after the grant
+	if i.Owner != s.owner || i.Passed != (s.gives == "rlock.Hold.Pass" && i.Err == nil) {
+		r.problem("%s: the Observer is told that it is released: %+v", k, i)
+	}
+	if alone := k.outer == nil && !k.lock.group(); i.Held < 0 || alone && r.ground.Virtual && (i.Held > held || s.gives != "" && !k.hosts && i.Held < s.gave-s.since) {
+		r.problem("%s: the Observer is told that it was held for %v, and not for %v", k, i.Held, held)
 	}
 }

@@ -166,24 +166,37 @@ func (c *caller) shown(*Op) {
 		c.shownByParts(ctx)
 		return
 	}
-	a, key := r.admin[0], r.program.World.Prefix+g.call.lock.Name
-	before := g.valid()
-	var owners []string
-	var err error
-	if g.call.lock.Kind == "semaphore" {
-		owners, err = a.Do(ctx, a.B().Zrange().Key(key).Min("0").Max("-1").Build()).AsStrSlice()
-	} else {
-		owners, err = a.Do(ctx, a.B().Hkeys().Key(key).Build()).AsStrSlice()
+	k, i := g.call, inspect.Of(g.call.m.main())
+	held := slices.ContainsFunc(i.Held(), func(h inspect.Held) bool {
+		kind := string(h.Kind) == k.lock.Kind || k.shares && string(h.Kind) == "write" || h.Kind == "read"
+		return h.Name == k.lock.Name && kind && h.Permits == k.permits && h.Depth > 0 && !h.Since.After(time.Now())
+	})
+	if g.valid() && !held {
+		r.problem("%s: the client does not list it as held: %+v", k, i.Held())
 	}
-	if err != nil || !before || !g.valid() {
+	before, until := g.valid(), time.Time{}
+	if g.hold != nil {
+		until = g.hold.ValidUntil()
+	}
+	locked, err := g.lock.IsLocked(ctx)
+	left, failed := g.lock.TTL(ctx)
+	at := time.Now()
+	state, unread := i.Lock(ctx, k.lock.Name)
+	if errors.Join(err, failed, unread) != nil || !before || !g.valid() {
 		return
 	}
-	for _, o := range owners {
-		if strings.Contains(o, inspect.Of(g.call.m.main()).ID()) && (g.call.lock.Kind != "write" || strings.HasSuffix(o, ":write")) {
-			return
+	mine := false
+	for _, h := range state.Holders {
+		if strings.HasPrefix(h.Owner, i.ID()) && h.Permits == k.permits && (!h.Shared || k.lock.Kind == "read") && !h.Foreign && h.Count > 0 {
+			mine = true
+			if k.permits > 0 { // a semaphore counts as locked while no permit is free
+				locked, left = true, max(left, h.Lease)
+			}
 		}
 	}
-	r.problem("%s: Redis does not show the holder, which is valid: %q", g.call, owners)
+	if !mine || !locked || at.Add(left).Before(until) && g.lasts == 0 {
+		r.problem("%s: Redis does not show the holder, which is valid until %v: %v, for %v: %+v", k, time.Until(until), locked, left, state)
+	}
 }
 
 // shownByParts is shown for a lock over several: all parts are held for as long as it is valid, one that is red on a majority.

@@ -69,7 +69,7 @@ type Run struct {
 	away       int                      // the server that has lost its data, and grants nothing; 0: none
 	healed     time.Duration            // when the faults and their effects were over
 	barred     bool                     // Redis refuses users now and then
-	parcels    []parcel                 // holds that were passed on
+	parcels    []*parcel                // holds that were passed on
 	grants     []*grant
 	waits      []*waiting
 	ids        int
@@ -325,14 +325,17 @@ func (m *member) leave() {
 	m.guard.Close()
 	closing := m.recorder.Begin(history.Op{Method: history.Close})
 	var failed error
+	var took time.Duration
 	for _, c := range m.clients {
 		m.run.face.call("rlock.Client.Close")
+		began := m.run.now()
 		if err := c.Close(); err != nil {
 			failed = err
 		}
+		took = max(took, m.run.now()-began)
 	}
 	closing.End(history.Result{Outcome: history.Released})
-	m.judgeClosed(failed)
+	m.judgeClosed(failed, took)
 	if r := m.run; r.ground.Recorder == nil {
 		_ = m.recorder.Close()
 	}

@@ -242,7 +242,7 @@ func (a *act) findFailover(planned bool) {
 		return
 	}
 	a.say("a failover that the run did not cause")
-	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since)
+	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since, a.looked)
 }
 
 // endless looks for keys of locks that no client holds and that do not expire. Those of killed workers
