@@ -34,6 +34,7 @@
 //	ToldLate   and before another owner can have been granted the lock
 //	Stranded   no owner waits while the lock is free and nothing is broken, and no reader
 //	           while others read and no writer waits
+//	Refused    no call is refused a lock that nobody has or wants
 //	Slow       no call goes on after the end of its context
 //	Leftover   nothing is left behind
 //

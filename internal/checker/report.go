@@ -24,6 +24,7 @@ const (
 	ToldTwice Rule = "told twice" // or twice in the same way
 	ToldLate  Rule = "told late"  // or after Redis could grant the lock to another owner
 	Stranded  Rule = "stranded"   // a waiter did not get a free lock
+	Refused   Rule = "refused"    // a call was refused a lock that nobody had or wanted
 	Slow      Rule = "slow"       // a call went on after the end of its context
 	Leftover  Rule = "leftover"   // something was left behind
 )

@@ -247,6 +247,7 @@ func (k *call) progress(how string) func(place, waiting int) {
 		case "blocks":
 			k.pauses += 300 * ms
 			time.Sleep(300 * ms)
+			k.c.run.apart(k.lock, k.c.run.now()-300*ms, k.c.run.now()) // it may have been granted before
 		case "panics":
 			panic(errProgress)
 		case "exits":
@@ -287,6 +288,7 @@ var errWork = errors.New("the work panics")
 func (k *call) fail(err error) {
 	outcome := history.Failed
 	switch {
+	case k.verb == "rlock.Client.Resume": // it wants no lock that is free
 	case err == nil, errors.Is(err, rlock.ErrNotAcquired):
 		outcome = history.Refused
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -298,7 +300,14 @@ func (k *call) fail(err error) {
 	k.judgeError(err)
 	k.judgeWait(err)
 	k.cancel()
-	k.waited(outcome != history.Refused || k.wait != 0)
+	k.waited()
+}
+
+// waited notes that a call for a lock over several may have had a part while it waited for another one.
+func (k *call) waited() {
+	if k.lock.group() {
+		k.c.run.apart(k.lock, k.began, k.c.run.now())
+	}
 }
 
 // got notes that the call has returned with the lock.
@@ -322,7 +331,7 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 		record.End(result)
 	}
 	k.judgeWait(nil)
-	k.waited(true)
+	k.waited()
 	r.mu.Lock()
 	r.grants = append(r.grants, g)
 	r.mu.Unlock()

@@ -46,7 +46,6 @@ func (r *Run) end() {
 		time.Sleep(90 * time.Second)
 		r.judgeKeys(ctx)
 	}
-	r.judgeWaits()
 	_ = r.injector.Close()
 }
 
@@ -189,7 +188,11 @@ func (r *Run) Problems() []string {
 	if !r.ground.Virtual {
 		late = 2 * time.Second // the machine may be busy
 	}
-	report, err := checker.Check(events, checker.Options{Late: late})
+	options := checker.Options{Late: late}
+	if r.sane() && r.ground.Virtual && !slices.ContainsFunc(r.program.World.Clients, Client.replicated) {
+		options.Patience = idle
+	}
+	report, err := checker.Check(events, options)
 	if err != nil {
 		return append(r.problems, err.Error())
 	}

@@ -264,6 +264,3 @@ func (r *Run) each(do func(m *member)) {
 
 // recovery is how long the effects of faults last: connections open again, abandoned leases end, waiters look.
 const recovery = 6 * time.Second
-
-// An interval is the time between two times.
-type interval struct{ from, to time.Duration }

@@ -92,11 +92,9 @@ func (c *caller) guest(o *Op) {
 			return // it ends with its lease
 		}
 		leaves.End(history.Result{Outcome: history.Released})
-		r.mu.Lock()
 		// Without a message waiters look within two seconds. Open: a writer has waited for a second more (the program of seed 200
 		// has it), nearly until the end of a guest's lease.
-		r.notes.hold(o.Lock, interval{from, r.now() + time.Second})
-		r.mu.Unlock()
+		r.apart(o.Lock, from, r.now()+looks+time.Second)
 		return
 	}
 }

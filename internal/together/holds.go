@@ -235,6 +235,6 @@ func (c *caller) pass(o *Op) {
 	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits, until: v.began + o.arg("within").D}
 	r.mu.Lock()
 	r.parcels = append(r.parcels, p)
-	r.notes.hold(g.call.lock, interval{v.began, r.now() + o.arg("within").D})
 	r.mu.Unlock()
+	r.apart(g.call.lock, v.began, r.now()+o.arg("within").D+looks)
 }

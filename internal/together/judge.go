@@ -331,9 +331,7 @@ func (v *giving) stays(late bool) (until time.Duration) {
 	if root.open > 0 || root.most == 0 || !g.held || v.verb == "rlock.Hold.Pass" || g.call.m.closes.Load() {
 		return 0
 	}
-	r.mu.Lock()
-	r.notes.hold(g.call.lock, interval{v.began, root.most})
-	r.mu.Unlock()
+	r.apart(g.call.lock, v.began, root.most+looks)
 	if late || g.call.lock.Kind == "read" && r.program.endsReads() {
 		return 0
 	}

@@ -159,7 +159,6 @@ func (k *call) vanish() {
 	}
 	k.seen.vanished = true
 	k.cancel()
-	k.waited(false)
 }
 
 func (c *caller) do(o *Op) {

@@ -183,8 +183,7 @@ func (p *Process) Settle(limit time.Duration) (s Settled) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.Problems, s.Most = r.problems, r.most
-	r.problems, r.grants, r.waits, r.parcels = nil, nil, nil, nil
-	r.notes.holds = make(map[string][]interval)
+	r.problems, r.grants, r.parcels = nil, nil, nil
 	for _, ends := range r.maybe {
 		ends()
 	}

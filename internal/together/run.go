@@ -71,7 +71,6 @@ type Run struct {
 	barred     bool                     // Redis refuses users now and then
 	parcels    []*parcel                // holds that were passed on
 	grants     []*grant
-	waits      []*waiting
 	ids        int
 	results    results
 	posts      posts
