@@ -324,6 +324,7 @@ func TestForgetWaitsForRedis(t *testing.T) {
 		require.NoError(t, p.Forget(w.Ctx, key))
 		assert.Equal(t, "new", (<-p.asks(w.Ctx, 1, takes(0, "new", &runs))).value)
 
+		began := time.Now()
 		require.ErrorIs(t, p.Forget(w.Ctx, ""), rlock.ErrInvalidName)
 		w.AnswerScripts("NOPERM No permissions to access a key")
 		require.ErrorIs(t, p.Forget(w.Ctx, key), rlock.ErrNoPermission)
@@ -331,6 +332,7 @@ func TestForgetWaitsForRedis(t *testing.T) {
 		require.ErrorIs(t, p.Forget(w.Ctx, key), rlock.ErrClosed)
 		p.Group.Close()
 		require.True(t, errors.Is(p.Forget(w.Ctx, key), once.ErrClosed))
+		assert.Less(t, time.Since(began), time.Second, "nothing is tried again")
 	})
 }
 

@@ -605,6 +605,37 @@ func TestAKeyWithOtherDataIsAnError(t *testing.T) {
 	})
 }
 
+// Nor is one that refuses it after a wait for the lock: the callers have the error, and none runs, though
+// the server refuses nothing more.
+func TestALookUnderTheLockThatRedisRefusesIsAnError(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, other := start(w, once.Options{}), w.NewClient()
+		hold, err := other.NewLock(key).Acquire(w.Ctx)
+		require.NoError(t, err)
+		var runs atomic.Int32
+		ends := p.asks(w.Ctx, 2, takes(time.Second, "value", &runs))
+		synctest.Wait()
+		looks := 0
+		w.Answer(func(_ string, args ...string) string {
+			if slices.ContainsFunc(args, func(a string) bool { return strings.HasSuffix(a, ":once") }) {
+				if looks++; looks == 1 {
+					return "NOPERM No permissions to access a key"
+				}
+			}
+			return ""
+		})
+		require.NoError(t, hold.Release(w.Ctx))
+		for range 2 {
+			e := <-ends
+			require.ErrorIs(t, e.err, rlock.ErrNoPermission)
+			require.ErrorContains(t, e.err, "with its values in")
+		}
+		assert.Zero(t, runs.Load())
+		w.Eventually(func() bool { return !w.Exists(key) }, "the lock is free")
+		assert.Equal(t, 1, looks)
+	})
+}
+
 // While Redis cannot be reached the look under the lock is repeated, with pauses.
 func TestALookUnderTheLockWaitsForRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
