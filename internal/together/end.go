@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -95,29 +94,21 @@ func (m *member) judgeStats() {
 			r.problem("in the end %s: the ways of acquiring are more than the acquires: %+v", m.name, s)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	b, s := m.observed, inspect.Of(m.main()).Stats()
-	if b.overSeveral || b.missed > 0 || len(m.clients) > 1 {
-		return // the parts of locks over several are counted, and not observed
+	r.mu.Lock()
+	told := map[string][2]int64{
+		"acquired by nesting": {s.AcquiredByNesting, b.by[rlock.ByNesting]}, "acquired by joining": {s.AcquiredByJoining, b.by[rlock.ByJoining]},
+		"acquired by handoff": {s.AcquiredByHandoff, b.by[rlock.ByHandoff]}, "acquired by redis": {s.AcquiredByRedis, b.by[rlock.ByRedis]},
+		"acquired by queue": {s.AcquiredByQueue, b.by[rlock.ByQueue]}, "acquired by pass": {s.AcquiredByPass, b.by[rlock.ByPass]},
+		"denied": {s.Denied, b.denied}, "lost unrenewed": {s.LostUnrenewed, b.lost[rlock.LostUnrenewed]},
+		"lost with the lease": {s.LostLeaseEnded, b.lost[rlock.LostLeaseEnded]}, "held too long": {s.LostHeldTooLong, b.lost[rlock.LostHeldTooLong]},
+		"key gone": {s.LostKeyGone, b.lost[rlock.LostKeyGone]}, "forced": {s.LostForced, b.lost[rlock.LostForced]},
 	}
-	for way, told := range map[rlock.AcquiredBy]int64{
-		rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
-		rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue, rlock.ByPass: s.AcquiredByPass,
-	} {
-		if b.by[way] != told {
-			r.problems = append(r.problems, fmt.Sprintf("in the end %s: acquired by %s %d times by Stats, and %d by the Observer", m.name, way, told, b.by[way]))
-		}
-	}
-	if b.denied != s.Denied {
-		r.problems = append(r.problems, fmt.Sprintf("in the end %s: denied %d times by Stats, and %d by the Observer", m.name, s.Denied, b.denied))
-	}
-	for reason, told := range map[rlock.LossReason]int64{
-		rlock.LostUnrenewed: s.LostUnrenewed, rlock.LostLeaseEnded: s.LostLeaseEnded, rlock.LostHeldTooLong: s.LostHeldTooLong,
-		rlock.LostKeyGone: s.LostKeyGone, rlock.LostForced: s.LostForced,
-	} {
-		if b.lost[reason] != told {
-			r.problems = append(r.problems, "in the end "+m.name+": Stats and Observer do not agree about losses: "+string(reason))
+	unknown := b.overSeveral || b.missed > 0 || len(m.clients) > 1 // the parts of locks over several are counted, and not observed
+	r.mu.Unlock()
+	for what, n := range told {
+		if n[0] != n[1] && !unknown {
+			r.problem("in the end %s: %s %d times by Stats, and %d by the Observer", m.name, what, n[0], n[1])
 		}
 	}
 }
@@ -240,4 +231,93 @@ func eventText(e history.Event) string {
 		text += " " + e.Fault.What
 	}
 	return text
+}
+
+// longest returns the longest lease of a program: for as long a hold may outlive what made Redis forget it.
+func (r *Run) longest() time.Duration { return max(4*time.Second, r.program.World.Lease) + 500*ms }
+
+// idle is how long a lock may be free while a call waits for it and nothing breaks.
+const idle = 300 * ms
+
+// looks is within how long a waiter looks: no message tells it that a lease has ended which was shortened.
+const looks = 2 * time.Second
+
+// apart notes in the history that a lock may be held without a caller that knows it.
+func (r *Run) apart(l Lock, from, to time.Duration) {
+	if !r.sane() {
+		return // the faults excuse all waits
+	}
+	for _, name := range l.names() {
+		r.injector.Happened(history.Fault{What: "held without a caller", Name: name}, history.At(r.begin.Add(from)), history.At(r.begin.Add(to)))
+	}
+}
+
+// A note is what Redis should have beside a lock.
+type note struct {
+	writes      map[string]bool // the guarded writes: whether they are sure
+	log         map[string]bool // those of holds that share: they may stand in any order
+	least, most int             // how often the number was counted up
+}
+
+// note calls do with the note of the lock of a hold.
+func (g *grant) note(do func(n *note)) {
+	r, name := g.run(), g.call.lock.Name
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.notes[name] == nil {
+		r.notes[name] = &note{writes: make(map[string]bool), log: make(map[string]bool)}
+	}
+	do(r.notes[name])
+}
+
+// noteWrite notes a guarded write.
+func (g *grant) noteWrite(entry string, err error) {
+	g.note(func(n *note) {
+		if err == nil || unsure(err) {
+			n.writes[entry] = err == nil
+		}
+		n.log[entry] = g.call.shares
+	})
+}
+
+// noteCount notes that a number was counted up.
+func (g *grant) noteCount(err error) {
+	g.note(func(n *note) {
+		if err == nil {
+			n.least++
+		}
+		if err == nil || unsure(err) {
+			n.most++
+		}
+	})
+}
+
+// judgeWrites judges the guarded writes of a lock, in the order in which Redis has them, and its number.
+func (r *Run) judgeWrites(name string, entries []string, number int) {
+	n := r.notes[name]
+	if r.flushed.Load() || n == nil {
+		return
+	}
+	found, ended, last := make(map[string]bool), make(map[string]bool), ""
+	for _, e := range entries {
+		if _, known := n.writes[e]; !known || found[e] {
+			r.problem("%s: a guarded write that was refused, or came twice: %s", name, e)
+		}
+		if found[e] = true; n.log[e] {
+			continue
+		}
+		of, _, _ := strings.Cut(e, "|")
+		if !r.forgotten[name] && of != last && ended[of] {
+			r.problem("%s: a guarded write of %s after another hold's", name, e)
+		}
+		ended[of], last = true, of
+	}
+	for e, sure := range n.writes {
+		if sure && !found[e] {
+			r.problem("%s: a guarded write that was confirmed is not there: %s", name, e)
+		}
+	}
+	if number < n.least || number > n.most {
+		r.problem("%s: the number that holds counted up is %d, and should be %d to %d", name, number, n.least, n.most)
+	}
 }

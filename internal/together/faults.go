@@ -114,9 +114,7 @@ func init() {
 			}},
 		row{"flush", 1, forgets, nil, func(c *caller, _ *Op) {
 			c.run.forget("flush", []string{""}, func() error {
-				c.run.mu.Lock()
-				c.run.flushed = true
-				c.run.mu.Unlock()
+				c.run.flushed.Store(true)
 				from := c.run.now()
 				for _, a := range c.run.admin {
 					_ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error()
@@ -149,9 +147,7 @@ func (r *Run) refuse(server int, text string) {
 		return
 	}
 	if text == "NOPERM no permissions" {
-		r.mu.Lock()
-		r.barred = true
-		r.mu.Unlock()
+		r.barred.Store(true)
 	}
 	r.mu.Lock()
 	r.refuses, r.refused = text != "", r.now()

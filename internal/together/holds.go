@@ -104,7 +104,7 @@ func (c *caller) write(o *Op) {
 	valid := g.valid()
 	_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
 	c.judgeGuarded(g, "rlock.Hold.Write", err, ctx, valid)
-	c.run.notes.write(g, entry, err)
+	g.noteWrite(entry, err)
 }
 
 // counted adds one to a number beside the lock.
@@ -125,7 +125,7 @@ func (c *caller) exec(o *Op) {
 	valid := g.valid()
 	reply, err := g.hold.Exec(ctx, counted, []string{key}, nil)
 	c.judgeGuarded(g, "rlock.Hold.Exec", err, ctx, valid)
-	c.run.notes.count(g, err)
+	g.noteCount(err)
 	if err == nil {
 		if n, err := reply.AsInt64(); err != nil || n < 1 {
 			c.run.problem("%s: Exec returns %v, %v", g.call, n, err)
@@ -201,7 +201,7 @@ func (c *caller) releaseWith(o *Op) {
 	key := g.key("v")
 	v := g.give("rlock.Hold.ReleaseWith", history.Release, o, false)
 	_, err := g.hold.ReleaseWith(v.ctx, counted, []string{key}, nil)
-	c.run.notes.count(g, err)
+	g.noteCount(err)
 	v.returned(err)
 }
 

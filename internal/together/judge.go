@@ -15,18 +15,6 @@ import (
 // sane reports whether nothing breaks in this program.
 func (r *Run) sane() bool { return r.program.World.Calm }
 
-func (r *Run) wasBarred() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.barred
-}
-
-func (r *Run) wasFlushed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.flushed
-}
-
 func (r *Run) healedAt() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +84,7 @@ func (k *call) explains(err error) string {
 			return "rlock.ErrLost"
 		}
 	case errors.Is(err, rlock.ErrNoPermission):
-		if r.wasBarred() {
+		if r.barred.Load() {
 			return "rlock.ErrNoPermission"
 		}
 	case k.ctx.Err() != nil && errors.Is(err, k.ctx.Err()):
@@ -287,7 +275,7 @@ func (v *giving) judge(err error) {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, v.verb, err)
 		}
 		r.face.call("error rlock.ErrUnconfirmed")
-	case r.wasBarred() && errors.Is(err, rlock.ErrNoPermission):
+	case r.barred.Load() && errors.Is(err, rlock.ErrNoPermission):
 	case !r.sane() && v.verb == "rlock.Hold.ReleaseWith":
 	default:
 		r.problem("%s: %s returns %v", g.call, v.verb, err)

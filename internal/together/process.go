@@ -56,7 +56,8 @@ const red = "r"
 func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Process, error) {
 	for {
 		r := newRun(p, ground, NewFace())
-		r.flushed, r.barred = true, true
+		r.flushed.Store(true)
+		r.barred.Store(true)
 		err := r.open()
 		if err == nil {
 			return newProcess(r, seed), nil

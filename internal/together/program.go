@@ -10,11 +10,11 @@ import (
 
 // A Program is the operations of the clients of a world, and the faults.
 type Program struct {
-	Seed    uint64
-	Without []int // operations that were left out, sorted
-	World   World
-	Lanes   []Lane
-	Faults  []*Op // one after the other
+	Seed   uint64
+	Only   []int // the operations that were kept, sorted; nil for all
+	World  World
+	Lanes  []Lane
+	Faults []*Op // one after the other
 }
 
 // A World is the servers and the clients of a program.
@@ -105,29 +105,34 @@ func find(all []Choice, name string) Choice {
 	return Choice{}
 }
 
+// all calls do for each operation, those of bodies after the ones that they are in.
+func (p *Program) all(do func(o *Op)) {
+	var each func(ops []*Op)
+	each = func(ops []*Op) {
+		for _, o := range ops {
+			do(o)
+			each(o.Body)
+		}
+	}
+	for _, l := range p.Lanes {
+		each(l.Ops)
+	}
+	each(p.Faults)
+}
+
+// any reports whether an operation is so.
+func (p *Program) any(is func(o *Op) bool) (found bool) {
+	p.all(func(o *Op) { found = found || is(o) })
+	return found
+}
+
 // blocks reports whether a progress function of the program blocks.
 func (p *Program) blocks() bool {
 	return p.any(func(o *Op) bool { return find(o.With, "WithProgress").S == "blocks" })
 }
 
-// any reports whether an operation of the lanes is so.
-func (p *Program) any(is func(o *Op) bool) (found bool) {
-	var look func(ops []*Op)
-	look = func(ops []*Op) {
-		for _, o := range ops {
-			found = found || is(o)
-			look(o.Body)
-		}
-	}
-	for _, l := range p.Lanes {
-		look(l.Ops)
-	}
-	look(p.Faults)
-	return found
-}
-
-// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it or is closed, which ends the
-// least hold of another reader of its process.
+// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it or
+// is closed, which ends the least hold of another reader of its process.
 func (p *Program) endsReads() bool {
 	return p.World.Outside || p.any(func(o *Op) bool {
 		return o.Verb == "close and open" || o.Lock.Kind == "read" && (o.End != nil && o.End.Verb == "Pass" ||
@@ -135,12 +140,73 @@ func (p *Program) endsReads() bool {
 	})
 }
 
+// Numbers returns the numbers of all operations.
+func (p *Program) Numbers() (all []int) {
+	p.all(func(o *Op) { all = append(all, o.ID) })
+	return all
+}
+
+// Keep returns the program with some of its operations alone.
+func (p *Program) Keep(numbers []int) *Program {
+	q := *p
+	q.Only = slices.Sorted(slices.Values(numbers))
+	var kept func(ops []*Op) []*Op
+	kept = func(ops []*Op) (left []*Op) {
+		for _, o := range ops {
+			if _, in := slices.BinarySearch(q.Only, o.ID); in {
+				c := *o
+				c.Body = kept(o.Body)
+				left = append(left, &c)
+			}
+		}
+		return left
+	}
+	q.Lanes = nil
+	for _, l := range p.Lanes {
+		q.Lanes = append(q.Lanes, Lane{l.Client, kept(l.Ops)})
+	}
+	q.Faults = kept(p.Faults)
+	return &q
+}
+
+// Shrink leaves out operations as long as the program still fails: halves of the rest, then smaller
+// parts. It calls fails at most tries times.
+func Shrink(p *Program, tries int, fails func(*Program) bool) *Program {
+	for size := len(p.Numbers()) / 2; size > 0; {
+		shrunk, numbers := false, p.Numbers()
+		for from := 0; from < len(numbers) && tries > 0; from += size {
+			tries--
+			part := numbers[from:min(from+size, len(numbers))]
+			rest := slices.DeleteFunc(p.Numbers(), func(n int) bool { return slices.Contains(part, n) })
+			if q := p.Keep(rest); fails(q) {
+				p, shrunk = q, true
+			}
+		}
+		if tries == 0 {
+			return p
+		}
+		if !shrunk || size > len(p.Numbers()) {
+			size /= 2
+		}
+	}
+	return p
+}
+
+// Again returns the flags that run the program again.
+func (p *Program) Again() string {
+	again := fmt.Sprintf("-seed %d", p.Seed)
+	if p.Only != nil {
+		again += " -only " + strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Only), "[]"), " ", ",")
+	}
+	return again
+}
+
 // String returns the program as text. The first line says how to run it again.
 func (p *Program) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", p.Again())
 	w := p.World
-	fmt.Fprintf(&b, "world: calm %v, forgets %v, delays %v, servers %d, lease %v, round trip %v, prefix %q, %v\n", w.Calm, w.Forgets, w.Delays, w.Servers, w.Lease, w.Trip, w.Prefix, w.Options)
+	fmt.Fprintf(&b, "%s\nworld: calm %v, forgets %v, delays %v, servers %d, lease %v, round trip %v, prefix %q, %v\n",
+		p.Again(), w.Calm, w.Forgets, w.Delays, w.Servers, w.Lease, w.Trip, w.Prefix, w.Options)
 	for i, c := range w.Clients {
 		fmt.Fprintf(&b, "client %d: %v\n", i, c.Settings)
 	}
@@ -151,15 +217,6 @@ func (p *Program) String() string {
 	fmt.Fprintf(&b, "faults:\n")
 	printed(&b, p.Faults, 1)
 	return b.String()
-}
-
-// Again returns the flags that run the program again.
-func (p *Program) Again() string {
-	again := fmt.Sprintf("-seed %d", p.Seed)
-	if len(p.Without) > 0 {
-		again += " -without " + ranges(p.Without)
-	}
-	return again
 }
 
 func printed(b *strings.Builder, ops []*Op, depth int) {
@@ -184,113 +241,4 @@ func (o *Op) String() string {
 		text += " " + c.String()
 	}
 	return text
-}
-
-// ranges prints sorted numbers as "1,4-7".
-func ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if part := strconv.Itoa(numbers[i]); j == i {
-			parts = append(parts, part)
-		} else {
-			parts = append(parts, part+"-"+strconv.Itoa(numbers[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
-}
-
-// ParseRanges reads what Again has printed behind -without.
-func ParseRanges(text string) (numbers []int, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, several := strings.Cut(part, "-")
-		if !several {
-			to = from
-		}
-		a, err := strconv.Atoi(from)
-		if err != nil {
-			return nil, fmt.Errorf("together: %q is no list of operations", text)
-		}
-		b, err := strconv.Atoi(to)
-		if err != nil {
-			return nil, fmt.Errorf("together: %q is no list of operations", text)
-		}
-		for n := a; n <= b; n++ {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers), nil
-}
-
-// Numbers returns the numbers of all operations that can be left out, in their order.
-func (p *Program) Numbers() (all []int) {
-	var add func(ops []*Op)
-	add = func(ops []*Op) {
-		for _, o := range ops {
-			all = append(all, o.ID)
-			add(o.Body)
-		}
-	}
-	for _, l := range p.Lanes {
-		add(l.Ops)
-	}
-	add(p.Faults)
-	slices.Sort(all)
-	return all
-}
-
-// Leave returns the program without some operations and their steps.
-func (p *Program) Leave(without []int) *Program {
-	q := *p
-	q.Without = slices.Concat(p.Without, without)
-	slices.Sort(q.Without)
-	q.Without = slices.Compact(q.Without)
-	var kept func(ops []*Op) []*Op
-	kept = func(ops []*Op) (left []*Op) {
-		for _, o := range ops {
-			if _, out := slices.BinarySearch(q.Without, o.ID); out {
-				continue
-			}
-			c := *o
-			c.Body = kept(o.Body)
-			left = append(left, &c)
-		}
-		return left
-	}
-	q.Lanes = nil
-	for _, l := range p.Lanes {
-		q.Lanes = append(q.Lanes, Lane{l.Client, kept(l.Ops)})
-	}
-	q.Faults = kept(p.Faults)
-	return &q
-}
-
-// Shrink leaves out operations as long as the program still fails: halves of the rest, then smaller parts. It calls
-// fails at most tries times.
-func Shrink(p *Program, tries int, fails func(*Program) bool) *Program {
-	for size := len(p.Numbers()) / 2; size > 0; {
-		shrunk, numbers := false, p.Numbers()
-		for from := 0; from < len(numbers) && tries > 0; from += size {
-			tries--
-			part := numbers[from:min(from+size, len(numbers))]
-			if q := p.Leave(part); fails(q) {
-				p, shrunk = q, true
-			}
-		}
-		if tries == 0 {
-			return p
-		}
-		if !shrunk || size > len(p.Numbers()) {
-			size /= 2
-		}
-	}
-	return p
 }

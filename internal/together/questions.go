@@ -141,7 +141,7 @@ var refusals = []struct {
 			return err
 		}
 		hold, err := c.m.main().NewLock("data").Acquire(ctx, rlock.WithWait(0))
-		if err == nil && c.run.wasFlushed() {
+		if err == nil && c.run.flushed.Load() {
 			_ = hold.Release(ctx)
 			err = rlock.ErrWrongType // the key was deleted meanwhile
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -11,8 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
 )
 
 // Package once.
@@ -61,11 +67,6 @@ type onceRun struct {
 	over  bool          // Redis had no lock of its any more by then, so that its value is void
 	fails bool          // its result is an error for all
 }
-
-// results are the runs of all functions, by number.
-type results map[int]*onceRun
-
-func newResults() results { return make(results) }
 
 func (m *member) joinOnce() {
 	var c groupConfig
@@ -234,11 +235,284 @@ func (c *caller) judgeOnce(o *Op, err error, ctx context.Context, runs int) {
 			r.problem("once: %s returns %v before its context ends", o, err)
 		}
 	case errors.Is(err, rlock.ErrClosed) && c.m.closes.Load():
-	case errors.Is(err, rlock.ErrNoPermission) && r.wasBarred():
+	case errors.Is(err, rlock.ErrNoPermission) && r.barred.Load():
 	case c.m.setting.replicated() && errors.Is(err, rlock.ErrNotReplicated):
 	default:
 		if r.program.World.Calm || !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnconfirmed) {
 			r.problem("once: %s returns %v", o, err)
 		}
+	}
+}
+
+// Package idempotent.
+func init() {
+	lanes = append(lanes, row{"post", 5, nil, func(g *generator, o *Op) {
+		o.add(Choice{Name: "key", S: some(g, `"a"`, `"b"`, `"c"`, "", "no string")})
+		o.add(Choice{Name: "body", S: some(g, "one", "one", "one", "two", "longer")})
+		o.add(Choice{Name: "method", S: some(g, "POST", "POST", "POST", "PATCH")})
+		o.add(Choice{Name: "for", D: g.ms(some(g, 20, 800))})
+		o.add(Choice{Name: "answer", S: some(g, "created", "created", "created", "created", "fails", "panics")})
+	}, (*caller).post}, row{"settle", 1, nil, func(g *generator, o *Op) {
+		o.Ctx = Choice{Name: "timeout", D: some(g, 10*ms, 3*time.Second)}
+		o.add(Choice{Name: "key", S: some(g, `POST"a"`, `POST"b"`)})
+		o.add(Choice{Name: "by", S: some(g, "Settle", "Forget")})
+	}, (*caller).settle})
+}
+
+// posts are the requests, by their keys.
+type posts struct {
+	responses map[string]string // the first that each got
+	keys      map[string]string // as the guard knows them
+	settled   map[string]bool   // an operator has changed the outcome
+}
+
+// settle tells a guard what became of a request.
+func (c *caller) settle(o *Op) {
+	r, name := c.run, o.arg("key").S
+	r.mu.Lock()
+	key := r.posts.keys[name]
+	r.posts.settled[name] = r.posts.settled[name] || key != ""
+	r.mu.Unlock()
+	if key == "" {
+		return // no request has come yet
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
+	defer cancel()
+	verb := "idempotent.Guard." + o.arg("by").S
+	var err error
+	if o.arg("by").S == "Forget" {
+		err = c.m.guard.Forget(ctx, key)
+	} else {
+		err = c.m.guard.Settle(ctx, key, idempotent.Response{Status: http.StatusCreated, Body: []byte("settled")})
+		r.face.error(err, "idempotent.ErrSettled", idempotent.ErrSettled)
+	}
+	r.face.call(verb)
+	if !errors.Is(err, idempotent.ErrSettled) && !errors.Is(err, once.ErrClosed) && !errors.Is(err, idempotent.ErrInvalidResponse) {
+		c.judgeQuestion(verb, err, ctx)
+	}
+}
+
+func (m *member) joinIdempotent() {
+	var c groupConfig
+	apply(groupSettings, &c, m.run.program.World.Options)
+	c.idempotent.Who = func(*http.Request) string { return "account" }
+	m.run.face.fields("idempotent.Options", c.idempotent)
+	m.run.face.call("idempotent.New")
+	m.guard = idempotent.New(m.main(), c.idempotent)
+}
+
+func (c *caller) post(o *Op) {
+	r, key, method := c.run, o.arg("key").S, o.arg("method").S
+	var options groupConfig
+	apply(groupSettings, &options, r.program.World.Options)
+	settings := options.idempotent
+	guarded := settings.Methods == nil || method == "POST"
+	id := r.number()
+	var runs atomic.Int32
+	var ended atomic.Bool // the handler may end after the request
+	handler := func(w http.ResponseWriter, q *http.Request) {
+		if n := runs.Add(1); n > 1 {
+			r.problem("idempotent: the handler of one request runs %d times", n)
+		}
+		r.face.call("idempotent.Key")
+		if (idempotent.Key(q.Context()) == "") != (key == "" || !guarded) {
+			r.problem("idempotent: the key of %s is %q", o, idempotent.Key(q.Context()))
+		}
+		r.mu.Lock()
+		r.posts.keys[method+key] = idempotent.Key(q.Context())
+		r.mu.Unlock()
+		select {
+		case <-time.After(o.arg("for").D):
+		case <-q.Context().Done():
+		}
+		ended.Store(true)
+		switch o.arg("answer").S {
+		case "fails":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "panics":
+			panic(errWork)
+		default:
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, "run %d", id)
+		}
+	}
+	q := httptest.NewRequest(method, "/payments", strings.NewReader(o.arg("body").S)).WithContext(r.ctx)
+	if key != "" {
+		q.Header.Set("Idempotency-Key", key)
+	}
+	w := httptest.NewRecorder()
+	r.face.call("idempotent.Guard.Handler")
+	if !apart(func() { c.m.guard.Handler(http.HandlerFunc(handler)).ServeHTTP(w, q) }) {
+		if o.arg("answer").S != "panics" || runs.Load() == 0 {
+			r.problem("idempotent: %s panics", o)
+		}
+		return
+	}
+	r.face.call(fmt.Sprintf("status %d", w.Code))
+	body := w.Body.String()
+	switch w.Code {
+	case http.StatusCreated:
+		if guarded && key != "" {
+			r.answered(method+key, o, body, settings.MostResponse > 0 || settings.Again && !r.sane())
+		}
+	case http.StatusBadRequest:
+		if key == `"a"` || key == `"b"` || key == `"c"` || key == "" && settings.Optional || !guarded {
+			r.problem("idempotent: %s gets 400", o)
+		}
+	case http.StatusRequestEntityTooLarge:
+		if settings.MostBody == 0 {
+			r.problem("idempotent: %s gets 413", o)
+		}
+	case http.StatusConflict, http.StatusUnprocessableEntity:
+	case http.StatusInternalServerError:
+	case http.StatusServiceUnavailable:
+		if r.program.World.Calm && !c.m.closes.Load() && !c.m.setting.replicated() {
+			r.problem("idempotent: %s gets 503 %s", o, body)
+		}
+		if ended.Load() && !c.m.closes.Load() { // Close may come before it has returned
+			r.problem("idempotent: %s gets 503, and its handler has ended", o)
+		}
+	default:
+		r.problem("idempotent: %s gets %d %s", o, w.Code, body)
+	}
+}
+
+// answered judges the response of a key: each request has the same one.
+func (r *Run) answered(key string, o *Op, body string, unkept bool) {
+	r.mu.Lock()
+	first, seen := r.posts.responses[key]
+	if !seen {
+		r.posts.responses[key] = body
+	}
+	excused := r.flushed.Load() || unkept || r.posts.settled[key]
+	r.mu.Unlock()
+	if seen && first != body && !excused {
+		r.problem("idempotent: %s gets %q, and another request of the key got %q", o, body, first)
+	}
+}
+
+// Package elect.
+func init() {
+	lanes = append(lanes, row{"elect", 4, nil, func(g *generator, o *Op) {
+		o.Ctx = Choice{Name: "timeout", D: some(g, 100*ms, time.Second, 5*time.Second)}
+		o.add(Choice{Name: "for", D: g.ms(some(g, 20, 1500))})
+		o.add(Choice{Name: "work", S: some(g, "returns", "waits", "waits", "fails", "overruns")})
+		o.add(Choice{Name: "how", N: g.IntN(5)})
+	}, (*caller).elect})
+}
+
+// leaders is the lock of the election.
+const leaders = "e"
+
+func (m *member) joinElection() {
+	m.run.face.call("elect.New")
+	m.run.face.call("elect.WithText")
+	m.run.face.call("elect.WithOverrun")
+	m.candidate = elect.New(m.main(), leaders, elect.WithText(m.name), elect.WithOverrun(func() { m.run.face.call("overrun") }))
+}
+
+func (c *caller) elect(o *Op) {
+	r, m := c.run, c.m
+	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
+	defer cancel()
+	switch o.arg("how").N {
+	case 0:
+		r.face.call("elect.Candidate.Leader")
+		_, err := m.candidate.Leader(ctx)
+		if errors.Is(err, elect.ErrNoLeader) {
+			r.face.call("elect.ErrNoLeader")
+			return
+		}
+		c.judgeQuestion("elect.Candidate.Leader", err, ctx)
+		return
+	case 1:
+		r.face.call("elect.Candidate.Observe")
+		err := m.candidate.Observe(ctx, func(leader string) {
+			if leader == "" {
+				r.problem("elect: Observe tells of a leader without a text")
+			}
+		})
+		c.judgeQuestion("elect.Candidate.Observe", err, ctx)
+		return
+	case 2:
+		r.face.call("elect.Candidate.Do")
+		err := m.candidate.Do(ctx, func(ctx context.Context) error {
+			if t := m.candidate.Term(); t == nil && ctx.Err() == nil {
+				time.Sleep(ms) // it may have ended at this moment
+				if ctx.Err() == nil {
+					r.problem("elect: work is done without a term")
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, elect.ErrNotLeader) {
+			r.face.call("elect.ErrNotLeader")
+		} else if err != nil {
+			r.problem("elect: Do returns %v", err)
+		}
+		return
+	}
+	failure := errors.New("the leader fails")
+	r.face.call("elect.Candidate.Run")
+	terms := 0
+	err := m.candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
+		terms++
+		op := history.Op{
+			Worker: c.lane, Method: history.Acquire, Name: leaders, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
+			Lease: r.program.World.Lease, Kept: true,
+		}
+		token, _ := term.Token()
+		leads := m.recorder.Begin(op)
+		leads.End(history.Result{Outcome: history.Acquired, Token: token, Until: history.At(term.ValidUntil())})
+		defer func() {
+			op.Method = history.Release
+			m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
+		}()
+		look := func() {
+			leads.Look(func() history.Belief {
+				until := term.ValidUntil()
+				return history.Belief{Held: !until.IsZero(), Until: history.At(until)}
+			})
+			if term.Valid() {
+				r.face.call("elect.Candidate.Term")
+				if m.candidate.Term() == nil && ctx.Err() == nil {
+					r.problem("elect: there is no term while its hold is valid")
+				}
+			}
+		}
+		look()
+		wait := time.After(o.arg("for").D)
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+		look()
+		switch o.arg("work").S {
+		case "fails":
+			return failure
+		case "waits":
+			<-ctx.Done()
+			look()
+			return ctx.Err()
+		case "overruns":
+			<-ctx.Done()
+			time.Sleep(r.program.World.Lease)
+			look()
+			return ctx.Err()
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, elect.ErrRunning):
+		r.face.call("elect.ErrRunning")
+	case errors.Is(err, failure):
+		if o.arg("work").S != "fails" {
+			r.problem("elect: Run returns the error of another one's work")
+		}
+	default:
+		c.judgeQuestion("elect.Candidate.Run", err, ctx)
+	}
+	if err == nil && ctx.Err() == nil && (terms == 0 || o.arg("work").S != "returns") {
+		r.problem("elect: Run of %s returns without an error after %d terms, before its context ends", o, terms)
 	}
 }

@@ -3,9 +3,14 @@ package together
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/once"
@@ -52,6 +58,8 @@ type Run struct {
 	shared  sharing
 
 	injector *history.Recorder // of faults
+	flushed  atomic.Bool       // Redis forgot everything
+	barred   atomic.Bool       // Redis refuses users now and then
 
 	members []*slot
 
@@ -65,17 +73,15 @@ type Run struct {
 	refused    time.Duration            // ...or did until then
 	maybe      []func()                 // end faults that may still come
 	held, most int                      // levels that callers have, and the most at once
-	flushed    bool                     // Redis forgot everything
 	away       int                      // the server that has lost its data, and grants nothing; 0: none
 	healed     time.Duration            // when the faults and their effects were over
-	barred     bool                     // Redis refuses users now and then
 	parcels    []*parcel                // holds that were passed on
 	grants     []*grant
 	ids        int
-	results    results
+	results    map[int]*onceRun // the runs of all functions, by number
 	posts      posts
 	counts     counts
-	notes      notes
+	notes      map[string]*note // by lock
 }
 
 // A slot is a client of the program, which may be closed and made anew.
@@ -164,7 +170,8 @@ func newRun(p *Program, ground Ground, face *Face) *Run {
 	r := &Run{
 		program: p, ground: ground, begin: time.Now(), face: face,
 		forgotten: make(map[string]bool), deleted: make(map[string]time.Duration),
-		results: newResults(), posts: newPosts(), counts: newCounts(), notes: newNotes(),
+		results: make(map[int]*onceRun), notes: make(map[string]*note),
+		posts: posts{responses: make(map[string]string), keys: make(map[string]string), settled: make(map[string]bool)},
 	}
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), 24*time.Hour)
 	r.injector = ground.Recorder
@@ -195,7 +202,7 @@ func (r *Run) open() error {
 		}
 		r.members = append(r.members, &slot{now: m})
 	}
-	r.counts.begin(r)
+	r.setPermits()
 	return nil
 }
 
@@ -334,6 +341,12 @@ func (m *member) leave() {
 		took = max(took, m.run.now()-began)
 	}
 	closing.End(history.Result{Outcome: history.Released})
+	m.run.mu.Lock()
+	opened, ended := m.observed.opened, m.observed.closed
+	m.run.mu.Unlock()
+	if opened != len(m.clients) || ended != opened {
+		m.run.problem("the Observer of %s was told of %d clients that opened, and %d that closed", m.name, opened, ended)
+	}
 	m.judgeClosed(failed, took)
 	if r := m.run; r.ground.Recorder == nil {
 		_ = m.recorder.Close()
@@ -359,3 +372,120 @@ func (r *Run) replace(i int) {
 	s.mu.Unlock()
 	r.closing.Go(old.leave)
 }
+
+type netOf = network.Network
+
+// nets are the networks of a client to the nodes of a server, one for each address.
+type nets struct {
+	dial func(address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	trip  time.Duration
+	nodes map[string]*network.Network
+}
+
+func newNets(dial func(string) (net.Conn, error), trip time.Duration) *nets {
+	return &nets{dial: dial, trip: trip, nodes: make(map[string]*network.Network)}
+}
+
+// dialCtx is DialCtxFn of a rueidis client.
+func (n *nets) dialCtx(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+	n.mu.Lock()
+	node := n.nodes[address]
+	if node == nil {
+		node = network.New(func() (net.Conn, error) { return n.dial(address) })
+		node.SetRoundTrip(n.trip)
+		n.nodes[address] = node
+	}
+	n.mu.Unlock()
+	return node.Dial(ctx, address, d, c)
+}
+
+// each does something to the networks to all nodes.
+func (n *nets) each(do func(*network.Network)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, node := range n.nodes {
+		do(node)
+	}
+}
+
+// heal ends all faults.
+func (n *nets) heal() {
+	n.each(func(node *network.Network) {
+		node.SetRoundTrip(n.trip)
+		node.SetSlice(0)
+		node.Heal()
+		node.Deliver()
+	})
+}
+
+// dialer returns a DialCtxFn without a network between.
+func dialer(dial func(string) (net.Conn, error)) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	return func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(address)
+	}
+}
+
+// A Face counts calls by name, as "rlock.Lock.Acquire"; which pairs of options a call had; which settings were
+// set; and which values callers have seen.
+type Face struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func NewFace() *Face { return &Face{count: make(map[string]int)} }
+
+func (f *Face) call(name string) {
+	f.mu.Lock()
+	f.count[name]++
+	f.mu.Unlock()
+}
+
+// error counts an error, if it is that of the name.
+func (f *Face) error(err error, name string, is error) {
+	if errors.Is(err, is) {
+		f.call("error " + name)
+	}
+}
+
+// Pair is the name of two options that a call has both.
+func Pair(a, b string) string {
+	if a > b {
+		a, b = b, a
+	}
+	return a + " and " + b
+}
+
+func (f *Face) pairs(with []Choice) {
+	for i, a := range with {
+		for _, b := range with[i+1:] {
+			f.call(Pair(a.Name, b.Name))
+		}
+	}
+}
+
+// config counts the fields that are set.
+func (f *Face) config(c *rlock.Config) {
+	f.fields("rlock.Config", *c)
+	f.fields("rlock.Advanced", c.Advanced)
+}
+
+func (f *Face) fields(name string, config any) {
+	v := reflect.ValueOf(config)
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			f.call(name + "." + v.Type().Field(i).Name)
+		}
+	}
+}
+
+// Counts returns how often each name was counted.
+func (f *Face) Counts() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.count)
+}
+
+// Names returns the counted names, sorted.
+func (f *Face) Names() []string { return slices.Sorted(maps.Keys(f.Counts())) }

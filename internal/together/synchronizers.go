@@ -37,10 +37,8 @@ const (
 // counts is the number of free permits of the semaphore: between two bounds, since calls without an answer may have counted.
 type counts struct{ least, most int }
 
-func newCounts() counts { return counts{} }
-
-// begin sets the numbers.
-func (*counts) begin(r *Run) {
+// setPermits sets the numbers.
+func (r *Run) setPermits() {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
 	s := r.members[0].current().sync
@@ -109,7 +107,7 @@ func (c *caller) semaphore(o *Op) {
 		c.question("redisson.Semaphore.AvailablePermits", err, ctx)
 		state, err := c.m.sync.Inspect(ctx, semaphoreName)
 		c.question("redisson.Client.Inspect", err, ctx)
-		if err == nil && !state.Present && !r.wasFlushed() {
+		if err == nil && !state.Present && !r.flushed.Load() {
 			r.problem("redisson: Inspect shows no number: %+v", state)
 		}
 		_, err = c.m.sync.Names(ctx, "")
@@ -235,7 +233,7 @@ func (c *caller) own(ctx context.Context, o *Op) {
 	r := c.run
 	check := func(verb string, err error, right bool) {
 		c.question("redisson."+verb, err, ctx)
-		if err == nil && !right && r.program.World.Calm && !r.wasFlushed() {
+		if err == nil && !right && r.program.World.Calm && !r.flushed.Load() {
 			r.problem("redisson: %s of %s has the wrong result", verb, o)
 		}
 	}
@@ -286,7 +284,7 @@ func (c *caller) latch(o *Op) {
 	if err != nil {
 		return
 	}
-	if !set && !r.wasFlushed() {
+	if !set && !r.flushed.Load() {
 		r.problem("redisson: the count of a new latch is not set")
 	}
 	opened, sure := r.now()+forever, true
@@ -296,7 +294,7 @@ func (c *caller) latch(o *Op) {
 		err := there.Await(ctx)
 		r.face.call("redisson.CountDownLatch.Await")
 		r.mu.Lock()
-		early := err == nil && r.now() < opened && sure && !r.flushed
+		early := err == nil && r.now() < opened && sure && !r.flushed.Load()
 		r.mu.Unlock()
 		if early {
 			r.problem("redisson: Await of %s returns before the count is zero", o)
@@ -312,7 +310,7 @@ func (c *caller) latch(o *Op) {
 		if o.arg("how").N == 0 && i == n-1 {
 			deleted, err := here.Delete(ctx)
 			c.question("redisson.CountDownLatch.Delete", err, ctx)
-			if err == nil && !deleted && sure && !r.wasFlushed() {
+			if err == nil && !deleted && sure && !r.flushed.Load() {
 				r.problem("redisson: a latch with a count is not deleted")
 			}
 			break
@@ -327,7 +325,7 @@ func (c *caller) latch(o *Op) {
 		}
 		left, err := here.Count(ctx)
 		c.question("redisson.CountDownLatch.Count", err, ctx)
-		if err == nil && left != int64(n-1-i) && sure && !r.wasFlushed() {
+		if err == nil && left != int64(n-1-i) && sure && !r.flushed.Load() {
 			r.problem("redisson: the count is %d after %d of %d", left, i+1, n)
 		}
 	}
@@ -337,7 +335,7 @@ func (c *caller) latch(o *Op) {
 // judgeCounts judges the numbers in the end.
 func (r *Run) judgeCounts(ctx context.Context) {
 	m := r.members[0].current()
-	if r.wasFlushed() {
+	if r.flushed.Load() {
 		return
 	}
 	free, err := m.sync.Semaphore(semaphoreName).AvailablePermits(ctx)

@@ -6,6 +6,7 @@
 package together_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -25,7 +26,7 @@ var (
 	programs = flag.Int("programs", 0, "how many programs to run; 0: those of the gate")
 	first    = flag.Uint64("first", 0, "the seed of the first program")
 	seed     = flag.Int64("seed", -1, "the seed of the only program")
-	without  = flag.String("without", "", "the operations of the only program to leave out, as 3,7-9")
+	only     = flag.String("only", "", "the operations of the only program that are kept, as 3,7; all by default")
 	shrink   = flag.Int("shrink", 0, "leave out operations of a program that fails, by so many tries")
 	show     = flag.Bool("show", false, "print each program, and what all have called")
 )
@@ -75,9 +76,11 @@ func TestProgramsOverTheWholeFace(t *testing.T) {
 // one runs one program, and shrinks it if it fails.
 func one(t *testing.T, seed uint64, face *together.Face) {
 	p := together.Generate(seed)
-	left, err := together.ParseRanges(*without)
-	require.NoError(t, err)
-	p = p.Leave(left)
+	if *only != "" {
+		var kept []int
+		require.NoError(t, json.Unmarshal([]byte("["+*only+"]"), &kept))
+		p = p.Keep(kept)
+	}
 	if *show {
 		t.Log(p)
 	}
