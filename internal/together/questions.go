@@ -185,6 +185,9 @@ func (c *caller) shown(*Op) {
 	if errors.Join(err, failed, unread) != nil || !before || !g.valid() {
 		return
 	}
+	if g.hold != nil && until.After(g.hold.ValidUntil()) { // its client has shortened the lease meanwhile
+		until = g.hold.ValidUntil()
+	}
 	mine := false
 	for _, h := range state.Holders {
 		if strings.HasPrefix(h.Owner, i.ID()) && h.Permits == k.permits && (!h.Shared || k.lock.Kind == "read") && !h.Foreign && h.Count > 0 {
