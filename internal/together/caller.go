@@ -233,6 +233,9 @@ func (k *call) options() (all []rlock.AcquireOption) {
 	return all
 }
 
+// blocked is for how long a progress function blocks.
+const blocked = 300 * ms
+
 // errProgress is the panic of a progress function.
 var errProgress = errors.New("a progress function panics")
 
@@ -245,9 +248,9 @@ func (k *call) progress(how string) func(place, waiting int) {
 		k.c.run.face.call("progress that " + how)
 		switch how {
 		case "blocks":
-			k.pauses += 300 * ms
-			time.Sleep(300 * ms)
-			k.c.run.apart(k.lock, k.c.run.now()-300*ms, k.c.run.now()) // it may have been granted before
+			k.pauses += blocked
+			time.Sleep(blocked)
+			k.c.run.apart(k.lock, k.c.run.now()-blocked, k.c.run.now()) // it may have been granted before
 		case "panics":
 			panic(errProgress)
 		case "exits":
