@@ -51,6 +51,25 @@ var Names = []string{"p", "q", "rw", "s", red, leaders}
 // red is the name of the red lock.
 const red = "r"
 
+// Endless returns the program of a [Process] on so many servers, which have replicas or not. Its lanes
+// want so many names beside the few that all want: each has a goroutine.
+func Endless(seed uint64, servers, names int, lease time.Duration, replicas bool) *Program {
+	seed *= 3
+	if servers > 1 {
+		seed++ // which has three servers
+	}
+	return Generate(seed, func(w *World) {
+		w.Outside, w.Calm, w.Forgets, w.Delays = true, false, true, true
+		w.Servers, w.Names, w.Lease, w.Trip, w.Prefix = servers, names, lease, 0, ""
+		w.Patience = time.Hour // a call that does not return hangs
+		for i, c := range w.Clients {
+			if !replicas { // else no call for a lock returns
+				w.Clients[i].Settings = slices.DeleteFunc(c.Settings, func(c Choice) bool { return c.Name == "SyncReplicas" })
+			}
+		}
+	})
+}
+
 // Begin makes the clients of a process, as soon as the servers let it: the world must be Outside. Two lives of a process
 // must differ in the seed.
 func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Process, error) {
@@ -202,6 +221,9 @@ func (p *Process) End() []string {
 	r.close()
 	return r.problems
 }
+
+// Verdict judges what callers of a Process without a Recorder were told of locks.
+func (p *Process) Verdict() []string { return p.run.Problems() }
 
 // Stays reports whether a key may be left when no lock is held: a counter of tokens, the number of a synchronizer, what callers
 // have written, and the ends of permits of killed callers, which the next call looks at.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,22 +60,6 @@ type idle struct{ Goroutines, AtFirst int }
 
 // name returns the name of the process in the history.
 func (j job) name() string { return fmt.Sprintf("w%d.%d", j.Worker, j.Life) }
-
-// program returns the program: a seed that is one more than a multiple of three has three servers.
-func (j job) program() *together.Program {
-	seed := 3 * j.Seed
-	if len(j.Addresses) > 1 {
-		seed++
-	}
-	return together.Generate(seed, func(w *together.World) {
-		w.Outside, w.Calm, w.Forgets, w.Delays = true, false, true, true
-		w.Servers = len(j.Addresses)
-		w.Names, w.Lease, w.Patience, w.Trip, w.Prefix = j.Names, j.Lease, time.Hour, 0, "" // a call that does not return hangs
-		for i, c := range w.Clients {                                                       // without a replica no call for a lock returns
-			w.Clients[i].Settings = slices.DeleteFunc(c.Settings, func(c together.Choice) bool { return c.Name == "SyncReplicas" && j.Addresses[0].Single })
-		}
-	})
-}
 
 const (
 	// role is set in the environment of a process that is a worker.
@@ -163,7 +146,7 @@ func (w *worker) connect() {
 			Dial:   func(address string) (net.Conn, error) { return net.Dial("tcp", address) },
 		})
 	}
-	process, err := together.Begin(w.ctx, w.program(), ground, w.Seed<<16|uint64(w.Worker)<<8|uint64(w.Life))
+	process, err := together.Begin(w.ctx, together.Endless(w.Seed, len(w.Addresses), w.Names, w.Lease, !w.Addresses[0].Single), ground, w.Seed<<16|uint64(w.Worker)<<8|uint64(w.Life))
 	if err != nil {
 		return
 	}
