@@ -80,6 +80,12 @@ func (c *caller) extend(o *Op) {
 	c.judgeStep(g, "rlock.Hold.Extend", err, ctx, valid, allowed)
 	if err == nil && g.outer == nil && g.inner == 0 && !again {
 		g.extended(c.run.now(), began+d)
+		if leased := find(g.call.o.With, "WithLease").D > 0; leased && c.run.sane() && g.call.permits == 0 {
+			left, err := g.lock.TTL(ctx)
+			if ends := c.run.now() + left; err == nil && g.valid() && ends+c.run.slack() < began+d {
+				c.run.problem("%s: Extend has moved its end to %v, and Redis shows %v", g.call, began+d, ends)
+			}
+		}
 	}
 }
 
