@@ -1,12 +1,14 @@
-// Mutants breaks the code at random places, one place at a time, and says which of the mutants a test finds.
+// Mutants breaks the code at random places, one place at a time, and says which of the mutants a
+// test finds.
 //
 //	go run -C .ci/mutants . -n 60 -seed 1                                       of driver, wire and group, by programs in virtual time
 //	go run -C .ci/mutants . -n 20 -in rlock/once,rlock/redisson -programs 60    of other packages, by fewer programs
 //	go run -C .ci/mutants . -n 60 -seed 1 -test '-short ./rlock/tests/...'      by other tests
 //
-// A mutant is a condition that is negated, a comparison that is another one, or a call or an assignment that is left out. It is
-// compiled as an overlay, so that no file changes. One that does not compile does not count. A mutant that no test finds is
-// listed at the end: the code may be in vain there, or the mutant changes nothing, or a test is missing.
+// A mutant is a condition that is negated, a comparison that is another one, or a call or an
+// assignment that is left out. It is compiled as an overlay, so that no file changes. One that does
+// not compile does not count. A mutant that no test finds is listed at the end: the code may be in
+// vain there, or the mutant changes nothing, or a test is missing.
 package main
 
 import (
@@ -129,7 +131,8 @@ func try(root string, m mutant) (result string, err error) {
 	if len(arguments) == 0 {
 		arguments = []string{"-run", "OverTheWholeFace", "./rlock/tests/together", "-programs", fmt.Sprint(*programs)}
 	}
-	// The limit is the test's own: a process that hangs does not outlive its parent, as it would if that were killed.
+	// The limit is the test's own: a process that hangs does not outlive its parent, as it would if
+	// that were killed.
 	command := exec.Command("go", append([]string{"test", "-count=1", "-failfast", "-vet=off", "-overlay", overlay, "-timeout", limit.String()}, arguments...)...)
 	command.Dir = root
 	output, failed := command.CombinedOutput()

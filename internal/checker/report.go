@@ -61,6 +61,19 @@ type Violation struct {
 	Events []history.Event `json:"events"`
 }
 
+// String returns the violation as text, with its events, a line each.
+func (v Violation) String() string {
+	text := fmt.Sprintf("%s of %q: %s", v.Rule, v.Name, v.What)
+	if v.Excuse != "" {
+		text += " (" + v.Excuse + ")"
+	}
+	for _, e := range v.Events {
+		line, _ := json.Marshal(e) // it was read as JSON
+		text += "\n    " + string(line)
+	}
+	return text
+}
+
 // Broken returns the number of violations of a rule.
 func (r Report) Broken(rule Rule) (n int) {
 	for _, v := range r.Violations {
@@ -98,18 +111,7 @@ func list(b *strings.Builder, title string, violations []Violation) {
 		if count[v.Rule]++; count[v.Rule] > shown {
 			continue
 		}
-		fmt.Fprintf(b, "  %s of %q: %s", v.Rule, v.Name, v.What)
-		if v.Excuse != "" {
-			fmt.Fprintf(b, " (%s)", v.Excuse)
-		}
-		b.WriteByte('\n')
-		for _, e := range v.Events {
-			line, err := json.Marshal(e)
-			if err != nil {
-				line = []byte(err.Error())
-			}
-			fmt.Fprintf(b, "    %s\n", line)
-		}
+		fmt.Fprintf(b, "  %v\n", v)
 	}
 	for _, rule := range slices.Sorted(maps.Keys(count)) {
 		fmt.Fprintf(b, "  %s: %d in all\n", rule, count[rule])

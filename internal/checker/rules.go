@@ -204,9 +204,9 @@ func (l *level) heard() (history.Time, history.Event) {
 	return never, history.Event{}
 }
 
-// strandings finds times in which the lock was free and nothing was broken, while an owner waited for
-// it in vain, and calls that were refused at such a time. For readers it is free also while others
-// read, unless a writer waits, which they may let pass.
+// strandings finds times in which the lock was free and nothing was broken, while an owner waited
+// for it in vain, and calls that were refused at such a time. For readers it is free also while
+// others read, unless a writer waits, which they may let pass.
 func (c *check) strandings(n *name) {
 	busy := c.busy(n, false)
 	c.strandingsAmong(n, n.takes, busy)
@@ -222,8 +222,8 @@ func (c *check) strandings(n *name) {
 	}
 }
 
-// refusals finds calls that were refused though nobody else had the lock, or wanted it, since a while
-// before.
+// refusals finds calls that were refused though nobody else had the lock, or wanted it, since a
+// while before.
 func (c *check) refusals(n *name, busy []span) {
 	lasts := make([]history.Time, len(busy)) // how long it was busy by each span and those before
 	for i, s := range busy {

@@ -16,7 +16,8 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// A story is a history written by hand, in the language of testdata/stories.txt. It has no end unless it says so.
+// A story is a history written by hand, in the language of testdata/stories.txt. It has no end
+// unless it says so.
 type story struct {
 	events      []history.Event
 	number      uint64
@@ -113,7 +114,8 @@ func (s *story) add(process string, at history.Time, e history.Event) {
 	s.events = append(s.events, e)
 }
 
-// call returns an operation with its result, which is success unless the options have another outcome.
+// call returns an operation with its result, which is success unless the options have another
+// outcome.
 func call(owner string, method history.Method, options []string) (op history.Op, result history.Result) {
 	op = history.Op{Method: method, Name: "orders:42", Owner: owner}
 	if method.Takes() {

@@ -1,8 +1,8 @@
-// Package history records the holds and losses that the users of a lock observe.
-// internal/checker judges the record afterwards.
+// Package history records the holds and losses that the users of a lock observe. internal/checker
+// judges the record afterwards.
 //
-// Each process has one [Recorder], with a file of its own. A worker, which is a
-// goroutine, notes each operation twice, before it and after:
+// Each process has one [Recorder], with a file of its own. A worker, which is a goroutine, notes
+// each operation twice, before it and after:
 //
 //	call := recorder.Begin(history.Op{Method: history.Lock, Name: name, Owner: owner, Lease: lease, Kept: true})
 //	err := lock.Lock(ctx)
@@ -14,25 +14,25 @@
 //	err = lock.Unlock(ctx)
 //	unlock.End(history.Result{Outcome: history.Released})
 //
-// When a handle's context ends because of a loss, the worker notes it with [Call.Told]. An injector of faults notes
-// them with [Recorder.Inject], so that the checker knows when Redis may have forgotten a
-// grant.
+// When a handle's context ends because of a loss, the worker notes it with [Call.Told]. An injector
+// of faults notes them with [Recorder.Inject], so that the checker knows when Redis may have
+// forgotten a grant.
 //
-// On a busy machine a process may not run for a while, and be late therefore.
-// [Recorder.Pulse] notes such times, so that the checker does not blame the lock.
+// On a busy machine a process may not run for a while, and be late therefore. [Recorder.Pulse]
+// notes such times, so that the checker does not blame the lock.
 //
 // # What it promises
 //
-// All times are of one clock for all processes of the machine ([Time]). They are read so that
-// a worker that is stopped in between claims less, never more: before a call, before a look,
-// after a return.
+// All times are of one clock for all processes of the machine ([Time]). They are read so that a
+// worker that is stopped in between claims less, never more: before a call, before a look, after a
+// return.
 //
-// An event is one line of JSON, written by one write(2) to a file that is appended to. So
-// kill -9 loses no earlier event: an operation without a return has an unknown outcome. A
-// last line that was cut off is ignored.
+// An event is one line of JSON, written by one write(2) to a file that is appended to. So kill -9
+// loses no earlier event: an operation without a return has an unknown outcome. A last line that
+// was cut off is ignored.
 //
 // # Failure
 //
-// A recorder that cannot write goes on without, and Close returns the error: the history is
-// then of no use.
+// A recorder that cannot write goes on without, and Close returns the error: the history is then of
+// no use.
 package history

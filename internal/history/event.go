@@ -91,14 +91,17 @@ type Op struct {
 	// which may exist at the same time.
 	Shared bool `json:"shared,omitempty"`
 
-	// Permits is how many an operation takes of a semaphore, which is Shared, and Of is how many there are.
+	// Permits is how many an operation takes of a semaphore, which is Shared, and Of is how many
+	// there are.
 	Permits int `json:"permits,omitempty"`
 	Of      int `json:"of,omitempty"`
 
-	// Ends is when the context of the call ends, 0 if that is not known: it returns at that time at the latest.
+	// Ends is when the context of the call ends, 0 if that is not known: it returns at that time at
+	// the latest.
 	Ends Time `json:"ends,omitempty"`
 
-	// From is the owner that has passed the lock on, which the call takes over: it was that owner's until then.
+	// From is the owner that has passed the lock on, which the call takes over: it was that owner's
+	// until then.
 	From string `json:"from,omitempty"`
 
 	// Parts is how many names the call takes at once, each with an Op of its own; 0 is one. While
@@ -130,8 +133,8 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
 
-	// Until is the end of the lock's validity, 0 if not known. After a call that gave the last level back, no other owner has
-	// the lock before it.
+	// Until is the end of the lock's validity, 0 if not known. After a call that gave the last
+	// level back, no other owner has the lock before it.
 	Until Time `json:"until,omitempty"`
 
 	// The following are set for an acquire that succeeded.

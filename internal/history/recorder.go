@@ -36,8 +36,8 @@ func Create(path, process string) (*Recorder, error) {
 	return NewRecorder(file, process), nil
 }
 
-// NewRecorder returns a Recorder that writes to w, one line a Write, and closes it at Close if it can
-// be closed.
+// NewRecorder returns a Recorder that writes to w, one line a Write, and closes it at Close if it
+// can be closed.
 func NewRecorder(w io.Writer, process string) *Recorder {
 	return &Recorder{process: process, w: w}
 }
@@ -92,8 +92,8 @@ func (r *Recorder) Inject(f Fault) (heal func()) {
 	})
 }
 
-// Happened notes a fault that lasted from one time to another, which was found afterwards or was known
-// before.
+// Happened notes a fault that lasted from one time to another, which was found afterwards or was
+// known before.
 func (r *Recorder) Happened(f Fault, from, to Time) {
 	number := r.numbers.Add(1)
 	r.write(Event{At: from, Kind: Injected, Number: number, Fault: &f})
@@ -149,8 +149,8 @@ func (c *Call) Look(look func() Belief) {
 	c.recorder.write(Event{At: at, Kind: Looked, Number: c.number, Belief: &belief})
 }
 
-// Told notes that the holder was notified of the loss of the lock, and in which way, such as "Done".
-// The result of Unlock is noted as its outcome.
+// Told notes that the holder was notified of the loss of the lock, and in which way, such as
+// "Done". The result of Unlock is noted as its outcome.
 func (c *Call) Told(way string) {
 	c.recorder.write(Event{At: Now(), Kind: Told, Number: c.number, Way: way})
 }
@@ -173,8 +173,8 @@ func ReadFiles(paths ...string) (events []Event, err error) {
 	return events, nil
 }
 
-// Read returns the events that one Recorder wrote, in order. A last line without its end is ignored:
-// its writer was killed.
+// Read returns the events that one Recorder wrote, in order. A last line without its end is
+// ignored: its writer was killed.
 func Read(r io.Reader) (events []Event, err error) {
 	lines := bufio.NewReader(r)
 	for n := 1; ; n++ {

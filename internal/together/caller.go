@@ -195,14 +195,15 @@ func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant,
 	return k
 }
 
-// blocks reports whether the call may go on after the end of its context: its progress function may block, and an owner may
-// carry the context of another hold.
+// blocks reports whether the call may go on after the end of its context: its progress function may
+// block, and an owner may carry the context of another hold.
 func (k *call) blocks() bool {
 	return k.c.run.program.blocks() || k.c.run.program.World.Outside && k.o.has("WithProgress")
 }
 
-// recorded returns the names of the locks in the history that the call is about. Each level of a red lock has parts of its own,
-// and may be lost alone: those that nest are judged by what their callers are told, and not as levels of one lock.
+// recorded returns the names of the locks in the history that the call is about. Each level of a
+// red lock has parts of its own, and may be lost alone: those that nest are judged by what their
+// callers are told, and not as levels of one lock.
 func (k *call) recorded() []string {
 	if k.lock.red() && k.outer != nil {
 		return nil
@@ -210,8 +211,8 @@ func (k *call) recorded() []string {
 	return k.lock.names()
 }
 
-// moves reports whether a step of the operation, or of one nested in it, moves the end of its hold. So does each level of a
-// red lock, which is not in the history.
+// moves reports whether a step of the operation, or of one nested in it, moves the end of its hold.
+// So does each level of a red lock, which is not in the history.
 func (o *Op) moves(l Lock) bool {
 	for _, s := range o.Body {
 		if s.Verb == "Extend" || l.red() && (s.Verb == "elsewhere" || strings.HasPrefix(s.Verb, "nest")) || s.moves(l) {
@@ -263,8 +264,8 @@ func (k *call) String() string {
 	return fmt.Sprintf("%s of %s by %s (operation %s)", k.verb, k.lock.Name, k.owner, k.o)
 }
 
-// apart runs f in a goroutine of its own, whose panic by a progress function, or whose exit, it survives. It reports
-// whether f returned.
+// apart runs f in a goroutine of its own, whose panic by a progress function, or whose exit, it
+// survives. It reports whether f returned.
 func apart(f func()) (returned bool) {
 	done := make(chan any, 1)
 	go func() {
@@ -306,7 +307,8 @@ func (k *call) fail(err error) {
 	k.waited()
 }
 
-// waited notes that a call for a lock over several may have had a part while it waited for another one.
+// waited notes that a call for a lock over several may have had a part while it waited for another
+// one.
 func (k *call) waited() {
 	if k.lock.group() {
 		k.c.run.apart(k.lock, k.began, k.c.run.now())

@@ -135,8 +135,8 @@ func (r *Run) sweep(key string) {
 	_ = r.admin[0].Do(r.ctx, r.admin[0].B().Del().Key(r.program.World.Prefix+key).Build()).Error()
 }
 
-// judgeKeys judges that no key stays in Redis but those that may: the counters of tokens, numbers of synchronizers, and what
-// callers have written.
+// judgeKeys judges that no key stays in Redis but those that may: the counters of tokens, numbers
+// of synchronizers, and what callers have written.
 func (r *Run) judgeKeys(ctx context.Context) {
 	for _, admin := range r.admin {
 		for _, node := range admin.Nodes() {
@@ -167,7 +167,8 @@ func stays(key string) bool {
 	return false
 }
 
-// Problems judges the history, and returns all problems of the run, the first first. Call it outside of the bubble.
+// Problems judges the history, and returns all problems of the run, the first first. Call it
+// outside of the bubble.
 func (r *Run) Problems() []string {
 	events, err := history.Read(&r.history)
 	if err != nil {
@@ -188,16 +189,13 @@ func (r *Run) Problems() []string {
 		return append(r.problems, err.Error())
 	}
 	for _, v := range report.Violations {
-		var text strings.Builder
-		for _, e := range v.Events {
-			text.WriteString("\n    " + eventText(e))
-		}
-		r.problems = append(r.problems, "checker: "+string(v.Rule)+" of "+v.Name+": "+v.What+text.String())
+		r.problems = append(r.problems, "checker: "+v.String())
 	}
 	return r.problems
 }
 
-// since makes the times of a history those since a moment: in a bubble they are before zero, which is no time.
+// since makes the times of a history those since a moment: in a bubble they are before zero, which
+// is no time.
 func since(events []history.Event, begin history.Time) {
 	shift := func(t *history.Time) {
 		if *t != 0 {
@@ -220,26 +218,15 @@ func since(events []history.Event, begin history.Time) {
 	}
 }
 
-func eventText(e history.Event) string {
-	text := time.Duration(e.At).String() + " " + e.Process + " " + string(e.Kind)
-	switch {
-	case e.Op != nil:
-		text += " " + string(e.Op.Method) + " by " + e.Op.Owner
-	case e.Result != nil:
-		text += " " + string(e.Result.Outcome) + " " + e.Result.Error
-	case e.Fault != nil:
-		text += " " + e.Fault.What
-	}
-	return text
-}
-
-// longest returns the longest lease of a program: for as long a hold may outlive what made Redis forget it.
+// longest returns the longest lease of a program: for as long a hold may outlive what made Redis
+// forget it.
 func (r *Run) longest() time.Duration { return max(4*time.Second, r.program.World.Lease) + 500*ms }
 
 // idle is how long a lock may be free while a call waits for it and nothing breaks.
 const idle = 300 * ms
 
-// looks is within how long a waiter looks: no message tells it that a lease has ended which was shortened.
+// looks is within how long a waiter looks: no message tells it that a lease has ended which was
+// shortened.
 const looks = 2 * time.Second
 
 // apart notes in the history that a lock may be held without a caller that knows it.
@@ -292,7 +279,8 @@ func (g *grant) noteCount(err error) {
 	})
 }
 
-// judgeWrites judges the guarded writes of a lock, in the order in which Redis has them, and its number.
+// judgeWrites judges the guarded writes of a lock, in the order in which Redis has them, and its
+// number.
 func (r *Run) judgeWrites(name string, entries []string, number int) {
 	n := r.notes[name]
 	if r.flushed.Load() || n == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What breaks. Each fault lasts until another one of the same network heals it, or until all are healed.
+// What breaks. Each fault lasts until another one of the same network heals it, or until all are
+// healed.
 func init() {
 	onNets := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, n *network.Network)) row {
 		return row{verb, weight, nil,
@@ -155,7 +156,8 @@ func (r *Run) refuse(server int, text string) {
 	do(text)
 }
 
-// forget does what makes Redis forget a lock; "" is all. After an error that may still come, until all is healed.
+// forget does what makes Redis forget a lock; "" is all. After an error that may still come, until
+// all is healed.
 func (r *Run) forget(what string, names []string, do func() error) {
 	var heals []func()
 	for _, name := range names {
@@ -175,8 +177,8 @@ func (r *Run) forget(what string, names []string, do func() error) {
 	}
 }
 
-// empty lets a server lose its data, as one that is restarted, and be back when no lease of a red lock is left that it knew: none
-// is lost by that.
+// empty lets a server lose its data, as one that is restarted, and be back when no lease of a red
+// lock is left that it knew: none is lost by that.
 func (r *Run) empty(server int) {
 	r.each(func(m *member) { m.nets[server].each((*network.Network).Refuse) })
 	r.isAway(server)
@@ -194,7 +196,8 @@ func (r *Run) isAway(server int) {
 	r.away = server
 }
 
-// isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from at least.
+// isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from
+// at least.
 func (r *Run) isDeleted(name string, from time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,5 +261,6 @@ func (r *Run) each(do func(m *member)) {
 	}
 }
 
-// recovery is how long the effects of faults last: connections open again, abandoned leases end, waiters look.
+// recovery is how long the effects of faults last: connections open again, abandoned leases end,
+// waiters look.
 const recovery = 6 * time.Second

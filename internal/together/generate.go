@@ -19,7 +19,8 @@ type row struct {
 // A table has the rows that may stand in one place.
 type table []row
 
-// The tables: the operations of a lane, the steps while a lock is held, the ends of a hold, and the faults.
+// The tables: the operations of a lane, the steps while a lock is held, the ends of a hold, and the
+// faults.
 var lanes, steps, ends, faults table
 
 func (t table) find(verb string) row {

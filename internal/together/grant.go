@@ -55,8 +55,8 @@ func (g *grant) valid() bool {
 	return g.lock.IsHeld(g.ctx)
 }
 
-// count returns how many levels the owner has, 0 if that is not known: of a lock over several the parts count, and a call
-// without a handle is not told of the levels that handles have.
+// count returns how many levels the owner has, 0 if that is not known: of a lock over several the
+// parts count, and a call without a handle is not told of the levels that handles have.
 func (g *grant) count() int {
 	if g.call.lock.group() || g.hold == nil && g.root().handles {
 		return 0
@@ -162,7 +162,8 @@ type giving struct {
 	method  history.Method
 }
 
-// give notes that a level is about to be given back. A late giving is recorded when it is known whether it was one.
+// give notes that a level is about to be given back. A late giving is recorded when it is known
+// whether it was one.
 func (g *grant) give(verb string, method history.Method, o *Op, late bool) *giving {
 	r := g.run()
 	g.look()
@@ -194,7 +195,8 @@ func (v *giving) record() {
 	}
 }
 
-// unknown notes that the level was given back by a call that has not returned, so that nothing is known of its result.
+// unknown notes that the level was given back by a call that has not returned, so that nothing is
+// known of its result.
 func (v *giving) unknown() {
 	g := v.grant
 	if g.outer != nil { // the levels are counted even so

@@ -27,7 +27,8 @@ func (r *Run) healedAt() time.Duration {
 // unserved reports whether the client may be refused for other reasons than those of the call.
 func (r *Run) unserved(m *member) bool { return !r.sane() || m.setting.replicated() }
 
-// judgeError judges the error of a call that did not get the lock; nil is that of a method that returned false.
+// judgeError judges the error of a call that did not get the lock; nil is that of a method that
+// returned false.
 func (k *call) judgeError(err error) {
 	r := k.c.run
 	if len(refused(k.lock, k.o.With)) == 0 {
@@ -40,7 +41,8 @@ func (k *call) judgeError(err error) {
 	}
 }
 
-// explains says which documented error it is, if the call may return that in its situation; else "".
+// explains says which documented error it is, if the call may return that in its situation; else
+// "".
 func (k *call) explains(err error) string {
 	r, with := k.c.run, k.o.With
 	has := func(name string) bool { return find(with, name).Name != "" }
@@ -149,8 +151,8 @@ func (k *call) judgeGrant(g *grant) {
 	}
 }
 
-// exceeds reports whether the call asks for more of a lock than the owner has, in which it nests: two
-// owners that waited for more of what they hold would wait for each other.
+// exceeds reports whether the call asks for more of a lock than the owner has, in which it nests:
+// two owners that waited for more of what they hold would wait for each other.
 func (k *call) exceeds() bool {
 	if k.outer == nil || k.lock.group() || !k.outer.valid() {
 		return false
@@ -182,8 +184,9 @@ func (k *call) judgeWait(err error) {
 			limit += 6 * time.Second
 		}
 		if r.program.blocks() {
-			// A call whose progress function blocks may be the one that asks Redis for all of its client,
-			// and the others wait for it, even one whose wait is over: the program of seed 384.
+			// A call whose progress function blocks may be the one that asks Redis for all of its
+			// client, and the others wait for it, even one whose wait is over: the program of seed
+			// 384.
 			limit += blocked
 		}
 		if took := now - k.began; took > limit {
@@ -207,8 +210,9 @@ func (g *grant) judgeLength() {
 	}
 }
 
-// extended notes the end of a hold that was moved, and judges that it is believed for no longer. It may be believed for less, since
-// a command that has shortened the lease may run again: then it is renewed.
+// extended notes the end of a hold that was moved, and judges that it is believed for no longer. It
+// may be believed for less, since a command that has shortened the lease may run again: then it is
+// renewed.
 func (g *grant) extended(now, to time.Duration) {
 	r := g.run()
 	if find(g.call.o.With, "WithLease").D == 0 || g.nested || !r.ground.Virtual || !r.sane() {
@@ -309,8 +313,9 @@ func (v *giving) judge(err error) {
 	}
 }
 
-// stays returns until when a lock stays after the release of its last level, for the least hold of one of them; 0 if that is
-// not known. A level that was given back late, or by a call that has not returned, may not have been released in order.
+// stays returns until when a lock stays after the release of its last level, for the least hold of
+// one of them; 0 if that is not known. A level that was given back late, or by a call that has not
+// returned, may not have been released in order.
 func (v *giving) stays(late bool) (until time.Duration) {
 	g, r := v.grant, v.grant.run()
 	root := g.root()

@@ -56,7 +56,8 @@ func drawLock(g *generator, o *Op) {
 	drawMethod(g, o)
 }
 
-// drawMethod draws a method that takes a lock without a handle, which has no options but two in their place.
+// drawMethod draws a method that takes a lock without a handle, which has no options but two in
+// their place.
 func drawMethod(g *generator, o *Op) {
 	method := some(g, "Lock", "LockFor", "TryLock", "TryLockFor")
 	o.With = nil
@@ -89,7 +90,8 @@ func nested(more func(g *generator, o *Op)) func(g *generator, o *Op) {
 	}
 }
 
-// lockOf is the lock of an operation: that of the hold in which it nests, whatever lock is left of the program around it.
+// lockOf is the lock of an operation: that of the hold in which it nests, whatever lock is left of
+// the program around it.
 func (c *caller) lockOf(o *Op) Lock {
 	if c.in == nil {
 		return o.Lock
@@ -101,8 +103,8 @@ func (c *caller) lockOf(o *Op) Lock {
 	return l
 }
 
-// nested is what the caller may nest in; it reports false if a lock does not nest: a goroutine's by a handle, and in the
-// context of a hold that is over, which counts no more.
+// nested is what the caller may nest in; it reports false if a lock does not nest: a goroutine's by
+// a handle, and in the context of a hold that is over, which counts no more.
 func (c *caller) nested(byLock bool) (outer *grant, may bool) {
 	g := c.in
 	if g == nil {
@@ -328,8 +330,9 @@ func (c *caller) resume(o *Op) {
 	c.use(g, o)
 }
 
-// Clients of Redisson that only poll, as spin locks and loops of tryLock do. They are scripts, without nested levels. Where a
-// fault from outside takes a right, such a script is executed in part, and leaves a lock without an end.
+// Clients of Redisson that only poll, as spin locks and loops of tryLock do. They are scripts,
+// without nested levels. Where a fault from outside takes a right, such a script is executed in
+// part, and leaves a lock without an end.
 func init() {
 	lanes = append(lanes, row{"guest", 2, func(w *World) bool { return !w.Outside }, func(g *generator, o *Op) {
 		o.Lock = some(g, Lock{"plain", "p"}, Lock{"plain", "q"}, Lock{"write", "rw"}, Lock{"read", "rw"})
@@ -411,8 +414,8 @@ func (c *caller) guest(o *Op) {
 			return // it ends with its lease
 		}
 		leaves.End(history.Result{Outcome: history.Released})
-		// Without a message waiters look within two seconds. Open: a writer has waited for a second more (the program of seed 200
-		// has it), nearly until the end of a guest's lease.
+		// Without a message waiters look within two seconds. Open: a writer has waited for a second
+		// more (the program of seed 200 has it), nearly until the end of a guest's lease.
 		r.apart(o.Lock, from, r.now()+looks+time.Second)
 		return
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// A Process runs a program without end, in a process that others stop and kill, on servers that others use and break: the
-// third stage. Its lanes draw their operations as they go, storm by storm, and its faults are those of its own networks.
-// The history of all processes has what callers are told of locks, which package checker judges; the Process judges the rest.
-// It is for one goroutine.
+// A Process runs a program without end, in a process that others stop and kill, on servers that
+// others use and break: the third stage. Its lanes draw their operations as they go, storm by
+// storm, and its faults are those of its own networks. The history of all processes has what
+// callers are told of locks, which package checker judges; the Process judges the rest. It is for
+// one goroutine.
 type Process struct {
 	run    *Run
 	random *rand.Rand
@@ -41,8 +42,8 @@ type doing struct {
 	since time.Time
 }
 
-// The lanes of very many locks begin together, so that more commands are due at once than a client sends, and releases come
-// in between; then they rest, so that a history of minutes can be judged.
+// The lanes of very many locks begin together, so that more commands are due at once than a client
+// sends, and releases come in between; then they rest, so that a history of minutes can be judged.
 const wave = 2 * time.Second
 
 // Names are the names of the few locks that most lanes want.
@@ -51,8 +52,8 @@ var Names = []string{"p", "q", "rw", "s", red, leaders}
 // red is the name of the red lock.
 const red = "r"
 
-// Endless returns the program of a [Process] on so many servers, which have replicas or not. Its lanes
-// want so many names beside the few that all want: each has a goroutine.
+// Endless returns the program of a [Process] on so many servers, which have replicas or not. Its
+// lanes want so many names beside the few that all want: each has a goroutine.
 func Endless(seed uint64, servers, names int, lease time.Duration, replicas bool) *Program {
 	seed *= 3
 	if servers > 1 {
@@ -70,8 +71,8 @@ func Endless(seed uint64, servers, names int, lease time.Duration, replicas bool
 	})
 }
 
-// Begin makes the clients of a process, as soon as the servers let it: the world must be Outside. Two lives of a process
-// must differ in the seed.
+// Begin makes the clients of a process, as soon as the servers let it: the world must be Outside.
+// Two lives of a process must differ in the seed.
 func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Process, error) {
 	for {
 		r := newRun(p, ground, NewFace())
@@ -171,7 +172,8 @@ type Settled struct {
 	Most     int      // levels that it had at once, ever
 }
 
-// Settle heals the networks, waits until all lanes rest, or for the limit, and judges what they were told.
+// Settle heals the networks, waits until all lanes rest, or for the limit, and judges what they
+// were told.
 func (p *Process) Settle(limit time.Duration) (s Settled) {
 	r := p.run
 	if p.rest != nil {
@@ -225,8 +227,9 @@ func (p *Process) End() []string {
 // Verdict judges what callers of a Process without a Recorder were told of locks.
 func (p *Process) Verdict() []string { return p.run.Problems() }
 
-// Stays reports whether a key may be left when no lock is held: a counter of tokens, the number of a synchronizer, what callers
-// have written, and the ends of permits of killed callers, which the next call looks at.
+// Stays reports whether a key may be left when no lock is held: a counter of tokens, the number of
+// a synchronizer, what callers have written, and the ends of permits of killed callers, which the
+// next call looks at.
 func Stays(key string) bool { return stays(key) || key == "{"+permitsName+"}:timeout" }
 
 // OfLock reports whether a key is that of one of the locks.

@@ -131,8 +131,8 @@ func (p *Program) blocks() bool {
 	return p.any(func(o *Op) bool { return find(o.With, "WithProgress").S == "blocks" })
 }
 
-// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it or
-// is closed, which ends the least hold of another reader of its process.
+// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it
+// or is closed, which ends the least hold of another reader of its process.
 func (p *Program) endsReads() bool {
 	return p.World.Outside || p.any(func(o *Op) bool {
 		return o.Verb == "close and open" || o.Lock.Kind == "read" && (o.End != nil && o.End.Verb == "Pass" ||

@@ -205,7 +205,8 @@ func (c *caller) shown(*Op) {
 	}
 }
 
-// shownByParts is shown for a lock over several: all parts are held for as long as it is valid, one that is red on a majority.
+// shownByParts is shown for a lock over several: all parts are held for as long as it is valid, one
+// that is red on a majority.
 func (c *caller) shownByParts(ctx context.Context) {
 	g, r := c.in, c.run
 	if g.hold == nil {

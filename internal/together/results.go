@@ -177,8 +177,8 @@ func (c *caller) once(o *Op) {
 	r.judgeValue(o, key, v.Run, id, asked, err != nil)
 }
 
-// judgeValue judges a value that a caller got: it is of a run that had its lock, of the key, and was stored after the caller
-// asked, or is kept.
+// judgeValue judges a value that a caller got: it is of a run that had its lock, of the key, and
+// was stored after the caller asked, or is kept.
 func (r *Run) judgeValue(o *Op, key string, of, mine int, asked time.Duration, fails bool) {
 	r.mu.Lock()
 	run, w := r.results[of], r.program.World

@@ -427,8 +427,8 @@ func dialer(dial func(string) (net.Conn, error)) func(context.Context, string, *
 	}
 }
 
-// A Face counts calls by name, as "rlock.Lock.Acquire"; which pairs of options a call had; which settings were
-// set; and which values callers have seen.
+// A Face counts calls by name, as "rlock.Lock.Acquire"; which pairs of options a call had; which
+// settings were set; and which values callers have seen.
 type Face struct {
 	mu    sync.Mutex
 	count map[string]int

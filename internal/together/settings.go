@@ -37,7 +37,8 @@ func flag[C any](name string, in int, set func(C)) setting[C] {
 
 const ms = time.Millisecond
 
-// settings are those of a client. The others are those of the program: Redis, Prefix, Lease, Logger and Observer.
+// settings are those of a client. The others are those of the program: Redis, Prefix, Lease, Logger
+// and Observer.
 var settings = []setting[*rlock.Config]{
 	number("PipelineMultiplex", 2, func(c *rlock.Config, n int) { c.Redis.PipelineMultiplex = n }, -1, 1, 2),
 	flag("Lazy", 5, func(c *rlock.Config) { c.Lazy = true }),
@@ -59,7 +60,8 @@ var settings = []setting[*rlock.Config]{
 	{"Client", 0, nil, func(*rlock.Config, Choice) {}}, // the runner makes the rueidis client
 }
 
-// A groupConfig is what the groups and guards of all clients have, since all processes should have the same.
+// A groupConfig is what the groups and guards of all clients have, since all processes should have
+// the same.
 type groupConfig struct {
 	once       once.Options
 	idempotent idempotent.Options
@@ -170,8 +172,8 @@ var options = []option{
 		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithPermits(to.N) }},
 }
 
-// refused returns the error that a call with these options must return, since they do not go together or do not fit the
-// lock; nil if they may.
+// refused returns the error that a call with these options must return, since they do not go
+// together or do not fit the lock; nil if they may.
 func refused(l Lock, with []Choice) (errs []error) {
 	for _, c := range with {
 		switch c.Name {

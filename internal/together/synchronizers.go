@@ -34,7 +34,8 @@ const (
 	ownName                         = "xown" // begins the names of semaphores that one call has for itself
 )
 
-// counts is the number of free permits of the semaphore: between two bounds, since calls without an answer may have counted.
+// counts is the number of free permits of the semaphore: between two bounds, since calls without an
+// answer may have counted.
 type counts struct{ least, most int }
 
 // setPermits sets the numbers.

@@ -18,20 +18,22 @@ import (
 )
 
 const (
-	// answerLimit is how long a worker may take to answer: longer than it waits for calls that hang,
-	// and for the goroutines of its clients to end.
+	// answerLimit is how long a worker may take to answer: longer than it waits for calls that
+	// hang, and for the goroutines of its clients to end.
 	answerLimit = 4 * time.Minute
 	// healLimit is how long a fault may take to heal, since another fault may affect its server.
 	healLimit = 2 * time.Minute
-	// leftoverLimit is how long something may outlive its use: the lease of a killed worker, and more.
+	// leftoverLimit is how long something may outlive its use: the lease of a killed worker, and
+	// more.
 	leftoverLimit = 20 * time.Second
 	// longestLease is that of a lock when no client holds it: of a pass, or of a killed client.
 	longestLease = 5 * time.Second
-	// lateLoss is how late a loss may be reported, beyond the time in which the worker could not run:
-	// several goroutines report it, one after the other.
+	// lateLoss is how late a loss may be reported, beyond the time in which the worker could not
+	// run: several goroutines report it, one after the other.
 	lateLoss = time.Second
 	// spareGoroutines is how many more goroutines a process may have at rest than after it has
-	// connected, for each node: those of the connections of its clients for commands and for messages.
+	// connected, for each node: those of the connections of its clients for commands and for
+	// messages.
 	spareGoroutines = 100
 )
 
@@ -92,8 +94,8 @@ func (a *act) play(ctx context.Context) (err error) {
 
 func (a *act) say(format string, args ...any) { say(a.began, format, args...) }
 
-// perform runs the rounds. An error is that of a worker that has ended, or of servers that do not come
-// to order.
+// perform runs the rounds. An error is that of a worker that has ended, or of servers that do not
+// come to order.
 func (a *act) perform(ctx context.Context) error {
 	for i := range a.processes {
 		if err := a.stage.Hire(workerCommand, answerLimit, func(life int) any {
@@ -233,8 +235,8 @@ func (a *act) inject(s step) (healed func()) {
 	return healed
 }
 
-// findFailover notes that a replica has taken over since the last look though no fault asked for it:
-// on a very busy machine a primary is taken for dead.
+// findFailover notes that a replica has taken over since the last look though no fault asked for
+// it: on a very busy machine a primary is taken for dead.
 func (a *act) findFailover(planned bool) {
 	reigns, before, since := a.stage.Reigns(), a.reigns, a.looked
 	a.reigns, a.looked = reigns, history.Now()
@@ -245,8 +247,8 @@ func (a *act) findFailover(planned bool) {
 	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since, a.looked)
 }
 
-// endless looks for keys of locks that no client holds and that do not expire. Those of killed workers
-// do.
+// endless looks for keys of locks that no client holds and that do not expire. Those of killed
+// workers do.
 func (a *act) endless(r round) error {
 	keys, err := a.stage.Keys()
 	for deadline := time.Now().Add(healLimit); err != nil && time.Now().Before(deadline); {

@@ -1,6 +1,6 @@
-// Command torture breaks Redis, its networks and its clients in many ways while processes run random
-// programs (package together), and checks what callers were told: holds that overlap, losses that
-// were not reported, calls that hang, errors that no function documents.
+// Command torture breaks Redis, its networks and its clients in many ways while processes run
+// random programs (package together), and checks what callers were told: holds that overlap, losses
+// that were not reported, calls that hang, errors that no function documents.
 //
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order

@@ -21,8 +21,8 @@ type plan struct {
 	scene    stage.Scene
 }
 
-// A round is one fault alone, or up to four together, each of which begins and ends at a time of its
-// own.
+// A round is one fault alone, or up to four together, each of which begins and ends at a time of
+// its own.
 type round struct {
 	number int
 	steps  []step // in the order in which they begin
@@ -41,7 +41,8 @@ const (
 )
 
 // round returns round number n, from 0. Each call makes its faults anew. Every second round has a
-// single fault; these come in an order in which every kind has its turn before any has a second one.
+// single fault; these come in an order in which every kind has its turn before any has a second
+// one.
 func (p plan) round(n int) round {
 	random := p.random(fmt.Sprint("round ", n))
 	var kinds []stage.Kind

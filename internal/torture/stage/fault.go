@@ -14,9 +14,9 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A Kind is a way to break something. Redis forgets a lock in a restart without an append-only file,
-// FLUSHALL, DEL, eviction, and, since it replicates asynchronously, in an unplanned failover. Two
-// holders at once are then not the fault of the lock, and the report counts them apart.
+// A Kind is a way to break something. Redis forgets a lock in a restart without an append-only
+// file, FLUSHALL, DEL, eviction, and, since it replicates asynchronously, in an unplanned failover.
+// Two holders at once are then not the fault of the lock, and the report counts them apart.
 type Kind struct {
 	Name    string
 	Where   []Topology
@@ -128,8 +128,8 @@ var kinds = []Kind{
 		return newFault("maxmemory with eviction", e.inject, e.heal)
 	}},
 
-	// Of limits. The servers refuse every new connection, and end those of the workers; commands that
-	// need memory; and the workers one command.
+	// Of limits. The servers refuse every new connection, and end those of the workers; commands
+	// that need memory; and the workers one command.
 	{Name: "maxclients", Where: alone, Choose: func(*rand.Rand, Scene) *Fault {
 		return newFault("maxclients reached", func(s *Stage) error {
 			return errors.Join(s.Everywhere("CONFIG", "SET", "maxclients", "1"), s.Everywhere("CLIENT", "KILL", "USER", user))
@@ -203,7 +203,8 @@ func ofPrimary(how string, hurt, mend func(*redistest.Server)) func(*rand.Rand, 
 	}
 }
 
-// killing makes the servers end the workers' connections of a type, normal or pubsub, again and again.
+// killing makes the servers end the workers' connections of a type, normal or pubsub, again and
+// again.
 func killing(kind string) func(*rand.Rand, Scene) *Fault {
 	return func(random *rand.Rand, _ Scene) *Fault {
 		interval := []time.Duration{10, 30, 100, 300, 1000}[random.IntN(5)] * time.Millisecond
@@ -258,8 +259,8 @@ func every(interval time.Duration, do func()) (stop func()) {
 	})
 }
 
-// evict fills the memory of the primaries beyond their limit, with keys of the kind of the locks, any
-// of which Redis may drop.
+// evict fills the memory of the primaries beyond their limit, with keys of the kind of the locks,
+// any of which Redis may drop.
 type evict struct {
 	stop func()
 	made atomic.Int64

@@ -3,8 +3,8 @@
 // that faults of their connections do not affect it.
 //
 // Open returns an error if the servers cannot be set up. After it every method returns errors: a
-// fault may meet a server that another fault has stopped. Close ends all processes in whatever state
-// they are; if this program is killed, the kernel ends them (on Linux).
+// fault may meet a server that another fault has stopped. Close ends all processes in whatever
+// state they are; if this program is killed, the kernel ends them (on Linux).
 package stage
 
 import (
@@ -51,8 +51,8 @@ const (
 // patience is how long a node may take to answer the stage itself.
 const patience = 2 * time.Second
 
-// A Stage is one Redis, or several. The methods of its Servers belong to one goroutine at a time; the
-// rest may be called concurrently.
+// A Stage is one Redis, or several. The methods of its Servers belong to one goroutine at a time;
+// the rest may be called concurrently.
 type Stage struct {
 	Topology Topology
 	Servers  []*redistest.Server // call their methods within [redistest.Attempt]; one but for Independent
@@ -74,8 +74,8 @@ func Open(topology Topology, dir string) (*Stage, error) {
 		if err != nil {
 			break
 		}
-		// One connection that outlasts a paused node: where maxclients is reached there is no second
-		// one, and a command must be executed before the one that undoes it.
+		// One connection that outlasts a paused node: where maxclients is reached there is no
+		// second one, and a command must be executed before the one that undoes it.
 		option := node.Options()
 		option.PipelineMultiplex, option.AlwaysPipelining, option.AlwaysRESP2 = -1, true, true
 		option.ConnWriteTimeout = time.Minute
@@ -178,8 +178,8 @@ func (s *Stage) Do(node int, command ...string) rueidis.RedisResult {
 	return s.admins[node].Do(ctx, s.admins[node].B().Arbitrary(command...).Build())
 }
 
-// Everywhere sends a command to all data nodes. Nodes that cannot be reached are an error, after the
-// others had it.
+// Everywhere sends a command to all data nodes. Nodes that cannot be reached are an error, after
+// the others had it.
 func (s *Stage) Everywhere(command ...string) (failed error) {
 	for node := range s.admins {
 		if err := s.Do(node, command...).Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -217,8 +217,8 @@ func (s *Stage) info(node int, section, figure string) (string, error) {
 	return "", errors.Join(fmt.Errorf("stage: INFO %s of node %d has no %s", section, node, figure), err)
 }
 
-// Reigns returns the data nodes that call themselves primaries and answer, each with the replication
-// id that it chose when it became a primary. Without failover there are none.
+// Reigns returns the data nodes that call themselves primaries and answer, each with the
+// replication id that it chose when it became a primary. Without failover there are none.
 func (s *Stage) Reigns() (list []string) {
 	if s.Topology.single() {
 		return nil
@@ -246,8 +246,9 @@ func (s *Stage) OnPrimaries(command ...string) error {
 	return failed
 }
 
-// Keys returns the keys of all primaries, with the milliseconds they have left, -1 for those without
-// end. They are asked for in one round trip: with thousands of keys, one each would take minutes.
+// Keys returns the keys of all primaries, with the milliseconds they have left, -1 for those
+// without end. They are asked for in one round trip: with thousands of keys, one each would take
+// minutes.
 func (s *Stage) Keys() (map[string]int64, error) {
 	keys := make(map[string]int64)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
@@ -274,16 +275,16 @@ func (s *Stage) Keys() (map[string]int64, error) {
 	return keys, nil
 }
 
-// IsQueue reports whether a key with so many milliseconds left is the queue of a lock. The tickets of
-// killed clients stay in it until it is their turn, or until a minute has passed without a command
-// about the queue.
+// IsQueue reports whether a key with so many milliseconds left is the queue of a lock. The tickets
+// of killed clients stay in it until it is their turn, or until a minute has passed without a
+// command about the queue.
 func IsQueue(key string, left int64) bool {
 	return strings.HasPrefix(key, "rlock_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
 }
 
-// Subscriptions returns the channels of locks with subscribers at any data node, and then the nodes'
-// entries of the connections with subscriptions: their age and their last command show their owner.
-// Each client has a channel of its own besides, and so have sentinels and replicas.
+// Subscriptions returns the channels of locks with subscribers at any data node, and then the
+// nodes' entries of the connections with subscriptions: their age and their last command show their
+// owner. Each client has a channel of its own besides, and so have sentinels and replicas.
 func (s *Stage) Subscriptions() (list []string, err error) {
 	families := []string{"CHANNELS"}
 	if s.Servers[0].HasShardedPubSub() {

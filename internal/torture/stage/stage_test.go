@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 
 var scene = stage.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
 
-// open returns a stage with workers that do nothing, and clients that connect as workers do, one for
-// each server.
+// open returns a stage with workers that do nothing, and clients that connect as workers do, one
+// for each server.
 func open(t *testing.T, topology stage.Topology) (s *stage.Stage, clients []rueidis.Client) {
 	t.Helper()
 	redistest.Standalone(t) // or skip

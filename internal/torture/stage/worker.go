@@ -11,9 +11,9 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A Worker is a process that locks, mostly this program in another role. It may be killed and revived;
-// each life is a process of its own. Its methods may be called concurrently, except for Ask, which is
-// for one goroutine.
+// A Worker is a process that locks, mostly this program in another role. It may be killed and
+// revived; each life is a process of its own. Its methods may be called concurrently, except for
+// Ask, which is for one goroutine.
 type Worker struct {
 	command func() (*exec.Cmd, error)
 	job     func(life int) any

@@ -21,9 +21,10 @@ import (
 //
 //	go test -v -timeout 30m -run 'TenThousand|ManyLocks' ./rlock/tests/storms -long
 
-// repeated runs a load several times, and asserts that after each round its resources are free again: goroutines, keys,
-// subscriptions, memory. The first round may leave something behind; a leak of this load grows in every round. names is the number of
-// new names in each round, of which miniredis keeps a record, for good: the version of each key.
+// repeated runs a load several times, and asserts that after each round its resources are free
+// again: goroutines, keys, subscriptions, memory. The first round may leave something behind; a
+// leak of this load grows in every round. names is the number of new names in each round, of which
+// miniredis keeps a record, for good: the version of each key.
 func repeated(t *testing.T, names int, load func(w *testbed.World, round int)) {
 	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
 		var goroutines, heap []int

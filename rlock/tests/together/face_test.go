@@ -33,7 +33,8 @@ var uncalled = map[string]string{
 	"rlock.ErrPassed": "the cause of the end of a hold, which is an ErrNotHeld",
 }
 
-// exported returns the exported functions, methods, options, fields of settings and of the Observer, and errors of a package.
+// exported returns the exported functions, methods, options, fields of settings and of the
+// Observer, and errors of a package.
 func exported(t *testing.T, name, dir string) (names, options []string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
@@ -65,7 +66,8 @@ func exported(t *testing.T, name, dir string) (names, options []string) {
 	return names, options
 }
 
-// function returns the name of an exported function, or of a method of an exported type, and whether it makes an AcquireOption.
+// function returns the name of an exported function, or of a method of an exported type, and
+// whether it makes an AcquireOption.
 func function(d *ast.FuncDecl) (name string, option bool) {
 	if !d.Name.IsExported() {
 		return "", false
@@ -88,7 +90,8 @@ func function(d *ast.FuncDecl) (name string, option bool) {
 	return d.Name.Name, option
 }
 
-// specified returns the errors, the words of a type of words, and the fields of Config, Options and Observer, of a declaration.
+// specified returns the errors, the words of a type of words, and the fields of Config, Options and
+// Observer, of a declaration.
 func specified(name string, s ast.Spec) (names []string) {
 	switch s := s.(type) {
 	case *ast.ValueSpec:
@@ -117,7 +120,8 @@ func specified(name string, s ast.Spec) (names []string) {
 	return names
 }
 
-// covers fails the test if the programs have not called an exported name, or not had two options in one call.
+// covers fails the test if the programs have not called an exported name, or not had two options in
+// one call.
 func covers(t *testing.T, counts map[string]int) {
 	var missing []string
 	for name, dir := range faces {

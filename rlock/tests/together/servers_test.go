@@ -13,8 +13,8 @@ import (
 
 var real = flag.Int("real", 0, "how many programs to run on each sort of server, in real time; 0: one")
 
-// The same programs in real time, on a server, behind Sentinel and in a Cluster. A machine may be busy, so the leases of the
-// watchdogs are longer, and durations are not judged.
+// The same programs in real time, on a server, behind Sentinel and in a Cluster. A machine may be
+// busy, so the leases of the watchdogs are longer, and durations are not judged.
 func TestProgramsOnServers(t *testing.T) {
 	redistest.Slow(t)
 	count := max(*real, 1)

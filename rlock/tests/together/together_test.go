@@ -33,7 +33,8 @@ var (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// gate is how many programs the gate runs: a tenth with the race detector, and with -short those that call everything.
+// gate is how many programs the gate runs: a tenth with the race detector, and with -short those
+// that call everything.
 func gate() int {
 	switch {
 	case *programs > 0:
@@ -44,7 +45,8 @@ func gate() int {
 	return 600
 }
 
-// In virtual time, on the embedded server, with faults of the network, of the server and of its operators.
+// In virtual time, on the embedded server, with faults of the network, of the server and of its
+// operators.
 func TestProgramsOverTheWholeFace(t *testing.T) {
 	redistest.WithoutServer(t)
 	face := together.NewFace()

@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/internal/together"
 )
 
-// The load of a service: some thousand names in one client, each with a goroutine, and more commands
-// due than there are places for, so that all else comes between the end of a section and the command
-// that says so. In real time, and on real servers, torture has it.
+// The load of a service: some thousand names in one client, each with a goroutine, and more
+// commands due than there are places for, so that all else comes between the end of a section and
+// the command that says so. In real time, and on real servers, torture has it.
 func TestAClientHasThousandsOfNames(t *testing.T) {
 	redistest.WithoutServer(t)
 	redistest.Slow(t)
