@@ -58,6 +58,7 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 			continue
 		}
 		if o.Method == history.Close && e.Kind == history.Called {
+			c.processes[e.Process].closes = e.At
 			for _, a := range c.processes[e.Process].accounts {
 				a.close(e)
 			}
@@ -147,6 +148,9 @@ func (a *account) take(o *operation, e history.Event) {
 		a.assure(h, o.called, e)
 	}
 	l := &level{operation: o, hold: h}
+	if at := a.check.processes[o.process].closes; at <= o.returned { // it is given back as the others were
+		l.closed, h.stopped = true, min(h.stopped, at)
+	}
 	o.level = l
 	h.levels = append(h.levels, l)
 	h.open = append(h.open, l)

@@ -128,6 +128,7 @@ type name struct {
 type process struct {
 	last     history.Time // of its events
 	ended    history.Time
+	closes   history.Time // when its client is closed; never if it is not
 	inOrder  bool
 	stalls   []span // in which the machine did not run it
 	accounts []*account
@@ -180,7 +181,7 @@ func (c *check) read(events []history.Event) error {
 		}
 		p := c.processes[e.Process]
 		if p == nil {
-			p = &process{ended: never}
+			p = &process{ended: never, closes: never}
 			c.processes[e.Process] = p
 		}
 		if i == 0 {

@@ -191,6 +191,9 @@ func (k *call) judgeGivenUp(err error) {
 // judgeReleased judges what the Observer is told of the end of a hold.
 func (k *call) judgeReleased(i rlock.ReleasedInfo) {
 	r := k.c.run
+	if errors.Is(i.Err, rlock.ErrClosed) { // by Close, perhaps before the call knows that it was granted the lock
+		return
+	}
 	r.mu.Lock()
 	s := k.seen
 	r.mu.Unlock()
