@@ -233,7 +233,7 @@ func (g *grant) judgeCause() {
 	root, cause, over := g.root(), g.cause, g.over
 	limited, certain, lasts := root.limited, !g.moved && !root.nested, g.lasts
 	r.mu.Unlock()
-	if d := lasts - over; errors.Is(cause, rlock.ErrLost) && d > lasts/50+r.slack() {
+	if d := lasts - over; errors.Is(cause, rlock.ErrLost) && !root.nested && d > lasts/50+r.slack() { // a nested level may have a MaxHold
 		r.problem("%s: it was to last until %v, and is lost at %v: %v", g.call, lasts, over, cause)
 	}
 	switch {
