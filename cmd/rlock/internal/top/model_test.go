@@ -1,7 +1,11 @@
 package top_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +18,6 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/top"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
@@ -93,7 +96,9 @@ func (d *desk) press(keys ...string) {
 	for _, key := range keys {
 		code := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "left": tea.KeyLeft, "right": tea.KeyRight, "space": tea.KeySpace, "backspace": tea.KeyBackspace, "pgdown": tea.KeyPgDown}[key]
 		msg := tea.KeyPressMsg{Code: code}
-		if code == 0 {
+		if key == "ctrl+c" {
+			msg = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+		} else if code == 0 {
 			msg = tea.KeyPressMsg{Code: []rune(key)[0], Text: key}
 		}
 		_, cmd := d.Update(msg)
@@ -104,23 +109,6 @@ func (d *desk) press(keys ...string) {
 
 // screen returns the text of the screen, without colours.
 func (d *desk) screen() string { return ansi.Strip(d.View().Content) }
-
-// names returns the names in the table, from above.
-func (d *desk) names() (names []string) {
-	inTable := false
-	for line := range strings.Lines(d.screen()) {
-		fields := strings.Fields(line)
-		switch {
-		case strings.HasPrefix(line, "NAME"):
-			inTable = true
-		case len(fields) == 0:
-			inTable = false
-		case inTable:
-			names = append(names, fields[0])
-		}
-	}
-	return names
-}
 
 func (d *desk) hold(client *rlock.Client, name string) *rlock.Hold {
 	d.t.Helper()
@@ -140,189 +128,91 @@ func (d *desk) wait(name string) {
 	synctest.Wait()
 }
 
-func TestTheLockWithTheMostWaitersIsFirstUnlessAKeySaysOtherwise(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "b:calm")
-		d.hold(client, "c:busy")
-		d.wait("c:busy")
-		d.wait("c:busy")
-		d.begin()
-		d.pass(10 * time.Second)
-		d.hold(client, "a:late")
-		d.wait("a:late")
-		d.pass(2 * time.Second)
-		assert.Equal(t, []string{"c:busy", "a:late", "b:calm"}, d.names())
-		assert.Contains(t, d.screen(), "3 held")
-		assert.Contains(t, d.screen(), "3 waiting")
-		d.press("n")
-		assert.Equal(t, []string{"a:late", "b:calm", "c:busy"}, d.names())
-		d.press("s")
-		assert.Equal(t, []string{"b:calm", "c:busy", "a:late"}, d.names(), "the longest seen first")
-		d.press("r")
-		assert.Equal(t, "a:late", d.names()[0], "the holder is new")
-		d.press("w")
-		assert.Equal(t, "c:busy", d.names()[0])
-	})
-}
-
-func TestAFilterIsAPartOfTheNameOrAPattern(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		for _, name := range []string{"orders:1", "orders:2", "stock:1"} {
-			d.hold(client, name)
-		}
-		d.begin()
-		d.press("/", "t", "o", "x")
-		assert.Contains(t, d.screen(), "filter: tox")
-		assert.Len(t, d.names(), 3, "the pattern is not in use yet")
-		d.press("backspace", "enter")
-		assert.Equal(t, []string{"stock:1"}, d.names())
-		d.press("/")
-		for range "*sto*" {
-			d.press("backspace")
-		}
-		d.press("*", ":", "1", "enter")
-		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names())
-		d.press("/", "q", "esc")
-		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names(), "the pattern is unchanged")
-		assert.False(t, d.quit, "q is a letter while the pattern is typed")
-		d.press("/", "x", "enter")
-		assert.Contains(t, d.screen(), "no lock that is held matches the filter")
-	})
-}
-
-func TestANewFilterLeavesNoRowOfTheLastOneOnTheScreen(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "orders:1")
-		d.hold(client, "stock:1")
-		d.begin()
-		require.Len(t, d.names(), 2)
-		d.server.Silence()
-		d.press("/", "s", "t", "o", "enter")
-		assert.Empty(t, d.names(), "the look with the filter is not answered yet")
-		d.pass(15 * time.Second)
-		assert.Contains(t, d.screen(), "failing since")
-		assert.Empty(t, d.names())
-		d.server.Heal()
-		d.pass(10 * time.Second)
-		assert.Equal(t, []string{"stock:1"}, d.names())
-		d.server.Silence()
-		d.press("/", "enter")
-		assert.Equal(t, []string{"stock:1"}, d.names(), "the filter is the same")
-		d.server.Heal()
-	})
-}
-
-func TestEnterLooksIntoALockAndEscapeGoesBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "orders:1")
-		hold := d.hold(client, "orders:2")
-		d.begin()
-		d.press("down", "enter")
-		for range 10 {
-			d.press("right")
-		}
-		assert.Contains(t, d.screen(), fmt.Sprint(":", inspect.Of(client).Held()[1].Owner), "the owner is in the last column")
-		for range 10 {
-			d.press("left")
-		}
-		assert.Regexp(t, `Name: +orders:2`, d.screen())
-		assert.NotContains(t, d.screen(), "orders:1")
-		d.wait("orders:2")
-		d.pass(2 * time.Second)
-		assert.Contains(t, d.screen(), "1 of rlock", "the lock is inspected again")
-		assert.Contains(t, d.screen(), "TICKET")
-		require.NoError(t, hold.Release(t.Context()))
-		d.pass(2 * time.Second)
-		assert.Contains(t, d.screen(), "free")
-		d.press("esc")
-		assert.Equal(t, "orders:1", d.names()[0])
-	})
-}
-
-func TestTheCursorStaysOnItsLock(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "b")
-		d.hold(client, "d")
-		d.begin()
-		d.press("n", "down")
-		d.hold(client, "a")
-		d.hold(client, "c")
-		d.pass(2 * time.Second)
-		d.press("enter")
-		assert.Regexp(t, `Name: +d\n`, d.screen())
-	})
-}
-
-func TestALostServerIsShownWithTheTimeAndTheLooksGoOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "orders:1")
-		d.begin()
-		d.server.Refuse("LOADING Redis is loading the dataset in memory")
-		d.pass(20 * time.Second)
-		assert.Regexp(t, `failing since \d\d:\d\d:\d\d \(1\ds\): .*LOADING`, d.screen())
-		assert.Equal(t, []string{"orders:1"}, d.names(), "the last rows stay")
-		require.Error(t, d.Err())
-		d.server.Heal()
-		d.pass(2 * time.Second)
-		assert.NotContains(t, d.screen(), "failing")
-		assert.Equal(t, []string{"orders:1"}, d.names())
-		require.NoError(t, d.Err())
-
-		d.server.Silence()
-		d.pass(3 * time.Second)
-		assert.Contains(t, d.screen(), "no answer for ")
-		d.pass(20 * time.Second)
-		assert.Contains(t, d.screen(), "failing since")
-		d.server.Heal()
-		d.pass(20 * time.Second)
-		assert.NotContains(t, d.screen(), "failing")
-	})
-}
-
-func TestThereAreNoLooksDuringAPause(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
-		d.hold(client, "a")
-		d.begin()
-		d.press("space")
-		d.hold(client, "b")
-		d.pass(10 * time.Second)
-		assert.Equal(t, []string{"a"}, d.names())
-		assert.Contains(t, d.screen(), "paused, as of ")
-		d.press("space")
-		assert.Equal(t, []string{"a", "b"}, d.names())
-		d.hold(client, "c")
-		d.pass(2 * time.Second)
-		assert.Equal(t, []string{"a", "b", "c"}, d.names())
-	})
-}
-
-func TestQuitAndTheCountOfLooksEndIt(t *testing.T) {
-	for _, key := range []string{"q", "ctrl+c"} {
-		inBubble(t, func(t *testing.T, d *desk, _ *rlock.Client) {
-			d.begin()
-			d.press("?")
-			assert.Contains(t, d.screen(), "Losses are not shown")
-			d.press("x")
-			assert.Contains(t, d.screen(), "no lock is held")
-			assert.False(t, d.quit)
-			if key == "ctrl+c" {
-				_, cmd := d.Update(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
-				d.run(cmd)
-				d.settle()
-			} else {
-				d.press(key)
+// A story in testdata has steps, one a line. After "screen" come the lines of the screen that are not empty, up to an empty line;
+// what differs from run to run has a word instead. Lines that begin with "#" say why.
+func TestScreens(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var got string
+			inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) { got = d.perform(string(want), client) })
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+				return
 			}
-			assert.True(t, d.quit)
+			assert.Equal(t, string(want), got)
 		})
 	}
-	inBubble(t, func(t *testing.T, d *desk, _ *rlock.Client) {
-		d.Count = 3
-		d.begin()
-		d.pass(1500 * time.Millisecond)
-		assert.False(t, d.quit)
-		d.pass(time.Second)
-		assert.True(t, d.quit)
-	})
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the screens into testdata")
+
+// unlike is what differs from run to run: owners, perhaps cut off, clients, and times, since a look that fails is repeated after
+// a random pause.
+var unlike = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]+(:\d+)?|client [0-9a-f]{8}|\d\d:\d\d:\d\d|\b(\d+m)?\d+(\.\d+)?s\b`)
+var spaces = regexp.MustCompile(` {2,}`)
+
+// perform carries out the steps of a story, and returns it with the screens.
+func (d *desk) perform(story string, client *rlock.Client) string {
+	var text strings.Builder
+	holds := make(map[string]*rlock.Hold)
+	shown := false // the lines up to an empty one are a screen
+	for line := range strings.Lines(story) {
+		line = strings.TrimSuffix(line, "\n")
+		if shown {
+			shown = line != ""
+			continue
+		}
+		fmt.Fprintln(&text, line)
+		step, value, _ := strings.Cut(line, " ")
+		switch step {
+		case "", "#":
+		case "hold":
+			holds[value] = d.hold(client, value)
+		case "release":
+			require.NoError(d.t, holds[value].Release(d.t.Context()))
+		case "wait":
+			d.wait(value)
+		case "looks":
+			_, err := fmt.Sscan(value, &d.Count)
+			require.NoError(d.t, err)
+		case "begin":
+			d.begin()
+		case "pass":
+			long, err := time.ParseDuration(value)
+			require.NoError(d.t, err)
+			d.pass(long)
+		case "press":
+			d.press(strings.Fields(value)...)
+		case "refuse":
+			d.server.Refuse(value)
+		case "silence":
+			d.server.Silence()
+		case "heal":
+			d.server.Heal()
+		case "screen":
+			for line := range strings.Lines(d.screen()) {
+				if line = strings.TrimSpace(line); line != "" {
+					fmt.Fprintln(&text, spaces.ReplaceAllString(unlike.ReplaceAllString(line, "..."), "  "))
+				}
+			}
+			if d.Err() != nil {
+				fmt.Fprintln(&text, "! it ends with an error")
+			}
+			if d.quit {
+				fmt.Fprintln(&text, "! it has ended")
+			}
+			fmt.Fprintln(&text)
+			shown = true
+		default:
+			require.FailNow(d.t, "no such step", line)
+		}
+	}
+	return strings.TrimSpace(text.String()) + "\n"
 }
 
 func TestEachScreenFitsInItsTerminal(t *testing.T) {
