@@ -11,24 +11,27 @@ import (
 // check fails a state that breaks a promise.
 func (w *world) check() {
 	w.taken = w.taken || len(w.server.Holders)+len(w.server.Queue) > 0
-	w.checkSummaries()
 	w.checkHolders()
-	w.checkBeliefs()
-	w.checkOwners()
-	w.checkReaders()
-	w.checkAgents()
+	for i := range w.clients {
+		c := &w.clients[i]
+		w.checkSummaries(c)
+		w.checkOwners(c)
+		if c.lives() {
+			w.checkBeliefs(c)
+			w.checkReaders(c)
+			w.checkAgents(c)
+		}
+	}
 	w.checkLeft()
 	w.checkWrites()
 	w.checkBounds()
 }
 
 // checkSummaries fails a summary of levels that does not follow from them.
-func (w *world) checkSummaries() {
-	for i := range w.clients {
-		for _, l := range w.clients[i].locks {
-			if !core.IsSummed(l) {
-				w.fail("client %d: the summary of its levels is another one", i)
-			}
+func (w *world) checkSummaries(c *client) {
+	for _, l := range c.locks {
+		if !core.IsSummed(l) {
+			w.fail("client %d: the summary of its levels is another one", c.id)
 		}
 	}
 }
@@ -88,21 +91,18 @@ func (c *client) has(lock int) int {
 }
 
 // checkBeliefs fails a caller that believes something else than the core says.
-func (w *world) checkBeliefs() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		if !c.lives() || w.Do&Same != 0 {
-			continue
+func (w *world) checkBeliefs(c *client) {
+	if w.Do&Same != 0 {
+		return
+	}
+	for j := range c.users {
+		u, o := &c.users[j], w.ownerOf(j)
+		has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.call.Outcome == core.Acquired)
+		if has != (u.state == holding) && !w.Lazy {
+			w.fail("client %d: user %d is %s, and the core says that it holds: %v", c.id, j, stateNames[u.state], has)
 		}
-		for j := range c.users {
-			u, o := &c.users[j], w.ownerOf(j)
-			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.call.Outcome == core.Acquired)
-			if has != (u.state == holding) && !w.Lazy {
-				w.fail("client %d: user %d is %s, and the core says that it holds: %v", i, j, stateNames[u.state], has)
-			}
-			if has && u.state == holding && u.until > 0 && w.clock(c).Time >= u.until {
-				w.fail("client %d: the hold of user %d lasts for longer than it may", i, j)
-			}
+		if has && u.state == holding && u.until > 0 && w.clock(c).Time >= u.until {
+			w.fail("client %d: the hold of user %d lasts for longer than it may", c.id, j)
 		}
 	}
 }
@@ -110,65 +110,53 @@ func (w *world) checkBeliefs() {
 var stateNames = [...]string{"idle", "waiting", "holding", "unlocking"}
 
 // checkOwners fails an owner that waits for itself.
-func (w *world) checkOwners() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		for _, l := range c.locks {
-			for r := range l.Waiters {
-				if !c.dead && l.Holds(r.Owner, w.clock(c)) {
-					w.fail("client %d: owner %d waits for itself", i, r.Owner)
-				}
+func (w *world) checkOwners(c *client) {
+	for _, l := range c.locks {
+		for r := range l.Waiters {
+			if !c.dead && l.Holds(r.Owner, w.clock(c)) {
+				w.fail("client %d: owner %d waits for itself", c.id, r.Owner)
 			}
 		}
 	}
 }
 
 // checkReaders fails a reader that waits though it may read with the readers of its client.
-func (w *world) checkReaders() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		for _, l := range c.locks {
-			if c.lives() && l.KeepsOut(w.clock(c)) {
-				w.fail("client %d: a reader waits beside readers", i)
-			}
+func (w *world) checkReaders(c *client) {
+	for _, l := range c.locks {
+		if l.KeepsOut(w.clock(c)) {
+			w.fail("client %d: a reader waits beside readers", c.id)
 		}
 	}
 }
 
 // checkAgents fails a tenure with something to send that no goroutine looks after in time, and a call whose time comes and
 // that no timer wakes: rule 1 of the driver.
-func (w *world) checkAgents() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		if !c.lives() {
-			continue
+func (w *world) checkAgents(c *client) {
+	for j := range c.users {
+		if u := &c.users[j]; u.call != nil && u.call.Outcome != core.Waiting && u.stage != flies && w.looksAt(c, u.call) > 0 {
+			w.fail("client %d: the wait of user %d is over, and none wakes it", c.id, j)
 		}
-		for j := range c.users {
-			if u := &c.users[j]; u.call != nil && u.call.Outcome != core.Waiting && u.stage != flies && w.looksAt(c, u.call) > 0 {
-				w.fail("client %d: the wait of user %d is over, and none wakes it", i, j)
+	}
+	now := w.clock(c)
+	for _, l := range c.locks {
+		for t := range l.Tenures {
+			_, at := l.Peek(t, now)
+			if at == core.Never {
+				continue
+			}
+			has := core.Never
+			if call := t.Agent; call != nil {
+				has = w.looksAt(c, call)
+			} else {
+				has = w.keepsAt(c, t)
+			}
+			if has > max(at, now.Time) {
+				w.fail("client %d: no agent looks after tenure %d, which is due", c.id, t.ID.N)
 			}
 		}
-		now := w.clock(c)
-		for _, l := range c.locks {
-			for t := range l.Tenures {
-				_, at := l.Peek(t, now)
-				if at == core.Never {
-					continue
-				}
-				has := core.Never
-				if call := t.Agent; call != nil {
-					has = w.looksAt(c, call)
-				} else {
-					has = w.keepsAt(c, t)
-				}
-				if has > max(at, now.Time) {
-					w.fail("client %d: no agent looks after tenure %d, which is due", i, t.ID.N)
-				}
-			}
-			for r := range l.Waiters {
-				if at := l.Wakes(r, now); w.looksAt(c, r) > max(at, now.Time) {
-					w.fail("client %d: no timer wakes user %d in time", i, r.Tag)
-				}
+		for r := range l.Waiters {
+			if at := l.Wakes(r, now); w.looksAt(c, r) > max(at, now.Time) {
+				w.fail("client %d: no timer wakes user %d in time", c.id, r.Tag)
 			}
 		}
 	}

@@ -13,12 +13,16 @@ import (
 func (w *world) beforeTick() {
 	w.checkHeeded()
 	w.checkKnown()
-	w.checkAsked()
-	w.checkMoves()
-	w.checkSlots()
-	w.checkIdle()
-	w.checkForgotten()
-	w.checkOverdue()
+	for i := range w.clients {
+		if c := &w.clients[i]; c.lives() {
+			w.checkAsked(c)
+			w.checkMoves(c)
+			w.checkSlots(c)
+			w.checkIdle(c)
+			w.checkForgotten(c)
+			w.checkOverdue(c)
+		}
+	}
 	w.checkUnused()
 }
 
@@ -60,71 +64,57 @@ func (w *world) checkKnown() {
 }
 
 // checkMoves fails a lock with tenures of which none will ever move.
-func (w *world) checkMoves() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		if !c.lives() {
-			continue
+func (w *world) checkMoves(c *client) {
+	for _, l := range c.locks {
+		some, moves := false, false
+		for t := range l.Tenures {
+			some = true
+			_, due := l.Peek(t, w.clock(c))
+			moves = moves || t.InFlight() != core.None || due < core.Never
 		}
-		for _, l := range c.locks {
-			some, moves := false, false
-			for t := range l.Tenures {
-				some = true
-				_, due := l.Peek(t, w.clock(c))
-				moves = moves || t.InFlight() != core.None || due < core.Never
-			}
-			if some && !moves {
-				w.fail("client %d has tenures for which nothing will ever be sent", i)
-			}
+		if some && !moves {
+			w.fail("client %d has tenures for which nothing will ever be sent", c.id)
 		}
 	}
 }
 
 // checkSlots fails a slot that no command has.
-func (w *world) checkSlots() {
-	for i := range w.clients {
-		if c := &w.clients[i]; c.lives() && len(c.pipe)+len(c.back) == 0 && c.slots != [slots]int{} {
-			w.fail("client %d: a slot is not given back", i)
-		}
+func (w *world) checkSlots(c *client) {
+	if len(c.pipe)+len(c.back) == 0 && c.slots != [slots]int{} {
+		w.fail("client %d: a slot is not given back", c.id)
 	}
 }
 
 // checkIdle fails a lock that nothing is left of, and that its client does not forget.
-func (w *world) checkIdle() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		called := !c.lives()
-		for j := range c.users {
-			called = called || c.users[j].call != nil || c.users[j].write != nil
+func (w *world) checkIdle(c *client) {
+	called := false
+	for j := range c.users {
+		called = called || c.users[j].call != nil || c.users[j].write != nil
+	}
+	for _, l := range c.locks {
+		some := called
+		for range l.Tenures {
+			some = true
 		}
-		for _, l := range c.locks {
-			some := called
-			for range l.Tenures {
-				some = true
-			}
-			if !some && !l.Idle() {
-				w.fail("client %d: nothing is left of its lock, and it is not idle", i)
-			}
+		if !some && !l.Idle() {
+			w.fail("client %d: nothing is left of its lock, and it is not idle", c.id)
 		}
 	}
 }
 
 // checkForgotten fails a call that waits without a ticket, and is not in the line either: it would never end.
-func (w *world) checkForgotten() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		for j := range c.users {
-			u := &c.users[j]
-			if !c.lives() || u.state != waiting || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
-				continue
-			}
-			inLine := false
-			for r := range c.lockOf(j).Waiters {
-				inLine = inLine || r == u.call
-			}
-			if !inLine {
-				w.fail("client %d: user %d waits for nothing", i, j)
-			}
+func (w *world) checkForgotten(c *client) {
+	for j := range c.users {
+		u := &c.users[j]
+		if u.state != waiting || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
+			continue
+		}
+		inLine := false
+		for r := range c.lockOf(j).Waiters {
+			inLine = inLine || r == u.call
+		}
+		if !inLine {
+			w.fail("client %d: user %d waits for nothing", c.id, j)
 		}
 	}
 }
@@ -390,26 +380,20 @@ func (w *world) deadWait() bool {
 
 // checkOverdue fails a call whose time is up, and that waits for the answer to the command of another call, though there is
 // none on its way.
-func (w *world) checkOverdue() {
-	for i := range w.clients {
-		c := &w.clients[i]
-		if !c.lives() {
+func (w *world) checkOverdue(c *client) {
+	for j := range c.users {
+		u := &c.users[j]
+		if u.state != waiting || u.call.Until > w.clock(c).Time || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
 			continue
 		}
-		for j := range c.users {
-			u := &c.users[j]
-			if u.state != waiting || u.call.Until > w.clock(c).Time || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
-				continue
-			}
-			some := false
-			l := c.lockOf(j)
-			for t := range l.Tenures {
-				op, _ := l.Peek(t, w.clock(c))
-				some = some || t.InFlight() != core.None || op != core.None
-			}
-			if !some {
-				w.fail("client %d: the time of user %d is up, it waits for an answer, and none is on its way", i, j)
-			}
+		some := false
+		l := c.lockOf(j)
+		for t := range l.Tenures {
+			op, _ := l.Peek(t, w.clock(c))
+			some = some || t.InFlight() != core.None || op != core.None
+		}
+		if !some {
+			w.fail("client %d: the time of user %d is up, it waits for an answer, and none is on its way", c.id, j)
 		}
 	}
 }
@@ -628,16 +612,13 @@ func (w *world) checkBounds() {
 }
 
 // checkAsked fails a call that waits for more than a tick and has not asked for a position, though it must: nothing has gone wrong.
-func (w *world) checkAsked() {
+func (w *world) checkAsked(c *client) {
 	if w.faults < w.Faults || w.Polling {
 		return
 	}
-	for i := range w.clients {
-		c := &w.clients[i]
-		for j := range c.users {
-			if u := &c.users[j]; c.lives() && u.state == waiting && u.call.Outcome == core.Waiting && u.call.Most != 0 && u.call.Tenure == nil {
-				w.fail("client %d: user %d waits, and has not asked for a position", i, j)
-			}
+	for j := range c.users {
+		if u := &c.users[j]; u.state == waiting && u.call.Outcome == core.Waiting && u.call.Most != 0 && u.call.Tenure == nil {
+			w.fail("client %d: user %d waits, and has not asked for a position", c.id, j)
 		}
 	}
 }
