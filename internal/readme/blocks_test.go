@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,38 +24,22 @@ import (
 	_ "github.com/go-rlock/rlock/rlock/rlocktest" // and rlock: so that no result is taken from the cache after the API has changed
 )
 
-// imports are the packages that a block may name without importing them.
+// imports are the packages that a block may name without importing them, by their names.
 var imports = map[string]string{
-	"atomic":      "sync/atomic",
-	"context":     "context",
-	"elect":       "github.com/go-rlock/rlock/rlock/elect",
-	"inspect":     "github.com/go-rlock/rlock/rlock/inspect",
-	"once":        "github.com/go-rlock/rlock/rlock/once",
-	"idempotent":  "github.com/go-rlock/rlock/rlock/once/idempotent",
-	"errors":      "errors",
-	"strings":     "strings",
-	"fmt":         "fmt",
-	"http":        "net/http",
-	"httptest":    "net/http/httptest",
 	"gocron":      "github.com/go-co-op/gocron/v2",
-	"log":         "log",
-	"goredis":     "github.com/go-rlock/rlock/rlock/goredis",
-	"os":          "os",
 	"redis":       "github.com/redis/go-redis/v9",
-	"rlock":       "github.com/go-rlock/rlock/rlock",
 	"rlockgocron": "github.com/go-rlock/rlock/rlock/gocron",
-	"rlocktest":   "github.com/go-rlock/rlock/rlock/rlocktest",
 	"rueidis":     "github.com/redis/rueidis",
-	"slog":        "log/slog",
-	"sql":         "database/sql",
-	"sync":        "sync",
-	"synctest":    "testing/synctest",
-	"testing":     "testing",
-	"time":        "time",
-	"tls":         "crypto/tls",
 	"valkey":      "github.com/valkey-io/valkey-go",
-	"valkeygo":    "github.com/go-rlock/rlock/rlock/valkeygo",
-	"x509":        "crypto/x509",
+}
+
+func init() {
+	for _, name := range strings.Fields("sync/atomic context errors strings fmt net/http net/http/httptest log os log/slog database/sql sync testing/synctest testing time crypto/tls crypto/x509") {
+		imports[path.Base(name)] = name
+	}
+	for _, name := range strings.Fields("rlock rlock/elect rlock/inspect rlock/once rlock/once/idempotent rlock/goredis rlock/rlocktest rlock/valkeygo") {
+		imports[path.Base(name)] = "github.com/go-rlock/rlock/" + name
+	}
 }
 
 const root = "../.." // of the module
