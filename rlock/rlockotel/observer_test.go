@@ -2,6 +2,14 @@ package rlockotel_test
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -21,322 +28,247 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
-// A lab has a client with an observer in virtual time, and the recorded telemetry.
-type lab struct {
-	*rlock.Client
-	server   *redistest.Server
-	observer *rlock.Observer
-	ctx      context.Context
-	reader   *sdkmetric.ManualReader
-	spans    *tracetest.SpanRecorder
-	tracer   trace.Tracer
-}
+var rewrite = flag.Bool("rewrite", false, "write what is measured into testdata")
 
-func inLab(t *testing.T, options []rlockotel.Option, run func(t *testing.T, l *lab)) {
-	t.Helper()
-	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
-		l := &lab{server: s, ctx: t.Context(), reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(l.reader))
-		tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(l.spans))
-		l.tracer = tracers.Tracer("test")
-		var err error
-		l.observer, err = rlockotel.NewObserver(append(options, rlockotel.WithMeterProvider(meters), rlockotel.WithTracerProvider(tracers))...)
-		require.NoError(t, err)
-		l.Client = l.client(t)
-		run(t, l)
-		require.NoError(t, l.Close())
-	})
-}
-
-func (l *lab) client(t *testing.T) *rlock.Client {
-	t.Helper()
-	c, err := rlock.New(rlock.Config{Redis: l.server.Options(), Observer: l.observer, Lease: 3 * time.Second, Advanced: rlock.Advanced{TrackedKeys: -1}})
+// A story in testdata has steps, one a line, of callers with names. After "metrics", "spans" and a step that fails come lines with
+// what there is by then, up to an empty one. A line that begins with "#" says why.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
-	return c
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var got string
+			redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, string(want)) })
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+				return
+			}
+			assert.Equal(t, string(want), got)
+		})
+	}
 }
 
-// caller returns a context in the name of a new owner.
-func (l *lab) caller() context.Context { return rlock.WithOwner(l.ctx, rlock.NewOwner()) }
+// A lab has clients with one observer, and the recorded telemetry.
+type lab struct {
+	t       *testing.T
+	server  *redistest.Server
+	began   time.Time
+	config  rlock.Config
+	clients []*rlock.Client
+	reader  *sdkmetric.ManualReader
+	spans   *tracetest.SpanRecorder
+	tracer  trace.Tracer
 
-// A point is a measurement: the value of a counter, or the count and the sum of a histogram.
-type point struct {
-	value float64
-	count uint64
+	callers map[string]context.Context
+	cancels map[string]context.CancelFunc
+	results map[string]chan error // of calls that wait
+	holds   map[string]*rlock.Hold
+	passes  map[string]string
 }
 
-// metrics returns the current measurements, by the metric's name and its attributes.
-func (l *lab) metrics(t *testing.T) map[string]map[string]point {
-	t.Helper()
-	synctest.Wait()
+func (l *lab) open(t *testing.T) {
+	client, err := rlock.New(l.config)
+	require.NoError(t, err)
+	l.clients = append(l.clients, client)
+}
+
+// caller returns the context of the caller of that name, each an owner.
+func (l *lab) caller(name string) context.Context {
+	if l.callers[name] == nil {
+		l.callers[name], l.cancels[name] = context.WithCancel(rlock.WithOwner(l.t.Context(), rlock.NewOwner()))
+	}
+	return l.callers[name]
+}
+
+// perform carries out the steps of a story, and returns it with what is measured.
+func perform(t *testing.T, s *redistest.Server, story string) string {
+	l := &lab{t: t, server: s, began: time.Now(), reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder(),
+		callers: map[string]context.Context{}, cancels: map[string]context.CancelFunc{}, results: map[string]chan error{}, holds: map[string]*rlock.Hold{}, passes: map[string]string{}}
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(l.spans))
+	l.tracer = tracers.Tracer("test")
+	options := []rlockotel.Option{rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(l.reader))), rlockotel.WithTracerProvider(tracers)}
+	var text strings.Builder
+	shown := false // the lines up to an empty one are measurements
+	for line := range strings.Lines(story) {
+		line = strings.TrimSuffix(line, "\n")
+		if shown {
+			shown = line != ""
+			continue
+		}
+		fmt.Fprintln(&text, line)
+		step := append(strings.Fields(line), "", "", "")
+		switch what := step[0]; what {
+		case "", "#":
+		case "with": // an option; the client is opened at the first other step
+			switch step[1] {
+			case "spans":
+				options = append(options, rlockotel.WithHoldSpans())
+			case "class":
+				options = append(options, rlockotel.WithLockClass(func(name string) string {
+					class, _, _ := strings.Cut(name, ":")
+					return strings.TrimPrefix(class, "none")
+				}))
+			case "attribute":
+				options = append(options, rlockotel.WithAttributes(attribute.String(step[2], step[3])))
+			}
+		case "client":
+			if l.config.Observer == nil {
+				observer, err := rlockotel.NewObserver(options...)
+				require.NoError(t, err)
+				l.config = rlock.Config{Redis: s.Options(), Observer: observer, Lease: 3 * time.Second, Advanced: rlock.Advanced{TrackedKeys: -1}}
+			}
+			l.open(t)
+		case "metrics", "spans":
+			synctest.Wait()
+			if what == "metrics" {
+				l.metrics(&text)
+			} else {
+				l.ended(&text)
+			}
+			fmt.Fprintln(&text)
+			shown = true
+		case "sleep":
+			long, err := time.ParseDuration(step[1])
+			require.NoError(t, err)
+			time.Sleep(long)
+		default:
+			if result := l.step(what, step[1], step[2]); result != "" {
+				fmt.Fprintln(&text, result+"\n")
+				shown = true
+			}
+		}
+	}
+	for _, client := range l.clients {
+		require.NoError(t, client.Close())
+	}
+	return strings.TrimSpace(number.ReplaceAllString(text.String(), "owner N")) + "\n"
+}
+
+var number = regexp.MustCompile(`owner \d+`)
+
+// step carries out what a caller does with a lock, by the last client. It returns the error.
+func (l *lab) step(what, who, name string) string {
+	client, ctx := l.clients[len(l.clients)-1], l.caller(who)
+	lock := client.NewLock(name)
+	if kind, rest, ok := strings.Cut(name, "="); ok && kind == "fair" {
+		lock = client.NewFairLock(rest)
+	}
+	var err error
+	switch what {
+	case "request": // its span is that of the caller
+		l.callers[who], _ = l.tracer.Start(ctx, "request")
+	case "responds":
+		trace.SpanFromContext(ctx).End()
+	case "lock":
+		err = lock.Lock(ctx)
+	case "unlock":
+		err = lock.Unlock(ctx)
+	case "waits":
+		result := make(chan error, 1)
+		l.results[who] = result
+		go func() { result <- lock.Lock(ctx) }()
+		synctest.Wait()
+	case "cancels":
+		l.cancels[who]()
+		fallthrough
+	case "returns":
+		err = <-l.results[who]
+	case "tries":
+		_, err = lock.TryLock(ctx)
+	case "tries-1s":
+		_, err = lock.TryLockFor(ctx, time.Second, 0)
+	case "locks-for-1s":
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err = lock.Lock(soon)
+	case "locks-with-1ns":
+		err = lock.LockFor(ctx, time.Nanosecond)
+	case "does-1s":
+		err = lock.Do(ctx, func(context.Context) error { time.Sleep(time.Second); return nil })
+	case "acquires":
+		l.holds[who], err = lock.Acquire(ctx)
+	case "releases":
+		err = l.holds[who].Release(ctx)
+	case "passes":
+		l.passes[who], err = l.holds[who].Pass(ctx, time.Minute)
+	case "resumes":
+		l.holds[who], err = client.Resume(ctx, l.passes[who])
+	case "forces":
+		_, err = lock.ForceUnlock(ctx)
+	case "deletes": // with a client that has no lock
+		other := l.server.Client(l.t)
+		err = other.Do(ctx, other.B().Del().Key(name).Build()).Error()
+		other.Close()
+	case "closes":
+		err = client.Close()
+		l.clients = l.clients[:max(len(l.clients)-1, 1)]
+	default:
+		require.FailNow(l.t, "no such step", what)
+	}
+	if err != nil {
+		return "! " + err.Error()
+	}
+	return ""
+}
+
+// metrics writes each measurement: the value of a counter, the count and the sum of a histogram. Of commands it writes whether
+// there were any.
+func (l *lab) metrics(text *strings.Builder) {
 	var all metricdata.ResourceMetrics
-	require.NoError(t, l.reader.Collect(context.Background(), &all))
-	found := make(map[string]map[string]point)
+	require.NoError(l.t, l.reader.Collect(context.Background(), &all))
+	lines := make(map[string]bool)
+	add := func(name string, attributes attribute.Set, format string, values ...any) {
+		lines[strings.TrimSpace(fmt.Sprintf("%s %s", strings.TrimPrefix(name, "lock.client."), attributes.Encoded(attribute.DefaultEncoder())))+": "+fmt.Sprintf(format, values...)] = true
+	}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			points := make(map[string]point)
 			switch data := m.Data.(type) {
 			case metricdata.Sum[int64]:
 				for _, p := range data.DataPoints {
-					points[text(p.Attributes)] = point{value: float64(p.Value)}
+					if m.Name == "lock.client.commands" {
+						p.Value = min(p.Value, 1)
+					}
+					add(m.Name, p.Attributes, "%d", p.Value)
 				}
 			case metricdata.Sum[float64]:
 				for _, p := range data.DataPoints {
-					points[text(p.Attributes)] = point{value: p.Value}
+					add(m.Name, p.Attributes, "%.3g", p.Value)
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range data.DataPoints {
-					points[text(p.Attributes)] = point{p.Sum, p.Count}
+					add(m.Name, p.Attributes, "%d of %.2g", p.Count, p.Sum)
 				}
 			default:
-				t.Fatalf("%s is a %T", m.Name, data)
+				l.t.Fatalf("%s is a %T", m.Name, data)
 			}
-			found[m.Name] = points
 		}
 	}
-	return found
-}
-
-// text is "key=value,key=value" in the order of the keys.
-func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
-
-func start(call func() error) <-chan error {
-	result := make(chan error, 1)
-	go func() { result <- call() }()
-	return result
-}
-
-func TestWaitsAndHoldsAreMeasured(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		lock, me, them := l.NewLock("orders:42"), l.caller(), l.caller()
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		theirs := start(func() error { return lock.Lock(them) })
-		synctest.Wait()
-		time.Sleep(2 * time.Second)
-		m := l.metrics(t)
-		assert.Equal(t, map[string]point{"lock.kind=plain": {value: 1}}, m["lock.client.waiters"])
-		assert.Equal(t, map[string]point{"": {value: 1}}, m["lock.client.held"])
-		assert.Empty(t, m["lock.client.hold.duration"])
-
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, <-theirs)
-		time.Sleep(time.Second)
-		require.NoError(t, lock.Unlock(them))
-		m = l.metrics(t)
-		assert.Equal(t, map[string]point{"lock.kind=plain": {value: 0}}, m["lock.client.waiters"])
-		assert.Equal(t, map[string]point{"": {value: 0}}, m["lock.client.held"])
-		assert.Equal(t, map[string]point{
-			"lock.kind=plain,lock.result=acquired,lock.way=redis":   {0, 1},
-			"lock.kind=plain,lock.result=acquired,lock.way=handoff": {2, 1},
-		}, m["lock.client.acquire.duration"])
-		assert.Equal(t, map[string]point{"lock.kind=plain,lock.release=released": {3, 2}}, m["lock.client.hold.duration"])
-		assert.Equal(t, map[string]point{
-			"lock.way=nesting": {value: 1}, "lock.way=joining": {}, "lock.way=handoff": {value: 1}, "lock.way=redis": {value: 1}, "lock.way=queue": {}, "lock.way=pass": {},
-		}, m["lock.client.acquired"])
-		assert.Equal(t, map[string]point{"": {value: 2}}, m["lock.client.wait.time"])
-		assert.Positive(t, m["lock.client.commands"][""].value)
-	})
-}
-
-func TestCallsThatGiveUpAreMeasuredByTheirResult(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		lock, me := l.NewFairLock("orders:42"), l.caller()
-		require.NoError(t, lock.Lock(l.caller()))
-		_, err := lock.TryLock(me)
-		require.NoError(t, err)
-		soon, cancel := context.WithTimeout(me, time.Second)
-		defer cancel()
-		require.Error(t, lock.Lock(soon))
-		require.Error(t, lock.LockFor(me, time.Nanosecond))
-		left, leave := context.WithCancel(me)
-		leaving := start(func() error { return lock.Lock(left) })
-		synctest.Wait()
-		leave()
-		require.Error(t, <-leaving)
-		m := l.metrics(t)
-		assert.Equal(t, map[string]point{
-			"lock.kind=fair,lock.result=acquired,lock.way=redis":          {0, 1},
-			"lock.kind=fair,lock.result=busy":                             {0, 1},
-			"lock.kind=fair,lock.result=timeout":                          {1, 1},
-			"lock.kind=fair,lock.result=canceled":                         {0, 1},
-			"error.type=ErrInvalidLease,lock.kind=fair,lock.result=error": {0, 1},
-		}, m["lock.client.acquire.duration"])
-		assert.Equal(t, map[string]point{"lock.kind=fair": {value: 0}}, m["lock.client.waiters"])
-		assert.Equal(t, map[string]point{"": {value: 1}}, m["lock.client.denied"])
-	})
-}
-
-func TestLossesAndRenewalsAreMeasured(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		require.NoError(t, l.NewLock("orders:42").Lock(l.caller()))
-		time.Sleep(2500 * time.Millisecond)
-		m := l.metrics(t)
-		assert.Equal(t, map[string]point{"lock.result=ok": {value: 2}, "lock.result=failed": {}}, m["lock.client.renewals"])
-		assert.Equal(t, uint64(2), m["lock.client.renew.duration"]["lock.result=ok"].count)
-		assert.Equal(t, uint64(2), m["lock.client.lease.margin"][""].count)
-		assert.InDelta(t, 2*2./3, m["lock.client.lease.margin"][""].value, 0.1)
-
-		other := l.server.Client(t)
-		require.NoError(t, other.Do(l.ctx, other.B().Del().Key("orders:42").Build()).Error())
-		time.Sleep(time.Second)
-		m = l.metrics(t)
-		assert.Equal(t, map[string]point{
-			"lock.reason=key_gone": {value: 1}, "lock.reason=unrenewed": {}, "lock.reason=lease_ended": {}, "lock.reason=forced": {}, "lock.reason=held_too_long": {},
-		}, m["lock.client.lost"])
-		assert.Equal(t, uint64(1), m["lock.client.hold.duration"]["lock.kind=plain,lock.release=lost"].count)
-		assert.Equal(t, uint64(1), m["lock.client.renew.duration"]["lock.result=failed"].count)
-		assert.Equal(t, point{value: 0}, m["lock.client.held"][""])
-		other.Close()
-	})
-}
-
-func TestReleasesAreMeasuredByTheWayTheyEnd(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		require.NoError(t, l.NewLock("released").Do(l.ctx, func(context.Context) error { return nil }))
-		require.NoError(t, l.NewLock("closed").Lock(l.caller()))
-		require.NoError(t, l.Close())
-		assert.Equal(t, map[string]point{
-			"lock.kind=plain,lock.release=released": {0, 1},
-			"lock.kind=plain,lock.release=closed":   {0, 1},
-		}, l.metrics(t)["lock.client.hold.duration"])
-	})
-}
-
-func TestTheFiguresOfSeveralClientsAddUpAndStayWhenOneIsClosed(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		second := l.client(t)
-		require.NoError(t, l.NewLock("a").Lock(l.caller()))
-		require.NoError(t, second.NewLock("b").Lock(l.caller()))
-		m := l.metrics(t)
-		assert.Equal(t, point{value: 2}, m["lock.client.held"][""])
-		require.NoError(t, second.Close())
-		m = l.metrics(t)
-		assert.Equal(t, point{value: 1}, m["lock.client.held"][""])
-		assert.Equal(t, point{value: 2}, m["lock.client.acquired"]["lock.way=redis"])
-	})
-}
-
-// Both figures of an acquire say in the same way how the lock was acquired.
-func TestALockThatIsPassedOnIsCountedAsSuch(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		hold, err := l.NewLock("a").Acquire(l.caller())
-		require.NoError(t, err)
-		pass, err := hold.Pass(t.Context(), time.Minute)
-		require.NoError(t, err)
-		again, err := l.Resume(t.Context(), pass)
-		require.NoError(t, err)
-		require.NoError(t, again.Release(t.Context()))
-		m := l.metrics(t)
-		assert.Equal(t, point{value: 1}, m["lock.client.acquired"]["lock.way=pass"])
-		assert.Equal(t, point{value: 1}, m["lock.client.acquired"]["lock.way=redis"])
-		assert.Equal(t, uint64(1), m["lock.client.acquire.duration"]["lock.kind=plain,lock.result=acquired,lock.way=pass"].count)
-		assert.Equal(t, uint64(1), m["lock.client.hold.duration"]["lock.kind=plain,lock.release=passed"].count)
-	})
-}
-
-func TestTheNameOfALockIsNoAttributeUnlessItIsMapped(t *testing.T) {
-	class := func(name string) string {
-		if name == "none" {
-			return ""
-		}
-		return name[:1]
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintln(text, line)
 	}
-	options := []rlockotel.Option{rlockotel.WithLockClass(class), rlockotel.WithAttributes(attribute.String("redis", "main")), rlockotel.WithHoldSpans()}
-	inLab(t, options, func(t *testing.T, l *lab) {
-		for _, name := range []string{"a:1", "a:2", "b:1", "none"} {
-			lock := l.NewLock(name)
-			me, them := l.caller(), l.caller()
-			require.NoError(t, lock.Lock(me))
-			ok, err := lock.TryLockFor(them, time.Second, 0)
-			require.NoError(t, err)
-			require.False(t, ok)
-			require.NoError(t, lock.Unlock(me))
+}
+
+// ended writes the spans that have ended, with the names of those that they are in.
+func (l *lab) ended(text *strings.Builder) {
+	spans := l.spans.Ended()
+	for _, span := range spans {
+		within := ""
+		for _, other := range l.spans.Started() {
+			if other.SpanContext().SpanID() == span.Parent().SpanID() {
+				within = " in " + other.Name()
+			}
 		}
-		m := l.metrics(t)
-		assert.Equal(t, map[string]point{
-			"lock.class=a,lock.kind=plain,redis=main": {value: 0}, "lock.class=b,lock.kind=plain,redis=main": {value: 0}, "lock.kind=plain,redis=main": {value: 0},
-		}, m["lock.client.waiters"])
-		assert.Equal(t, uint64(2), m["lock.client.hold.duration"]["lock.class=a,lock.kind=plain,lock.release=released,redis=main"].count)
-		assert.Contains(t, m["lock.client.held"], "redis=main")
-		spans := l.spans.Ended()
-		require.Len(t, spans, 8)
-		assert.Equal(t, "lock.class=a,lock.kind=plain,lock.result=busy,redis=main", text(attribute.NewSet(spans[0].Attributes()...)))
-	})
-}
-
-func TestACallThatWaitsHasASpanInThatOfItsCaller(t *testing.T) {
-	inLab(t, nil, func(t *testing.T, l *lab) {
-		lock, me := l.NewLock("orders:42"), l.caller()
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Unlock(me))
-		assert.Empty(t, l.spans.Ended(), "no call waited")
-
-		require.NoError(t, lock.Lock(me))
-		began := time.Now()
-		ctx, parent := l.tracer.Start(l.caller(), "request")
-		theirs := start(func() error { return lock.Lock(ctx) })
-		synctest.Wait()
-		time.Sleep(2 * time.Second)
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, <-theirs)
-		require.NoError(t, lock.Unlock(ctx))
-		parent.End()
-		spans := l.spans.Ended()
-		require.Len(t, spans, 2)
-		wait := spans[0]
-		assert.Equal(t, "lock.acquire", wait.Name())
-		assert.Equal(t, parent.SpanContext().SpanID(), wait.Parent().SpanID())
-		assert.Equal(t, began, wait.StartTime())
-		assert.Equal(t, began.Add(2*time.Second), wait.EndTime())
-		assert.Equal(t, "lock.kind=plain,lock.result=acquired,lock.way=handoff", text(attribute.NewSet(wait.Attributes()...)))
-		assert.Equal(t, codes.Unset, wait.Status().Code)
-
-		require.NoError(t, lock.Lock(me))
-		failing := start(func() error { return lock.Lock(ctx) })
-		synctest.Wait()
-		require.NoError(t, l.Close())
-		require.ErrorIs(t, <-failing, rlock.ErrClosed)
-		failed := l.spans.Ended()[2]
-		assert.Equal(t, codes.Error, failed.Status().Code)
-		assert.Contains(t, text(attribute.NewSet(failed.Attributes()...)), "error.type=ErrClosed")
-	})
-}
-
-func TestAHoldHasASpanIfThatIsAskedFor(t *testing.T) {
-	inLab(t, []rlockotel.Option{rlockotel.WithHoldSpans()}, func(t *testing.T, l *lab) {
-		ctx, parent := l.tracer.Start(l.ctx, "request")
-		began := time.Now()
-		require.NoError(t, l.NewLock("orders:42").Do(ctx, func(context.Context) error {
-			time.Sleep(time.Second)
-			return nil
-		}))
-		spans := l.spans.Ended()
-		require.Len(t, spans, 1)
-		assert.Equal(t, "lock.hold", spans[0].Name())
-		assert.Equal(t, parent.SpanContext().SpanID(), spans[0].Parent().SpanID())
-		assert.Equal(t, []time.Time{began, began.Add(time.Second)}, []time.Time{spans[0].StartTime(), spans[0].EndTime()})
-		parent.End()
-	})
-}
-
-func TestALossIsAnEventOfTheSpanThatTheLockWasAcquiredIn(t *testing.T) {
-	inLab(t, []rlockotel.Option{rlockotel.WithHoldSpans()}, func(t *testing.T, l *lab) {
-		ctx, parent := l.tracer.Start(l.ctx, "request")
-		h, err := l.NewLock("orders:42").Acquire(ctx)
-		require.NoError(t, err)
-		_, err = l.NewLock("orders:42").ForceUnlock(l.ctx)
-		require.NoError(t, err)
-		<-h.Context().Done()
-		synctest.Wait()
-		parent.End()
-		spans := l.spans.Ended()
-		require.Len(t, spans, 2)
-		assert.Equal(t, codes.Error, spans[0].Status().Code)
-		require.Len(t, spans[1].Events(), 1)
-		assert.Equal(t, "lock.lost", spans[1].Events()[0].Name)
-		assert.Equal(t, []attribute.KeyValue{attribute.String("lock.reason", "forced")}, spans[1].Events()[0].Attributes)
-	})
+		set := attribute.NewSet(span.Attributes()...)
+		line := fmt.Sprintf("%s%s, %v to %v, %s: %s", span.Name(), within, span.StartTime().Sub(l.began), span.EndTime().Sub(l.began), span.Status().Code, set.Encoded(attribute.DefaultEncoder()))
+		fmt.Fprintln(text, strings.TrimSuffix(line, ": "))
+		for _, event := range span.Events() {
+			set := attribute.NewSet(event.Attributes...)
+			fmt.Fprintf(text, "\t%s %s\n", event.Name, set.Encoded(attribute.DefaultEncoder()))
+		}
+	}
 }
 
 func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
