@@ -54,18 +54,19 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 }
 
 // leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long
-// as other readers keep it, until the next step. If Redis does not say, they stay.
+// as other readers keep it, until the next step. If Redis does not say, they stay, as does a reader
+// whose field is gone by now: its tenure may have another owner.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease
 	}
-	questions := make([]rueidis.Completed, len(i.Holders))
-	for at, h := range i.Holders {
+	questions := make([]rueidis.Completed, 0, 2*len(i.Holders))
+	for _, h := range i.Holders {
 		leases := make([]string, min(max(h.Count, 1), mostLevels))
 		for level := range leases {
 			leases[level] = fmt.Sprintf("%s:%s:rwlock_timeout:%d", rw.Extra(), h.Owner, level+1)
 		}
-		questions[at] = r.Client.B().Arbitrary("EXISTS").Keys(leases...).Build()
+		questions = append(questions, r.Client.B().Arbitrary("EXISTS").Keys(leases...).Build(), r.Arbitrary(rw.Key, "HEXISTS", h.Owner))
 	}
 	replies, err := r.Survey(ctx, rw.Slot, questions...)
 	if err != nil {
@@ -73,7 +74,9 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 	}
 	living := i.Holders[:0]
 	for at, h := range i.Holders {
-		if n, err := replies[at].AsInt64(); err != nil || n > 0 {
+		leases, err := replies[2*at].AsInt64()
+		shown, failed := replies[2*at+1].AsInt64()
+		if err != nil || failed != nil || leases > 0 || shown == 0 {
 			living = append(living, h)
 		}
 	}

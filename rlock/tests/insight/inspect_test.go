@@ -5,10 +5,13 @@ package insight_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -62,6 +65,30 @@ func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
 		assert.Equal(t, 10_000, i.Waiting)
 		require.Len(t, i.Queue, inspect.Limit)
 		assert.Equal(t, "00000000-0000-8000-8000-000000000999:1", i.Queue[999].Owner)
+	})
+}
+
+// A reader that is handed over between the two questions of an inspection is no dead one.
+func TestInspectShowsAReaderThatIsHandedOverMeanwhile(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, q, r := w.NewClient(), w.NewClient(), w.NewClient()
+		testbed.Take(t, w.Ctx, newRead(p.Client))
+		testbed.Take(t, w.Ctx, newRead(q.Client))
+		holders := func() int { return len(testbed.Inspected(t, w.Ctx, r.Client).Holders) }
+		require.Equal(t, 2, holders())
+		r.Net.Rule(network.All(network.Hold, network.Request, "EXISTS"))
+		shown := make(chan int, 1)
+		go func() { shown <- holders() }()
+		synctest.Wait()
+		fields, err := w.HKeys(testbed.Key)
+		require.NoError(t, err)
+		owner := fields[slices.IndexFunc(fields, func(f string) bool { return f != "mode" })]
+		w.HDel(testbed.Key, owner)
+		w.HSet(testbed.Key, owner+"1", "1")
+		w.Del("{" + testbed.Key + "}:" + owner + ":rwlock_timeout:1")
+		r.Net.Heal()
+		assert.Equal(t, 2, <-shown)
+		w.FlushAll()
 	})
 }
 
