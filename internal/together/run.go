@@ -231,7 +231,7 @@ func (r *Run) connectShared() error {
 	for _, server := range r.ground.Servers {
 		n := newNets(server.Dial, r.program.World.Trip)
 		option := server.Option
-		option.DialCtxFn, option.DisableCache, option.ConnWriteTimeout = n.dialCtx, true, 2*time.Second
+		option.DialCtxFn, option.DisableCache, option.ConnWriteTimeout = asked(n.dialCtx), true, 2*time.Second
 		option.PipelineMultiplex = []int{-1, 1, 2}[r.program.Seed%3]
 		redis, err := rueidis.NewClient(option)
 		if err != nil {
@@ -420,11 +420,43 @@ func (n *nets) heal() {
 	})
 }
 
-// dialer returns a DialCtxFn without a network between.
-func dialer(dial func(string) (net.Conn, error)) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	return func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		return dial(address)
+// A dialCtx is a DialCtxFn of a rueidis client.
+type dialCtx = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+
+// dialer returns a dialCtx without a network between.
+func dialer(dial func(string) (net.Conn, error)) dialCtx {
+	return asked(func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(address) })
+}
+
+// asked returns a dialCtx for clients of rueidis alone, whose connections are read only after a
+// command. A server that is full refuses a connection unasked, which ends the process of such a
+// client if its caller has left by then: see docs/peers.md.
+func asked(dial dialCtx) dialCtx {
+	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+		conn, err := dial(ctx, address, d, c)
+		if err != nil {
+			return nil, err
+		}
+		return &askedConn{Conn: conn}, nil
 	}
+}
+
+// An askedConn fails a read before the first write.
+type askedConn struct {
+	net.Conn
+	written atomic.Bool
+}
+
+func (c *askedConn) Write(b []byte) (int, error) {
+	c.written.Store(true)
+	return c.Conn.Write(b)
+}
+
+func (c *askedConn) Read(b []byte) (int, error) {
+	if !c.written.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Read(b)
 }
 
 // A Face counts calls by name, as "rlock.Lock.Acquire"; which pairs of options a call had; which
