@@ -68,7 +68,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	case i.Lease < 0:
 		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
 	case i.Kind == rlock.KindSemaphore:
-		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", permits(i), Rounded(i.Lease))
+		fmt.Fprintf(w, "State:\tpermits held: %d; the longest lease ends in %s unless it is renewed\n", permits(i), Rounded(i.Lease))
 	case isPassed(i):
 		fmt.Fprintf(w, "State:\twithout a holder: passed on, or held for its least time; the lease ends in %s unless it is resumed\n", Rounded(i.Lease))
 	default:
