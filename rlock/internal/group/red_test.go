@@ -615,3 +615,21 @@ func TestAHoldThatIsReleasedLaterIsOverAtOnce(t *testing.T) {
 		require.ErrorIs(t, p.Release(t.Context()), terms.ErrNotHeld)
 	})
 }
+
+// With one server of three out of reach a waiter still stands in the line of a part that others
+// have, and so has the lock as soon as they release it.
+func TestAWaiterIsServedAtOnceAlthoughAServerIsAway(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		locks, red := f.servers(3)
+		locks[2].err = errors.New("no connection")
+		first, second := locks[0].occupy(), locks[1].occupy()
+		result := begin(func() error { _, err := take(red, forever); return err })
+		time.Sleep(time.Minute)
+		pending(t, result)
+		released := time.Now()
+		require.NoError(t, first.Release(t.Context()))
+		require.NoError(t, second.Release(t.Context()))
+		require.NoError(t, <-result)
+		assert.Zero(t, time.Since(released))
+	})
+}
