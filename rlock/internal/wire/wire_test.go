@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -287,4 +288,17 @@ func TestEachSlotOfARangeBelongsToItsNode(t *testing.T) {
 		nodes[node] = true
 	}
 	assert.Len(t, nodes, 3)
+}
+
+// The server is asked for scripts of Redisson at the first contended lock, and then no sooner than
+// the answer counts.
+func TestTheServerIsAskedForRedissonOnceInAWhile(t *testing.T) {
+	redis, now := open(t), time.Now()
+	sent := redis.Commands()
+	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 4 * time.Second} {
+		redis.LookForRedisson(now.Add(after))
+	}
+	redis.Stop()
+	redis.Close() // when the questions have ended
+	assert.EqualValues(t, 2, redis.Commands()-sent)
 }
