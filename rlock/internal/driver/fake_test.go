@@ -78,6 +78,7 @@ type fakeWire struct {
 	tracks bool // Redis tells of changed keys
 	keeps  bool // a caller must not leave a command behind, as in a Cluster
 	stays  bool // a subscription goes on when no lock needs it any more
+	deaf   bool // the connection of the subscriptions has ended
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind KindID) *fake {
@@ -416,10 +417,15 @@ func (w *fakeWire) hears(n *Name) bool {
 	return w.fake.at(n.Key).Listens.Has(w.number)
 }
 
-func (s *fakeSub) state() (confirmed, refused bool) { return true, false }
-func (s *fakeSub) abroad(func(string))              {}
-func (s *fakeSub) home()                            {}
-func (s *fakeSub) abroadHeard() bool                { return false }
+func (s *fakeSub) state() (confirmed, refused bool) {
+	s.wire.fake.mu.Lock()
+	defer s.wire.fake.mu.Unlock()
+	return !s.wire.deaf, false
+}
+
+func (s *fakeSub) abroad(func(string)) {}
+func (s *fakeSub) home()               {}
+func (s *fakeSub) abroadHeard() bool   { return false }
 
 func (s *fakeSub) close() {
 	f := s.wire.fake

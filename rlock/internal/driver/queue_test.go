@@ -69,6 +69,39 @@ func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
 	})
 }
 
+// While the connection for subscriptions is lost a ticket would be granted unheard: a waiter that
+// comes meanwhile takes none before the subscription is confirmed again, or the client has waited
+// for that for long enough.
+func TestAWaiterTakesNoTicketWhileTheSubscriptionIsLost(t *testing.T) {
+	bubbleOf(t, FairKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		first, second := here.lock(), here.lock()
+		o, got := takes(t.Context(), first)
+		synctest.Wait()
+		joins := func() int { return len(f.ops(core.Join)) }
+		require.Equal(t, 1, joins())
+		lost := func(deaf bool) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			here.wire.(*fakeWire).deaf = deaf
+		}
+		lost(true)
+		next, gets := takes(t.Context(), second)
+		synctest.Wait()
+		assert.Equal(t, 1, joins())
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 2, joins())
+		lost(false)
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-got)
+		require.NoError(t, first.Unlock(t.Context(), o))
+		require.NoError(t, <-gets)
+		require.NoError(t, second.Unlock(t.Context(), next))
+		f.isClean()
+	})
+}
+
 // The commands in flight to the node are as many as there may be. A release has a slot of its own.
 func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
