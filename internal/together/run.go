@@ -425,7 +425,9 @@ type dialCtx = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn
 
 // dialer returns a dialCtx without a network between.
 func dialer(dial func(string) (net.Conn, error)) dialCtx {
-	return asked(func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(address) })
+	return asked(func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(address)
+	})
 }
 
 // asked returns a dialCtx for clients of rueidis alone, whose connections are read only after a
