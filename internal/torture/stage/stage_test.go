@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 	for job := lines.Text(); lines.Scan(); {
 		fmt.Println(job)
 	}
+	if err := lines.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 var scene = stage.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
