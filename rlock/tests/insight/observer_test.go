@@ -164,9 +164,10 @@ func allocations(call func()) float64 {
 }
 
 func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
+	if driver.AssertsRules {
+		t.Skip("what could assert the rules allocates")
+	}
 	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
-		driver.CheckRules(false) // which allocates
-		defer driver.CheckRules(true)
 		p, me := w.NewClient(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(me))
