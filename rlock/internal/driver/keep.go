@@ -33,7 +33,6 @@ type life struct {
 
 	sender     sender
 	queued     bool // a command told the ticket to join the queue
-	parted     bool // the tenure is left to its lease, for which Close does not wait
 	tracking   tracking
 	verifiedAt core.Time // the time at which tracking became verified
 }
@@ -76,9 +75,7 @@ func (s *shard) over(k *work) {
 	if !s.client.keeper.Stop(k) {
 		t.Tag = nil // the keeper may still read k, which must not be reused
 	}
-	if !k.parted {
-		s.client.tenureOver()
-	}
+	s.client.tenureOver()
 }
 
 // keep has the keeper poll the tenure at that time, or sooner, if its key is to be tracked before.

@@ -95,10 +95,6 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 	case t == nil:
 	case w.Cause == core.Unconfirmed:
 		ends = c.clock.time(t.Ends())
-	case t.Want() == core.Parted:
-		k := l.shard.workOf(l, t)
-		k.parted = true
-		c.tenureOver()
 	}
 	l.shard.exit(l)
 	switch {
