@@ -1,6 +1,6 @@
 package core
 
-// Messages to the client and doubts of the driver. No message is believed: Redis is asked.
+// Messages to the client, and its subscriptions. No message is believed: Redis is asked.
 
 // Hear deals with a message, which may be late, doubled or forged.
 func (l *Lock) Hear(m Message, now Now) {
@@ -80,17 +80,6 @@ func (l *Lock) satisfied(t *Tenure, now Now) {
 	}
 	l.give(t, now)
 	l.leave(w, GotAnswer, now)
-}
-
-// Doubt asks Redis about the holder and the tickets, since the key may have changed or a message
-// may be lost: a connection has ended, Redis reports a change of the key, or a stranger says so.
-func (l *Lock) Doubt(now Now) {
-	if l.owner != nil {
-		l.owner.doubted(now)
-		l.touch(l.owner)
-	}
-	l.doubtTickets(now)
-	l.Settle(now)
 }
 
 // doubtTickets schedules a look for each ticket.

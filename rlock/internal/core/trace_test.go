@@ -314,8 +314,11 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.Listening(name != "no", s.now)
 	case "abroad":
 		s.lock.ListeningAbroad(s.now)
-	case "doubt":
-		s.lock.Doubt(s.now)
+	case "reconnected": // as the driver says it, once to the holder and once to the tickets
+		s.lock.Confirm(s.now)
+		if s.lock.Subscribes() {
+			s.lock.Listening(true, s.now)
+		}
 	case "deafened":
 		s.lock.Deafened(s.now)
 	case "settle":

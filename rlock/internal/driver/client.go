@@ -307,7 +307,10 @@ func (c *Client) verifies() *task.Task {
 // AskAbout asks Redis about the lock and its waiters, for package rlocktest.
 func (c *Client) AskAbout(key string) {
 	s := c.shardOfKey(key)
-	s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
+	s.visit(s.named(key), func(l *lock, now core.Now) {
+		l.Confirm(now)
+		l.Hear(core.Message{Kind: core.ForeignNews, Ours: true}, now)
+	})
 }
 
 // eachLock calls visit for each lock of the client, with its mutex held.

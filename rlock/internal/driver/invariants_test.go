@@ -77,7 +77,7 @@ func TestADamagedLockIsFound(t *testing.T) {
 			}
 			l.shard.core.TakeEffects(now) // are lost: the keeper does not hear that the ticket is to leave
 		}},
-		"an effect is left":           {"rule 2", func(l *lock, now core.Now) { l.Doubt(now) }},
+		"an effect is left":           {"rule 2", func(l *lock, now core.Now) { l.Confirm(now) }},
 		"a call sleeps too long":      {"rule 1", losesALook},
 		"a tenure is without a timer": {"rule 6", func(l *lock, _ core.Now) { l.Owner().Tag.(*work).alarm = 0 }},
 	} {

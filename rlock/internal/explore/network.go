@@ -90,7 +90,7 @@ func (w *world) carries(c *client, i int, k kind) {
 // hears makes the client hear the next message.
 func (w *world) hears(c *client) {
 	m := c.heard[0]
-	if m.Kind == core.Granted && !m.confirms && !m.doubts && !m.abroad {
+	if m.Kind == core.Granted && !m.confirms && !m.verifies && !m.abroad {
 		c.heeds = m.ID
 	}
 	c.heard = slices.Delete(c.heard, 0, 1)
@@ -102,8 +102,8 @@ func (w *world) hears(c *client) {
 			}
 		case m.abroad:
 			l.ListeningAbroad(w.clock(c))
-		case m.doubts:
-			l.Doubt(w.clock(c))
+		case m.verifies:
+			l.Confirm(w.clock(c))
 		case len(c.locks) == 1 || l.Find(m.ID) != nil || m.Kind == core.Shown && l == c.locks[0]: // the driver has an index of the tickets of a semaphore
 			l.Hear(m.Message, w.clock(c))
 		}
@@ -380,8 +380,12 @@ func (w *world) thaws(c *client) {
 // takesOver makes the replica that has fallen behind the primary.
 func (w *world) takesOver() {
 	w.server, w.lags, w.wiped = w.old, false, true
-	for i := range w.clients { // their connections break, and the driver has the core doubt
-		w.breaks(&w.clients[i])
-		w.clients[i].heard = append(w.clients[i].heard, message{doubts: true})
+	for i := range w.clients { // their connections break, and the driver asks about holds, and subscribes again
+		c := &w.clients[i]
+		w.breaks(c)
+		c.heard = append(c.heard, message{verifies: true})
+		if c.sub == subscribed {
+			c.heard = append(c.heard, message{confirms: true})
+		}
 	}
 }

@@ -280,7 +280,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 		b = append(w.appendPacket(b, c, &c.late[i], n), w.since(c.late[i].since))
 	}
 	for _, m := range c.heard {
-		b = append(b, byte(m.Kind), byte(m.More), flags(m.confirms, m.doubts, m.abroad, m.Ours), n.ID(m.ID))
+		b = append(b, byte(m.Kind), byte(m.More), flags(m.confirms, m.verifies, m.abroad, m.Ours), n.ID(m.ID))
 		if m.Tokens > 0 {
 			b = append(b, byte(w.server.Counter-m.Token), byte(m.Tokens))
 		}

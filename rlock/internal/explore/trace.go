@@ -100,7 +100,7 @@ func (w *world) describe(a action) string {
 			s += " that it is subscribed"
 		case m.abroad:
 			s += " that it hears what foreign clients are told"
-		case m.doubts:
+		case m.verifies:
 			s += " that its connection was replaced"
 		default:
 			s += " " + messageNames[m.Kind] + " of " + nameOf(m.ID)

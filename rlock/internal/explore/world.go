@@ -163,7 +163,7 @@ type message struct {
 	core.Message
 	confirms bool
 	abroad   bool // it hears what foreign clients are told now
-	doubts   bool // its connection was replaced
+	verifies bool // its connection was replaced
 }
 
 func newWorld(s *Setup) *world {
