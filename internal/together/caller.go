@@ -195,11 +195,9 @@ func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant,
 	return k
 }
 
-// blocks reports whether the call may go on after the end of its context: its progress function may
-// block, and an owner may carry the context of another hold.
-func (k *call) blocks() bool {
-	return k.c.run.program.blocks() || k.c.run.program.World.Outside && k.o.has("WithProgress")
-}
+// blocks reports whether the call may go on after the end of its context, since its progress
+// function may block.
+func (k *call) blocks() bool { return find(k.o.With, "WithProgress").S == "blocks" }
 
 // recorded returns the names of the locks in the history that the call is about. Each level of a
 // red lock has parts of its own, and may be lost alone: those that nest are judged by what their

@@ -183,12 +183,6 @@ func (k *call) judgeWait(err error) {
 		if r.unserved(k.m) {
 			limit += 6 * time.Second
 		}
-		if r.program.blocks() {
-			// A call whose progress function blocks may be the one that asks Redis for all of its
-			// client, and the others wait for it, even one whose wait is over: the program of seed
-			// 384.
-			limit += blocked
-		}
 		if took := now - k.began; took > limit {
 			r.problem("%s returns %v after %v", k, err, took)
 		}

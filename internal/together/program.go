@@ -126,11 +126,6 @@ func (p *Program) any(is func(o *Op) bool) (found bool) {
 	return found
 }
 
-// blocks reports whether a progress function of the program blocks.
-func (p *Program) blocks() bool {
-	return p.any(func(o *Op) bool { return find(o.With, "WithProgress").S == "blocks" })
-}
-
 // endsReads reports whether a lock that is read may end with a reader that passes it on, loses it
 // or is closed, which ends the least hold of another reader of its process.
 func (p *Program) endsReads() bool {

@@ -326,12 +326,32 @@ func (l *lock) leave(w *waiter) {
 	s.exit(l)
 }
 
-// finished returns the result of a call that has left the lock. If the context of the caller has
-// ended, the level that it was granted is given back.
-func (c *Client) finished(ctx context.Context, n *Name, w *waiter) (err error) {
-	if w.missed {
-		return c.waitAgain(ctx, n, w)
+// finished returns the result of a call that has left the lock.
+func (c *Client) finished(ctx context.Context, n *Name, w *waiter) error {
+	if !w.watches {
+		return c.result(ctx, n, w)
 	}
+	switch missed := c.awaitTold(n, w); {
+	case w.ends != nil:
+	case missed:
+		return c.waitAgain(ctx, n, w)
+	default:
+		return c.result(ctx, n, w)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	h, ends := w.hold, w.ends
+	err := c.result(ctx, n, w)
+	if h != nil {
+		_ = h.begun(err)
+	}
+	ends()
+	return err
+}
+
+// result returns the result of a call. If the context of the caller has ended, the level that the
+// call was granted is given back.
+func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
 		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock

@@ -20,6 +20,10 @@ func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
 	}
 	for {
 		s.applyAll()
+		if w.ends != nil && w.Outcome == core.Waiting {
+			l.Leave(&w.Call, core.Cancelled, now)
+			s.applyAll()
+		}
 		a := l.Next(&w.Call, slot != nil, now)
 		if slot != nil && a.Do != core.Sends {
 			slot.Leave()

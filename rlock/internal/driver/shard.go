@@ -327,11 +327,6 @@ func (s *shard) woken(l *lock, w *waiter) {
 		w.earlier = l.granted(&w.Call, &w.req, w.hold)
 		w.waited = time.Duration(s.at.Time.Since(w.Began))
 		s.counts.Waited += w.waited
-		if w.telling { // its turn begins while its caller's function runs
-			n, turn := l.name, (*time.Timer)(nil)
-			turn = time.AfterFunc(turnTime, func() { s.client.endTurn(n, w, turn) })
-			w.turn = turn
-		}
 	}
 	switch {
 	case w.stage == flying && w.until == nil: // its caller stays until the answer comes

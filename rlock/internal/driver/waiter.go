@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
@@ -46,12 +47,11 @@ type visit struct {
 
 // watching is the part of a call whose caller is told its place: see Request.Progress.
 type watching struct {
-	watches        bool        // the call waits in line
-	place, waiting int         // the place and the number of waiters last told; 0 for none
-	toldAt         core.Time   // the time at which the caller was told
-	telling        bool        // the caller's function runs
-	turn           *time.Timer // ends a turn that was granted while the function runs; or nil
-	missed         bool        // the timer has ended the turn
+	watches        bool          // the call waits in line
+	place, waiting int           // the place and the number of waiters last told; 0 for none
+	toldAt         core.Time     // the time at which the caller was told
+	telling        chan struct{} // is closed when the caller's function ends; nil while it does not run
+	ends           func()        // ends the caller's goroutine as the function ended its own; nil if that returned
 }
 
 // answering is the part of a call that takes an answer: see Request.Answer.
@@ -112,8 +112,7 @@ func (w *waiter) wake() {
 }
 
 // served wakes a call that was granted the lock. The call does not return before that, since its
-// memory is reused: a later call would take the message for its own. served does not wait for the
-// goroutine, which may be in a function of the user.
+// memory is reused: a later call would take the message for its own.
 func (w *waiter) served() { w.ready <- served }
 
 // awaitServed waits for the message of served. It is called without a mutex, after the goroutine
@@ -180,10 +179,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	if limit != nil {
 		slots, w.stage = limit.Slots(), queueing
 	}
-	l.exitWaiting(ctx, w)
-	if w.watches && w.place > 0 {
-		at = min(at, w.toldAt.After(tellTime))
-	}
+	at = l.exitWaiting(ctx, w, at)
 
 	over, quit := false, false
 	select {
@@ -219,8 +215,9 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 }
 
 // exitWaiting gives the mutex back. If the call begins to wait, for more than the answer to an
-// attempt, that is counted and reported. The caller is told its place if that is news.
-func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
+// attempt, that is counted and reported. The caller is told its place if that is news. exitWaiting
+// returns the time until which the call sleeps: at, or sooner, if its place is to be told again.
+func (l *lock) exitWaiting(ctx context.Context, w *waiter, at core.Time) core.Time {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
 	begins := !w.waits && w.Purpose == core.Locks && (t == nil || t.InFlight() == core.None)
@@ -229,15 +226,19 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 		l.shard.counts.Waiting++
 		c.waitBegins()
 	}
-	moves := w.watches && l.moves(w)
-	w.telling = moves
+	if w.watches && w.telling == nil {
+		if l.moves(w) {
+			w.telling = make(chan struct{})
+			go l.shard.tellPlace(w, w.telling, w.place, w.waiting)
+		} else if w.place > 0 {
+			at = min(at, w.toldAt.After(tellTime))
+		}
+	}
 	l.shard.exit(l)
 	if begins && c.Observer.On() && w.req.Whole == nil {
 		c.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
-	if moves {
-		l.tellPlace(ctx, w)
-	}
+	return at
 }
 
 // locate finds out the site of the call, if it is not recorded. It is called by the goroutine of
@@ -277,7 +278,8 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 // A caller may ask to be told its place among the waiters (Request.Progress). No command is sent
 // for that: each Join and Look of a lock with such a call also asks Redis for the place of the
 // ticket, and the client knows the line of its own callers. The goroutine of a call is woken when
-// its place may have changed, and tells its caller without a mutex.
+// its place may have changed, and starts another one for the caller's function: the call may have
+// the ticket of other calls, which must not wait for that function.
 
 // An audience is what a client knows of the waiters of a lock, while one of them is told its place.
 // The mutex of the shard protects it.
@@ -429,21 +431,27 @@ func (c *audience) ticketOf(call *core.Call) (before int, ok bool) {
 	return before, ok
 }
 
-// tellPlace tells the caller its place, in the caller's goroutine. If the caller's function panics,
-// or ends the goroutine, the call leaves, and gives back what it was granted.
-func (l *lock) tellPlace(ctx context.Context, w *waiter) {
-	if invariants {
-		l.shard.client.witness.outside("a function of WithProgress")
-	}
+// tellPlace calls the caller's function, in a goroutine of its own. If the function panics, or ends
+// that goroutine, the call leaves, and gives back what it was granted.
+func (s *shard) tellPlace(w *waiter, told chan struct{}, place, waiting int) {
 	returned := false
 	defer func() {
-		if !returned {
-			l.abandon(ctx, w)
-		}
+		why := recover()
+		s.glance(func() {
+			if w.telling = nil; !returned {
+				w.ends = func() {
+					if why != nil {
+						panic(why)
+					}
+					runtime.Goexit()
+				}
+			}
+			w.wake()
+			close(told)
+		})
 	}()
-	w.req.Progress(w.place, w.waiting)
+	w.req.Progress(place, waiting)
 	returned = true
-	l.shard.glance(w.told)
 }
 
 // turnTime is the time for which a call keeps a lock that it is granted while its caller's function
@@ -451,25 +459,31 @@ func (l *lock) tellPlace(ctx context.Context, w *waiter) {
 // them.
 const turnTime = time.Second
 
-// told notes that the caller's function has returned. The mutex is held.
-func (w *waiter) told() {
-	w.telling = false
-	if w.turn != nil {
-		w.turn.Stop()
-		w.turn = nil
+// awaitTold waits until the caller's function has ended. It reports whether the call was granted
+// the lock and has missed its turn.
+func (c *Client) awaitTold(n *Name, w *waiter) (missed bool) {
+	var told chan struct{}
+	c.shardOf(n).glance(func() { told = w.telling })
+	if told == nil {
+		return false
 	}
-}
-
-// endTurn releases the lock if the goroutine of the call has not come for it.
-func (c *Client) endTurn(n *Name, w *waiter, turn *time.Timer) {
-	l, now := c.enter(n, w.Owner)
-	if w.turn == turn {
-		if was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now); ok { // else the lock was lost, and its caller learns that
-			l.shard.counts.undone(w.req.Way, was.First)
-			w.missed = true
+	if w.Outcome == core.Acquired {
+		turn := time.NewTimer(turnTime)
+		defer turn.Stop()
+		select {
+		case <-told:
+			return false
+		case <-turn.C:
 		}
+		l, now := c.enter(n, w.Owner)
+		was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
+		if missed = ok; ok { // else the lock was lost, and its caller learns that
+			l.shard.counts.undone(w.req.Way, was.First)
+		}
+		l.shard.exit(l)
 	}
-	l.shard.exit(l)
+	<-told
+	return missed
 }
 
 // waitAgain waits for the lock once more, after the call has missed its turn.
@@ -483,30 +497,4 @@ func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	}
 	c.done(w)
 	return c.acquire(ctx, n, &req, h)
-}
-
-// abandon ends a call whose caller does not return from its function.
-func (l *lock) abandon(ctx context.Context, w *waiter) {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	c, n, h := l.shard.client, l.name, w.hold
-	now := l.shard.take()
-	was := w.stage
-	w.stage = running
-	w.told()
-	var err error
-	if was == serving {
-		l.shard.exit(l)
-		w.awaitServed()
-		err = c.finished(ctx, n, w)
-	} else {
-		l.Leave(&w.Call, core.Cancelled, now)
-		l.shard.applyAll()
-		l.Next(&w.Call, false, now) // says Returns
-		l.leave(w)
-		err = c.finished(ctx, n, w)
-	}
-	if h != nil {
-		_ = h.begun(err)
-	}
 }

@@ -166,6 +166,27 @@ func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
 	})
 }
 
+// No other call waits for a function that does not return, although its call has to ask Redis first.
+func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		lock := of(w.NewClient().Client, testbed.Key)
+		held, err := lock.Acquire(w.Ctx, rlock.WithMinHold(time.Minute))
+		require.NoError(t, err)
+		goOn := make(chan struct{})
+		stuck := testbed.Waits(t, func() error {
+			return lock.Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
+		})
+		require.NoError(t, held.Release(w.Ctx)) // Redis keeps the lock for the rest of the minute
+		_, err = lock.Acquire(w.Caller(), rlock.WithWait(5*time.Millisecond))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		locked, err := lock.TryLock(w.Caller())
+		require.NoError(t, err)
+		require.False(t, locked)
+		close(goOn)
+		require.NoError(t, <-stuck)
+	})
+}
+
 // If the function panics, or ends the goroutine, nothing is held and no place is taken: also if the lock was granted meanwhile.
 func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 	for name, end := range map[string]func(){"panics": func() { panic("told") }, "ends the goroutine": runtime.Goexit} {
