@@ -134,7 +134,7 @@ var answers = [ops][verdicts]change{
 // verdict returns what the answer to the flight says.
 func (t *Tenure) verdict(f flight, a Reply) verdict {
 	switch a.Fault {
-	case NotRun:
+	case NotRun, Skipped:
 		return notRun
 	case Unknown, Behind:
 		return unknown

@@ -116,7 +116,11 @@ const (
 	Unknown               // the command may have been executed, or may be yet
 	Fatal                 // the command was refused, and would be refused again
 	Behind                // as Unknown, but since its caller has left, and not since Redis has failed
+	Skipped               // as NotRun, but since another answer made the command needless, and not since Redis has failed
 )
+
+// isCallers reports whether the reason of the fault is the caller, and not Redis.
+func (f Fault) isCallers() bool { return f == Behind || f == Skipped }
 
 // A Found is where a command has found its tenure.
 type Found uint8

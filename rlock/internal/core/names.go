@@ -101,11 +101,12 @@ func _() {
 	_ = x[Unknown-2]
 	_ = x[Fatal-3]
 	_ = x[Behind-4]
+	_ = x[Skipped-5]
 }
 
-const _Fault_name = "AnsweredNotRunUnknownFatalBehind"
+const _Fault_name = "AnsweredNotRunUnknownFatalBehindSkipped"
 
-var _Fault_index = [...]uint8{0, 8, 14, 21, 26, 32}
+var _Fault_index = [...]uint8{0, 8, 14, 21, 26, 32, 39}
 
 func (i Fault) String() string {
 	idx := int(i) - 0

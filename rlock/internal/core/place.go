@@ -39,7 +39,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 	}
 	switch v {
 	case notRun, unknown, fatal:
-		t.failed(f, v, a.Fault == Behind, now)
+		t.failed(f, v, a.Fault.isCallers(), now)
 		return
 	case holds:
 		t.shownBy(f, a, now)

@@ -197,7 +197,7 @@ func (l *Lock) mayRetry(w *Call, a Reply) {
 // unanswered deals with a command of the waiter that has no answer.
 func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c, first := l.client, l.line.first() == w
-	if f != Behind {
+	if !f.isCallers() {
 		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // the pauses of a new tenure begin anew
 		w.fails++
 	}
@@ -210,10 +210,10 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	case now.Time >= w.Until || !w.Waits:
 		l.leave(w, TimedOut, now)
 	}
-	if first && f != Behind {
+	if first && !f.isCallers() {
 		l.failsOthers(now)
 	}
-	if t.want == Gone && f != Behind {
+	if t.want == Gone && !f.isCallers() {
 		t.fails = 1 // no other waiter waits for a server that has not answered
 	}
 }

@@ -201,7 +201,7 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.A
 		met := f.met
 		f.mu.Unlock()
 		if conditional && met != "" {
-			return wire.Answer{Reply: core.Reply{Fault: core.NotRun}, Met: &met, Heard: true, Clock: 1, Sent: none.Sent}
+			return wire.Answer{Reply: core.Reply{Fault: core.Skipped}, Met: &met, Heard: true, Clock: 1, Sent: none.Sent}
 		}
 		return f.execute(w, name, cmd)
 	}

@@ -66,6 +66,7 @@ const (
 	doDouble
 	doRepeat
 	doRefuse
+	doSkip
 	doWrongType
 	doJoinFails
 	doUnreplicated
@@ -95,6 +96,7 @@ var kindNames = [...]string{
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
 	doBreakLate: "the connection breaks, and a command may run late:", doDouble: "a command will run twice:", doRepeat: "Redis executes what will run again:",
 	doRefuse:    "a command is refused:",
+	doSkip:      "a command is skipped:",
 	doWrongType: "a command is refused for good:", doJoinFails: "Redis executes without the join:", doUnreplicated: "Redis executes, and replicas do not confirm:",
 	doLoseMessage: "a message is lost:", doDoubleMessage: "a message comes twice:", doForgeGrant: "a stranger publishes a grant of a ticket that he has made up",
 	doForgeOther: "a stranger publishes about the holder's tenure", doCut: "the subscription ends", doPart: "does not reach Redis from now on",

@@ -214,6 +214,7 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(Double, len(c.pipe) > 0, doDouble)
 	add(Repeat, len(c.pipe) > 0 && !c.off && w.stalled <= w.now, doRepeat)
 	add(NotRun, len(c.pipe) > 0, doRefuse)
+	add(NotRun, len(c.pipe) > 0 && (c.pipe[0].cmd.Op == core.Acquire || c.pipe[0].cmd.Op == core.Join), doSkip)
 	add(WrongType, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look), doWrongType)
 	add(JoinFails, len(c.pipe) > 0 && c.pipe[0].cmd.Joins.ID != core.ID{}, doJoinFails)
 	add(Unreplicated, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look && c.pipe[0].cmd.Op != core.Join), doUnreplicated)
@@ -253,7 +254,7 @@ func (w *world) fault(c *client, k kind) {
 		w.tick()
 	case doBreak, doBreakLate, doDouble, doRepeat:
 		w.faultInTime(c, k)
-	case doRefuse, doWrongType, doJoinFails, doUnreplicated:
+	case doRefuse, doSkip, doWrongType, doJoinFails, doUnreplicated:
 		w.faultOfAnswer(c, k)
 	case doLoseMessage, doDoubleMessage, doForgeGrant, doForgeOther, doCut:
 		w.faultOfMessages(c, k)
@@ -299,6 +300,8 @@ func (w *world) faultOfAnswer(c *client, k kind) {
 	switch k {
 	case doRefuse:
 		p.reply = core.Reply{Fault: core.NotRun}
+	case doSkip: // by the condition of its call, or since an acquire before it in the same script was refused
+		p.reply = core.Reply{Fault: core.Skipped}
 	case doWrongType:
 		p.reply = core.Reply{Fault: core.Fatal}
 	case doJoinFails:

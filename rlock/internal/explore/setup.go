@@ -81,7 +81,7 @@ const (
 	Endless                         // ... or without a bound
 	Double                          // a command runs twice, the second time late
 	Repeat                          // a command is answered, and runs again within a lease
-	NotRun                          // a command is refused before it runs
+	NotRun                          // a command is refused before it runs, or skipped
 	WrongType                       // a command is refused, and would be refused again
 	JoinFails                       // a release is executed, and the join that goes with it is not
 	Unreplicated                    // too few replicas confirm a grant

@@ -79,7 +79,7 @@ func (w *world) describe(a action) string {
 	}
 	s += kindNames[a.kind]
 	switch a.kind {
-	case doExecute, doRepeat, doFail, doRefuse, doWrongType, doJoinFails, doUnreplicated, doBreakLate, doDouble:
+	case doExecute, doRepeat, doFail, doRefuse, doSkip, doWrongType, doJoinFails, doUnreplicated, doBreakLate, doDouble:
 		s += c.pipe[0].String()
 	case doBreak:
 		for i := range c.back {

@@ -179,7 +179,7 @@ const metValues = 3
 
 func (a *Answer) readMet(values []rueidis.RedisMessage) error {
 	text, err := values[2].ToString()
-	a.Met, a.Fault = &text, core.NotRun
+	a.Met, a.Fault = &text, core.Skipped
 	if err == nil {
 		a.Clock, err = values[0].AsInt64()
 	}
@@ -338,7 +338,7 @@ func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
 		case i < len(replies):
 			x.Answer = read(r, x, replies[i])
 		default:
-			x.Answer = Answer{Reply: core.Reply{Fault: core.NotRun}, Heard: true, Before: -1}
+			x.Answer = Answer{Reply: core.Reply{Fault: core.Skipped}, Heard: true, Before: -1}
 		}
 	}
 }
