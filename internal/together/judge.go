@@ -154,8 +154,13 @@ func (k *call) judgeGrant(g *grant) {
 // exceeds reports whether the call asks for more of a lock than the owner has, in which it nests:
 // two owners that waited for more of what they hold would wait for each other.
 func (k *call) exceeds() bool {
-	if k.outer == nil || k.lock.group() || !k.outer.valid() {
+	if k.outer == nil || k.lock.group() {
 		return false
+	}
+	for g := k.outer; g != nil; g = g.outer {
+		if !g.valid() {
+			return false // the level inside of it may have taken the lock anew, with more permits
+		}
 	}
 	return k.lock.Kind == "write" && !writes(k.outer) || k.lock.Kind == "semaphore" && k.asked > k.outer.call.permits
 }
