@@ -228,7 +228,11 @@ func (k *Keeper) gatherLocked() {
 	// A machine that slept has moved the wall clock on and not the monotonic one, which the wheel
 	// runs by. Their owners know which leases are over; the wheel would only ask them later. Many
 	// short sleeps count together.
-	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
+	skew := k.skewAt(now)
+	if skew < k.skew { // the process may have been interrupted after it read the wall clock, and before the other one
+		skew = max(skew, k.skewAt(k.clock()))
+	}
+	if skew-k.skew > sleepTolerance {
 		k.skew = skew
 		k.wheel.Flush(k.readyLocked)
 	} else {
@@ -255,6 +259,11 @@ func (k *Keeper) gatherLocked() {
 			k.readyLocked(g.queue.head)
 		}
 	}
+}
+
+// skewAt returns the lead of the wall clock over the monotonic one.
+func (k *Keeper) skewAt(t time.Time) time.Duration {
+	return t.Round(0).Sub(k.epoch.Round(0)) - t.Sub(k.epoch)
 }
 
 // readyLocked moves e to ready, from whatever fifo it stands in.

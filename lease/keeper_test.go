@@ -303,6 +303,26 @@ func TestEverythingIsAskedWhenTheMachineSleptForAMomentAgainAndAgain(t *testing.
 	require.NotEmpty(t, asked)
 }
 
+// The process is interrupted between the readings of the two clocks, now and then.
+func TestAnInterruptionBetweenTheClocksIsNoSleep(t *testing.T) {
+	var readings atomic.Int64
+	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
+		if n := readings.Add(1) % 5; n == 0 || n == 3 { // never twice in a row
+			return wallAhead(t, time.Now(), -time.Second)
+		}
+		return time.Now()
+	})
+	t.Cleanup(k.Close)
+	asked, other := make(chan bool, 1), make(chan bool)
+	k.Schedule(&asking{due: func(time.Time) bool { asked <- true; return false }}, time.Now().Add(time.Hour))
+	b := &asking{due: func(time.Time) bool { other <- true; return false }}
+	for range 30 {
+		k.Nudge(b)
+		<-other
+	}
+	require.Empty(t, asked)
+}
+
 // TestABatchThatIsNotFullIsNotKeptWaiting: a batch never waits for more members.
 func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 	var sent atomic.Bool

@@ -158,6 +158,20 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 	})
 }
 
+// A process that is interrupted between its readings of the two clocks has not slept.
+func TestAnInterruptionBetweenTheClocksEndsNoLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := &f.join(nil).clock
+		c.note(-int64(50 * time.Millisecond)) // as at would, of such a reading
+		now := c.now()
+		assert.EqualValues(t, now.Time, now.Safe)
+
+		c.note(int64(time.Minute)) // the machine has slept
+		now = c.now()
+		assert.EqualValues(t, now.Time.After(core.Span(time.Minute)), now.Safe)
+	})
+}
+
 // A goroutine that is delayed on its way to the mutex does not nest in a lease that has ended.
 func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {

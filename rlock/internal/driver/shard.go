@@ -401,22 +401,30 @@ func (c *clock) now() core.Now { return c.at(time.Now()) }
 
 func (c *clock) at(t time.Time) core.Now {
 	monotonic := int64(t.Sub(c.start))
-	skew := t.UnixNano() - c.wall - monotonic
-	if step := skew - c.skew.Load(); step > int64(stepNoise) || step < -int64(stepNoise) {
+	if skew := t.UnixNano() - c.wall - monotonic; isStep(skew - c.skew.Load()) {
 		c.note(skew)
 	}
 	return core.Now{Time: core.Time(monotonic), Safe: core.SafeTime(monotonic + c.ahead.Load())}
 }
 
+func isStep(nanoseconds int64) bool {
+	return nanoseconds > int64(stepNoise) || nanoseconds < -int64(stepNoise)
+}
+
 // note notes a step of the wall clock. A step back does not lengthen the trust in a lease.
+//
+// time.Now reads the wall clock first. If the process is interrupted before it reads the other one,
+// which lasts for many milliseconds on a busy machine, the lead seems to be less, and the next
+// reading would be a step ahead, by which all leases end sooner. So the clocks are read again.
 func (c *clock) note(skew int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	step := skew - c.skew.Load()
-	if step > 0 {
-		c.ahead.Add(step)
+	again := time.Now()
+	skew = max(skew, again.UnixNano()-c.wall-int64(again.Sub(c.start)))
+	if step := skew - c.skew.Load(); isStep(step) {
+		c.ahead.Add(max(step, 0))
+		c.skew.Store(skew)
 	}
-	c.skew.Store(skew)
 }
 
 // time converts a time of the monotonic clock.
