@@ -183,8 +183,9 @@ func (c *caller) shown(*Op) {
 	}
 	locked, err := g.lock.IsLocked(ctx)
 	left, failed := g.lock.TTL(ctx)
-	at := time.Now()
+	ends := time.Now().Add(left) // or sooner: the answer was under way
 	state, unread := i.Lock(ctx, k.lock.Name)
+	at := time.Now()
 	if errors.Join(err, failed, unread) != nil || !before || !g.valid() {
 		return
 	}
@@ -196,12 +197,15 @@ func (c *caller) shown(*Op) {
 		if strings.HasPrefix(h.Owner, i.ID()) && h.Permits == k.permits && (!h.Shared || k.lock.Kind == "read") && !h.Foreign && h.Count > 0 {
 			mine = true
 			if k.permits > 0 { // a semaphore counts as locked while no permit is free
-				locked, left = true, max(left, h.Lease)
+				locked = true
+				if end := at.Add(h.Lease); end.After(ends) {
+					ends = end
+				}
 			}
 		}
 	}
-	if !mine || !locked || at.Add(left).Before(until) && g.lasts == 0 {
-		r.problem("%s: Redis does not show the holder, which is valid until %v: %v, for %v: %+v", k, time.Until(until), locked, left, state)
+	if !mine || !locked || ends.Before(until) && g.lasts == 0 {
+		r.problem("%s: Redis does not show the holder, which is valid until %v: %v, for %v: %+v", k, time.Until(until), locked, time.Until(ends), state)
 	}
 }
 
