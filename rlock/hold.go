@@ -94,10 +94,9 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f, in a goroutine of its own, with the caller's place, from 1, among the
-// waiters, counted as by WithMaxWaiters: at least every two seconds, without more commands. f does
-// not run twice at the same time, and the call returns after f has. If f panics or ends its
-// goroutine, the caller does, and holds nothing. A call that is granted the lock while f runs loses
-// it after a second, and waits again when f has returned.
+// waiters, counted as by WithMaxWaiters: at least every two seconds, without more commands. The call
+// returns after f has; if f panics, so does the caller, and holds nothing. A call that is granted
+// the lock while f runs loses it after a second, and waits again when f has returned.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }
