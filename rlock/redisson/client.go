@@ -3,8 +3,10 @@ package redisson
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -93,19 +95,19 @@ var files embed.FS
 
 // The scripts, each with its KEYS, ARGV and replies on top of its file.
 var (
-	semaphoreAcquire = script("semaphore_acquire")
+	semaphoreAcquire = script("number", "semaphore_acquire")
 	semaphoreAdd     = script("semaphore_add")
-	semaphoreDrain   = script("semaphore_drain")
+	semaphoreDrain   = script("number", "semaphore_drain")
 	semaphoreSet     = script("semaphore_set")
 	semaphoreAddIf   = script("semaphore_exists", "semaphore_add")
 	semaphoreDelete  = script("semaphore_delete")
 	semaphoreExpire  = script("semaphore_expire")
-	permitsAcquire   = script("permits", "permits_acquire")
-	permitsRelease   = script("permits", "permits_release")
-	permitsUpdate    = script("permits", "permits_update")
-	permitsRead      = script("permits", "permits_read")
-	permitsSet       = script("permits", "permits_set")
-	permitsLease     = script("permits", "permits_lease")
+	permitsAcquire   = script("number", "permits", "permits_acquire")
+	permitsRelease   = script("number", "permits", "permits_release")
+	permitsUpdate    = script("number", "permits", "permits_update")
+	permitsRead      = script("number", "permits", "permits_read")
+	permitsSet       = script("number", "permits", "permits_set")
+	permitsLease     = script("number", "permits", "permits_lease")
 	permitsDelete    = script("permits_delete")
 	permitsExpire    = script("permits_expire")
 	latchSet         = script("latch_set")
@@ -280,13 +282,22 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	if err = r.Ready(ctx, nil); err == nil {
 		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
 	}
-	if err == nil || rueidis.IsRedisNil(err) {
+	switch fault, _ := wire.Diagnose(err); {
+	case err == nil || rueidis.IsRedisNil(err):
 		return n, executed, nil
-	}
-	if fault, _ := wire.Diagnose(err); fault == wire.Never {
+	case isNoNumber(err):
+		return 0, refused, o.named(errNoNumber)
+	case fault == wire.Never:
 		f = refused
-	} else {
+	default:
 		f = notNow
 	}
 	return 0, f, o.named(wire.ExplainTo(caller, err))
+}
+
+// errNoNumber is the error of a synchronizer whose key has a text that is no number.
+var errNoNumber = fmt.Errorf("%w: it is no number", rlock.ErrWrongType)
+
+func isNoNumber(err error) bool {
+	return errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,8 +105,8 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 	s.Present = err == nil
 	switch {
 	case rueidis.IsRedisNil(err):
-	case errors.Is(err, strconv.ErrSyntax), errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%w: it is no number", rlock.ErrWrongType)
+	case isNoNumber(err):
+		return errNoNumber
 	case err != nil:
 		return err
 	}

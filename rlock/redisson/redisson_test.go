@@ -680,3 +680,31 @@ func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
 		assert.True(t, must(redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)))
 	})
 }
+
+// A key of that name may hold a text that is no number.
+func TestWithTheKitATextIsNoSynchronizer(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		c, ctx := redisson.New(server.Client()), t.Context()
+		require.NoError(t, server.Miniredis().Set("settings", "dark"))
+		s, p, l := c.Semaphore("settings"), c.PermitSemaphore("settings"), c.CountDownLatch("settings")
+		for call, do := range map[string]func() error{
+			"Semaphore.Acquire":          func() error { return s.Acquire(ctx, 1) },
+			"Semaphore.Release":          func() error { return s.Release(ctx, 1) },
+			"Semaphore.ReleaseIfExists":  func() error { _, err := s.ReleaseIfExists(ctx, 1); return err },
+			"Semaphore.DrainPermits":     func() error { _, err := s.DrainPermits(ctx); return err },
+			"Semaphore.AvailablePermits": func() error { _, err := s.AvailablePermits(ctx); return err },
+			"PermitSemaphore.Acquire":    func() error { _, err := p.Acquire(ctx, 0); return err },
+			"PermitSemaphore.Permits":    func() error { _, err := p.Permits(ctx); return err },
+			"PermitSemaphore.SetPermits": func() error { return p.SetPermits(ctx, 3) },
+			"PermitSemaphore.AddPermits": func() error { return p.AddPermits(ctx, 3) },
+			"CountDownLatch.Await":       func() error { return l.Await(ctx) },
+			"CountDownLatch.Count":       func() error { _, err := l.Count(ctx); return err },
+			"CountDownLatch.CountDown":   func() error { return l.CountDown(ctx) },
+		} {
+			began := time.Now()
+			assert.ErrorIs(t, do(), rlock.ErrWrongType, call)
+			assert.Less(t, time.Since(began), time.Second, call)
+		}
+		assert.Equal(t, "dark", must(server.Miniredis().Get("settings")))
+	})
+}

@@ -1,4 +1,4 @@
--- What all scripts of permits with leases begin with: it takes back those that have ended.
+-- Comes before the scripts of permits with leases, behind number.lua: takes back the permits that have ended.
 --
 -- KEYS[1]  the number of free permits
 -- KEYS[2]  the permits that are taken, a sorted set of their ids (16 bytes) by the time in

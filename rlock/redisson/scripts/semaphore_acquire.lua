@@ -1,12 +1,11 @@
 -- Takes permits of a semaphore, all or none.
 --
--- KEYS[1]  the number of free permits
+-- KEYS[1]  the number of free permits, read by number.lua
 -- ARGV[1]  how many to take
 --
 -- 1        taken
 -- 0        not so many are free
-local free = redis.call('get', KEYS[1])
-if free and tonumber(free) >= tonumber(ARGV[1]) then
+if number and tonumber(number) >= tonumber(ARGV[1]) then
 	redis.call('decrby', KEYS[1], ARGV[1])
 	return 1
 end

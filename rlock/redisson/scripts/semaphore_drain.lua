@@ -1,9 +1,9 @@
 -- Takes all free permits.
 --
--- KEYS[1]  the number of free permits
+-- KEYS[1]  the number of free permits, read by number.lua
 --
 -- How many it has taken.
-local free = tonumber(redis.call('get', KEYS[1]) or 0)
+local free = tonumber(number or 0)
 if free > 0 then
 	redis.call('decrby', KEYS[1], free)
 	return free
