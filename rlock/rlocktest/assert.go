@@ -2,7 +2,6 @@ package rlocktest
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -125,10 +124,6 @@ func (s *Server) held() string {
 	return fmt.Sprintf("the locks that are held are %q", locks)
 }
 
-// anOwner matches an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". The owner
-// of a write lock ends with ":write", and one with several permits with their number, "*3".
-var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write|\*\d+)?$`)
-
 // owners returns the owners of a lock, none if the key is not a lock. They are the fields of a
 // hash, or the members of a semaphore's sorted set, whose scores are the ends of their leases.
 func owners(m *miniredis.Miniredis, key string) (owners []string) {
@@ -140,7 +135,7 @@ func owners(m *miniredis.Miniredis, key string) (owners []string) {
 		}
 	}
 	for _, member := range members {
-		if anOwner.MatchString(member) {
+		if wire.IsOwner(member) {
 			owners = append(owners, member)
 		}
 	}
@@ -154,7 +149,7 @@ func waits(m *miniredis.Miniredis, key string) bool {
 	}
 	members, _ := m.ZMembers(key)
 	for _, member := range members {
-		if strings.IndexAny(member, "xsXS") == 0 {
+		if strings.IndexAny(member, "xsaXSA") == 0 {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package rlocktest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // thief is the UUID of the owners that Steal writes. It is that of a client of rlock that does not
@@ -53,9 +55,17 @@ func (s *Server) Steal(name string, lease time.Duration) {
 	defer s.tell(name)
 	if permits, err := m.ZMembers(name); err == nil {
 		end := float64(time.Now().Add(lease).UnixMilli())
+		var stolen []string
+		for i, owner := range permits {
+			if !wire.IsOwner(owner) { // it counts the permits of owners that have several
+				continue
+			}
+			_, more := wire.CutMore(owner)
+			stolen = append(stolen, wire.WithMore(fmt.Sprintf("%s:%d", thief, i+1), more))
+			_, _ = m.ZAdd(name, end, stolen[len(stolen)-1])
+		}
 		for _, owner := range permits {
-			if _, id, ok := strings.Cut(owner, ":"); ok { // else it counts the permits of those that have several
-				_, _ = m.ZAdd(name, end, thief+":"+id)
+			if wire.IsOwner(owner) && !slices.Contains(stolen, owner) {
 				_, _ = m.ZRem(name, owner)
 			}
 		}

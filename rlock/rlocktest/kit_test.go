@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	results "github.com/go-rlock/rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -122,6 +123,26 @@ func TestAssertNothingHeldFindsWaiters(t *testing.T) {
 		require.ErrorIs(t, <-waited, context.Canceled)
 		server.Lose(key)
 		assert.True(t, server.AssertNothingHeld(), r.told())
+	})
+}
+
+// A call of package once waits with a ticket of its own sort.
+func TestAssertNothingHeldFindsACallThatWaitsForAResult(t *testing.T) {
+	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
+		group := results.New(server.Client(), results.Options{})
+		defer group.Close()
+		server.Steal(key, time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error)
+		go func() {
+			_, _, err := group.Do(ctx, key, func(context.Context) ([]byte, error) { return nil, nil })
+			waited <- err
+		}()
+		synctest.Wait()
+		assert.False(t, server.AssertNothingHeld())
+		assert.Contains(t, r.told(), `a client waits for the lock of the queue "rlock_queue:{orders:42}"`)
+		cancel()
+		require.ErrorIs(t, <-waited, context.Canceled)
 	})
 }
 
@@ -450,6 +471,24 @@ func TestAStolenLockEndsWithItsLease(t *testing.T) {
 			assert.InDelta(t, 2*time.Minute, time.Since(began), float64(3*time.Second), kind)
 			require.NoError(t, hold.Release(t.Context()))
 		}
+	})
+}
+
+// Two clients may have permits in the name of one owner, and permits may be stolen again.
+func TestAllPermitsOfASemaphoreAreStolen(t *testing.T) {
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
+		owner := rlock.WithOwner(t.Context(), rlock.NewOwner())
+		for range 2 {
+			require.NoError(t, server.Client().NewSemaphore(key, 4).Lock(owner))
+		}
+		two, err := server.Client().NewSemaphore(key, 4).Acquire(t.Context(), rlock.WithPermits(2))
+		require.NoError(t, err)
+		for range 2 {
+			server.Steal(key, time.Minute)
+			_, err = server.Client().NewSemaphore(key, 4).Acquire(t.Context(), rlock.WithWait(0))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		require.ErrorIs(t, two.Release(t.Context()), rlock.ErrLost)
 	})
 }
 
