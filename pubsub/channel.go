@@ -13,30 +13,31 @@ type channel struct {
 	plain bool   // SUBSCRIBE, also on a hub that is Sharded; it has no waiters
 	subs  []*Subscription
 	// hear is the function of the last Listen. It gets the messages while subs is empty: the server
-	// still counts a subscriber, so other clients may rely on it.
+	// still counts this client as a subscriber, and others may rely on that.
 	hear func(message string)
 	link *link // the link that has the channel; nil once forgotten
 
-	// conn is the connection over which the server has confirmed the channel, or nil. It is read
-	// without the mutex, too.
+	// conn is the connection over which the server has confirmed the channel, or nil. It may be
+	// read without the mutex.
 	conn atomic.Pointer[conn]
-	// next is another connection that has confirmed the channel, and may take the place of conn:
+	// next is the connection that is about to replace conn and has confirmed the channel, or nil:
 	// see link.moveTo.
 	next *conn
-	// counted is true while the server counts conn as a subscriber where commands about this
-	// channel go.
+	// counted is set while the node to which commands about this channel go counts conn as a
+	// subscriber.
 	counted bool
 	// refused is the server's final refusal of the channel.
 	refused error
 	// ended counts the connections, since the last confirmation, that the server ended before they
-	// worked. From barredAfter on barred is the error of the last one.
-	ended  int
+	// worked.
+	ended int
+	// barred is the error of the last of these connections, once there are barredAfter.
 	barred error
 	// redirects counts the MOVED replies since the last confirmation or pause.
 	redirects int
 
-	// unused is the channel's place in link.lingering or link.left: not nil only while subs is
-	// empty and the link is connected.
+	// unused is the channel's element in link.lingering or link.left; nil while subs is not empty,
+	// or the link is not connected.
 	unused *list.Element
 	until  time.Time // the end of lingering
 }
@@ -49,6 +50,9 @@ func (ch *channel) joinLocked(s *Subscription) {
 	s.ch, s.at = ch, len(ch.subs)
 	ch.subs = append(ch.subs, s)
 	ch.wantLocked()
+	if ch.refusalLocked() != nil {
+		s.wake()
+	}
 }
 
 func (ch *channel) leaveLocked(s *Subscription) {
@@ -60,7 +64,7 @@ func (ch *channel) leaveLocked(s *Subscription) {
 	switch {
 	case last > 0 || ch.link == nil:
 	case ch.link.conn == nil:
-		// No server knows of it, so there is nothing to keep.
+		// No server has the channel, so there is nothing to keep.
 		ch.link.hub.forgetLocked(ch)
 	default:
 		ch.link.lingerLocked(ch)
@@ -70,7 +74,7 @@ func (ch *channel) leaveLocked(s *Subscription) {
 // wantLocked takes the channel off the lists of unused channels.
 func (ch *channel) wantLocked() {
 	if ch.unused != nil {
-		ch.link.lingering.Remove(ch.unused) // one of the two is not its list, and does nothing
+		ch.link.lingering.Remove(ch.unused) // the list that does not have the element ignores it
 		ch.link.left.Remove(ch.unused)
 		ch.unused = nil
 	}
@@ -100,7 +104,8 @@ func (ch *channel) unconfirmLocked() {
 	ch.next, ch.counted = nil, false
 }
 
-// refusalLocked returns why messages do not come, if a server has decided so.
+// refusalLocked returns the error by which the server has refused the channel or the connection, or
+// nil.
 func (ch *channel) refusalLocked() error {
 	if ch.refused != nil {
 		return ch.refused

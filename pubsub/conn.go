@@ -16,29 +16,30 @@ const (
 	// batchSize is how many channels one SUBSCRIBE carries.
 	batchSize = 1000
 
-	// answerWithin bounds every batch. Without a bound rueidis would retry a SUBSCRIBE for ever (it
-	// counts as retryable). It is longer than a busy script may hold up a server before the server
-	// says so (5 s).
+	// answerWithin bounds every batch. Without a bound rueidis would retry a SUBSCRIBE for ever,
+	// since it takes that for a command that only reads. A server that a script keeps busy says so
+	// after 5 s, which is sooner.
 	answerWithin = 6 * time.Second
 )
 
 // A conn is one dedicated connection of a link. It only ever subscribes (and asks HELLO in a
 // Cluster), since the embedded server accepts nothing else on a connection with subscriptions.
 //
-// It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING, and panics in a goroutine of its
-// own, which ends the process, where a server answers both with an error: BUSY while a script runs
-// for too long, or any other refusal (see docs/peers.md). An error in answer to a SUBSCRIBE or to a
-// PING alone is harmless. So subscriptions end with their connection: see renew.go.
+// It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING. If a server answers both with an
+// error (BUSY while a script runs for too long, or any other refusal), rueidis panics in a
+// goroutine of its own, which ends the process (see docs/peers.md). An error in answer to a
+// SUBSCRIBE or to a PING alone is harmless. So subscriptions end with their connection: see
+// renew.go.
 type conn struct {
 	link   *link
 	client rueidis.DedicatedClient
-	addr   string       // the node's, "" if the client does not say
+	addr   string       // the node's address, "" if the client does not say
 	lost   <-chan error // gets a value, or is closed, when the connection is gone
-	worked bool         // a batch went well; owned by the link's goroutine
+	worked bool         // a batch was answered; only the link's goroutine uses it
 }
 
-// open opens a connection for the link. Dialing is bounded by the client's own time limits, there
-// is no context for it.
+// open opens a connection for the link. The client's own time limits bound the dial, which takes no
+// context.
 func (l *link) open() (*conn, error) {
 	node, addr, err := l.hub.node(l.addr)
 	if err != nil {
@@ -62,8 +63,8 @@ func (l *link) open() (*conn, error) {
 // close ends the connection, and with it its subscriptions.
 func (c *conn) close() { c.client.Close() }
 
-// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks stops the
-// connection in silence, so both only take the hub's mutex, whose holders never wait.
+// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks would stop
+// the reader, so both take no more than the hub's mutex, under which nothing waits.
 func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
@@ -95,8 +96,8 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 			ch.confirmLocked(c, !h.cluster)
 		}
 	case "unsubscribe", "sunsubscribe":
-		// The server has let go of the channel because its slot moved or the node is no longer a
-		// primary: no command asks for that.
+		// The server has ended the subscription because the slot moved or the node is no longer a
+		// primary: no command of ours asks for that.
 		if ch.next == c {
 			ch.next = nil
 		}

@@ -49,11 +49,10 @@
 //
 // The hub never unsubscribes, since rueidis ends the process where a server refuses that (BUSY,
 // while a script of any client runs for too long). A channel that is left stays subscribed until
-// its connection ends, and confirmed at once if it is wanted again. A connection on which channels
-// are left is replaced by another, to which those move that are needed: 10 times Linger after a
-// channel was left, or as soon as a thousand more are left than needed. Each of these channels
-// stays confirmed, and is woken. A connection without channels that are needed is closed after
-// Linger.
+// its connection ends, and is confirmed at once if it is wanted again. A connection on which
+// channels are left is replaced by another: 10 times Linger after a channel was left, or as soon as
+// a thousand more are left than needed. The channels that are needed move there: each stays
+// confirmed, and is woken. A connection without channels that are needed is closed after Linger.
 //
 // # Failures
 //
@@ -68,13 +67,13 @@
 //     have to poll. Other channels are not disturbed.
 //   - The server is loading, busy, or its cluster is down: it is asked again
 //     every 250 ms.
-//   - Sentinel fails over: as soon as the client sends its commands to the new
-//     primary, the hub follows it, within 250 ms. It does not wait for the old
-//     one to go: after a planned failover that keeps its connections for some 10 s.
-//   - A connection that should take the place of another cannot be opened, or is
-//     refused a channel: the other one stays, and another is tried after 10 times
-//     Linger. If a thousand more channels are left than needed, the connection is
-//     closed and opened again.
+//   - Sentinel fails over: the hub follows the client to the new primary within
+//     250 ms. It does not wait until the old primary closes its connections, which
+//     it keeps for some 10 s after a planned failover.
+//   - The connection that should replace another cannot be opened, or is refused a
+//     channel: the other one stays, and a replacement is tried again after 10
+//     times Linger. If a thousand more channels are left than needed, the
+//     connection is closed and opened again.
 //   - A cluster slot moves, or its primary fails: Redis ends the subscription, or
 //     the connection ends. The hub asks the nodes until one accepts and says it is
 //     a primary. It can reach only nodes that the client knows; a client learns of
@@ -82,8 +81,8 @@
 //
 // # Cost
 //
-// One connection and one goroutine per node in use (two connections for a moment, when one takes
-// the place of the other), no goroutine or timer per channel, and nothing at all while nothing is
-// subscribed. Channels that are asked for while a command is under way share the next one, so that
-// ten thousand channels are confirmed in a few round trips. A message costs one map lookup.
+// One connection and one goroutine per node in use (two connections for a moment, when one replaces
+// the other), no goroutine or timer per channel, and nothing at all while nothing is subscribed.
+// Channels that are asked for while a command is under way share the next one, so that ten thousand
+// channels are confirmed in a few round trips. A message costs one map lookup.
 package pubsub

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
+func TestALostConnectionIsOpenedAgainAndWakes(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
 		awaitWake(t, a, b)
@@ -161,15 +161,23 @@ func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T)
 		w.full.Store(true)
 		s := woken(t, w.hub, "a")
 		require.Error(t, s.Refused())
-		also := woken(t, w.hub, "b")
-		require.Error(t, also.Refused())
+		other := woken(t, w.hub, "b")
+		require.Error(t, other.Refused())
+		began := time.Now()
 		late := woken(t, w.hub, "a")
+		assert.Zero(t, time.Since(began), "it is known already")
+		var e ear
+		beside := w.hub.Listen("c", e.hear)
+		awaitWake(t, beside)
+		also := beside.Also("a", e.hear)
+		assert.True(t, isWoken(beside), "it is known already")
+		also.Close()
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
 		assert.False(t, w.hub.Confirmed("a"))
 
 		w.full.Store(false)
-		for _, s := range []*waiter{s, also, late} {
+		for _, s := range []*waiter{s, other, late} {
 			awaitWake(t, s)
 			assert.NoError(t, s.Refused())
 		}
@@ -559,7 +567,7 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 	})
 }
 
-func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
+func TestAHeardChannelWakesTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
 		assert.True(t, isWoken(s))
@@ -580,7 +588,7 @@ func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	})
 }
 
-func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
+func TestAlsoOfAConfirmedChannelSendsNoWake(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		wait(w.hub, "b")
 		s := wait(w.hub, "a")

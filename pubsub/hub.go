@@ -52,8 +52,8 @@ type Hub struct {
 	linger time.Duration
 	log    *slog.Logger
 
-	// These are set by Open, with mu, before the first link is made, and never changed.
-	client  rueidis.Client // nil before
+	// Open sets following, with mu, before the first link is made. They never change then.
+	client  rueidis.Client // nil before Open
 	sharded bool
 	cluster bool
 
@@ -68,7 +68,7 @@ type Hub struct {
 	mu       sync.Mutex
 	channels map[string]*channel // all channels by name; nil once the hub is closed
 	links    map[string]*link    // all links by address, or one with "" if the hub is not routed
-	owners   map[uint16]string   // slot to address, as far as MOVED replies named it; routed hubs only
+	owners   map[uint16]string   // the addresses of nodes by slot, as MOVED replies have named them
 
 	warnedBarred time.Time // the time of the last warning that there is no connection
 }
@@ -140,16 +140,13 @@ func (h *Hub) listen(channel string, plain bool, hear func(message string), conf
 	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
 	ch.hear = hear
-	if ch.refused != nil {
-		s.wake()
-	}
 	return s
 }
 
-// Confirmed reports whether this hub is subscribed to channel right now and the server counts it:
-// PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1. That goes on while the channel lingers. In doubt
-// it is false, and so it always is on a hub without Sharded in a Cluster, where a node counts its
-// own subscribers only.
+// Confirmed reports whether this hub is subscribed to channel right now and the server counts it,
+// so that PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1; also while the channel lingers. It is
+// false if that is not certain: always on a hub without Sharded in a Cluster, where a node counts
+// its own subscribers only.
 func (h *Hub) Confirmed(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,8 +170,8 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// channelLocked returns the channel of that name, and a new one on its way to the server if there
-// is none. Needs mu.
+// channelLocked returns the channel of that name. If there is none, it makes one and asks the
+// server for it. Needs mu.
 func (h *Hub) channelLocked(name string, plain bool) *channel {
 	if ch := h.channels[name]; ch != nil {
 		return ch

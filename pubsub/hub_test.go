@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
+func TestASubscriptionIsWokenOnceItIsConfirmed(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.SetRoundTrip(time.Millisecond)
 		s := wait(w.hub, "a")
@@ -30,7 +30,7 @@ func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
 	})
 }
 
-func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
+func TestAMessageIsHeardByEverySubscriptionOfItsChannel(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a1, a2, b := wait(w.hub, "a"), wait(w.hub, "a"), wait(w.hub, "b")
 		awaitWake(t, a1, a2, b)
@@ -43,7 +43,7 @@ func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 	})
 }
 
-func TestAMarkThatIsNotTakenDelaysNothing(t *testing.T) {
+func TestAWakeThatIsNotTakenDelaysNothing(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		idle, busy := wait(w.hub, "a"), wait(w.hub, "a")
 		awaitWake(t, busy)
@@ -56,7 +56,7 @@ func TestAMarkThatIsNotTakenDelaysNothing(t *testing.T) {
 	})
 }
 
-func TestAListenerGetsEachMessageAndIsMarkedByConfirmationsOnly(t *testing.T) {
+func TestAListenerGetsEachMessageAndIsWokenByConfirmationsOnly(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.SetRoundTrip(time.Millisecond)
 		var heard []string

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// A lost connection is opened again after minBackoff, doubled with each failure up to
-	// maxBackoff, less up to half of it at random so that the clients of a server that returns do
-	// not come all at once.
+	// A lost connection is opened again after minBackoff, which doubles with each failure up to
+	// maxBackoff. Each pause is shorter by up to a half at random, so that the clients of a server
+	// that returns do not come all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
-	// plainBackoff is the same once the server bars all channels of a link, and they have no
-	// waiters: a server that is full is left alone.
+	// plainBackoff is the pause once the server bars all channels of a link, and none of them has a
+	// waiter: a server that is full is left alone.
 	plainBackoff = 30 * time.Second
 
-	// barredAfter is how many connections in a row the server must have ended before they worked,
-	// until waiters need not expect one soon. A server that stops ends one or two.
+	// barredAfter is the number of connections in a row that the server has to end before they
+	// work, for their channels to count as barred. A server that stops ends one or two.
 	barredAfter = 3
-	// warnEvery is the least time between two warnings of that.
+	// warnEvery is the least time between two warnings about barred channels.
 	warnEvery = time.Minute
 
-	// tick is how often a link looks whether it still leads to the right node, and asks again for
-	// channels the server could not serve just now. Both cost nothing on the network if there is
-	// nothing to do.
+	// tick is the time after which a link looks whether it still leads to the right node, and asks
+	// again for channels that the server could not serve just now. Without such channels that sends
+	// nothing.
 	tick = 250 * time.Millisecond
 )
 
@@ -45,23 +45,22 @@ var (
 	errNotAdopted = errors.New("pubsub: the new connection has not confirmed all channels")
 )
 
-// A link keeps one connection to one node, for all channels that are routed there, but for the
-// moment in which another takes its place (renew.go). It has one goroutine, which opens the
-// connection, and alone sends commands over it: one batch at a time, so that requests meanwhile
-// form the next batch.
+// A link keeps one connection to one node, for all channels that are routed there; a second one is
+// opened to replace it (renew.go). One goroutine opens the connection, and alone sends commands
+// over it: one batch at a time, so that the requests meanwhile form the next batch.
 type link struct {
 	hub  *Hub
-	addr string        // the node's; "" means wherever the client leads
-	wake chan struct{} // capacity 1: the fields below gave the goroutine something to do
+	addr string        // the node's address; "" for the node that the client chooses
+	wake chan struct{} // has a value when the fields below give the goroutine something to do
 
 	// Hub.mu protects the following.
 	conn      *conn               // nil while there is no connection
-	channels  map[string]*channel // all those with channel.link == this one
+	channels  map[string]*channel // the channels whose link is this one, by name
 	asked     []*channel          // the channels to subscribe with the next batch
 	later     []*channel          // the channels to route again at the next tick
 	lingering list.List           // channels without subscribers, by the end of lingering
 	left      list.List           // channels that have lingered, the first in front; the server may still have them
-	lostAt    time.Time           // the loss of a working connection, as logged; zero once another one works
+	lostAt    time.Time           // the time of the last loss that was logged; zero once a connection works
 	until     time.Time           // the time at which the goroutine looks again by itself
 }
 
@@ -84,8 +83,7 @@ func (l *link) run() {
 			continue
 		}
 		c, err = l.serve(c)
-		// Nothing counts as confirmed from here on; closing a connection to a silent server takes
-		// rueidis a second.
+		// First, since to close a connection to a silent server takes rueidis a second.
 		l.lost(c, err)
 		c.close()
 		if c.worked {
@@ -106,8 +104,7 @@ func (l *link) connect() (*conn, error) {
 	return c, nil
 }
 
-// pause waits before the next connection. It is short if a waiter needs a message, or the last
-// connection was good.
+// pause waits before the next connection, and for longer if the link leaves the server alone.
 func (l *link) pause(failures int) {
 	if failures > 0 {
 		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
@@ -141,8 +138,8 @@ func (l *link) leavesAlone() bool {
 	return len(l.channels) > 0
 }
 
-// inUse waits out the pause after a failure and reports whether the link still has channels. If
-// not, or if the hub is closed, the link is gone.
+// inUse waits out the pause after a failure, and reports whether the link still has channels. If
+// not, or if the hub is closed, it removes the link.
 func (l *link) inUse(failures int) bool {
 	h := l.hub
 	l.pause(failures)
@@ -157,9 +154,9 @@ func (l *link) inUse(failures int) bool {
 	return false
 }
 
-// serve carries out the link's requests until the connection is lost, or nothing has been
-// subscribed for as long as channels linger (errIdle). It returns the link's connection of that
-// moment, and an error that is never nil.
+// serve carries out the link's requests until the connection is lost, or no channel was needed for
+// as long as channels linger (errIdle). It returns the link's present connection, and an error that
+// is never nil.
 func (l *link) serve(c *conn) (*conn, error) {
 	h := l.hub
 	now := time.Now()
@@ -253,8 +250,8 @@ func (l *link) works(c *conn) {
 	}
 }
 
-// lost ends the use of a connection, or of an attempt to open one (c is nil): its channels are
-// asked for again, elsewhere if this is not the node to ask, and channels that only lingered are
+// lost notes that a connection is lost, or could not be opened (c is nil). The link's channels are
+// asked for again, at another node if this one cannot serve them; channels that only lingered are
 // forgotten.
 func (l *link) lost(c *conn, err error) {
 	h := l.hub

@@ -12,14 +12,14 @@ import (
 // a reconnect, since the two may not be equally far: a message that only one has read yet may be
 // missed, or heard twice.
 
-// keepLeft is the longest time, in multiples of Config.Linger, for which a channel that has
-// lingered is kept while others are needed. A new connection costs a server far more than a
-// channel, so it is not made for each channel, but sooner if there are many: see crowdedLocked.
+// keepLeft is the time, in multiples of Config.Linger, after which a channel that has lingered is a
+// reason for a new connection. A connection costs a server far more than a channel. If many
+// channels are left it is made sooner: see crowdedLocked.
 const keepLeft = 10
 
 // A renewal is the connection that a link's goroutine waits for.
 type renewal struct {
-	opened    chan *conn    // gets the connection, or nil; itself nil while none is opened
+	opened    chan *conn    // gets the connection, or nil after a failure; nil while none is being opened
 	given     chan struct{} // closed when the connection is not wanted any more
 	notBefore time.Time     // the earliest beginning of the next renewal, after one that has failed
 }
@@ -60,8 +60,8 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 	return now.Add(tick)
 }
 
-// renewAt returns the time from which on the link should have another connection, if any channel is
-// left.
+// renewAt returns the time at which the link should have another connection; any is false if no
+// channel is left.
 func (l *link) renewAt() (due time.Time, any bool) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -104,8 +104,8 @@ func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	return c, nil
 }
 
-// closeAside closes a connection without waiting: if the server is silent that takes rueidis a
-// second.
+// closeAside closes a connection without waiting for rueidis, which takes a second if the server is
+// silent.
 func (l *link) closeAside(c *conn) {
 	l.hub.running.Add(1)
 	go func() {
@@ -114,8 +114,8 @@ func (l *link) closeAside(c *conn) {
 	}()
 }
 
-// moveTo subscribes over next to those channels of c that are needed. If next has confirmed them
-// all it takes the place of c; otherwise they stay with c.
+// moveTo subscribes over next to the channels of c that are needed. Once all of them are confirmed
+// next replaces c; otherwise they stay with c.
 func (l *link) moveTo(next, c *conn) error {
 	// Channels that were left may be wanted again, or slots may move, in between.
 	for range 3 {
@@ -149,8 +149,8 @@ func (c *conn) adopt(batch []*channel) error {
 	return nil
 }
 
-// exchange returns the channels of c that are needed, and that next has not confirmed. If there are
-// none, next takes the place of c.
+// exchange replaces c by next, unless next has not confirmed all channels of c that are needed:
+// then it changes nothing, and returns these.
 func (l *link) exchange(next, c *conn) (missing []*channel) {
 	h := l.hub
 	h.mu.Lock()

@@ -16,9 +16,9 @@ const maxRedirects = 5
 // wherever the client leads.
 func (h *Hub) routed() bool { return h.sharded && h.cluster }
 
-// routeLocked gives ch to the link that should subscribe it next. In a Cluster that is the node
-// that owns its slot, as far as known, else any node: it answers with MOVED. A node to avoid is
-// taken only if there is no other. Needs mu.
+// routeLocked gives ch to the link that should subscribe to it next. In a Cluster that is the link
+// of the node that owns its slot. If the owner is not known, any node will do, since it answers
+// with MOVED; the node to avoid is taken only if there is no other. Needs mu.
 func (h *Hub) routeLocked(ch *channel, avoid string) {
 	if h.client == nil { // Open will call it
 		return
@@ -64,8 +64,8 @@ func (h *Hub) movedLocked(ch *channel, addr string) {
 	h.rerouteLocked(ch, "")
 }
 
-// rerouteLocked is routeLocked for a channel that a link has not got subscribed. One that only
-// lingered is forgotten: no server knows of it, and on another link nothing would end it. Needs mu.
+// rerouteLocked is routeLocked for a channel whose link could not subscribe to it. A channel that
+// only lingered is forgotten: no server has it, and on another link nothing would end it. Needs mu.
 func (h *Hub) rerouteLocked(ch *channel, avoid string) {
 	if len(ch.subs) == 0 {
 		h.forgetLocked(ch)
@@ -94,16 +94,16 @@ func (h *Hub) slot(name string) uint16 {
 	return command.Slot()
 }
 
-// node returns the client to open a connection with, and the address it leads to if that is known.
-// The address "" asks for the primary of a single server, and for any node of a Cluster: each of
-// them gets every PUBLISH.
+// node returns the client to open a connection with, and the address that it leads to, "" if that
+// is not known. The address "" asks for the primary of a single server, and for any node of a
+// Cluster, since each of these gets every PUBLISH.
 func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 	nodes := h.client.Nodes()
 	if addr != "" {
 		if node, ok := nodes[addr]; ok {
 			return node, addr, nil
 		}
-		// It was named by a MOVED; the client's next refresh will find it.
+		// A MOVED has named the node; the client's next refresh will find it.
 		return nil, "", fmt.Errorf("%w: %s", errNodeGone, addr)
 	}
 	if len(nodes) == 1 || h.cluster {
@@ -115,8 +115,8 @@ func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 }
 
 // leadsTo reports whether the client still sends commands to addr. After a planned failover by
-// Sentinel it does not: the demoted primary keeps its connections for some 10 s, but gets no more
-// messages. leadsTo asks the client and not the server, so it costs no command.
+// Sentinel it does not, though the demoted primary keeps its connections for some 10 s, without
+// messages. leadsTo sends no command.
 func (h *Hub) leadsTo(addr string) bool {
 	if addr == "" {
 		return true
@@ -136,17 +136,18 @@ func (c *conn) count(batch []*channel) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ch := range batch {
-		if ch.conn.Load() == c && h.shards(ch) { // and not moved on by a MOVED
+		if ch.conn.Load() == c && h.shards(ch) { // else a MOVED has led it elsewhere
 			ch.counted = true
 		}
 	}
 	return nil
 }
 
-// counts reports whether the node says that it is a primary, where that matters; it is an error if
-// it says that it is none. A replica accepts SSUBSCRIBE for the slots of its primary and gets its
-// messages, but the primary does not count that subscriber. So it is asked after the batch: should
-// the node become a replica later, it ends all its subscriptions.
+// counts reports whether the server counts the channels of a batch where their messages are
+// published: with SSUBSCRIBE, whether the node says that it is a primary. It returns an error if
+// the node says that it is a replica. A replica accepts SSUBSCRIBE for the slots of its primary and
+// gets its messages, but the primary does not count that subscriber. The node is asked after the
+// batch, since a primary that becomes a replica ends all its subscriptions.
 func (c *conn) counts(batch []*channel) (bool, error) {
 	h := c.link.hub
 	if !h.routed() || !slices.ContainsFunc(batch, h.shards) {
@@ -155,7 +156,7 @@ func (c *conn) counts(batch []*channel) (bool, error) {
 	replies := c.do(rueidis.Commands{c.client.B().Hello().Build()})
 	hello, err := replies[0].AsMap()
 	if _, refused := rueidis.IsRedisErr(err); refused {
-		return false, nil // never counted, then
+		return false, nil // not known
 	} else if err != nil {
 		return false, fmt.Errorf("pubsub: hello: %w", err)
 	}

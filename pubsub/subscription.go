@@ -20,26 +20,26 @@ type Subscription struct {
 
 	// hub.mu protects the following.
 	ch     *channel
-	at     int // index in ch.subs, until closed
+	at     int // the index in ch.subs, until closed
 	closed bool
 }
 
 // C delivers wakes. A wake means "look again" and nothing more: messages may have been lost before
-// it, and several may have become one. It is set
+// it, and several wakes may have become one. A wake comes
 //
 //   - at every confirmation of the subscription: the first, and each one after a
 //     reconnect, a failover, a slot move, or a renewal of the connection. Messages that
 //     were published before the wake may be missed; none after it is, until the next loss;
 //   - when the server has refused the channel or the connection (see Refused), or the
-//     hub is closed.
+//     hub is closed; at once, if that was so before Listen was called.
 //
 // There is no wake at once if the channel is confirmed already when Listen is called: look at
-// [Subscription.Confirmed]. The channel is never closed.
+// [Subscription.Confirmed]. The channel that C returns is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
 // Also listens to one more channel on behalf of s: a confirmation or a refusal of that channel
-// sends a wake for s, as one of its own does. After its Close hear is called at most once more. The
-// caller must Close what Also returns, apart from s.
+// wakes s. The caller must Close the subscription that Also returns, and s as well. After its
+// Close, hear is called at most once more.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
 	also := &Subscription{hub: s.hub, c: s.c, hear: hear, confirmed: s.confirmed}
 	s.hub.mu.Lock()
@@ -50,16 +50,14 @@ func (s *Subscription) Also(channel string, hear func(message string)) *Subscrip
 }
 
 // Confirmed reports whether the server has confirmed the subscription, over a connection that is
-// not known to be lost: from then on messages come.
-func (s *Subscription) Confirmed() bool {
-	return s.ch.conn.Load() != nil
-}
+// not known to be lost, so that messages come.
+func (s *Subscription) Confirmed() bool { return s.ch.conn.Load() != nil }
 
 // Refused returns a [*Refusal] if the server does not let this client subscribe to the channel
-// (NOPERM, unknown command), another error if it accepts connections and ends them again
+// (NOPERM, unknown command), another error if the server accepts connections and ends them again
 // (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come while it is not nil;
 // the caller should poll. A refused channel is asked for again by a Listen that comes Linger after
-// its last Close, a connection all the time.
+// its last Close. A connection is asked for all the time.
 func (s *Subscription) Refused() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -76,8 +74,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("pubsub: subscribe %q: %s", r.Channel, secret.HideUser(r.Reply.Error()))
 }
 
-// Close ends the subscription. The channel is unsubscribed after Config.Linger if this was its last
-// one. Closing again is harmless.
+// Close ends the subscription. After its last Close a channel lingers: see the package comment.
+// Closing again is harmless.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
