@@ -192,6 +192,18 @@ func TestAForeignLeaseMayBeLongerThanADuration(t *testing.T) {
 	assert.InDelta(t, float64(math.MaxInt64), wire.Milliseconds(31556952000000000), float64(time.Millisecond))
 }
 
+// A member of a semaphore's key may have any score.
+func TestTheEndOfAPermitMayBeAnyNumber(t *testing.T) {
+	redis := open(t)
+	require.NoError(t, do(t, redis, "ZADD", "permits", "-1e300", "a", "-1e13", "b", "1e13", "c", "+inf", "d").Error())
+	members, clock := do(t, redis, "ZRANGE", "permits", "0", "-1", "WITHSCORES"), do(t, redis, "TIME")
+	held, err := wire.PermitsOf(members, clock)
+	require.NoError(t, err)
+	require.Len(t, held, 2)
+	assert.Equal(t, "c", held[0].Owner)
+	assert.Equal(t, "d", held[1].Owner)
+}
+
 func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T) {
 	for _, test := range []struct {
 		err   error

@@ -570,3 +570,51 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 		assert.NotEqual(t, core.Nowhere, answer.Found)
 	}
 }
+
+// A client of Redisson may have a lease of millions of years, which Lua writes as 1.8554258718e+17 and
+// PEXPIRE does not read.
+func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
+	redis := openAt(t, redistest.Standalone(t))
+	id := wire.NewID()
+	const java, long = "0123abcd-0123-4123-9123-0123456789ab:1", "185542587180800500"
+	reader, exactly := core.Ticket{Mode: core.Shared}, core.Mirrored{Reads: true, Exact: true}
+	passed := id.Owner(0)
+	for name, test := range map[string]struct {
+		kind   *wire.Kind
+		before [][]string // more fields of the hash
+		cmds   []core.Command
+		found  core.Found
+	}{
+		"acquire and leave": {wire.ReadWrite, nil, []core.Command{{Op: core.Acquire, Ticket: reader}, {Op: core.Mirror, Mirrored: exactly, Asks: true}, {Op: core.Leave, Ticket: reader}}, core.Holds},
+		"join and look":     {wire.ReadWrite, nil, []core.Command{{Op: core.Join, Ticket: reader}, {Op: core.Look, Ticket: reader}}, core.Holds},
+		"resume":            {wire.ReadWrite, [][]string{{"HSET", "lock", passed, "1"}}, []core.Command{{Op: core.Resume, Ticket: reader}}, core.Holds},
+		"join in vain":      {wire.Plain, nil, []core.Command{{Op: core.Join}, {Op: core.Leave}}, core.First},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := keysOf(t, redis, "lock", test.kind.Layout)
+			require.NoError(t, do(t, redis, "FLUSHALL").Error())
+			if test.kind == wire.ReadWrite {
+				require.NoError(t, do(t, redis, "HSET", "lock", "mode", "read").Error())
+				require.NoError(t, do(t, redis, "SET", keys.Extra()+":"+java+":rwlock_timeout:1", "1", "PX", long).Error())
+			}
+			require.NoError(t, do(t, redis, "HSET", "lock", java, "1").Error())
+			require.NoError(t, do(t, redis, "PEXPIRE", "lock", long).Error())
+			for _, words := range test.before {
+				require.NoError(t, do(t, redis, words...).Error())
+			}
+			text := id.Owner(1)
+			for _, cmd := range test.cmds {
+				cmd.Lease = core.Span(time.Minute)
+				x := &wire.Exchange{Cmd: cmd, Kind: test.kind, Keys: &keys, Text: text, Passed: passed}
+				redis.Carry(t.Context(), x)
+				require.NoError(t, x.Answer.Err, cmd.Op)
+				if cmd.Op != core.Leave {
+					assert.Equal(t, test.found, x.Answer.Found, cmd.Op)
+				}
+			}
+			left, err := do(t, redis, "PTTL", "lock").AsInt64()
+			require.NoError(t, err)
+			assert.Greater(t, left, int64(1e17))
+		})
+	}
+}

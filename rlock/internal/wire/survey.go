@@ -317,7 +317,7 @@ func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
 	}
 	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
 	for _, end := range ends {
-		if left := Milliseconds(int64(end.Score)) - now; left > 0 {
+		if left := Milliseconds(int64(max(min(end.Score, 1<<53), 0))) - now; left > 0 {
 			owner, more := CutMore(end.Member)
 			held = append(held, Permit{owner, 1 + int(more), left})
 		}

@@ -187,7 +187,7 @@ else
 	end
 	-- Marks alone are kept for the lease that they are about.
 	if not on and (row[1] or joins) then
-		redis.call('pexpire', queue, math.max(remaining(), 1))
+		redis.call('pexpire', queue, string.format('%.0f', math.max(remaining(), 1)))
 	end
 	if freed and not on and free() then
 		local sent

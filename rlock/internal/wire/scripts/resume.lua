@@ -31,7 +31,7 @@ local longest = lease
 if not passed or reads and redis.call('hlen', lock) > 2 then -- it is sent again, or others read
 	longest = math.max(longest, redis.call('pttl', lock))
 end
-redis.call('pexpire', lock, longest)
+redis.call('pexpire', lock, string.format('%.0f', longest))
 if passed and redis.call('exists', lock) == 1 then -- see mirror.lua
 	redis.call('hset', lock, to, '1')
 	redis.call('hdel', lock, from)

@@ -65,7 +65,7 @@ end
 redis.call('hset', name, 'mode', asked, field, '1')
 -- A server that refuses the lease, by its access rules, must not keep a lock that
 -- never ends.
-local expires = redis.pcall('pexpire', name, math.max(left, tonumber(lease)))
+local expires = redis.pcall('pexpire', name, string.format('%.0f', math.max(left, tonumber(lease))))
 if expires ~= 1 then
 	redis.call('hdel', name, field)
 	if redis.call('hlen', name) == 1 then
