@@ -60,9 +60,6 @@ func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 	return found, nil
 }
 
-// literal escapes the characters with a meaning in the patterns of Redis.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-
 // Locks iterates over the names of the locks that are held, of any kind and by any client,
 // Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
 // reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
@@ -73,7 +70,7 @@ func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, 
 	if pattern == "" {
 		pattern = "*"
 	}
-	inRedis := literal.Replace(i.prefix) + pattern
+	inRedis := wire.Literal(i.prefix) + pattern
 	return func(yield func(string, error) bool) {
 		for key, err := range heldKeys(ctx, i.driver.Redis, inRedis) {
 			if err != nil {

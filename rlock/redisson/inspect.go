@@ -176,7 +176,7 @@ func (c *Client) Names(ctx context.Context, pattern string) (names []string, err
 	if err := r.Await(ctx, nil); err != nil {
 		return nil, wire.ExplainTo(ctx, err)
 	}
-	pattern = literal.Replace(c.prefix) + cmp.Or(pattern, "*")
+	pattern = wire.Literal(c.prefix) + cmp.Or(pattern, "*")
 	for _, node := range r.EachNode() {
 		found, failed := c.namesOn(ctx, node, pattern)
 		names, err = append(names, found...), errors.Join(err, wire.ExplainTo(ctx, failed))
@@ -184,9 +184,6 @@ func (c *Client) Names(ctx context.Context, pattern string) (names []string, err
 	slices.Sort(names)
 	return slices.Compact(names), err
 }
-
-// literal makes a text a pattern that matches it.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 func (c *Client) namesOn(ctx context.Context, node rueidis.Client, pattern string) (names []string, err error) {
 	list := "CHANNELS"

@@ -141,7 +141,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
 	}
 	hub := pubsub.Config{Logger: c.Config.Logger}
-	if !r.IsLate() {
+	if !r.IsLazy() {
 		hub.Client, hub.Sharded = r.Client, r.Sharded
 	}
 	c.Hub = pubsub.New(hub)

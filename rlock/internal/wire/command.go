@@ -15,15 +15,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// An Exchange is a command of package core, with the names and texts that stand for the lock and
-// the tenure in Redis, and the answer: see [Redis.Carry].
+// An Exchange is a command of package core with the names of the lock and the tenure in Redis, and
+// its answer: see [Redis.Carry].
 type Exchange struct {
 	Cmd  core.Command
 	Keys *Keys
 	Kind *Kind
 
 	Text   string // the text of the owner: "<uuid>:<id>"
-	Joins  string // the text of the ticket that joins with a Leave
+	Joins  string // the text of the ticket that joins with a Leave, or ""
 	Passed string // the text of the owner that passed the lock on, which a Resume replaces
 
 	Track  bool       // a Mirror tracks the key
@@ -32,15 +32,15 @@ type Exchange struct {
 	Write  *Write     // the guarded write of a Write, or of a Leave that carries one
 
 	// First is set if no other command of the tenure is in flight, or was left behind, so that this
-	// one may use a connection of its own. At is the time then.
+	// one may use the direct connection. At is the present time.
 	First bool
 	At    time.Time
 
 	Answer Answer
 }
 
-// A Condition is a Lua source that Redis executes before an Acquire or a Join, in the same step. If
-// it returns a string, that is the answer, and the command is not executed: see
+// A Condition is a Lua source that Redis executes before an Acquire or a Join, in the same step. A
+// string that it returns is the answer to the call, and the command is not executed: see
 // scripts/condition.lua.
 type Condition struct {
 	Source     string
@@ -53,18 +53,18 @@ type Write struct {
 	Keys, Args []string
 	Reply      rueidis.RedisMessage
 	Fate       Fate  // the fate of a write that a release carries
-	Err        error // the reason if Redis refused it
+	Err        error // the refusal, if the fate is WriteRefused
 
-	nonce string // the last argument, which the source does not see: so no source can write the guard's answer
+	nonce string // a part of the guard's error, which the source cannot know
 }
 
 // NewWrite returns a guarded write with copies of keys and args, since the command may be built
-// after the caller has left.
+// after its caller has left.
 func NewWrite(source string, keys, args []string) *Write {
 	return &Write{Source: source, Keys: slices.Clone(keys), Args: slices.Clone(args), nonce: strconv.FormatUint(rand.Uint64(), 36)}
 }
 
-// A Fate is the result of a guarded write that a release carries.
+// A Fate is the fate of a guarded write that a release carries.
 type Fate uint8
 
 const (
@@ -74,12 +74,13 @@ const (
 	WriteRefused // it was not executed, since Redis refused it
 )
 
-// A Kind is the form of one sort of lock in Redis: names, scripts, and the arguments of these.
+// A Kind is the form of one kind of lock in Redis: names, scripts, and the arguments of the
+// scripts.
 type Kind struct {
 	Layout  Layout
 	Foreign bool // clients of Redisson may hold such a lock
 
-	number               int // the number of the kind
+	number               int // a number that other kinds do not have
 	acquire, acquireAll  *Script
 	resume, mirror, step *Script
 	askAcquire, askStep  *Script // the scripts of a ticket that takes an answer; nil if the kind has none
@@ -109,8 +110,8 @@ var (
 	}
 )
 
-// hashKind returns the kind of a lock that is a hash of one owner. extra begins the name of its
-// second key; "" if there is none.
+// hashKind returns the kind of a lock that is a hash of one owner. extra begins the name of the
+// lock's second key, "" for none.
 func hashKind(number int, extra string) *Kind {
 	return &Kind{
 		Layout:  Layout{Channel: "redisson_lock__channel:", Fair: true, Extra: extra, HasExtra: extra != ""},
@@ -159,7 +160,7 @@ func (x *Exchange) carrying(step *Call) Call {
 	}
 }
 
-// unless returns the call of a condition with the command c after it.
+// unless returns the call of the condition u with the command c behind it.
 func unless(u *Condition, c *Call) Call {
 	keys, args := c.split()
 	return Call{
@@ -243,8 +244,8 @@ func modeOf(t core.Ticket) string {
 	return modes[mode : mode+1]
 }
 
-// number returns the number that the kind's part of a script takes: of permits, or of fencing
-// tokens that a grant reserves; "" if there is none.
+// number returns the number of permits of a semaphore, or the number of fencing tokens that a grant
+// reserves; "" for other locks.
 func (x *Exchange) number() string {
 	switch {
 	case x.Cmd.Permits > 0:
@@ -255,7 +256,7 @@ func (x *Exchange) number() string {
 	return ""
 }
 
-// flag returns a bool for the scripts.
+// flag returns a bool as the scripts read it.
 func flag(set bool) string {
 	if set {
 		return "1"
@@ -263,7 +264,7 @@ func flag(set bool) string {
 	return "0"
 }
 
-// milliseconds returns a lease for the scripts.
+// milliseconds returns a lease as the scripts read it.
 func (r *Redis) milliseconds(d core.Span) string {
 	if time.Duration(d) == r.options.Lease {
 		return r.leaseText
@@ -271,7 +272,7 @@ func (r *Redis) milliseconds(d core.Span) string {
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
 }
 
-// mirrorLease returns the lease of a Mirror for its script, with the sign that it may shorten the
+// mirrorLease returns the lease of a Mirror as its script reads it: after "=" if it may shorten the
 // lease in Redis.
 func (r *Redis) mirrorLease(cmd *core.Command) string {
 	lease := r.milliseconds(cmd.Lease)
@@ -300,8 +301,8 @@ func (r *Redis) mirror(part []*Exchange) Call {
 	return c
 }
 
-// others returns the arguments by which the Mirror has scripts/others.lua count the other waiters
-// of its lock, and appends the keys for that; "" if the Mirror does not ask.
+// others returns the arguments by which scripts/others.lua counts the other waiters of the lock,
+// and appends the keys that it reads; "" if the Mirror does not ask.
 func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 	if !x.Cmd.Asks {
 		return "", ""
@@ -317,8 +318,8 @@ func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 	return how, n[channelName]
 }
 
-// A plain lock is a hash of one owner and its count, as Redisson's RLock. So is a fair lock, and a
-// fenced lock has a counter beside it.
+// A plain, fair or fenced lock is a hash of one owner and its count, as Redisson's RLock. A fenced
+// lock has a counter beside it.
 
 func acquirePlain(r *Redis, x *Exchange) Call {
 	script := x.Kind.acquire
@@ -333,9 +334,9 @@ func acquirePlain(r *Redis, x *Exchange) Call {
 
 func resumePlain(r *Redis, x *Exchange) Call { return r.resume(x, x.Passed, x.Text) }
 
-// resume returns the call of a Resume of a lock that is a hash of owners. from and to are the
-// fields of the owner that passed it on and of the one that resumes it; leases are the keys of
-// their leases if they are readers.
+// resume returns the call of a Resume of a lock that is a hash of owners. from is the field of the
+// owner that passed the lock on, to that of the owner that resumes it; leases are the keys of their
+// leases if they are readers.
 func (r *Redis) resume(x *Exchange, from, to string, leases ...string) Call {
 	n := x.Keys.names()
 	c := Call{Script: x.Kind.resume}
@@ -364,8 +365,7 @@ func mirrorPlain(r *Redis, part []*Exchange) Call {
 	return Call{Script: part[0].Kind.mirror, Keys: append(keys, more...), Args: args}
 }
 
-// guardByKey returns the key and the argument by which a guarded write checks the lock: its key,
-// and the owner.
+// guardByKey returns the key of the lock and the owner, by which a guarded write checks the lock.
 func guardByKey(x *Exchange) (keys, args []string) { return []string{x.Keys.Key}, []string{x.Text} }
 
 // A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader
@@ -429,8 +429,8 @@ func mirrorPermits(r *Redis, part []*Exchange) Call {
 	return Call{Script: part[0].Kind.mirror, Keys: keys, Args: args}
 }
 
-// Carry sends a command in the goroutine of its caller, and fills in the answer, or that there is
-// none if ctx ends before.
+// Carry sends a command in the goroutine of its caller, and fills in the answer; it is an error if
+// ctx ends before there is one.
 func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	if err := r.Ready(ctx, x.Keys); err != nil {
 		x.Answer = x.failed(err)
@@ -441,7 +441,7 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 		r.pipeline(ctx, []*Exchange{x}, 1)
 		return
 	}
-	x.Cmd.Polling = r.leavesWindows(x)
+	x.Cmd.Polling = r.noteWant(x)
 	switch {
 	case op == core.Leave && x.Cmd.Tenure == nil:
 		r.force(ctx, x)
@@ -452,9 +452,9 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	}
 	order := Order{Call: r.call(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
 	result, sent := r.Send(ctx, order)
-	// A command with a source of the user is built and sent again if the server refused it since
-	// the client has no right to the keys of Redisson's fair queue: its call does not know which
-	// keys these are.
+	// The call of a command with a source of the user does not know which of its keys are those of
+	// Redisson's fair queue. If the server refused these keys, the command is built again without
+	// them.
 	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
 		order.Call, order.First = r.call(x), false
 		result, sent = r.Send(ctx, order)
@@ -473,8 +473,7 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	x.Answer.Sent = sent
 }
 
-// force releases the holder in Redis, and sends its client a message if that is another client of
-// rlock.
+// force releases the holder in Redis, and notifies its client if that is another client of rlock.
 func (r *Redis) force(ctx context.Context, x *Exchange) {
 	call, result := r.step(x), rueidis.RedisResult{}
 	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
@@ -489,15 +488,15 @@ func (r *Redis) force(ctx context.Context, x *Exchange) {
 	}
 }
 
-// most is the largest number of Mirrors, or Acquires, that share one call of a script: most of what
-// a single Mirror costs is the call. Redis serves no other command during a call, which takes some
-// 50 µs.
+// most is the largest number of Mirrors, or Acquires, that share one call of a script: the call is
+// most of the cost of a single Mirror. Redis serves no other command during a call of that size,
+// which takes some 50 µs.
 const most = 32
 
 // CarryAll sends commands in one pipeline, and fills in the answers. Mirrors, or Acquires, of one
 // kind and slot share calls.
 func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
-	if r.IsLate() {
+	if r.IsLazy() {
 		all = slices.DeleteFunc(slices.Clone(all), func(x *Exchange) bool {
 			err := r.Ready(ctx, x.Keys)
 			if err != nil {
@@ -526,7 +525,7 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 			r.unmark(ctx, first)
 		} else {
 			for _, x := range rest[:n] {
-				x.Cmd.Polling = r.leavesWindows(x)
+				x.Cmd.Polling = r.noteWant(x)
 			}
 			calls, parts = append(calls, r.callOf(rest[:n])), append(parts, rest[:n])
 		}
@@ -539,9 +538,9 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 	for i, result := range results {
 		part := parts[i]
 		if err := result.Error(); err != nil && Answered(err) && (len(part) > 1 || part[0].Cmd.Op == core.Mirror && r.withoutFair(err)) {
-			// One lock may be the cause: a key of another type, a name that the ACL excludes, a
-			// proxy that knows of slots where this client does not. Or a key that a Mirror can do
-			// without.
+			// One lock may be the cause: a key of another type, a name that the ACL excludes, or
+			// slots that a proxy knows and this client does not. A Mirror can do without the key of
+			// Redisson's fair queue.
 			r.pipeline(ctx, part, 1)
 			continue
 		}
@@ -560,8 +559,7 @@ func (x *Exchange) sharesWith(other *Exchange) bool {
 // group returns a number that is the same for commands of one slot and kind.
 func (x *Exchange) group() int { return int(x.Keys.Slot)<<8 | x.Kind.number }
 
-// unmark takes the mark of a ticket that was granted the lock out of the queue: see
-// scripts/queue.lua.
+// unmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
 func (r *Redis) unmark(ctx context.Context, x *Exchange) {
 	r.sent.n.Add(1)
 	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member("!"+x.Text[:TenureLen-1]).Build()).Error()
@@ -570,8 +568,8 @@ func (r *Redis) unmark(ctx context.Context, x *Exchange) {
 	}
 }
 
-// Foreign clients that only poll cannot be counted. A client leaves them windows if the server
-// knows scripts of Redisson, but only for names that it wants all the time: otherwise pollers find
+// Foreign clients that only poll cannot be counted. If the server knows scripts of Redisson, a
+// client leaves them windows for those names that it wants all the time. Of other names they find
 // the lock free in the pauses.
 const (
 	// spellPause is the longest pause of a name that counts as wanted all the time: the length of a
@@ -583,7 +581,7 @@ const (
 	maxSpells = 4096
 )
 
-// spells are the names that this client has wanted lately.
+// spells has the names that this client has wanted lately.
 type spells struct {
 	mu    sync.Mutex // protects following
 	names map[string]spell
@@ -601,7 +599,7 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.names == nil || len(s.names) >= maxSpells {
-		s.names = make(map[string]spell) // the names that are wanted all the time will be back
+		s.names = make(map[string]spell) // names that are wanted all the time come back at once
 	}
 	p, known := s.names[name]
 	if !known || !p.freed.IsZero() && now.Sub(p.freed) > spellPause {
@@ -615,9 +613,9 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	return now.Sub(p.since) >= spellTime
 }
 
-// leavesWindows reports whether a command that is about to be sent has to leave a window to foreign
-// clients that only poll, and notes that the name is wanted, or freed. An Acquire leaves none.
-func (r *Redis) leavesWindows(x *Exchange) bool {
+// noteWant notes that a command which is about to be sent wants the lock, or frees it. It reports
+// whether the command has to leave a window to foreign clients that only poll: an Acquire does not.
+func (r *Redis) noteWant(x *Exchange) (polling bool) {
 	op := x.Cmd.Op
 	if !x.Kind.Foreign || op == core.Write || op == core.Mirror && !x.Cmd.Asks {
 		return false
@@ -652,22 +650,23 @@ type foreign struct {
 }
 
 // redissonScripts are the SHA1s of the scripts by which clients of Redisson try to acquire a plain
-// lock. Each try, also one that fails, leaves its script with the server. docs/redisson.md lists
-// the versions whose texts these are.
+// lock. A server keeps the script of each try, also of one that fails. docs/redisson.md lists the
+// versions whose scripts these are.
 var redissonScripts = []string{
 	"149c5a8bf18676fd99e9e6e24923bd64d9b62f94", // RLock from 3.30.0 on
 	"dad0f8d619e548e04f21fb48d50be5034df3adae", // RLock of 3.17.7, and every spin lock
 	"9401052d872adfd0179ef8c8e8c028512707629a", // RLock of 3.11.6
 }
 
-// The times for which the answer of the server counts, if it has such a script and if it has none.
+// The times for which an answer of the server counts: that it has such a script, and that it has
+// none.
 const (
 	seenTime   = time.Minute
 	unseenTime = 2 * time.Second
 )
 
-// Polls reports whether there may be foreign clients that only poll, and so cannot be counted. With
-// RedissonPollsAuto that is so if the server had a script of Redisson when it was last asked.
+// Polls reports whether there may be foreign clients that only poll. With RedissonPollsAuto there
+// may be some if the server had a script of Redisson when it was last asked.
 func (r *Redis) Polls() bool {
 	switch r.options.RedissonPolls {
 	case RedissonPollsNever:
@@ -681,9 +680,9 @@ func (r *Redis) Polls() bool {
 	}
 }
 
-// LookForRedisson asks the server in the background for scripts of Redisson, unless it was asked a
-// short time ago. It is called for contended locks only, so that an uncontended client sends no
-// such command.
+// LookForRedisson asks the server in the background for scripts of Redisson, unless the last answer
+// still counts. It is called for contended locks only, so that an uncontended client sends no such
+// command.
 func (r *Redis) LookForRedisson(now time.Time) {
 	if r.options.RedissonPolls != RedissonPollsAuto {
 		return
@@ -720,12 +719,12 @@ func (r *Redis) askForRedisson() (seen, ok bool) {
 	return seen, ok || seen
 }
 
-// Redisson's fair lock has two keys, which a step declares, and to which some users have no right.
-// The server refuses such a user the whole step. The client then sends steps without these keys,
-// and waiters of Redisson's fair lock are not notified of its releases.
-const fairKeysAt, fairKeys = 4, 2 // the index of the first among the keys of a step, and their number
+// Redisson's fair lock has two keys. A step declares them, and the server refuses the whole step to
+// a user without a right to them. The client of such a user then sends steps without these keys,
+// and its releases do not notify waiters of Redisson's fair lock.
+const fairKeysAt, fairKeys = 4, 2 // the index of the first of them among the keys of a step, and their number
 
-// fairRights remembers whether the server refused these keys. It is nil for a call without them.
+// fairRights remembers whether the server refused these keys.
 type fairRights struct{ none atomic.Bool }
 
 // learn notes and reports that the server refused a call with these keys by its access rules.
@@ -738,14 +737,14 @@ func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 }
 
 // withoutFair reports whether the error shows for the first time that the client has no right to
-// the keys of Redisson's fair queue: then the command has to be built again without them.
+// the keys of Redisson's fair queue. Then its caller builds the command again, without them.
 func (r *Redis) withoutFair(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
 }
 
-// fairRights returns the rights to the keys, or nil if steps of a lock with that fair queue, "" for
-// none, do not have them.
+// fairRights returns the rights to the keys of a lock with that fair queue; nil if its calls do not
+// have these keys, since the lock has none, or the user no right to them.
 func (r *Redis) fairRights(fairQueue string) *fairRights {
 	if fairQueue == "" || r.foreign.fair.none.Load() {
 		return nil

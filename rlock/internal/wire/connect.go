@@ -20,12 +20,11 @@ import (
 // connect returns the client of rueidis that the options describe, or the shared one.
 //
 // Up to Redis 7.0 a server that is loading its data, or is busy with a script, refuses the commands
-// by which rueidis looks for a Cluster. That passes, so connect waits for as long as a connection
-// may take.
+// by which rueidis looks for a Cluster. connect tries again, for as long as a connection may take.
 //
 // The connections are named after the client with that id. If the server, or a proxy, refuses the
-// name, they have none: HELLO with a name needs no right, but CLIENT SETNAME, which sets it in
-// RESP2, does.
+// name, they have none. In RESP2 the name is set by CLIENT SETNAME, which needs a right; HELLO
+// needs none.
 func connect(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
@@ -81,15 +80,15 @@ func unreachable(option rueidis.ClientOption, err error) error {
 		option.InitAddress, err, tls)
 }
 
-// refusesName reports whether a reply may refuse the name of the client. Redis 6 says only that
-// some subcommand of CLIENT is refused.
+// refusesName reports whether a reply may be the refusal of the client's name. Redis 6 says only
+// that a subcommand of CLIENT is refused.
 func refusesName(message string) bool {
 	message = strings.ToLower(message)
 	return strings.Contains(message, "setname") || strings.HasPrefix(message, "noperm") && strings.Contains(message, "client")
 }
 
-// remedies has, for replies to the first commands, what to change in the config or at the server.
-// Diagnose explains those about a missing right.
+// remedies are the changes of the config or the server that cure a refusal, by the beginning of the
+// reply. Diagnose explains replies about a missing right.
 var remedies = []struct{ reply, remedy string }{
 	{"max number of clients", "raise maxclients of the server"},
 	{"DB index", "choose a database that the server has with Config.Redis.SelectDB"},
@@ -120,10 +119,10 @@ func remedy(message string, f Fault) string {
 	return ""
 }
 
-// checkMode returns an error if the client of a single server is connected with a Sentinel or a
-// node of a Cluster. rueidis takes such a node for a single server if it refuses to list the other
-// nodes, whose names could then never be locked. A server that does not know HELLO is older than
-// Redis 6, or no Redis.
+// checkMode returns an error if the client of a single server is connected with a Sentinel, or with
+// a node of a Cluster that refuses to list the other nodes: rueidis takes that for a single server,
+// and the names of the other nodes could never be locked. A server that does not know HELLO is
+// older than Redis 6, or no Redis, and passes.
 func (r *Redis) checkMode() error {
 	if r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
@@ -147,10 +146,10 @@ func (r *Redis) checkMode() error {
 	if err = Explain(r.Client.Do(ctx, look).Error()); err != nil {
 		return fmt.Errorf("the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
 	}
-	return nil // the user has asked for this one node
+	return nil
 }
 
-// Hello returns the reply of a node to HELLO, with its version, mode and role. The command needs no
+// Hello returns the reply of a node to HELLO, with its version, mode and role. HELLO needs no
 // right.
 func (r *Redis) Hello(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	ctx, cancel := r.Within(ctx)
@@ -164,19 +163,17 @@ func leading(text string) (n int) {
 	return n
 }
 
-// With Sentinel there are two logins, each with its own fields in the config.
-
-// ofServer and ofSentinel are the two logins.
+// With Sentinel there are two logins.
 var (
 	ofServer   = login{"the server", "Config.Redis"}
 	ofSentinel = login{"the Sentinel", "Config.Redis.Sentinel"}
 )
 
-// A login is a user name and a password: the sort of server that they are for, and the fields in
-// the config.
+// A login is a user name and a password, by the server that asks for them and the fields of the
+// config that have them.
 type login struct{ server, fields string }
 
-// refused returns the error of a reply that refuses the login, or nil for any other reply.
+// refused returns the error for a reply that refuses the login, or nil for any other reply.
 func (l login) refused(message string) error {
 	switch {
 	case strings.HasPrefix(message, "NOAUTH"):
@@ -187,9 +184,9 @@ func (l login) refused(message string) error {
 	return nil
 }
 
-// loginOf returns the login that was refused while a client connected. rueidis returns the reply
-// and not its sender, so the Sentinels are asked again: if one accepts its login, the primary
-// refused the other.
+// loginOf returns the login that was refused while a client connected. rueidis does not say which
+// server has refused it, so the Sentinels are asked again: if one of them accepts its login, the
+// primary has refused the other.
 func loginOf(o rueidis.ClientOption) login {
 	if o.Sentinel.MasterSet == "" {
 		return ofServer
@@ -226,8 +223,8 @@ func runID(ctx context.Context, client rueidis.Client) (string, error) {
 	return "", nil
 }
 
-// ServerProcess returns the run id of the server, which is another one after a restart or a
-// failover; "" if the server does not say. It returns an error in a Cluster, which is many servers.
+// ServerProcess returns the run id of the server, which changes with a restart or a failover; "" if
+// the server does not say. It returns an error in a Cluster, which has many.
 func (r *Redis) ServerProcess() (string, error) {
 	if err := r.Ready(r.ctx, nil); err != nil {
 		return "", err
@@ -242,17 +239,17 @@ func (r *Redis) ServerProcess() (string, error) {
 }
 
 // connections knows whether the client is connected. In rueidis a command that finds no connection
-// waits until there is one, whatever its context says, since all callers wait for the one that
-// connects. So a caller that may leave sends such a command from another goroutine, which costs as
-// much as the rest of a Lock; with a connection there is no need.
+// waits until there is one, whatever its context says, since all callers wait for the caller that
+// dials. Then a caller that may leave has to send its command from another goroutine, which costs
+// as much as the rest of a Lock.
 type connections struct {
-	// counted is set if closed counts: not for a shared client.
+	// counted is set if closed is kept: not for a shared client, whose connections are not ours.
 	counted bool
-	// prompt is set if rueidis' pings give up a silent connection within the time of an Unlock.
+	// prompt is set if rueidis' pings end a silent connection within the time of an Unlock.
 	prompt bool
 	// closed counts the connections closed so far. rueidis closes one before it dials the next.
 	closed atomic.Uint64
-	// changed is nil until the client is made: see OnChange.
+	// changed is the function of OnChange, or nil.
 	changed atomic.Pointer[func(keys []string)]
 	// dialled counts the attempts to open a connection.
 	dialled atomic.Uint64
@@ -304,17 +301,17 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 // A wire is a connection that reports when it is closed, and that cannot be read before something
 // was written to it. A server that refuses a connection says so unasked ("ERR max number of clients
 // reached"). rueidis takes that for the answer to its first command; but if the caller's context
-// ends before it has sent one, it panics in a goroutine of its own, which ends the process. An
+// ends before rueidis has sent one, it panics in a goroutine of its own, which ends the process. An
 // error in reply to UNSUBSCRIBE would do so as well: that command is never sent (see package
-// pubsub, and together).
+// pubsub, and Redis.together).
 type wire struct {
 	net.Conn
 	conns *connections
 	asked atomic.Bool
-	// greeting is the bytes read so far, until greeted is set: then they are more than one reply
-	// with the reason why the server hangs up. Only the reader uses both.
+	// greeting is what the server has sent, while that may be one reply that says why it hangs up.
+	// Only the reader uses it, and greeted.
 	greeting []byte
-	greeted  bool
+	greeted  bool // the server has sent something else
 }
 
 func (w *wire) Close() error {
@@ -342,9 +339,9 @@ func (w *wire) Read(b []byte) (int, error) {
 // longestGreeting is longer than any reply with which a server hangs up.
 const longestGreeting = 4 << 10
 
-// greet keeps the first bytes read. When the connection ends with err, it returns the server's
-// reason instead if these bytes are one: rueidis begins with several commands and, if not all are
-// answered, returns the error and not the answer.
+// greet keeps the first bytes read. When the connection ends with err, and these bytes are an error
+// reply, greet returns that reply: rueidis begins with several commands and, if not all of them are
+// answered, returns err and not the reply.
 func (w *wire) greet(read []byte, err error) error {
 	w.greeting = append(w.greeting, read...)
 	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
@@ -362,12 +359,12 @@ func (w *wire) greet(read []byte, err error) error {
 // errUnasked is the error of a read before anything was written.
 var errUnasked = errors.New("the server was asked nothing yet")
 
-// Generation returns the number of the present connection. It is called before a command is sent,
-// and heard with the result when the command is answered.
+// Generation returns the number of the present connection. Callers take it before they send a
+// command, and pass it to heard when the command is answered.
 func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard notes that a command which was sent at that generation was answered. It writes only if that
-// is news, which is rare, since all callers read the value all the time.
+// heard notes that a command which was sent at that generation was answered. It writes only the
+// first time in a generation, since all callers read the value all the time.
 func (r *Redis) heard(generation uint64) {
 	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
 		c.change(nil)
@@ -392,25 +389,25 @@ func (r *Redis) Connected() bool {
 	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
-// OnChange sets the function that is called with tracked keys which another client has changed, and
+// OnChange sets the function that is called with tracked keys that another client has changed, and
 // without keys if any key may have changed: when a connection has ended, and after the first answer
-// over the next one. The reader of a connection calls it, so that it must not wait.
+// over the next one. The reader of a connection calls the function, which must not wait.
 func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }
 
-// An opening is the way of a client that was made by [OpenLater] to its first connection. Until
-// open is set, the fields of a Redis that depend on the server are not: the client of rueidis, its
-// mode, the family of pub/sub. Only the goroutine of the opening uses them then. So commands are
-// sent after [Redis.Ready], and InCluster and Connected return false before.
+// An opening is the attempts of a client that was made by [OpenLater] to connect. Until open is
+// set, only its goroutine may use the fields of a Redis that depend on the server: the client of
+// rueidis, its mode, the family of pub/sub. So commands are sent after [Redis.Ready], and InCluster
+// and Connected return false before.
 type opening struct {
-	open    atomic.Bool            // set once the fields are
+	open    atomic.Bool            // set once these fields are set
 	failed  atomic.Pointer[absent] // the error of the last attempt
 	tried   chan struct{}          // closed after the first attempt
 	settled chan struct{}          // closed once the client is connected
 	ended   chan struct{}          // closed after the last attempt
 }
 
-// An absent is the error if there is no connection to the server, or none that can be used. No
-// command for a lock was sent.
+// An absent is the error of a client without a connection to the server, or without one that can be
+// used. No command for a lock was sent.
 type absent struct {
 	fault Fault
 	err   error
@@ -419,7 +416,7 @@ type absent struct {
 func (a *absent) Error() string { return a.err.Error() }
 func (a *absent) Unwrap() error { return a.err }
 
-// MayOpen reports whether waiting may cure the error of [Open].
+// MayOpen reports whether [Open] may succeed later, by its error.
 func MayOpen(err error) bool {
 	a := (*absent)(nil)
 	return errors.As(err, &a) && a.fault != Never
@@ -448,8 +445,8 @@ func OpenLater(o Options, id string) *Redis {
 }
 
 // Connect connects a Redis that [OpenLater] returned, in a goroutine that Close waits for. It calls
-// told after each attempt, with its error: nil after the last one, before any command is sent. For
-// any other Redis it does nothing.
+// told with the error of each attempt; with nil once it has succeeded, before any command is sent.
+// For any other Redis it does nothing.
 func (r *Redis) Connect(told func(error)) {
 	o := r.opening
 	if o == nil {
@@ -490,7 +487,7 @@ func (r *Redis) connect(told func(error)) {
 	}
 }
 
-// stoppable returns the options with dials that end when the client closes.
+// stoppable returns the options with a dial function that ends when the client closes.
 func (r *Redis) stoppable() Options {
 	o := r.options
 	dial := dialOf(o.Redis)
@@ -506,12 +503,12 @@ func (r *Redis) stoppable() Options {
 // isOpen reports whether the client has been connected.
 func (r *Redis) isOpen() bool { return r.opening == nil || r.opening.open.Load() }
 
-// IsLate reports whether the client was made by [OpenLater].
-func (r *Redis) IsLate() bool { return r.opening != nil }
+// IsLazy reports whether the client was made by [OpenLater].
+func (r *Redis) IsLazy() bool { return r.opening != nil }
 
-// Ready returns an error if no command about the keys can be sent. It waits for the first attempt
-// to connect, or until ctx ends. Keys that were made before the mode of the server was known may be
-// impossible in a Cluster.
+// Ready returns an error if no command about the keys can be sent; k may be nil. It waits for the
+// first attempt to connect, or until ctx ends. Keys that were made before the mode of the server
+// was known may be impossible in a Cluster.
 func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	switch o := r.opening; {
 	case o == nil:
@@ -537,8 +534,8 @@ func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	}
 }
 
-// Await is Ready for commands that only read: it waits until the client is connected, for as long
-// as an answer may take.
+// Await is Ready for commands that only read. It waits until the client is connected, for Patience
+// at most.
 func (r *Redis) Await(ctx context.Context, k *Keys) error {
 	if r.opening == nil {
 		return nil
@@ -559,7 +556,7 @@ func (r *Redis) Await(ctx context.Context, k *Keys) error {
 		}
 		select {
 		case <-r.opening.settled:
-		case <-time.After(retry): // look whether the server cannot be used
+		case <-time.After(retry): // another attempt may have found that the server cannot be used
 		case <-within.Done():
 		case <-r.Done():
 		}
@@ -567,8 +564,7 @@ func (r *Redis) Await(ctx context.Context, k *Keys) error {
 }
 
 // HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, by the Cluster
-// specification. rueidis' builder, which routes by the same number, does not exist before there is
-// a connection.
+// specification. rueidis' builder computes the same, but a lazy client has none before it connects.
 func HashSlot(key string) (slot uint16) {
 	tag := tagOf(key)
 	for i := range len(tag) {
@@ -587,16 +583,15 @@ func HashSlot(key string) (slot uint16) {
 const leastPatience = 3 * time.Second
 
 // patienceOf returns the time after which the outcome of a command counts as unknown. It is a
-// little longer than that after which a silent connection is cut, so that the reason is often
-// known. It grows with ConnWriteTimeout.
+// little longer than the time after which rueidis ends a silent connection, whose error says more.
 func patienceOf(o rueidis.ClientOption) time.Duration {
 	return max(leastPatience, o.ConnWriteTimeout+time.Second)
 }
 
-// freshness is the time for which a deadline hands out the same context.
+// freshness is the time for which a deadline returns the same context.
 const freshness = time.Second
 
-// A deadline hands out contexts that end after its patience, or up to freshness later, for commands
+// A deadline makes contexts that end after its patience, or up to freshness later, for commands
 // that must not end with their caller's context. Many commands share a context, since a timer for
 // each would cost more than the rest of an Unlock.
 type deadline struct {
@@ -605,7 +600,7 @@ type deadline struct {
 	mu     sync.Mutex // protects following
 	ctx    context.Context
 	cancel context.CancelFunc
-	fresh  time.Time // the end of the time for which ctx is handed out
+	fresh  time.Time // the end of the time for which ctx is returned
 	closed bool      // all contexts have ended
 }
 
@@ -623,7 +618,7 @@ func (d *deadline) context(now time.Time) context.Context {
 	return d.ctx
 }
 
-// stop ends the context that was handed out last, and all that are handed out from now on.
+// stop ends the last context, and all that are returned from now on.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -633,8 +628,7 @@ func (d *deadline) stop() {
 	}
 }
 
-// FirstRetry and LastRetry are the first and the longest pause before a command is sent again after
-// a fault that waiting may cure.
+// FirstRetry and LastRetry are the first and the longest pause before a retry.
 const FirstRetry, LastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 
 // Jitter returns a random time between half of d and d, so that waiters that failed together do not
@@ -646,13 +640,14 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// Milliseconds converts ms, which may be longer than any Duration, as a lease of another program.
+// Milliseconds converts ms. A lease of another program may be longer than any Duration: then it
+// returns the longest.
 func Milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// TimeUp returns the error of a wait that ctx has ended, with the last error of Redis, if there was
-// one.
+// TimeUp returns the error of a wait that ctx has ended, with last, the last error of Redis, if
+// that is not nil.
 func TimeUp(ctx context.Context, last error) error {
 	if last == nil {
 		return Over(ctx)
@@ -660,8 +655,8 @@ func TimeUp(ctx context.Context, last error) error {
 	return fmt.Errorf("%w; Redis said last: %w", Over(ctx), last)
 }
 
-// Over returns nil if ctx is not over, else its error, with its cause if that says more, as for the
-// context of a hold that was lost.
+// Over returns the error of ctx, with its cause if that is another error, as for the context of a
+// hold that was lost. It returns nil if ctx has not ended.
 func Over(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {

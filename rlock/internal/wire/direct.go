@@ -13,19 +13,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An Order is a call that is sent alone, in the goroutine of its caller. It has a slot of its
+// An Order is a call that is sent alone, in the goroutine of its caller, which has a slot of its
 // node's limits.
 type Order struct {
 	Call
 	Slot  uint16
 	First bool      // no other command of the tenure is in flight, or was left behind
-	At    time.Time // the time now
+	At    time.Time // the present time
 }
 
-// A Sent says where a command was sent, by which it is known whether it may still be executed. The
-// zero Sent does not know.
+// A Sent says where a command was sent, so that later answers show whether it may still be
+// executed. The zero Sent is not known.
 type Sent struct {
-	Generation uint64 // the generation of the pipelined connection; 0 if it was sent elsewhere; or executed
+	Generation uint64 // the generation of the pipelined connection; executed, or 0 if neither is known
 	late       *line  // the direct connection on which it was left behind, or nil
 }
 
@@ -33,8 +33,8 @@ type Sent struct {
 // generation.
 const executed = math.MaxUint64
 
-// Send makes the call, over the direct connection if it is the first one of its tenure and its
-// caller is alone. If ctx ends before there is an answer, it returns the error of ctx.
+// Send makes the call, over the direct connection if it is the first call of its tenure and nothing
+// else is in flight. If ctx ends before there is an answer, it returns the error of ctx.
 func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
@@ -49,14 +49,14 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	return result, Sent{Generation: generation}
 }
 
-// IsSettled reports whether a command with that generation has been executed, or never will be,
-// once a command is answered that was sent later over the pipeline.
+// IsSettled reports whether a command with that generation has been executed, or never will be. Its
+// caller has the answer to a command that was sent later over the pipeline.
 func (r *Redis) IsSettled(generation uint64) bool {
 	return generation == executed || generation != 0 && r.Ordered() && r.Generation() == generation
 }
 
 // IsLate reports whether the command was left behind on the direct connection. No other command
-// follows it there, so that its answer has to be awaited: one call of Await or of GiveUp follows.
+// follows it there to show whether it was executed: its caller calls Await or GiveUp, once.
 func (s Sent) IsLate() bool { return s.late != nil }
 
 // Await waits for the answer, or until ctx ends.
@@ -67,15 +67,15 @@ func (s Sent) Await(ctx context.Context) Sent {
 	return Sent{}
 }
 
-// GiveUp closes the connection instead.
+// GiveUp closes the connection.
 func (s Sent) GiveUp() { s.late.cut() }
 
 const (
 	// directAfter is the number of commands in a row that have to find nothing else in flight
-	// before one is served directly, so that goroutines which take turns share the pipeline.
+	// before the direct connection is used, so that goroutines which take turns share the pipeline.
 	directAfter = 8
-	// reopenAfter is the least time between two direct connections, and retryAfter that after one
-	// could not be opened, for the sake of a server that is full.
+	// reopenAfter is the least time between two direct connections. retryAfter is that time after a
+	// connection could not be opened, for the sake of a server that is full.
 	reopenAfter, retryAfter = time.Second, 30 * time.Second
 )
 
@@ -83,37 +83,37 @@ const (
 // connection and reads the answer. On the pipelined connection a writer and a reader goroutine
 // stand between the caller and the socket, which pays only for several commands at a time.
 //
-// One command at a time, an acquire or a release, is in flight on the direct connection, and only
-// one without a predecessor on another connection: a release goes there only after the answers to
-// the acquire and to every Mirror. A caller that finds the connection in use, not open yet, or in
-// doubt, uses the pipeline. So do all callers while the pipelined connection is down, since the
-// next one may lead to another server.
+// One command at a time, an acquire or a release, is in flight on the direct connection, and only a
+// command without a predecessor on another connection: a release goes there only after the answers
+// to the acquire and to every Mirror. A caller that finds the connection in use, not open yet, or
+// idle for so long that it may be dead, uses the pipeline. So do all callers while the pipelined
+// connection is down, since the next pipelined connection may lead to another server.
 //
-// A connection that fails is given up and not dialled again. The next one is opened in the
-// background, to the address of the pipelined connection. A name or a balancer may still lead it to
-// another server, where the locks of this one are free: it is used only if the servers of both
-// connections have one run id, which is asked for once per connection.
+// A connection that fails is not dialled again. Another is opened in the background, to the address
+// of the pipelined connection. A name or a balancer may still lead it to another server, where the
+// locks of this one are free: it is used only if the servers of both connections have the same run
+// id, which is asked for once per connection.
 type direct struct {
 	redis   *Redis
 	options rueidis.ClientOption // the options of a connection, without the address
 	dialer  net.Dialer
 	connect dialFunc
-	fresh   time.Duration // the time after an answer for which the connection is not in doubt
+	fresh   time.Duration // the time after a command for which the connection is used without a PING
 
 	// alone counts the commands in a row that found nothing else in flight, up to directAfter.
 	alone  atomic.Int32
 	closed atomic.Bool
-	// line is the open connection, or nil. Only close reads it without busy.
+	// line is the open connection, or nil. It is used under busy; close cuts it without.
 	line atomic.Pointer[line]
 
 	// busy is set by the goroutine that uses, opens or closes the line. It protects following.
 	busy atomic.Bool
 
-	reopen time.Time // no connection is opened before
+	reopen time.Time // the earliest time at which another connection is opened
 }
 
-// newDirect returns nil if a lone caller cannot be served directly: with a shared rueidis client,
-// whose connections are not ours; in a Cluster, and if rueidis chooses between several servers or
+// newDirect returns nil if there may be no direct connection: with a shared rueidis client, whose
+// connections are not ours; in a Cluster; if rueidis chooses between several servers or
 // connections; and if WAIT follows each acquire.
 func newDirect(r *Redis) *direct {
 	o := r.options.Redis
@@ -139,8 +139,8 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// take returns the line if the command that has just entered these limits may use it: then do has
-// to be called. It returns nil if the command has to use the pipeline.
+// take returns the line if the command that has just entered these limits may use it: then the
+// caller calls do. It returns nil if the command has to use the pipeline.
 func (d *direct) take(limits *Limits, now time.Time) *line {
 	if d == nil {
 		return nil
@@ -169,8 +169,8 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 	return nil
 }
 
-// usable reports whether the pipelined connection is the same as when the line was opened, the
-// line's credentials have not expired, and the server has not closed it.
+// usable reports whether no pipelined connection was dialled since the line was opened, the line's
+// credentials have not expired, and the server has not closed the line.
 func (d *direct) usable(l *line, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
@@ -179,8 +179,8 @@ func (d *direct) usable(l *line, now time.Time) bool {
 }
 
 // do sends a call over the line that take has returned. If ctx ends before there is an answer, do
-// returns the error of ctx, and leaves the line, on which the answer is still to come. If ctx has
-// ended already, nothing is sent.
+// returns the error of ctx, and the Sent has the line, on which the answer may still come. If ctx
+// has ended already, nothing is sent.
 func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
@@ -193,7 +193,7 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	} else if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, use.Leave)()
 	}
-	// rueidis reads in this goroutine only for a context that cannot be cancelled.
+	// Only for a context that cannot be cancelled does rueidis read in this goroutine.
 	result := c.do(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
 	left := l.end(answered)
@@ -210,8 +210,8 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	return result, Sent{}
 }
 
-// prepare makes the line ready for the next caller: it opens one, or checks one that was idle by a
-// command. It runs in a goroutine of its own, with busy set.
+// prepare makes the line ready for the next caller: it opens one, or pings the one that was idle.
+// It runs in a goroutine of its own, with busy set.
 func (d *direct) prepare() {
 	defer d.free()
 	l := d.line.Load()
@@ -235,8 +235,8 @@ func (d *direct) prepare() {
 // errElsewhere is the error of a line that is not known to lead to the server of the pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
-// sameServer reports whether the line leads to the server of the pipelined connection. If that is
-// another connection by the time of a command, the line is not usable.
+// sameServer reports whether the line leads to the server of the pipelined connection. If another
+// pipelined connection is dialled later, the line is not usable.
 func (d *direct) sameServer(line rueidis.Client) bool {
 	ctx, cancel := d.redis.Within(d.redis.ctx)
 	defer cancel()
@@ -303,7 +303,7 @@ func (d *direct) drop() {
 	}
 }
 
-// free lets others use the line.
+// free lets other callers use the line.
 func (d *direct) free() {
 	d.busy.Store(false)
 	if d.closed.Load() {
@@ -327,16 +327,16 @@ func (d *direct) close() {
 }
 
 // A line is a direct connection. The caller may leave while rueidis waits there for an answer: then
-// rueidis gets a timeout, but the connection stays open until the answer has come, by which it is
-// known that the command has been executed.
+// rueidis gets a timeout, but the connection stays open until the answer has come, which shows that
+// the command has been executed.
 type line struct {
 	net.Conn
-	open    func() bool // reports whether the connection is open, or nil: see openCheck
+	open    func() bool // reports whether the server has not closed the connection; may be nil: see openCheck
 	redis   rueidis.Client
 	dialled uint64    // connections.dialled when the line was opened
-	expires time.Time // when its credentials expire; zero for never
+	expires time.Time // the end of its credentials; zero for none
 
-	used time.Time // when a command was last sent; protected by direct.busy
+	used time.Time // the time of the last command; protected by direct.busy
 
 	mu       sync.Mutex // protects following
 	use      uint64     // the number of the present use
@@ -344,27 +344,26 @@ type line struct {
 	answered bool       // the beginning of the answer has come
 }
 
-// A Leaver is a context that leaves a use when it ends, or at once if it has ended. It is for
-// callers with many commands, since [context.AfterFunc] allocates memory each time.
+// A Leaver is a context that calls Leave of a use when it ends, or at once if it has ended. It is
+// for callers with many commands, since [context.AfterFunc] allocates memory each time.
 type Leaver interface {
 	context.Context
-	Leaves(t Use)
+	Leaves(u Use)
 }
 
-// A Use is the use of a direct connection by one command. The zero Use is none.
+// A Use is the use of a direct connection by one command.
 type Use struct {
 	line   *line
 	number uint64
 }
 
 // Leave ends the wait for the answer, if the use is the present one.
-func (t Use) Leave() {
-	if l := t.line; l != nil {
-		l.leave(t.number)
+func (u Use) Leave() {
+	if l := u.line; l != nil {
+		l.leave(u.number)
 	}
 }
 
-// begin begins a use.
 func (l *line) begin() Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,7 +418,7 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close is called by rueidis. It does not close a connection on which an answer is still to come.
+// Close is called by rueidis. It leaves a connection open on which an answer may still come.
 func (l *line) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -429,10 +428,9 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-// cut closes the connection.
 func (l *line) cut() { _ = l.Conn.Close() }
 
-// settled waits until the command whose caller has left is answered, or ctx ends, closes the
+// settled waits until the command whose caller has left is answered, or ctx ends. It closes the
 // connection, and reports whether there was an answer.
 func (l *line) settled(ctx context.Context) bool {
 	defer l.cut()

@@ -4,5 +4,5 @@ package wire
 
 import "net"
 
-// openCheck returns nil: whether an idle connection is still open is not known before it is used.
+// openCheck returns nil: only its use shows whether an idle connection is still open.
 func openCheck(net.Conn) func() bool { return nil }

@@ -1,22 +1,22 @@
 // Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts with
 // their keys, arguments and replies, the faults, and the connections. It takes commands of package
-// core ([Exchange]), and reads each reply once, as one that core knows (reply.go). It knows nothing
-// of goroutines that wait and of locks that are held: package driver does.
+// core ([Exchange]), and turns each reply into one of core's (reply.go). Goroutines that wait, and
+// locks that are held, are the matter of package driver.
 //
 // docs/protocol.md has every key, channel, message and rule.
 //
 //	Open ──► Redis ──► Carry, CarryAll    commands of package core, and their answers
 //	           │       Do, DoAll          calls of scripts: what they cost is counted
-//	           │       Send               one by itself, over a connection of its own if nothing else is in flight
-//	           │       Survey             commands that only read, repeated while it helps
-//	           │       Limits, Start      slots in rueidis' ring; work whose caller may leave
-//	           │       Generation, Sent   whether a connection has ended since
+//	           │       Send               one call, over the direct connection if nothing else is in flight
+//	           │       Survey             commands that only read, repeated while that may help
+//	           │       Limits, Start      the bound of commands in flight; work whose caller may leave
+//	           │       Generation, Sent   whether the connection of a command has ended
 //	           └─────► Stop, Close
 //
 // # What an error means
 //
-// [Diagnose] sorts errors into three faults: Never (the command was not executed, and waiting cures
-// nothing), NotNow (it was not executed, and waiting may cure it), and Unknown (it may have been
+// [Diagnose] sorts errors into three faults: Never (the command was not executed, and a retry is of
+// no use), NotNow (it was not executed, and a retry may succeed), and Unknown (it may have been
 // executed, or may still be). After an Unknown the same command may be sent again, but for a
 // guarded write. docs/protocol.md says what each command does if it is executed once more, also
 // after its answer.

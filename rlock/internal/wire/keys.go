@@ -36,12 +36,12 @@ type Layout struct {
 }
 
 // Keys are the keys and channels of one lock: see docs/protocol.md. A client may have a hundred
-// thousand of them, so the names are parts of one string.
+// thousand Keys, so the names of one are parts of one string.
 type Keys struct {
 	Key  string // the key of the lock, which is its name
 	text string // the names, one after the other, and the id of the client
 	ends [nameCount]uint32
-	Slot uint16 // hash slot of all keys; 0 if the name was made when the client knew that there is no Cluster
+	Slot uint16 // the hash slot of all keys; 0 if the client knew that there is no Cluster
 	torn bool   // the keys have different slots, so that the lock cannot be in a Cluster
 }
 
@@ -63,19 +63,19 @@ func (k *Keys) Channel() string { return k.name(channelName) }
 // Extra returns the key that the kind has beside the lock, or "".
 func (k *Keys) Extra() string { return k.name(extraName) }
 
-// FairQueue and FairTimes return the keys of Redisson's fair lock, its queue and the times until
-// which it waits for each owner there; "" for a kind that it cannot share.
+// FairQueue and FairTimes return the keys of Redisson's fair lock: its queue, and the times at
+// which each owner in it is dropped; "" for a kind that the fair lock cannot share.
 func (k *Keys) FairQueue() string { return k.name(fairQueueName) }
 func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
 
-// Queue and Foreign return the keys of the queue and of the windows of foreign clients. These, and
-// the channels that follow, are rlock's own: they differ for any two names, and have the lock's
+// Queue and Foreign return the keys of the queue and of the windows of foreign clients. These keys,
+// and the channels that follow, are rlock's own: they differ for any two names, and have the lock's
 // hash tag.
 func (k *Keys) Queue() string   { return k.name(queueName) }
 func (k *Keys) Foreign() string { return k.name(foreignName) }
 
-// GrantChannels returns the beginning of the names of the channels on which clients hear of their
-// grants, and GrantChannel that of this client.
+// GrantChannels returns what begins the names of the channels on which clients hear of their
+// grants, and GrantChannel the channel of this client.
 func (k *Keys) GrantChannels() string { return k.name(grantsName) }
 func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
 
@@ -83,7 +83,7 @@ func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
 // Channel.
 func (k *Keys) Ushers() string { return k.GrantChannels() + "ushers" }
 
-// names returns all names by their number.
+// names returns all names, by their constants.
 func (k *Keys) names() (all [nameCount]string) {
 	at := uint32(0)
 	for n, end := range k.ends {
@@ -99,13 +99,13 @@ func (k *Keys) name(n int) string {
 	return k.text[k.ends[n-1]:k.ends[n]]
 }
 
-// KeysOf returns the keys of a lock for the client with that id. It makes the channel by Redisson's
+// KeysOf returns the keys of a lock for the client with that id. The channel is that of Redisson's
 // prefixName. It fails with ErrInvalidName for a name that no lock can have.
 //
-// In the names that are rlock's own a tag stands for the lock's name. It has the slot of the name,
-// and no other name has the same tag: by Redisson's rule "x" and "{x}" would share a queue, and be
-// granted each other's lock. The tag of a name with a brace ends with a colon, any other with a
-// brace.
+// In the names that are rlock's own a tag stands for the lock's name. The tag has the slot of the
+// name, and no other name has it: by Redisson's rule "x" and "{x}" would share a queue, and be
+// granted each other's lock. The tag of a name with an opening brace ends with a colon, any other
+// with a closing brace.
 func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) {
 	k.Key = key
 	switch {
@@ -150,7 +150,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	return k, nil
 }
 
-// tornError is the error for keys that are torn.
+// tornError returns the error for keys that are torn.
 func (k *Keys) tornError() error {
 	return fmt.Errorf("%w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: choose a name without braces, or with a tag in both, as in \"{%s}\"",
 		ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(k.Key), "tag"))
@@ -159,13 +159,12 @@ func (k *Keys) tornError() error {
 // grantPrefix begins the names of all channels of our own.
 const grantPrefix = "rlock_grants:"
 
-// ClientChannel returns the name of the channel on which the client with that id is notified of its
-// tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there may
-// PUBLISH to any channel. No channel of a lock has that name, since the part behind the prefix
-// contains a brace for every lock.
+// ClientChannel returns the channel on which the client with that id is notified of its tenures of
+// any lock. It is plain in a Cluster too, since it has no slot: a script there may PUBLISH to any
+// channel. No lock has a channel of that name, since those of locks have a brace behind the prefix.
 func ClientChannel(id string) string { return grantPrefix + "client:" + id }
 
-// Arbitrary is a command about one key that rueidis knows nothing of: see Survey.
+// Arbitrary returns a command about one key that rueidis does not recognize: see Survey.
 func (r *Redis) Arbitrary(key string, words ...string) rueidis.Completed {
 	return r.Client.B().Arbitrary(words[0]).Keys(key).Args(words[1:]...).Build()
 }
@@ -178,13 +177,14 @@ const (
 	TenureLen = 37
 )
 
-// An ID makes the UUIDs of one client's tenures. Each tenure has its own, so that a command that
-// arrives late, from a connection long dead, can never touch a later tenure. The UUIDs are of
+// An ID makes the UUIDs of one client's tenures. Each tenure has its own UUID, so that a command
+// that arrives late, from a connection long dead, can never touch a later tenure. The UUIDs are of
 // version 8 (RFC 9562, 5.8): the first three groups are the client's, and the others number its
 // tenures.
 //
-// The message of a grant names a ticket. Other users must not be able to forge one, so the numbers
-// are random ones: the next ticket cannot be computed from the client's id and its earlier tenures.
+// The message of a grant names a ticket, and other users must not be able to forge one. So the
+// numbers are random: the next ticket cannot be computed from the client's id and its earlier
+// tenures.
 type ID struct {
 	Prefix string // "xxxxxxxx-xxxx-8xxx-"
 
@@ -230,8 +230,8 @@ func (id *ID) Text(number uint64, owner uint64) string {
 	return string(strconv.AppendUint(buf, owner, 10))
 }
 
-// NumberOf returns the number of a tenure from its owner's text. ok is false if the text, which may
-// be anything, is none that [ID.Text] returns for some client.
+// NumberOf returns the number of a tenure from its owner's text, which may be anything. ok is false
+// if [ID.Text] of no client returns that text.
 func NumberOf(text string) (number uint64, ok bool) {
 	if !IsOurs(text) || len(text) < TenureLen {
 		return 0, false
@@ -246,8 +246,8 @@ func NumberOf(text string) (number uint64, ok bool) {
 }
 
 // IsOurs reports whether an owner in Redis belongs to a client of rlock, by the form of its text
-// and the version of its UUID. Redisson's UUIDs have version 4, and another program may have other
-// texts. scripts/owners.lua has the same rule.
+// and the version of its UUID: Redisson's UUIDs are of version 4. scripts/owners.lua has the same
+// rule.
 func IsOurs(owner string) bool {
 	if len(owner) <= TenureLen {
 		return false
@@ -282,13 +282,13 @@ func CutMore(text string) (owner string, more int32) {
 	return owner, 0
 }
 
-// IsOwner reports whether a field of a hash, or a member of a sorted set, looks like an owner, of
-// this package or of Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of
+// IsOwner reports whether a field of a hash, or a member of a sorted set, looks like an owner of
+// rlock or of Redisson: a UUID, a colon and a number, and maybe more (":write", "*3", or the id of
 // a transaction).
 func IsOwner(entry string) bool { return ownerText.MatchString(entry) }
 
-// MayOwn reports whether the holder of a key, as an acquire or HKEYS shows it, may be an owner of
-// another program that follows Redisson's protocol: a colon and a number are in it.
+// MayOwn reports whether a field of a lock's hash may be an owner of any program that follows
+// Redisson's protocol: it contains a colon before a number.
 func MayOwn(holder string) bool { return numbered.MatchString(holder) }
 
 var (
@@ -296,8 +296,8 @@ var (
 	numbered  = regexp.MustCompile(`:-?[0-9]`)
 )
 
-// Beside returns a key in the slot of the lock with the given key, which is different for any two
-// locks: without the second colon "x" and "{x}" would have the same.
+// Beside returns a key in the slot of the lock with the given key, which differs for any two locks:
+// without the second colon "x" and "{x}" would have the same key.
 func Beside(key, name string) string {
 	if strings.Contains(key, "{") {
 		return key + "::" + name
@@ -315,8 +315,13 @@ func tagOf(key string) string {
 	return key
 }
 
-// CheckKeys returns an error if a guarded write must not have the keys: if one belongs to a lock,
-// or, in a Cluster, is in another slot than the lock.
+// Literal returns the pattern of Redis' KEYS that matches the text alone.
+func Literal(text string) string { return literal.Replace(text) }
+
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// CheckKeys returns an error if a guarded write must not have one of the keys: if it belongs to a
+// lock, or, in a Cluster, has another slot than the lock.
 func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	for _, key := range keys {
 		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||

@@ -22,33 +22,32 @@ const (
 	slots = 16384
 	// maxAsks and maxReleases bound the callers that have a command in flight to one node. rueidis'
 	// ring has room for 1 024 commands of a connection; once it is full, callers wait whatever
-	// their context says. An ask whose caller leaves has a second command in the ring, which undoes
-	// it, and the keeper has four batches of 128 commands: 2*176 + 128 + 512 = 992, which leaves
-	// room for pings.
+	// their context says. If the caller of an ask leaves, a second command undoes the ask, and the
+	// keeper has four batches of 128 commands: 2*176 + 128 + 512 = 992, which leaves room for
+	// pings.
 	maxAsks, maxReleases = 176, 128
-	// topologyAge is the age at which the picture of a Cluster is renewed, and troubledAge that age
-	// while a node does not answer.
-	topologyAge, troubledAge = time.Minute, 5 * time.Second
-	// doubtAge is that age if the picture has led to the wrong node, or to none.
-	doubtAge = 250 * time.Millisecond
+	// topologyAge is the age at which the topology of a Cluster is read again; troubledAge is that
+	// age while a node does not answer, and doubtAge after a command for the wrong node.
+	topologyAge, troubledAge, doubtAge = time.Minute, 5 * time.Second, 250 * time.Millisecond
 )
 
-// Nodes maps slots to servers, so that each server has limits of its own, and a slow or dead one
-// delays no others. rueidis routes the commands: an outdated map costs isolation only.
+// Nodes maps slots to nodes, so that each node has limits of its own, and commands to others do not
+// wait for a node that is slow or dead. rueidis routes the commands: an outdated map costs no more
+// than that.
 type Nodes struct {
-	redis   *Redis
-	picture atomic.Pointer[topology]
+	redis    *Redis
+	topology atomic.Pointer[topology]
 
-	mu       sync.Mutex // protects following
-	numbers  map[string]uint32
+	mu       sync.Mutex        // protects following
+	numbers  map[string]uint32 // the numbers of the nodes, by their entry in CLUSTER SLOTS
 	lookedAt time.Time
 }
 
-// A topology is a picture of the nodes. It is not changed once it is in use.
+// A topology says which node serves each slot. It is not changed once it is in use.
 type topology struct {
-	bySlot    []uint32  // the node of each slot; without a Cluster there is only slot 0
-	limits    []*Limits // the limits of each node
-	addresses []string  // the address by which rueidis reaches each node; "" if it is not known
+	bySlot    []uint32  // the number of the node of each slot; without a Cluster there is only slot 0
+	limits    []*Limits // the limits of each node, by its number
+	addresses []string  // the address by which rueidis reaches each node; "" if that is not known
 }
 
 func newNodes(r *Redis) *Nodes {
@@ -57,34 +56,34 @@ func newNodes(r *Redis) *Nodes {
 	if r.opening != nil || r.cluster { // else there is one node
 		first.bySlot = make([]uint32, slots)
 	}
-	n.picture.Store(first)
+	n.topology.Store(first)
 	return n
 }
 
 // addressOf returns the address by which rueidis reaches the node that serves slot, or "".
 func (n *Nodes) addressOf(slot uint16) string {
-	p := n.picture.Load()
+	p := n.topology.Load()
 	return p.addresses[p.bySlot[slot]]
 }
 
 // Of returns the number of the node that serves slot.
-func (n *Nodes) Of(slot uint16) uint32 { return n.picture.Load().bySlot[slot] }
+func (n *Nodes) Of(slot uint16) uint32 { return n.topology.Load().bySlot[slot] }
 
-// Limits are the limits of commands in flight to one node. Releases have slots of their own, so
-// that they never wait for asks.
+// Limits bound the commands in flight to one node. Releases have a limit of their own, so that they
+// never wait for asks.
 type Limits struct {
 	Asks     Limit // the limit of acquires, and of commands that only read
 	Releases Limit
 }
 
-// NewLimits returns limits that no node has yet.
+// NewLimits returns the limits of a node.
 func NewLimits() *Limits {
 	return &Limits{Asks: Limit{slots: make(chan struct{}, maxAsks)}, Releases: Limit{slots: make(chan struct{}, maxReleases)}}
 }
 
 // Limits returns the limits of the commands in flight to the node that serves slot.
 func (r *Redis) Limits(slot uint16) *Limits {
-	p := r.Nodes.picture.Load()
+	p := r.Nodes.topology.Load()
 	return p.limits[p.bySlot[slot]]
 }
 
@@ -92,15 +91,15 @@ func (r *Redis) Limits(slot uint16) *Limits {
 type Limit struct {
 	slots    chan struct{}
 	inFlight atomic.Int64
-	// progress is when the node last answered a command, or when one was sent while none was in
-	// flight, counted from began. It is set before inFlight counts that command.
+	// progress is the time of the node's last answer, or of the last command that was sent while
+	// none was in flight, in nanoseconds since began. In the latter case it is set before inFlight.
 	progress atomic.Int64
 }
 
 // began is the zero of the times in progress.
 var began = time.Now()
 
-// Leave gives a slot back. The command has ended.
+// Leave gives a slot back, after the end of its command.
 func (l *Limit) Leave() {
 	l.inFlight.Add(-1)
 	<-l.slots
@@ -112,7 +111,7 @@ func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 // InFlight returns the number of commands in flight.
 func (l *Limit) InFlight() int64 { return l.inFlight.Load() }
 
-// Silent returns for how long the node has answered nothing while commands are in flight.
+// Silent returns the time for which commands have been in flight and the node has answered none.
 func (l *Limit) Silent() time.Duration {
 	if l.inFlight.Load() == 0 {
 		return 0
@@ -120,7 +119,7 @@ func (l *Limit) Silent() time.Duration {
 	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
-// TryEnter takes a slot if one is free. The caller leaves the limit that it returns.
+// TryEnter takes a slot if one is free. Then the caller has to call Leave of p, which is l.
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.slots <- struct{}{}:
@@ -130,11 +129,11 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	}
 }
 
-// Slots returns a channel for a caller that waits for a slot and for other things: after a send to
-// it the caller has a slot, and calls [Limit.Entered].
+// Slots returns a channel for a select: after a send to it the caller has a slot, and calls
+// [Limit.Entered].
 func (l *Limit) Slots() chan<- struct{} { return l.slots }
 
-// Entered counts a slot that was taken by Slots. The caller leaves the limit that it returns.
+// Entered counts a slot that was taken by Slots, and returns l.
 func (l *Limit) Entered() *Limit {
 	if l.inFlight.Load() == 0 {
 		l.Heard()
@@ -143,8 +142,8 @@ func (l *Limit) Entered() *Limit {
 	return l
 }
 
-// Enter waits for a slot. The caller leaves the limit that it returns. It fails if ctx ends before,
-// or quit is closed.
+// Enter waits for a slot, and returns l. It returns an [ErrCrowded] if ctx ends before, or quit is
+// closed.
 func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
 	if p, ok := l.TryEnter(); ok {
 		return p, nil
@@ -159,8 +158,8 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	}
 }
 
-// Refresh renews the picture of the Cluster if it is too old, which it is sooner if a node is in
-// trouble.
+// Refresh reads the topology of the Cluster again if it is too old: older than troubledAge if a
+// node is in trouble, else older than topologyAge.
 func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	if !n.redis.InCluster() {
 		return
@@ -172,7 +171,7 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	n.refreshAfter(now, age)
 }
 
-// doubt renews the picture in the background, since it has led to the wrong node, or to none.
+// doubt reads the topology again in the background, since it has led to the wrong node, or to none.
 func (n *Nodes) doubt() {
 	n.redis.background.start(func() { n.refreshAfter(time.Now(), doubtAge) })
 }
@@ -189,19 +188,18 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	}
 }
 
-// refresh reads CLUSTER SLOTS, which has for each range of slots the first and the last one, and
-// the address and port of the primary. A field that cannot be read stays as it was.
+// refresh reads CLUSTER SLOTS, which has for each range of slots the first slot, the last slot, and
+// the host and port of the primary. Ranges that cannot be read stay as they were.
 func (n *Nodes) refresh() {
 	ctx, cancel := n.redis.Within(n.redis.ctx)
 	defer cancel()
 	ranges, err := n.redis.Client.Do(ctx, n.redis.Client.B().ClusterSlots().Build()).ToArray()
-
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if err != nil {
 		return
 	}
-	was := n.picture.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.topology.Load()
 	bySlot, limits, addresses := slices.Clone(was.bySlot), slices.Clone(was.limits), slices.Clone(was.addresses)
 	for _, r := range ranges {
 		fields, err := r.ToArray()
@@ -210,31 +208,31 @@ func (n *Nodes) refresh() {
 		}
 		first, _ := fields[0].AsInt64()
 		last, _ := fields[1].AsInt64()
-		primary := fmt.Sprint(fields[2].ToAny())
-		number, ok := n.numbers[primary]
+		name := fmt.Sprint(fields[2].ToAny())
+		number, ok := n.numbers[name]
 		if !ok {
 			number = uint32(len(limits))
-			n.numbers[primary] = number
+			n.numbers[name] = number
 			limits, addresses = append(limits, NewLimits()), append(addresses, "")
 		}
-		place, _ := fields[2].ToArray()
-		addresses[number] = n.find(place)
+		primary, _ := fields[2].ToArray()
+		addresses[number] = n.find(primary)
 		for slot := max(first, 0); slot <= min(last, slots-1); slot++ {
 			bySlot[slot] = number
 		}
 	}
-	n.picture.Store(&topology{bySlot: bySlot, limits: limits, addresses: addresses})
+	n.topology.Store(&topology{bySlot: bySlot, limits: limits, addresses: addresses})
 }
 
 // find returns the address by which rueidis reaches a node, by its host and port in CLUSTER SLOTS.
 // A node that does not know its own host leaves it out, and means the host that was asked: then the
-// port has to do.
-func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
-	if len(place) < 2 {
+// only node with that port is meant.
+func (n *Nodes) find(primary []rueidis.RedisMessage) (found string) {
+	if len(primary) < 2 {
 		return ""
 	}
-	host, _ := place[0].ToString()
-	number, _ := place[1].AsInt64()
+	host, _ := primary[0].ToString()
+	number, _ := primary[1].AsInt64()
 	port := strconv.FormatInt(number, 10)
 	if host != "" && host != "?" {
 		return net.JoinHostPort(host, port)
@@ -244,7 +242,7 @@ func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
 			continue
 		}
 		if found != "" {
-			return "" // it may be either
+			return "" // two nodes have the port
 		}
 		found = address
 	}
@@ -264,7 +262,7 @@ const (
 	// MaxSyncReplicas bounds Options.SyncReplicas. No primary has as many replicas.
 	MaxSyncReplicas = 100
 	// syncTime is the time in which a grant has to reach the replicas (Redisson's
-	// slavesSyncTimeout); for a short lease it is a quarter of the lease.
+	// slavesSyncTimeout), unless a quarter of the lease is shorter.
 	syncTime = time.Second
 	// SyncConnections is the largest number of Acquires that wait for the replicas of one node,
 	// each on a connection of its own, and SyncIdle the time for which such a connection is kept.
@@ -272,9 +270,8 @@ const (
 )
 
 // doReplicated makes the call of an Acquire, a Resume or a Look with Options.SyncReplicas: a grant
-// counts if so many replicas have it, and is released otherwise. The script and WAIT are one
-// pipeline on one connection, since WAIT answers for what its own connection has written: on
-// another connection it would answer at once, for nothing.
+// that too few replicas have is released. The script and WAIT are one pipeline on one connection,
+// since WAIT answers for the writes of its own connection.
 //
 // WAIT blocks its connection, which no other command shares. So the call has no order among the
 // client's other commands: see Ordered.
@@ -311,14 +308,14 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	r.Do(ctx, r.step(&release))
 }
 
-// wait returns the WAIT command, whose reply is the number of replicas that have what its
-// connection has written, once they are enough or the time is up.
+// wait returns the WAIT command, whose reply is the number of replicas that have the writes of its
+// connection, once they are enough or the time is up.
 func (r *Redis) wait(limit time.Duration) rueidis.Completed {
 	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
 }
 
-// checkWait returns an error if the server refuses WAIT. A node that does not answer now, or is a
-// replica, does not: the Acquire asks again.
+// checkWait returns an error if the server refuses WAIT for ever. It returns nil if the server does
+// not answer now, or is a replica: then the first Acquire shows it.
 func (r *Redis) checkWait() error {
 	if r.options.SyncReplicas == 0 {
 		return nil
@@ -333,30 +330,30 @@ func (r *Redis) checkWait() error {
 	return nil
 }
 
-// Ordered reports whether Redis gets the client's commands in the order in which they are sent,
-// unless a connection is closed meanwhile, as Generation shows: that is so with one connection of
-// the client's own. Of several connections to a node of a Cluster rueidis chooses one at random.
+// Ordered reports whether Redis gets the client's commands in the order in which they are sent, as
+// long as Generation does not change: that is so with one connection of the client's own. Of
+// several connections to a node rueidis chooses one at random.
 func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
 }
 
 // IsAbandonable reports whether the caller of Carry may leave a command behind when its context
-// ends, without harm to others: the next command of its tenure follows over the same connection,
-// unless Generation shows that this has ended.
+// ends: the next command of its tenure follows over the same connection, unless Generation has
+// changed.
 func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
 
 // together sends two commands as one pipeline on a connection that no other command shares
-// meanwhile. The second has to be marked as one that blocks: for these rueidis has other
-// connections. In a Cluster both go to the node that serves the first's slot.
+// meanwhile. The second command has to be marked as one that blocks: for these rueidis has separate
+// connections. In a Cluster both go to the node that serves the slot of the first.
 //
-// A connection of rueidis' Dedicate would do as well, but it unsubscribes when it is given back,
-// which ends the process if the server refuses that: see package pubsub.
+// A connection of rueidis' Dedicate would do as well, but rueidis unsubscribes when it takes the
+// connection back, which ends the process if the server refuses that: see package pubsub.
 func (r *Redis) together(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
 	if !r.InCluster() {
 		results := r.Client.DoMulti(ctx, first, second)
 		return results[0], results[1]
 	}
-	// DoMulti of the Cluster's client would follow a MOVED with the first command alone.
+	// After a MOVED the DoMulti of the Cluster's client would send the first command alone.
 	first, second = first.Pin(), second.Pin() // since they may be sent twice
 	result, answer := r.togetherAt(ctx, r.Nodes.addressOf(first.Slot()), first, second)
 	if reply, refused := rueidis.IsRedisErr(result.Error()); refused {

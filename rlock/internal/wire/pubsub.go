@@ -22,9 +22,9 @@ const (
 	PubSubPlain
 )
 
-// choosePubSub decides whether pub/sub is sharded, by Redisson's rule. If no server says, it
-// returns an error and does not guess, since a client that guesses otherwise than the others would
-// hear of no grant.
+// choosePubSub decides whether pub/sub is sharded, by Redisson's rule. If no server answers, it
+// returns an error and does not guess: a client with another family than the others would hear of
+// no grant.
 func (r *Redis) choosePubSub() error {
 	r.Sharded = r.options.PubSub == PubSubSharded
 	if r.Sharded || r.options.PubSub == PubSubAuto && r.cluster {
@@ -51,9 +51,9 @@ func (r *Redis) choosePubSub() error {
 	return nil
 }
 
-// askForSharded asks the nodes in turn until one says yes or no. All silent nodes together get a
-// third of the time. A Cluster whose slots are not assigned yet lists no nodes, but the client is
-// connected with those of its config.
+// askForSharded asks the nodes in turn until one says yes or no, and waits for each for a third of
+// Patience. A Cluster whose slots are not assigned yet lists no nodes, but the client is connected
+// with those of its config.
 func (r *Redis) askForSharded() (f Fault, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {
@@ -82,8 +82,8 @@ func (r *Redis) Counts() bool { return r.family[0] != 'c' }
 // since the server forgets it with the connection. The first pipeline over a connection also asks
 // whether notices can come over it. Nothing is sent before a key is tracked.
 type tracking struct {
-	// on is set if keys may be tracked: not with a shared client, whose notices go elsewhere, not
-	// over several connections to a node, since each would notify of changes by the others, and not
+	// on is set if keys may be tracked: not with a shared client, whose notices go elsewhere; not
+	// over several connections to a node, since each gets notices of changes by the others; and not
 	// in RESP2, which has no messages between the answers.
 	on bool
 	// allowed and refused are the generations of the last connections over which tracking was
@@ -115,8 +115,7 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// Tracks reports whether keys are tracked: not after Redis has refused, until that connection has
-// ended.
+// Tracks reports whether keys are tracked: not over a connection over which Redis has refused it.
 func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
 
 // TrackingRefused returns the number of connections over which tracking was refused.
@@ -129,15 +128,16 @@ func (t *tracking) refuse(generation uint64) {
 	}
 }
 
-// startTracking begins a pipeline with the calls, and reports whether they track keys.
+// startTracking adds the commands that come before calls which track keys, and reports whether
+// these calls may track. In a Cluster the commands go to the node of the first key.
 func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 	first := slices.IndexFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
 	if !r.tracking.on || first < 0 || !r.Tracks() {
 		return false
 	}
-	t, b, generation, near := &r.tracking, r.Client.B(), r.Generation(), calls[first].Track[0] // in a Cluster its node is meant
+	t, b, generation, key := &r.tracking, r.Client.B(), r.Generation(), calls[first].Track[0]
 	if t.allowed.Load() != generation {
-		p.add(b.Hello().Build().SetSlot(near), func(reply rueidis.RedisResult) {
+		p.add(b.Hello().Build().SetSlot(key), func(reply rueidis.RedisResult) {
 			hello, err := reply.AsMap()
 			switch {
 			case err != nil:
@@ -149,11 +149,11 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 			}
 		})
 	}
-	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(near), func(reply rueidis.RedisResult) { t.heed(generation, reply.Error()) })
+	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(key), func(reply rueidis.RedisResult) { t.heed(generation, reply.Error()) })
 	return true
 }
 
-// heed notes that the server refused a command, unless it could not execute it just now.
+// heed notes that the server refused a command of tracking for ever, if err says so.
 func (t *tracking) heed(generation uint64, err error) {
 	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
 		t.refuse(generation)
@@ -161,8 +161,8 @@ func (t *tracking) heed(generation uint64, err error) {
 }
 
 // reports reports whether changed keys can be reported over a connection with that reply to HELLO.
-// That needs RESP3. Before Redis 7 NOLOOP does not work for scripts: every renewal would cause a
-// notice.
+// They need RESP3, and Redis 7: before, NOLOOP does not cover scripts, and every renewal would
+// cause a notice.
 func reports(hello map[string]rueidis.RedisMessage) bool {
 	proto, version := hello["proto"], hello["version"]
 	number, _ := proto.AsInt64()
@@ -171,7 +171,7 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 }
 
 // track adds the commands that track the keys of a call which was just added: CACHING, and a read
-// of each key. If a key is gone after its call, that is as good as a notice.
+// of each key. If a key is gone by then, and the call was executed, that is as good as a notice.
 func (r *Redis) track(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {

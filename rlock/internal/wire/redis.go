@@ -22,7 +22,8 @@ type Options struct {
 	NoClientName  bool
 	Tracking      bool          // track keys if the server allows it
 	Lease         time.Duration // the lease that most commands ask for
-	// NoClientChannel is set if clients get no messages about releases by force.
+	// NoClientChannel is set if clients have no channels of their own: they are not notified of
+	// releases by force.
 	NoClientChannel bool
 }
 
@@ -40,8 +41,8 @@ type Redis struct {
 	leaseText   string // Options.Lease in milliseconds
 	cluster     bool   // the server is a Cluster
 	conns       *connections
-	opening     *opening // the way of a lazy client to its first connection; nil for any other
-	direct      *direct  // the direct connection for a lone caller; nil if there is none
+	opening     *opening // the attempts of a lazy client to connect; nil for any other client
+	direct      *direct  // the direct connection of lone callers; nil if there may be none
 	clientLists *clientLists
 	family      string // how the scripts publish and count subscribers: see queue.lua
 	deadline    deadline
@@ -52,8 +53,8 @@ type Redis struct {
 	// ctx ends when the client closes: then background work and waits for slots end.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// background has the goroutines of commands whose caller may leave, and of those that undo such
-	// a command.
+	// background has the goroutines of commands whose caller may leave, and of the commands that
+	// undo these.
 	background background
 }
 
@@ -135,12 +136,12 @@ func (r *Redis) Stopped() bool { return r.ctx.Err() != nil }
 // Done returns a channel that Stop closes.
 func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 
-// Deadline returns a context for a command that must not end with its caller's context. It ends
-// once the command has taken too long.
+// Deadline returns a context for a command that must not end with its caller's context. The context
+// ends once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
 
-// Within returns ctx with an end by Patience: rueidis repeats commands that only read until their
-// context ends.
+// Within returns ctx with a timeout of Patience: rueidis repeats commands that only read until
+// their context ends.
 func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.Patience)
 }
@@ -154,9 +155,9 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	return c.do(ctx, r.Client)
 }
 
-// DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline.
-// The message may be lost without harm. In a Cluster, where the two commands may take different
-// ways, it is sent after the call.
+// DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline;
+// in a Cluster, where the two commands may go to different nodes, one after the other. The message
+// may be lost without harm.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	if r.InCluster() {
 		result = r.Do(ctx, c)
@@ -170,8 +171,8 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 	return result
 }
 
-// Tell publishes the message to the client whose id begins the text, and returns how many
-// subscribers Redis has counted; -1 if it does not know all, in a Cluster.
+// Tell publishes the message to the client with the id, with which an owner begins, and returns the
+// number of subscribers; -1 in a Cluster, where a node does not know all.
 func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
@@ -192,11 +193,11 @@ func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 // InCluster reports whether the client is one of a Cluster.
 func (r *Redis) InCluster() bool { return r.isOpen() && r.cluster }
 
-// SyncReplicas is how many replicas must have a grant.
+// SyncReplicas returns the number of replicas that must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
 
-// Where returns the addresses of the client's config, with what else distinguishes its keys from
-// those of other clients with these addresses.
+// Where returns the addresses of the client's config, with the name of its primary at the Sentinels
+// and its database, if it has them: clients with equal texts have the same keys.
 func (r *Redis) Where() string {
 	option := r.options.Redis
 	addresses := slices.Clone(option.InitAddress)

@@ -20,17 +20,17 @@ type Answer struct {
 	core.Reply
 	Err    error
 	Heard  bool    // the server answered
-	Sent   Sent    // where the command was sent
+	Sent   Sent    // the place to which the command was sent
 	Owner  string  // the text of the lock's owner
 	Clock  int64   // Redis' clock in µs, for a ticket that takes an answer; else 0
 	Met    *string // the string that the condition returned; nil if the command was executed
-	Before int     // the number of tickets before that of the command; negative if it is not known
+	Before int     // the number of tickets before that of the command; negative if that is not known
 }
 
-// failed returns the answer to a command for which there was an error.
+// failed returns the answer to a command that failed with err.
 func (x *Exchange) failed(err error) (a Answer) {
 	a.Err, a.Heard, a.Before, a.Fault = err, Answered(err), -1, faultOf(x.Cmd.Op, err)
-	if x.Cmd.Op == core.Leave && Released(err) { // a message to others was refused
+	if x.Cmd.Op == core.Leave && Released(err) {
 		a.Fault, a.Left, a.JoinFault = core.Answered, true, core.Unknown
 	}
 	return a
@@ -38,7 +38,7 @@ func (x *Exchange) failed(err error) (a Answer) {
 
 // faultOf returns the fault that an error means for a command. An Acquire that fails inside its
 // script has undone what it wrote; any other command may have been executed in part. A Leave or a
-// Mirror that the server refuses may be allowed later, unless the key is another one.
+// Mirror that the server refuses may be allowed later, unless the key is no lock any more.
 func faultOf(op core.Op, err error) core.Fault {
 	f, explained := Diagnose(err)
 	switch {
@@ -67,8 +67,8 @@ type value interface {
 	Error() error
 }
 
-// read returns the answer to a command that was sent alone, or to one of several Acquires. It has a
-// type parameter, since an interface would allocate memory for each command.
+// read returns the answer to a command, by the reply to its own call or its part of a reply to
+// several. It has a type parameter, since an interface would allocate memory for each command.
 func read[V value](r *Redis, x *Exchange, reply V) Answer {
 	a, err := Answer{Before: -1, Heard: true}, error(nil)
 	//exhaustive:ignore
@@ -173,7 +173,7 @@ func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	return nil
 }
 
-// metValues is the number of values in the reply to a condition that is met: see
+// metValues is the number of values in the reply if a condition has returned a string: see
 // scripts/condition_end.lua.
 const metValues = 3
 
@@ -186,8 +186,8 @@ func (a *Answer) readMet(values []rueidis.RedisMessage) error {
 	return err
 }
 
-// eachAcquire returns the replies to several Acquires in one call. The first Acquire that is no
-// grant is the last that was executed.
+// eachAcquire returns the replies to those Acquires in one call that were executed: up to the first
+// that was refused.
 func eachAcquire(result rueidis.RedisResult, many int) (replies []*rueidis.RedisMessage, err error) {
 	values, err := result.ToArray()
 	if err == nil && len(values) != many {
@@ -239,7 +239,7 @@ func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) 
 	return a.readPosition(&values[4])
 }
 
-// readGrant reads the values of a step that found the ticket in the lock, or granted it the lock.
+// readGrant reads the reply to a step that granted the ticket the lock, or found that it has it.
 func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err error) {
 	if a.Owner, err = values[2].ToString(); err != nil {
 		return err
@@ -252,9 +252,9 @@ func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err erro
 	return err
 }
 
-// readPosition reads where a step found the ticket: 0 nowhere, 1 in the queue, 2 as the first
-// ticket, -1 taken out again since the queue was full. If the command Counts, its place and the
-// number of tickets follow.
+// readPosition reads the fifth value of a step: 0 if the ticket is nowhere, 1 in the queue, 2 the
+// first ticket, -1 if it was taken out again since the queue was full. If the command Counts, it is
+// an array, with the position of the ticket and the number of tickets behind that.
 func (a *Answer) readPosition(reply *rueidis.RedisMessage) error {
 	at, before := int64(0), -1
 	if reply.IsArray() {
@@ -327,7 +327,7 @@ func (r *Redis) readMirrors(part []*Exchange, result rueidis.RedisResult) {
 	}
 }
 
-// readAcquires reads the reply to the Acquires of one call. Those behind the first that is no grant
+// readAcquires reads the reply to the Acquires of one call. Those behind the first that was refused
 // were not executed.
 func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
 	replies, err := eachAcquire(result, len(part))
@@ -344,7 +344,7 @@ func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
 }
 
 // readWrite reads the reply to a guarded write. An error of the server is an answer as well: the
-// source was executed in part or not at all, and will not be executed again.
+// source was executed in part or not at all, and the write is not sent again.
 func (x *Exchange) readWrite(result rueidis.RedisResult) (a Answer) {
 	var err error
 	x.Write.Reply, err = result.ToMessage()
@@ -383,7 +383,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 		return x.failed(err)
 	case executed == 1:
 		w.Fate, w.Reply = WriteRan, parts[1]
-	case refusal == nil: // the reply cannot be read
+	case refusal == nil: // not a reply of the script: the fate stays unknown
 	case fenced(refusal, w.nonce):
 		w.Fate = WriteFenced
 	default:
@@ -392,15 +392,15 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 	return read(r, x, &parts[2])
 }
 
-// ThisClient and OtherClient are the clients in IDs of package core: this one, and any other client
-// of rlock.
+// ThisClient and OtherClient stand for clients in IDs of package core: this client, and any other
+// client of rlock.
 const (
 	ThisClient  = 1
 	OtherClient = 2
 )
 
-// IDOf returns the ID of an owner's tenure, "<uuid>:<id>"; the zero ID for an owner that is not of
-// rlock.
+// IDOf returns the ID of the tenure of an owner, "<uuid>:<id>"; the zero ID for an owner of another
+// program.
 func (r *Redis) IDOf(owner string) core.ID {
 	number, ok := NumberOf(owner)
 	if !ok {
@@ -421,7 +421,7 @@ type Notice struct {
 	Ticket       string // the text of the ticket
 }
 
-// ParseNotice parses a message on the client's channel of a lock, where anybody may publish any
+// ParseNotice parses a message on the client's channel of a lock, where other users may publish any
 // text.
 func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 	switch {
@@ -471,8 +471,8 @@ func parseAnswer(text string) (n Notice, ok bool) {
 	return n, true
 }
 
-// The errors of a server, a config or a name that cannot work. Package rlock exports them, and says
-// there what each means for a caller.
+// The errors of a server, a config or a name that cannot work. Package rlock exports them, with
+// what each means for a caller.
 var (
 	ErrClosed        = errors.New("client is closed")
 	ErrInvalidConfig = errors.New("invalid config")
@@ -505,8 +505,8 @@ var ErrCrowded = errors.New("too many commands in flight to the node, which does
 // own.
 var ErrNoAnswer = errors.New("no answer from Redis in time")
 
-// curable are the codes of replies that mean "not executed, try again". rueidis retries on some of
-// them, for some commands only, so rlock does.
+// curable are the codes of replies that mean "not executed, try again". rueidis tries again after
+// some of them, and only for some commands.
 var curable = []string{
 	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
 	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
@@ -516,7 +516,7 @@ var curable = []string{
 // Diagnose returns the fault of err, and err itself, wrapped in a sentinel if a caller can act on
 // it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an error
 // inside a script has its code in the middle of the message ("ERR Error running script ...",
-// "@user_script: 14: ..."), where it is found as well.
+// "@user_script: 14: ...").
 func Diagnose(err error) (Fault, error) {
 	if err == nil {
 		return Never, nil
@@ -541,7 +541,7 @@ func Diagnose(err error) (Fault, error) {
 		return Never, refused
 	}
 	switch {
-	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
+	case has("WRONGTYPE"), has("value is not an integer"): // the latter is about a counter
 		return Never, wrongType{detail(message), err}
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
@@ -565,8 +565,8 @@ func Explain(err error) error {
 	return err
 }
 
-// ExplainTo is [Explain] for a command that ends with its caller's context: if that is over, and
-// there was no answer, the error is that of the context.
+// ExplainTo is [Explain] for a command that ends with its caller's context: if the context has
+// ended and there was no answer, it returns the error of the context.
 func ExplainTo(caller context.Context, err error) error {
 	if caller.Err() != nil && !Answered(err) {
 		return Over(caller)
@@ -590,8 +590,8 @@ func diagnoseSilence(err error) (Fault, error) {
 	return Unknown, err
 }
 
-// A rejection is the error of a connection that the server ended with an unasked reply, as it does
-// if it has too many clients.
+// A rejection is the error of a connection that the server ended with an unasked reply, such as
+// "max number of clients reached".
 type rejection struct {
 	reply string // the text, without "-" and "ERR "
 	cause error
@@ -606,27 +606,27 @@ func reply(err error) (message string, ok bool) {
 		return r.reply, true
 	}
 	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
-		// Redis adds another "ERR " to an error that a script has caught and raised again.
+		// Redis puts a second "ERR " before an error that a script has caught and raised again.
 		return strings.TrimPrefix(r.Error(), "ERR "), true
 	}
 	return "", false
 }
 
-// Begun reports whether err is a reply about a command inside a script: the commands before it have
-// been executed.
+// Begun reports whether err is a reply about a command inside a script: the commands before that
+// one have been executed.
 func Begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }
 
-// Released reports whether err is the reply to a release that was executed, but for a message to
-// others that was refused (plain.lua, queue.lua, grant.lua).
+// Released reports whether err is the reply to a release that was executed, except that a message
+// to others was refused (plain.lua, queue.lua, grant.lua).
 func Released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")
 }
 
-// Answered reports whether the server replied: err is nil or a reply.
+// Answered reports whether the server replied: err is nil or an error reply.
 func Answered(err error) bool {
 	if err == nil {
 		return true
@@ -636,9 +636,9 @@ func Answered(err error) bool {
 }
 
 // A wrongType is the [ErrWrongType] of a key that is no lock, or a lock of another kind. Its
-// message leaves out Redis' own, which is about scripts; Unwrap returns that.
+// message leaves out that of Redis, which is about scripts.
 type wrongType struct {
-	found string // what the key is; "" if that is not known
+	found string // a description of the key; "" if that is not known
 	cause error  // Redis' reply, or nil
 }
 
@@ -659,8 +659,8 @@ func (e wrongType) Unwrap() []error {
 // ofAnyCommand is Redis' message about a key of another type.
 const ofAnyCommand = "Operation against a key holding the wrong kind of value"
 
-// detail returns what a script has added to Redis' message: the key, or the member that is no
-// owner.
+// detail returns the description that a script has added to Redis' message: the key's name, or the
+// member that is no owner.
 func detail(message string) string {
 	_, said, ok := strings.Cut(message, "WRONGTYPE ")
 	if !ok {
@@ -672,8 +672,8 @@ func detail(message string) string {
 	return strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
 }
 
-// OfOtherKind returns err, an [ErrWrongType], with what the key is, for which it asks Redis unless
-// err says it.
+// OfOtherKind returns err, an [ErrWrongType], with a description of the key. It asks Redis for that
+// unless err has one.
 func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	if told := (wrongType{}); errors.As(err, &told) && told.found != "" {
 		return err
@@ -686,7 +686,7 @@ func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	return wrongType{kindOf(replies), err}
 }
 
-// kindOf describes a key by the replies about its type, its first members and its first fields.
+// kindOf describes a key by the replies to TYPE, ZRANGE and HSCAN.
 func kindOf(replies []rueidis.RedisResult) string {
 	title, _ := replies[0].ToString()
 	switch title {

@@ -17,8 +17,8 @@ import (
 var files embed.FS
 
 // The scripts. Each file begins with its KEYS, ARGV and replies. A Mirror or a Resume that counts
-// waiters begins with others.lua. A step is the kind's part, then those of the queue, of foreign
-// clients, and of grants. All scripts can be sent again after a lost reply, with the same outcome.
+// waiters begins with others.lua. A step is the kind's part, then the parts of the queue, of
+// foreign clients, and of grants. docs/protocol.md says what each does if it is executed again.
 var (
 	Acquire          = newScript("acquire")
 	Resume           = newScript("others", "resume")
@@ -41,8 +41,8 @@ var (
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a server that does not
-// have it. rueidis.Lua does that for one call at a time; here each call of a batch does it for
-// itself. A script is not sent again after a lost reply: only the caller knows what that means.
+// have it. rueidis.Lua does that for one call at a time; here each call of a batch does. A call is
+// not repeated after a lost reply: only its caller knows whether that does harm.
 type Script struct{ text, sha string }
 
 // Hash returns the SHA1 by which the script is called.
@@ -71,8 +71,8 @@ func ScriptOf(text string) *Script {
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// ownersHere is the line that owners.lua replaces, behind the paths that need no owner, since Redis
-// takes time to define its functions.
+// ownersHere is the line that owners.lua replaces. It stands behind the common ends of a script,
+// which need no owner: Redis takes time to define the functions.
 const ownersHere = "-- (owners.lua)\n"
 
 // permitsHere is the line of a semaphore's scripts that permits.lua replaces.
@@ -96,22 +96,20 @@ func readScript(name string) string {
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	words      words // the keys and arguments, unless it is empty
-	// fair is the rights to Redisson's fair queue, if its keys are among words; or nil.
-	fair *fairRights
+	words      words       // the keys and arguments, in place of Keys and Args; empty if these are set
+	fair       *fairRights // the rights to Redisson's fair queue; nil if its keys are not among words
 
-	// Track is the keys that the call tracks: see tracking.
-	Track []string
+	Track []string // the keys that the call tracks: see tracking
 }
 
-// words are the keys and arguments of a call for one lock. They are in the Call itself, so that
-// Lock and Unlock allocate no slices, which would be a tenth of their cost.
+// words are the keys and arguments of a call for one lock. They are in the Call itself: slices
+// would add a tenth to the cost of Lock and Unlock.
 type words struct {
 	all     [15]string // the keys, then the arguments
 	keys, n int        // the number of keys, and that of all words
 }
 
-// Call returns a call with the words all, at most fifteen, of which the first are the keys.
+// Call returns a call with these words, fifteen at most. The first of them are its keys.
 func (s *Script) Call(keys int, all ...string) Call {
 	c := Call{Script: s, words: words{keys: keys, n: len(all)}}
 	copy(c.words.all[:], all)
@@ -153,8 +151,8 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// again reports whether the call was not executed and has to be sent again: the server does not
-// know the script, or has refused keys that the call can do without.
+// again reports whether the call was not executed and is to be sent again: the server does not know
+// the script, or has refused keys that the call can do without.
 func (c *Call) again(result rueidis.RedisResult) bool {
 	reply, ok := rueidis.IsRedisErr(result.Error())
 	return ok && (reply.IsNoScript() || c.fair != nil && c.fair.learn(reply))
@@ -168,7 +166,7 @@ func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.Redi
 	return result
 }
 
-// DoAll makes many calls in one pipeline. Those for which again reports true are sent once more.
+// DoAll makes many calls in one pipeline. Calls for which again reports true are sent once more.
 func (r *Redis) DoAll(ctx context.Context, calls []Call) ([]rueidis.RedisResult, Sent) {
 	r.sent.n.Add(int64(len(calls)))
 	sent := Sent{Generation: r.Generation()}
@@ -216,21 +214,21 @@ func (p *pipeline) add(command rueidis.Completed, read func(rueidis.RedisResult)
 	p.commands, p.readers = append(p.commands, command), append(p.readers, read)
 }
 
-// A Guard makes the scripts of guarded writes: sources of users behind a check whether the tenure
-// has the lock. There is one script for each source, and for each source with a step.
+// A Guard makes the scripts of guarded writes: a source of the user, behind a check whether the
+// tenure has the lock.
 type Guard struct {
 	looks string // the check, on one line, so that an error names the line of the source
 	composed
 }
 
-// composed are the scripts made of sources of users.
+// composed has the scripts that were made of sources of users.
 type composed struct {
 	mu      sync.Mutex // protects following
 	scripts map[parts]*Script
 }
 
-// parts are the parts of such a script: a source, and the script of the command that is executed
-// with it, or nil.
+// parts are the parts of a composed script: a source, and the script of the command that is
+// executed with it, or nil.
 type parts struct {
 	source  string
 	command *Script
@@ -246,8 +244,8 @@ var (
 // Commands is the source of a guarded write that is a list of commands: see its file.
 var Commands = readScript("commands")
 
-// mostSources is the largest number of composed scripts that are kept: sources that are made for
-// each call would fill the memory, as they do in Redis.
+// mostSources is the largest number of composed scripts that are kept: a program that makes a new
+// source for each call would fill the memory, as it does in Redis.
 const mostSources = 1000
 
 // The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and
@@ -275,21 +273,21 @@ func oneLine(text string) (line string) {
 	return line
 }
 
-// Script returns the script of a guarded write. A first line of the source with flags ("#!lua ...")
-// stays the first.
+// Script returns the script of a guarded write. A line of flags ("#!lua ...") at the beginning of
+// the source stays the first.
 func (g *Guard) Script(source string) *Script {
 	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
 }
 
-// Release returns the script of a guarded write that a release carries, whose step is this one: see
+// Release returns the script of a guarded write that a release with that step carries: see
 // scripts/release.lua.
 func (g *Guard) Release(source string, step *Script) *Script {
 	return g.script(parts{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
 		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
 }
 
-// script returns the script of a source between begin, which stands on the first line of the
-// source, and end.
+// script returns the script of a source between begin and end. begin stands on the first line of
+// the source.
 func (c *composed) script(of parts, begin, end string) *Script {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,8 +307,8 @@ func (c *composed) script(of parts, begin, end string) *Script {
 	return s
 }
 
-// fenced reports whether err says that the guarded write with the nonce was not executed, since the
-// tenure does not have the lock.
+// fenced reports whether err is the guard's error for the write with the nonce: the tenure does not
+// have the lock, and the source was not executed.
 func fenced(err error, nonce string) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && reply.Error() == "RLOCK_FENCED "+nonce

@@ -7,8 +7,8 @@ import _ "embed"
 //go:embed testdata/strict.lua
 var strict string
 
-// With the build tag "strict", which only tests have, each script is refused a key that it has not
-// declared, but for those of other readers.
+// With the build tag "strict", which only tests set, each script is refused the keys that it has
+// not declared, except those of other readers.
 func init() {
 	for _, s := range []*Script{
 		Acquire, Resume, Mirror, AskAcquire, PlainStep, PlainAskStep,
@@ -24,6 +24,5 @@ func init() {
 	conditionBegins = strict + conditionBegins
 }
 
-// BeStrict puts the prelude before the script, which has not been called yet: package redisson has
-// scripts, too.
+// BeStrict does the same for a script of package redisson, which has not been called yet.
 func (s *Script) BeStrict() { *s = *ScriptOf(strict + s.text) }

@@ -15,10 +15,10 @@ import (
 
 // Survey sends commands that only read, in one pipeline to the node that serves the slot, and
 // returns their replies, errors of the server included. After a fault that waiting may cure it
-// tries again, for as long as an Unlock would wait.
+// tries again, for Patience at most.
 //
-// The commands are arbitrary ones to rueidis, which repeats commands that it knows to be harmless
-// until their context ends, each time with a slot in the ring.
+// The commands are made by Arbitrary, so that rueidis does not know that they only read: it would
+// repeat them until their context ends, each time with a place in its ring.
 func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Completed) ([]rueidis.RedisResult, error) {
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -67,8 +67,8 @@ func passing(replies []rueidis.RedisResult) error {
 	return nil
 }
 
-// surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps its slot
-// until it has ended, as it keeps its place in rueidis' ring.
+// surveyOnce is one attempt of Survey. It returns when ctx ends. The pipeline then keeps its slot
+// until it is answered, as it keeps its places in rueidis' ring.
 func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	limit, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
 	if err != nil {
@@ -92,7 +92,7 @@ type background struct {
 	running sync.WaitGroup // only Add needs the mutex
 }
 
-// start calls work in a goroutine of its own. After close it does not, and reports false.
+// start calls work in a goroutine of its own, and reports whether it does: not after close.
 func (b *background) start(work func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,8 +110,8 @@ func (b *background) close() {
 	b.running.Wait()
 }
 
-// inBackground returns the result of work, or an error once ctx ends: then the work goes on, and
-// keeps its slot until it has ended.
+// inBackground returns the result of work, or an error once ctx ends. The work then goes on, and
+// keeps its slot of the limit until it has ended.
 func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func() T) (result T, err error) {
 	landed := make(chan T, 1)
 	started := r.background.start(func() {
@@ -130,14 +130,14 @@ func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func(
 	}
 }
 
-// listTime is the age at which the list of a node's connections is read again.
+// listTime is the age at which CLIENT LIST of a node is read again.
 const listTime = time.Second
 
 // A Process is a process with a client of rlock, by the client name of a connection.
 type Process struct {
-	Program string // the base name of its file
-	Host    string // the name of its machine or container, as it knows it
-	PID     int    // its process id, as it knows it
+	Program string // the base name of its executable
+	Host    string // the host name of its machine or container
+	PID     int    // its process id there
 	Addr    string // the address of its connection, as Redis sees it: "10.0.0.7:51234"
 }
 
@@ -148,13 +148,13 @@ func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.
 type Processes struct {
 	readAt time.Time
 	byID   map[string]Process
-	Err    error // the reason if they are not known
+	Err    error // the error of CLIENT LIST, or nil
 }
 
 // clientLists keeps the processes of each node for listTime, so that many questions in a row cost
-// one CLIENT LIST, which has a line for each connection of the server.
+// one CLIENT LIST, whose reply has a line for each connection of the server.
 type clientLists struct {
-	lock   Limit                 // has one slot, which protects following
+	lock   Limit                 // a limit of one, which protects following
 	byNode map[uint32]*Processes // the last answers
 }
 
@@ -182,8 +182,8 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	return read
 }
 
-// KnownProcess returns the process of an owner's client, if one of the last calls of Processes has
-// found it, or nil. It sends nothing, and may be called with a mutex held.
+// KnownProcess returns the process of an owner's client, if a recent call of Processes has found
+// it, or nil. It does not wait.
 func (r *Redis) KnownProcess(owner string) *Process {
 	slot, ok := r.clientLists.lock.TryEnter()
 	if !ok {
@@ -203,7 +203,7 @@ func (r *Redis) KnownProcess(owner string) *Process {
 func (r *Redis) readClientList(k *Keys) *Processes {
 	ctx := r.deadline.context(time.Now())
 	_, result := r.together(ctx,
-		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
+		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // its slot leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
 	read := &Processes{readAt: time.Now(), byID: make(map[string]Process), Err: err}
@@ -265,8 +265,8 @@ var processName = sync.OnceValue(func() string {
 	return namePart(program) + ":" + namePart(host) + ":" + strconv.Itoa(os.Getpid())
 })
 
-// namePart replaces what Redis refuses in a client name (spaces, and all that is not printable
-// ASCII), and colons, which separate the parts.
+// namePart replaces the characters that Redis refuses in a client name (spaces, and all that are
+// not printable ASCII), and colons, which separate the parts.
 func namePart(text string) string {
 	if text == "" {
 		return "unknown"
@@ -279,8 +279,8 @@ func namePart(text string) string {
 	}, text[:min(len(text), longestPart)])
 }
 
-// parseClientName returns the process and the client's id of such a name. It reports false for any
-// other name.
+// parseClientName returns the process and the client's id of a name that clientName has made. ok is
+// false for any other name.
 func parseClientName(name string) (p Process, id string, ok bool) {
 	rest, ok := strings.CutPrefix(name, namePrefix)
 	parts := strings.Split(rest, ":")
@@ -301,8 +301,8 @@ type Permit struct {
 	Left  time.Duration
 }
 
-// PermitsOf decodes the members of a semaphore's key, with their scores, and the server's time. It
-// leaves out owners whose leases have ended, and the member that counts (scripts/permits.lua).
+// PermitsOf returns the permits that are held, by the members of a semaphore's key with their
+// scores, and the reply to TIME. The member "*" (scripts/permits.lua) is no owner.
 func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
 	ends, err := members.AsZScores()
 	if err != nil || len(ends) == 0 {
