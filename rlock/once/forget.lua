@@ -1,4 +1,5 @@
--- Forgets a value that is kept, and that of a function which runs now. It stays for those that asked before it was stored.
+-- Forgets a value that is kept, and that of a function which runs now. It stays for those that
+-- asked before it was stored.
 --
 -- KEYS[1]  the hash of the value: see store.lua
 -- ARGV[1]  for how long a function may have run that still is not kept, in ms

@@ -1,11 +1,11 @@
 -- Looks for a value. The script has no flags, so that it goes to the primary.
 --
 -- KEYS[1]  the hash of the value: see store.lua
--- ARGV[1]  a time in µs of Redis' clock
--- ARGV[2]  another one
--- ARGV[3]  "1" if a value counts that is kept now
+-- ARGV[1]  a value counts that was stored later than this time, in µs of Redis' clock
+-- ARGV[2]  or whose function began later than this time
+-- ARGV[3]  or, if this is "1", that is kept now
 --
--- {now}                     there is none that counts, was stored after the first time, or whose function began after the second
+-- {now}                     no value counts
 -- {now, s, u, b, r, k, v}   the value
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]

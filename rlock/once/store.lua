@@ -1,8 +1,8 @@
--- Stores a value, as a part of the release of its lock, and returns it as the answer for those that wait: see ReleaseWith.
--- The value is never as old as the one before it.
+-- Stores a value, as a part of the release of its lock, and returns it as the answer for those that
+-- wait: see ReleaseWith. The value is never as old as the one before it.
 --
--- KEYS[1]  the hash of the value: s stored at, u kept until, b its function began (µs of Redis' clock), r run, k kind, v value;
---          f, when the value was forgotten: see forget.lua
+-- KEYS[1]  the hash of the value: s stored at, u kept until, b its function began (µs of Redis'
+--          clock), r run, k kind, v value; f, when the value was forgotten: see forget.lua
 -- ARGV[1]  for how long it is kept, in µs
 -- ARGV[2]  when the hash expires, in ms
 -- ARGV[3]  the run
@@ -10,7 +10,8 @@
 -- ARGV[5]  the value
 -- ARGV[6]  the longest value that an answer has, in bytes
 -- ARGV[7]  when its function began, at the earliest, in µs; 0 if that is not known
--- ARGV[8]  of a value that is stored under a later hold than that of its run: when its function had ended, in µs
+-- ARGV[8]  of a value that is stored under a later hold than that of its run: when its function had
+--          ended, in µs
 --
 -- "<s> <u> <b> <run> <kind> <value>", or with the kind "-" and no value if that is longer
 local now = tonumber(ARGV[8])

@@ -618,3 +618,22 @@ func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 		})
 	}
 }
+
+// A semaphore's key may have a member that looks like an owner of several permits, and is none: it is
+// an owner of one, as for CutMore.
+func TestAnOwnerOfAnOddNumberOfPermitsHasOne(t *testing.T) {
+	redis := open(t)
+	keys := keysOf(t, redis, "permits", wire.Semaphore.Layout)
+	for _, number := range []string{"x", "-5", ""} {
+		odd := wire.NewID().Owner(1) + "*" + number
+		_, more := wire.CutMore(odd)
+		assert.Zero(t, more)
+		require.NoError(t, do(t, redis, "DEL", keys.Key).Error())
+		require.NoError(t, do(t, redis, "ZADD", keys.Key, "1", odd).Error())
+		x := &wire.Exchange{Kind: wire.Semaphore, Keys: &keys, Text: wire.NewID().Owner(1)}
+		x.Cmd = core.Command{Op: core.Acquire, Lease: core.Span(time.Minute), Permits: 1}
+		answer := carry(t, redis, x)
+		require.NoError(t, answer.Err)
+		assert.Equal(t, core.Holds, answer.Found)
+	}
+}

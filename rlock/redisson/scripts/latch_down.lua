@@ -1,5 +1,5 @@
--- Takes one off the count of a latch. At zero the key goes, and a message 0 opens the gates. A 0 at any
--- other count would have clients of Redisson read the count in a loop.
+-- Takes one off the count of a latch. At zero the key goes, and a message 0 opens the gates. A 0 at
+-- any other count would have clients of Redisson read the count in a loop.
 --
 -- KEYS[1]  the count
 -- KEYS[2]  the channel

@@ -1,4 +1,5 @@
--- Sets the count of a latch that has none. A message 1 shuts the gates of waiting clients of Redisson.
+-- Sets the count of a latch that has none. A message 1 shuts the gates of waiting clients of
+-- Redisson.
 --
 -- KEYS[1]  the count
 -- KEYS[2]  the channel

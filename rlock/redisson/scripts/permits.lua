@@ -1,4 +1,5 @@
--- Comes before the scripts of permits with leases, behind number.lua: takes back the permits that have ended.
+-- Comes before the scripts of permits with leases, behind number.lua: takes back the permits that
+-- have ended.
 --
 -- KEYS[1]  the number of free permits
 -- KEYS[2]  the permits that are taken, a sorted set of their ids (16 bytes) by the time in
@@ -6,8 +7,8 @@
 -- KEYS[3]  the channel
 -- ARGV[1]  the command by which it is published
 --
--- A message is the number of free permits: how many waiters each client of Redisson wakes. The clock
--- is Redis', while Redisson's clients use their own.
+-- A message is the number of free permits: how many waiters each client of Redisson wakes. The
+-- clock is Redis', while Redisson's clients use their own.
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local never = '922337203685477'

@@ -4,8 +4,8 @@
 -- ARGV[2]  lease in milliseconds, which begins now; "0" for none
 -- ARGV[3]  the id of each permit, and so on
 --
--- -1       taken; so it is if the first id is taken already: sent again it takes no more, and the lease
---          begins anew, from which the client counts, unless theirs is longer
+-- -1       taken; so it is if the first id is taken already: sent again it takes no more, and the
+--          lease begins anew, from which the client counts, unless theirs is longer
 -- n        not so many are free; the next one ends in n milliseconds; 0: that is not known
 local ids = #ARGV - 2
 local taken = redis.call('zscore', KEYS[2], ARGV[3])

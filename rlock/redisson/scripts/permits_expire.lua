@@ -1,4 +1,5 @@
--- Gives a semaphore of permits with leases an end, or takes it away: of both keys, which go together.
+-- Gives a semaphore of permits with leases an end, or takes it away: of both keys, which go
+-- together.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
 -- ARGV[2]  in how many milliseconds; "0" for not

@@ -14,8 +14,9 @@
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
 --          window of foreign clients
--- an error nothing was acquired: the server has refused the tokens or the lease, or "WRONGTYPE": the
---          hash has something else than owners, or the counter is negative, and is left as it is
+-- an error nothing was acquired: the server has refused the tokens or the lease, or "WRONGTYPE":
+--          the hash has something else than owners, or the counter is negative, and is left as it
+--          is
 --
 -- The tokens and the lease come first where the server can refuse them by its access
 -- rules: a lock without tokens, or without an end, must not stay behind.

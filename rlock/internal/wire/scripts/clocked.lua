@@ -1,6 +1,7 @@
--- The end of a step (queue.lua) in which a ticket joins or is looked for that takes an answer: the step is the function before.
--- Its reply has a seventh value, the clock of Redis in microseconds. The sixth is -1 if it is not there. An error, and the
--- answer to a release alone, are as they were.
+-- The end of a step (queue.lua) in which a ticket that takes an answer joins or is looked for: the
+-- step is the function before. The clock of Redis in microseconds is the seventh value of its
+-- reply, and -1 the sixth if the step has none. An error, and the reply to a release alone, are
+-- returned as they are.
 end)()
 if type(reply) == 'table' and not reply.err then
 	local time = redis.call('time')

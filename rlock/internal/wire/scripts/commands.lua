@@ -1,10 +1,11 @@
--- The source of a guarded write that is a list of commands: it executes one after the other, and stops at the first error.
+-- The source of a guarded write that is a list of commands: it executes them in their order, up to
+-- the first error.
 --
 -- KEYS[i]  the keys of the commands
 -- ARGV     of each command: how many words it has, and these
 --
--- An array with the reply to each command that was executed; the last one may be an error, which those behind it follow
--- that were not executed.
+-- An array with the reply to each command that was executed. The last one may be an error: the
+-- commands behind it were not executed.
 local replies, at = {}, 1
 while at <= #ARGV do
 	local last = at + ARGV[at]

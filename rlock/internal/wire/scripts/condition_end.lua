@@ -1,5 +1,5 @@
--- Comes behind the source of a condition: a string that it returns is the answer to the call, and the command behind it is
--- not executed.
+-- Comes behind the source of a condition. A string that the source returns is the answer to the
+-- call, and the command is not executed.
 --
 -- {clock, false, answer}  the clock of Redis in microseconds, and the answer
 -- an error                that of the source: the command was not executed either

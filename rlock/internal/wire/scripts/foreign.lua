@@ -1,6 +1,5 @@
 -- The part of a step, after queue.lua, that counts the foreign clients (Redisson's) and gives them
--- windows. Most locks have no foreign clients: then nothing of the hash is read, and the functions
--- are not even defined.
+-- windows. Without foreign clients the hash is not read, and the functions are not even defined.
 --
 -- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
 --          written. A window is "?" in the queue. It is on from when "?" stands first and the lock
@@ -19,19 +18,20 @@
 --          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
 --          there. A user without the right to them sends steps without.
 --
--- A key that holds something else is left alone: then it is as if no foreign client was there.
--- A refusal here must not keep a lock that was freed from those that wait for it.
+-- If one of these keys holds something else, the step goes on as if there was no foreign client: a
+-- refusal must not keep a lock that was freed from those that wait for it.
 --
 -- For grant.lua:
 --   listeners, count(...)  how many listen by channel, and what counts them
 --   waits                  how many foreign clients wait
---   here                   whether foreign clients may be about; the rest is there only then
+--   here                   whether there may be foreign clients; the rest is defined only then
 --   fair, placed           whether there is a fair queue, and a place of ours in it
 --   on, state, now         whether a window is on; the fields of the hash; Redis' clock
 --   begin(), due()         begins a window; whether one may be put in line
 --   note(...)              writes fields of the hash
 --   takePlace(), leavePlace(), callFair()
---                          take and leave the place in the fair queue, and tell its first owner that the lock is free
+--                          take and leave the place in the fair queue; notify its first owner that
+--                          the lock is free
 local shortest, longest = 10, 140 -- the lengths of an unused window; Redisson's spin lock tries every 128 ms
 local memory = 5000               -- the life of the hash
 local place, patience = 'rlock:0', 3000
@@ -46,9 +46,9 @@ end
 
 local waits = 0     -- how many foreign clients wait: those that listen, and the processes of the fair queue
 local fair = false  -- whether there is a fair queue
-local here = false  -- whether foreign clients may be about, so that the next fields are defined
--- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has been
--- granted the lock, and is dropped: two clients with a ticket each would pass the lock to one
+local here = false  -- whether there may be foreign clients, so that the next names are defined
+-- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has
+-- been granted the lock, and is dropped: two clients with a ticket each would pass the lock to one
 -- another for ever. So a ticket that joins an empty queue lets foreign clients go first.
 if not guarded or joined and first == asker then
 	if family ~= 'c' then
@@ -97,8 +97,8 @@ if here then
 		state.f = now
 		note('f', now)
 	end
-	-- No node of a Cluster with plain pub/sub knows all that listen. One that had the lock a moment
-	-- ago wants it again.
+	-- No node of a Cluster with plain pub/sub knows all subscribers. A foreign client that had the
+	-- lock a moment ago counts as one that waits.
 	if family == 'c' then
 		if isForeign(holder()) then
 			state.s = now
@@ -107,9 +107,9 @@ if here then
 		waits = math.max(waits, now - (state.s or 0) < memory and 1 or 0)
 	end
 
-	-- Takes a place before the fair ones: Redisson then leaves the lock free for us, and tells
-	-- that place when it is. It is over with the lease and three seconds, should we be dead. The
-	-- lease may be renewed, so each look takes it anew.
+	-- Takes a place before the fair waiters: Redisson then leaves the lock free for us, and
+	-- publishes to that place when it is free. The place ends three seconds after the lease, in
+	-- case all clients of ours die. The lease may be renewed, so each look moves that end.
 	function takePlace()
 		if fairQueue and (placed or state.f) then
 			local ends = now + math.max(remaining(), 0) + patience
@@ -129,7 +129,7 @@ if here then
 		end
 	end
 
-	-- Tells the first of the fair ones that the lock is free.
+	-- Notifies the first of the fair waiters that the lock is free.
 	function callFair()
 		leavePlace()
 		local head = fair and redis.pcall('lindex', fairQueue, 0)
@@ -138,7 +138,7 @@ if here then
 		end
 	end
 
-	-- Begins their window.
+	-- Begins the window.
 	function begin()
 		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
 		redis.call('hdel', foreign, 'u', 'w')
@@ -150,8 +150,8 @@ if here then
 		end
 	end
 
-	-- Reports whether a window may be put in line: of those that are counted, if there are some, else of
-	-- those that only poll. The two do not put off one another.
+	-- Reports whether a window may be put in line: one for counted clients, if there are some, else
+	-- one for clients that only poll. Neither sort puts off the windows of the other.
 	function due()
 		if waits > 0 then
 			return now >= (state.n or 0)
@@ -159,15 +159,15 @@ if here then
 		return polls and now >= (state.q or 0)
 	end
 
-	-- Forgets the window.
+	-- Forgets the present window.
 	local function over()
 		redis.call('hdel', foreign, 'b', 'e', 'u', 'p')
 		state.b, state.u, state.p = nil, nil, nil
 	end
 
-	-- Ends the window: at its end, or when none of those is left for whom it was. After one in vain the
-	-- next is 16 times as far away as the lock was idle, and twice as long. One that pollers used
-	-- leaves ours twice that time.
+	-- Ends the window, when its time is up or none of the clients that it was for is left. After a
+	-- window in vain the next one is 16 times as far away as the lock was idle, and twice as long.
+	-- After a window that pollers used the next one is twice as far away as the lock was idle.
 	local function finish()
 		local polled, used = state.p, state.u or waits == 0 and not state.p and now
 		local idle = (used or math.min(now, state.e)) - state.b
@@ -183,10 +183,10 @@ if here then
 		end
 	end
 
-	-- A foreign client has the lock, or has had it. From when that is seen the window lasts as long as each client of ours
-	-- had since the last one, for each process that waits, less a quarter, since the section that begins
-	-- last goes on after it. If all that is over when it is seen, since a section has ended, so is the
-	-- window. A client has several tickets for a fair lock.
+	-- A foreign client has the lock, or has had it: the window is used. For each process that
+	-- waits, the window goes on for as long as each client of ours had since the last window, less
+	-- a quarter, since the last section of theirs goes on after it. If a section of theirs was
+	-- longer than that, the window is over. For a fair lock a client of ours has several tickets.
 	if state.b and not state.u and (heard or isForeign(holder())) then
 		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
 		for _, member in ipairs(tickets) do

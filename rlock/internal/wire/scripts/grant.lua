@@ -2,8 +2,7 @@
 -- ticket in the queue it is granted to it, or foreign clients have a window.
 local starved, respite = 2000, 1000 -- the times for which readers of ours are held back for a writer, and then are not
 
--- Reports whether the client of a ticket can be told, which is believed where Redis does
--- not say.
+-- Reports whether the client of a ticket can be notified; true if Redis does not say.
 local function listens(member)
 	if family == 'c' or string.sub(member, 1, 1) ~= modeOf(member) then
 		return true
@@ -15,9 +14,9 @@ local function listens(member)
 	return (listeners[own] or 1) > 0
 end
 
--- A server that refuses a grant by its access rules must not keep a lock that its owner
--- does not know of, nor the tickets of a command that failed. The one that is the first now
--- looks, and has the lock or the error.
+-- Undoes a grant that the server has refused by its access rules: it must not keep a lock that its
+-- owner does not know of, nor the ticket of a command that failed. The client of the ticket that is
+-- the first now looks, and gets the lock or the error.
 local function refuse(member, err)
 	exit(ticketOf(member), modeOf(member))
 	if joins then
@@ -42,7 +41,7 @@ local function grant(member)
 	end
 	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
 	if not refused and not asks then
-		-- One that polls may hear it by now: its client may have subscribed after it joined.
+		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
 		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
 		refused = string.sub(member, 1, 1) == modeOf(member) and type(told) == 'table' and told
 	end
@@ -76,9 +75,10 @@ while first and not on and open(modeOf(first), first) do
 	first, second, stale = second, nil, true
 end
 
--- Readers do not wait for readers. A writer of ours that has left, or goes on as a reader, which is when a step has no members,
--- has let readers in: foreign ones are told. If "?" stands before a reader of ours, its window begins, and holds that one up for
--- no longer. Once a foreign client reads, those right behind "?" read beside it.
+-- Readers do not wait for readers. A writer of ours that has left, or goes on as a reader, which is
+-- when a step has no members, has let readers in: foreign readers are notified. If "?" stands
+-- before a reader of ours, the window begins beside those that read, so that the reader waits no
+-- longer than the window. Once a foreign client reads, the readers right behind "?" read beside it.
 local reads = open('s') and not free()
 if here and reads then
 	first, second = front()
@@ -100,8 +100,9 @@ if reads and message == '01' and not told and (waits > 0 or family == 'c') then
 	redis.pcall(publish, channel, message)
 end
 
--- Clients may disagree on the number of permits: a release wakes some with larger numbers, see semaphore.lua. Of a long queue some
--- of the front are enough, since the others stand behind them.
+-- Clients may disagree on the number of permits: a release that grants none makes the first tickets
+-- of other clients look, since one of these clients may know of more permits (semaphore.lua). The
+-- front of a long queue is enough, since the others stand behind it.
 if varies and freed and first and first == ahead then
 	local told, n = {[clientOf(leaver)] = true}, 0
 	for _, member in ipairs(redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64')) do
@@ -137,10 +138,11 @@ if here and out and modeOf(out) ~= 's' and open('s') and isForeign(holder()) the
 	end
 end
 
--- A ticket with a bound has joined as any other, so that this step has dropped the tickets of the dead that it can. It is taken out
--- again if too many are left. That does not keep the queue: one of dead tickets alone expires.
+-- A ticket with a bound has joined as any other, so that this step has dropped the tickets of the
+-- dead that it can. It is taken out again if too many are left. Such a join does not extend the
+-- queue's expiry, so that a queue of dead tickets expires.
 local full = false
-local tickets -- returns how many stand in the queue up to a score; a window is none
+local tickets -- returns how many tickets stand in the queue up to a score, without a window
 if most then
 	function tickets(last)
 		local window = redis.call('zscore', queue, '?')
@@ -162,13 +164,15 @@ if first == '?' then
 		redis.call('zrem', queue, '?')
 	end
 end
--- Readers of ours have read in a window, and the last of them leaves: those for whom it is are told that the lock is free now.
+-- Readers of ours have read in a window, and the last of them leaves: foreign clients are notified
+-- that the lock is free.
 if freed and on and not told and free() then
 	told = true
 	redis.pcall(publish, channel, message)
 end
--- The first ticket looks when foreign clients release the lock, or their window is over. It is told
--- when that begins, or when the ones before it have left; the asker learns it from the reply.
+-- The first ticket looks when foreign clients release the lock, or their window is over. Its client
+-- is notified when a window begins, or when the tickets before it have left; the asker learns it
+-- from the reply.
 if here and behind and (on or isForeign(holder())) then
 	if isForeign(holder()) and (not on or now >= state.e) then
 		takePlace()
@@ -185,7 +189,8 @@ else
 	if placed then
 		leavePlace()
 	end
-	-- Marks alone are kept for the lease that they are about.
+	-- Without a ticket the queue has marks only, which are kept as long as the lease that they are
+	-- about.
 	if not on and (row[1] or joins) then
 		redis.call('pexpire', queue, string.format('%.0f', math.max(remaining(), 1)))
 	end
@@ -230,9 +235,9 @@ elseif inside(ticketOf(asker), modeOf(asker)) then
 	reply[5] = token
 elseif behind == asker then
 	reply[5] = 2
-	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after its
-	-- release. A look asks the clients of all holders, of a semaphore that of the permit that ends
-	-- first: so it is one message of many a claim.
+	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after
+	-- its release. A look asks the clients of all holders, of a semaphore that of the permit that
+	-- ends first: so it is one message of many a claim.
 	if not joins and string.sub(asker, 1, 1) == modeOf(asker) then
 		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do

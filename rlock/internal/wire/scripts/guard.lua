@@ -1,15 +1,16 @@
--- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or fair lock has the
--- tenure. That is known by its UUID, since the id after it changes with a hand-off; 0 is that of a lock that was passed on.
+-- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or
+-- fair lock has the tenure. A tenure is known by its UUID, since the id behind that changes with a
+-- hand-off; the id 0 is that of a lock that was passed on.
 --
 -- KEYS[#KEYS]    the lock, which the source does not see, as the arguments that follow
 -- ARGV[#ARGV]    a number that is made anew for each write
 -- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
 --
--- "RLOCK_FENCED <number>"  an error that no source can write: the lock does not have the tenure, and the source was not
---                          executed
+-- "RLOCK_FENCED <number>"  an error that no source can write: the lock does not have the tenure,
+--                          and the source was not executed
 -- else                     as guard_end.lua returns it
 --
--- An error that says nothing about the lock, as of a right that is missing, is returned as it is.
+-- An error that says nothing about the lock, such as that of a missing right, is returned as it is.
 do
 	local lock, owner = KEYS[#KEYS], ARGV[#ARGV - 1]
 	local has = redis.pcall('hexists', lock, owner)

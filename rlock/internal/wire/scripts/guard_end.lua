@@ -1,8 +1,9 @@
--- Comes behind the source of a guarded write, which is a function by then: it returns what the source returns, and fails as
--- the source does.
+-- Comes behind the source of a guarded write, which is a function: returns what the source returns,
+-- and fails as the source does.
 --
--- Some errors of a server say that it has not executed the script, and make a client send it again. A source cannot return
--- one of them, with "ERR " or without: the reply is "ERR a script may not fail with an error of the server: " and the error.
+-- Some errors of a server say that it has not executed the script, and make a client send it again.
+-- A source cannot return one of these: the reply is then "ERR a script may not
+-- fail with an error of the server: " and the error.
 end)
 local said = type(reply) == 'table' and reply.err or not done and tostring(reply) or ''
 said = string.gsub(string.gsub(said, '^%-', ''), '^ERR ', '')

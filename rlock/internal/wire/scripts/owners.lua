@@ -1,21 +1,21 @@
 -- What a script knows of an owner by its text alone. A line "-- (owners.lua)" of another file
 -- is replaced by this one. It has no KEYS and no ARGV of its own.
 --
--- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version
--- 4; another program may have other texts. wire/owner.go says the same.
+-- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version 4;
+-- another program may have other texts. IsOurs and MayOwn in wire/keys.go have the same rules.
 local ourOwner = '^........%-....%-8...%-[89ab]...%-............:%d'
 
 local function isOurs(owner)
 	return string.find(owner, ourOwner) ~= nil
 end
 
--- Reports whether a field of a hash may be an owner of whatever program, so that the hash may be
--- a lock: it has a colon before a number, and its value, if that is given, is a count.
+-- Reports whether a field of a hash may be the owner of a lock of any program: it has a colon
+-- before a number, and its value, if that is given, is a count.
 local function mayOwn(field, count)
 	return string.find(field, ':%-?%d') ~= nil and (not count or string.find(count, '^%d+$') ~= nil)
 end
 
--- The error for a hash or a sorted set of something else.
+-- Returns the error for a hash or a sorted set that is no lock.
 local function noLock(what, member)
 	return redis.error_reply('WRONGTYPE it is a ' .. what .. ' ' .. member)
 end

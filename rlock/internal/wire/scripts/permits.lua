@@ -1,24 +1,27 @@
--- What a script knows of the sorted set of a semaphore. A line "-- (permits.lua)" of another file is replaced by this one. It
--- has no KEYS and no ARGV of its own, and reads and writes the key that it is given.
+-- What a script knows of the sorted set of a semaphore. A line "-- (permits.lua)" of another file
+-- is replaced by this one. It has no KEYS and no ARGV of its own, and reads and writes the key that
+-- it is given.
 --
--- A member is an owner, and its score the end of its lease, in milliseconds of Redis' clock. One that has k permits, more than
--- one, ends in "*k". While there are such owners, the member "*" has the score -n: they have n permits beside their first.
--- So the number of permits that are held is known without reading all owners, and a semaphore of which each owner has one
--- permit costs no more.
+-- A member is an owner, and its score the end of its lease, in milliseconds of Redis' clock. An
+-- owner of k permits, more than one, ends in "*k". While there are such owners, the member "*" has
+-- the score -n: they have n permits beside their first. So the number of permits that are held is
+-- known without reading all owners, and costs nothing where each owner has one permit.
 
--- Returns how many permits the owner has beside its first.
+-- Returns how many permits the owner has beside its first, as CutMore of wire/keys.go.
 local function moreOf(owner)
 	local at = string.find(owner, '*', 38, true)
-	return at and tonumber(string.sub(owner, at + 1)) - 1 or 0
+	return at and math.max((tonumber(string.sub(owner, at + 1)) or 1) - 1, 0) or 0
 end
 
--- Returns the owner as which the permits of this one are passed on, see resume.lua.
+-- Returns the owner that stands for the permits of this one while they are passed on: see
+-- resume.lua.
 local function passedAs(owner)
 	local at = string.find(owner, '*', 38, true)
 	return string.sub(owner, 1, 37) .. '0' .. (at and string.sub(owner, at) or '')
 end
 
--- Returns how many permits owners have beside their first, or an error if the key is a set of anything else.
+-- Returns how many permits owners have beside their first, or nil and an error if the key is no
+-- semaphore.
 local function moreIn(key)
 	local some, more = redis.call('zrange', key, '0', '0')[1], 0
 	if some == '*' then
@@ -36,7 +39,7 @@ local function before(more)
 	return more > 0 and 1 or 0
 end
 
--- Notes that owners have so many permits more beside their first.
+-- Adds to the number of permits that owners have beside their first.
 local function addMore(key, more)
 	if more ~= 0 then
 		more = more - (redis.call('zscore', key, '*') or 0)

@@ -5,12 +5,12 @@ local left, told, varies, sort = 0, false, false, 'p' -- see queue.lua
 local ended           -- nil: only permits end by themselves
 local message = '00'  -- Redisson reads it as its own "0", from which we can tell it
 
--- A release of a lock without a queue is most of the steps, so it comes before anything
--- else is defined, which would take Redis as long again. A missing right to publish does not
--- keep a lock from being freed; the error says so.
-local busy = 0 -- how many of the queue and the fair queue of Redisson exist
+-- A release of a lock without a queue is most of the steps, so it comes before anything else is
+-- defined, which would take Redis as long again. A user without the right to publish frees the lock
+-- all the same; the error says so.
+local busy = 0 -- how many of two keys exist: the queue, and Redisson's fair queue
 if #ARGV[1] > 1 or #ARGV > 4 then
-	busy = 2 -- a window may be due, or more is asked for
+	busy = 2 -- a window may be due, or the step is more than a release
 else
 	busy = KEYS[6] and redis.call('exists', KEYS[2], KEYS[5]) or redis.call('exists', KEYS[2])
 end

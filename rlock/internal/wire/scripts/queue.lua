@@ -3,21 +3,21 @@
 -- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and foreign.lua
 -- and grant.lua after it.
 --
--- Of the names of an earlier part a later one uses these alone.
+-- Later parts use these names of earlier parts, and no others.
 --
 -- From the part of the kind:
 --   lock, reserve         KEYS[1]; how many tokens a grant reserves, or ''
 --   sort, varies          the letter of the kind; whether clients may disagree on the number of permits
---   holder(), holders()   an owner that has the lock, or false; all whose clients a look asks
+--   holder(), holders()   an owner that has the lock, or false; the owners whose clients a look asks
 --   remaining()           the rest of the lease, as pttl
---   free(), open(mode, member)  whether nobody has the lock; whether one more ticket may have it
+--   free(), open(mode, member)  whether the lock is free; whether one more ticket may have it
 --   inside(ticket, mode)  whether the ticket has the lock
 --   enter(ticket, mode, lease), keep(ticket, mode, lease)
 --                         give it the lock, or keep it for the lease; return the tokens, or nil and an error
 --   exit(ticket, mode)    takes it out of the lock, and returns the number for left; 0 if it was not in
 --   isOurs(owner)         whether the owner is one of rlock
---   left                  what is replied of the member that leaves
---   message, told         what foreign clients are told when the lock is free; whether they were told
+--   left                  the reply about the member that leaves
+--   message, told         the message to foreign clients that the lock is free; whether it was sent
 --   ended                 the marks of permits whose leases are over, nil for none
 --
 -- From this part:
@@ -36,13 +36,13 @@
 --   score                 before that of the asker, nil if none joins
 --   front(), first, second  the first two of the queue, looked up and known
 --
--- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
--- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
--- X and S for one that polls, since its client has not subscribed. The first 19 characters
--- of the ticket are the client's, and end the name of the channel on which that client, and
--- no other, is told of grants.
+-- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue is a mode
+-- and a ticket: x for one that needs the lock alone, s for one that shares it; X and S for one that
+-- polls, since its client has not subscribed. The first 19 characters of the ticket are the
+-- client's, and end the name of the channel on which that client, and no other, hears of its
+-- grants.
 --
--- Foreign clients are those of Redisson. They know the lock and its channel, and nothing of the
+-- Foreign clients are those of Redisson: they know the lock and its channel, and nothing of the
 -- queue. "?" in the queue is a window for them.
 --
 -- KEYS[1]  the lock's name
@@ -63,8 +63,9 @@
 -- ARGV[4]  1 if a member leaves, else 0
 -- ARGV[5]  1 if a member joins, else 0
 -- ARGV[6]  the member that leaves, if one does, then the one that joins or is looked for, if any
--- ARGV[7]  of a step in which none leaves, if it asks for the position of the ticket: how many tickets may stand in the queue with
---          one that joins; if there are more, it is taken out again. Negative: any number
+-- ARGV[7]  of a step in which none leaves, if it asks for the position of the ticket: how many
+--          tickets may stand in the queue with one that joins; if there are more, it is taken out
+--          again. Negative: any number
 --
 -- A release, in which one member leaves and nothing else is asked for, has at most four
 -- arguments instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are
@@ -80,8 +81,9 @@
 --                     "" or "<token>": it has the lock; r, if foreign readers keep a
 --                     writer out: it holds back readers of ours for r more milliseconds
 -- a with ARGV[7], unless it has the lock:
--- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many wait; p: its position
---                     among the tickets in the queue, from 1, or 0; w: how many tickets there are
+-- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many
+--                     wait; p: its position among the tickets in the queue, from 1, or 0; w: how
+--                     many tickets there are
 --
 -- The step ends early, in this order. Each of these ends has its number in the code:
 --
@@ -124,18 +126,18 @@
 --                                 does not know the tenure, it releases it. The sort is p, of a
 --                                 read-write lock r, of a semaphore s
 --
--- Sending a step again changes nothing: a ticket leaves once, and joins once. But a ticket
--- that joined, was granted, and left in between would join a second time. So a ticket is
--- told to join by one command only.
+-- A step that is sent again changes nothing: a ticket leaves once, and joins once. But a ticket
+-- that joined, was granted, and left in between would join a second time. So a client makes a
+-- ticket join by one command only.
 --
--- A ticket that joins may be given up by the time its command is executed. So it enters
--- with a claim, which ends soon. A look is sent for a ticket that is known to be in the
--- queue, and enters with the whole lease.
+-- A ticket that joins may be given up by the time its command is executed. So a join is granted a
+-- claim, which ends soon. A look is sent for a ticket that is known to be in the queue, and is
+-- granted the whole lease.
 --
--- A ticket whose client does not listen is dropped. A count of receivers after the
--- message would drop some that heard it, in a failover. A tenure that was granted out of
--- the queue and ended without a release belongs to a client that is dead or stopped: all
--- its tickets are dropped, so that it costs the others one claim.
+-- A ticket whose client does not listen is dropped. A count of receivers after the message would,
+-- in a failover, drop tickets whose clients have heard it. A tenure that was granted out of the
+-- queue and ended without a release belongs to a client that is dead or stopped: all its tickets
+-- are dropped, so that it costs the others one claim.
 local queue, foreign, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
 local fairQueue, fairTimes = KEYS[6] and KEYS[5], KEYS[6]
 local leaver, joins = ARGV[4] == '1' and ARGV[6], ARGV[5] == '1'
@@ -176,13 +178,13 @@ local function isForeign(owner)
 	return owner and not isOurs(owner)
 end
 
--- The error of a step that has freed the lock, and whose message was refused.
+-- Returns the error of a step that has freed the lock, and whose message was refused; false if it
+-- was not refused.
 local function released(told)
 	return type(told) == 'table' and redis.error_reply(told.err .. ' (released)')
 end
 
--- The end of the queue, where tickets join; else its first three members, of which one may
--- leave.
+-- If a ticket joins, the last member of the queue; else the first three, of which one may leave.
 local row
 if joins then
 	row = redis.pcall('zrange', queue, '-1', '-1', 'withscores')
@@ -203,8 +205,8 @@ if row.err then
 	return refused or asker and released({err = err}) or left -- end 8
 end
 
--- A look keeps the queue. It does so before all else: a server without memory refuses what
--- needs some, a grant as well, but not after the script has written.
+-- A look keeps the queue. It does so first: a server without memory refuses commands that need
+-- some, those of a grant as well, but not after the script has written.
 if asker and not joins then
 	redis.call('pexpire', queue, silence)
 end
@@ -223,7 +225,8 @@ if leaver then
 	end
 end
 
--- A user without the right to count gets the error before a ticket with a bound joins. Any other is not told where it stands.
+-- A user without the right to count gets the error before a ticket with a bound joins. Another join
+-- or a look of that user has no position in its reply.
 if most then
 	local counts = redis.pcall('zcount', queue, '1', '+inf')
 	if type(counts) == 'table' and tonumber(most) >= 0 then
@@ -240,8 +243,8 @@ if joined then
 	redis.call('zadd', queue, 'nx', score + 1, asker)
 end
 
--- While a client of ours has the lock alone no grant is possible, and its release will
--- count the foreign clients. So does a ticket that joins an empty queue: see foreign.lua.
+-- While a client of ours has the lock alone no grant is possible, and foreign clients are counted
+-- by its release, or by a ticket that joins an empty queue: see foreign.lua.
 local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
@@ -257,8 +260,8 @@ local function front()
 	return two[1], two[2]
 end
 
--- A tenure that was granted out of the queue, and ended without a release. Other tenures of its
--- client may live: their marks stay.
+-- Drops the tickets of a client by the mark of a tenure that was granted out of the queue, and
+-- ended without a release. Other tenures of the client may live: their marks stay.
 local function bury(mark)
 	redis.call('zrem', queue, mark)
 	local dead = clientOf(mark)

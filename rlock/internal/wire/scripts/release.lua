@@ -1,9 +1,11 @@
--- Comes before the source of a guarded write that a release carries, and release_end.lua behind it: the source and the step
--- of the release (queue.lua) are one script. On its first line, so that an error names the line of the source, are this, and a
--- guard (guard.lua, rw_guard.lua, semaphore_guard.lua) as a function, whose result is refused.
+-- Comes before the source of a guarded write that a release carries, and release_end.lua behind it:
+-- the source and the step of the release (queue.lua) are one script. This file, and a guard
+-- (guard.lua, rw_guard.lua, semaphore_guard.lua) as a function whose result is refused, stand on
+-- the first line, so that an error names the line of the source.
 --
 -- KEYS  those of the source, those of the guard, those of the step
--- ARGV  those of the source, those of the guard, those of the step, how many keys the step has, how many arguments it has
+-- ARGV  those of the source, those of the guard, those of the step, how many keys the step has, how
+--       many arguments it has
 --
 -- The source sees its own keys and arguments alone.
 local stepKeys, stepArgs = {}, {}

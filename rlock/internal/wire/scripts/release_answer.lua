@@ -1,8 +1,10 @@
--- Comes between the source of a guarded write that a release carries, and the step: see release.lua. A string that the source
--- returns is an answer: the tickets that take one ("a" and "A") leave the queue, and their clients are told. One that is not
--- told looks for its ticket within two seconds, and finds that it is gone.
+-- Comes between the source of a guarded write that a release carries, and the step: see
+-- release.lua. A string that the source returns is an answer: the tickets that take one ("a" and
+-- "A") leave the queue, and their clients are notified. A client that misses the message looks for
+-- its ticket within two seconds, and finds that the ticket is gone.
 --
--- "=<ticket> <n> <lock><answer>"  on the client's channel of the lock (queue.lua); n is the length of the lock's name
+-- "=<ticket> <n> <lock><answer>"  on the client's channel of the lock (queue.lua); n is the length
+--                                 of the lock's name
 if done and not refused and type(reply) == 'string' then
 	local lock, queue = stepKeys[1], stepKeys[2]
 	local publish = string.sub(stepArgs[1], 1, 1) == 's' and 'spublish' or 'publish'

@@ -14,14 +14,15 @@
 -- ARGV[4]  the field of the owner that resumes, whose UUID belongs to this tenure alone
 -- ARGV[5]  "s" for a read lock, else "x"
 --
--- 1 + n    resumed; n tickets and foreign clients wait for the lock: see others.lua, which comes before
+-- 1 + n    resumed; n tickets and foreign clients wait for the lock: see others.lua, which comes
+--          before
 -- 0        neither has the lock: it was resumed by another one, or released, or the time is over
 --
--- The mark of the tenure that passed the lock on goes: it would say of a later release that the
--- client has died, whose other tickets would be dropped.
+-- The mark of the tenure that passed the lock on goes: to a later release it would say that the
+-- client of that tenure has died, and its other tickets would be dropped.
 --
--- Sent again it finds the owner that has resumed, and lengthens the lease at most. That comes first:
--- a server without memory refuses HSET, but not after the script has written.
+-- Sent again it finds the owner that has resumed, and lengthens the lease at most. The lease comes
+-- first: a server without memory refuses HSET, but not after the script has written.
 local lock, lease, from, to, reads = KEYS[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == 's'
 local passed = redis.call('hexists', lock, from) == 1
 if not passed and redis.call('hexists', lock, to) == 0 then

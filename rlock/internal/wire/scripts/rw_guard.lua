@@ -1,5 +1,6 @@
--- Comes before the source of a guarded write, on its first line: guard.lua for a read-write lock. A hold of the write lock
--- needs the field of a writer; one of the read lock that, or the field of a reader whose lease is not over.
+-- Comes before the source of a guarded write, on its first line: guard.lua for a read-write lock. A
+-- hold of the write lock needs the field of a writer. A hold of the read lock needs that, or the
+-- field of a reader whose lease is not over.
 --
 -- KEYS[#KEYS]    the lock, which the source does not see, as those that follow
 -- KEYS[#KEYS-1]  the beginning of the keys of readers' leases: see rw.lua

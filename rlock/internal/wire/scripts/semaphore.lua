@@ -5,17 +5,17 @@
 -- A sorted set of anything else than owners is left as it is, and the step ends here, as does a
 -- release without a queue: see queue.lua.
 --
--- ARGV[3]  how many permits there are. It comes with every command: while processes
---          disagree, no more are held than the largest number allows. A release by one
---          that knows of fewer than are held grants no permit. Then the first tickets of other
---          clients look, of which one may know of more.
+-- ARGV[3]  how many permits there are. It comes with every command: while clients disagree, no more
+--          are held than the largest number allows. A release by a client that knows of fewer than
+--          are held grants no permit; then the first tickets of other clients look, since one of
+--          these may know of more.
 -- (owners.lua)
 -- (permits.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left, varies, sort = 0, true, 's' -- see queue.lua
 local message, told = '0', true -- Redisson has no such semaphore: nothing is published
-local instant        -- the time of this step, nil before the expired owners are taken out
-local ended          -- the marks that these may have in the queue, nil for none
+local instant        -- the time of this step, nil before the owners whose leases are over are taken out
+local ended          -- the marks that these owners may have in the queue, nil for none
 local held           -- how many permits are held, nil before they are counted
 
 local more, other = moreIn(lock) -- how many permits owners have beside their first
@@ -23,7 +23,7 @@ if other then
 	return other -- end 5
 end
 
--- Notes that owners have so many permits more, or fewer, beside their first.
+-- Adds to the number of permits that owners have beside their first.
 local function change(add)
 	addMore(lock, add)
 	more, held = more + add, nil
@@ -48,7 +48,7 @@ local function expire()
 	end
 end
 
--- A permit that was passed on is that of owner 0.
+-- Takes out a permit, also one that was passed on: then its owner is 0.
 local function exit(ticket)
 	expire()
 	local left = redis.call('zrem', lock, ticket, passedAs(ticket))
@@ -90,7 +90,7 @@ local function holder()
 	return (soonest())
 end
 
--- A look asks the client of the permit that ends first alone.
+-- Returns none: of a semaphore a look asks the client of the permit that ends first, the holder.
 local function holders()
 	return {}
 end
@@ -101,7 +101,7 @@ local function remaining()
 	return owner and math.max(ends - instant, 1) or -2
 end
 
--- Gives the ticket its permits for the lease at least. The key lives as long as the longest.
+-- Gives the ticket its permits for the lease at least. The key lives as long as the longest lease.
 local function keep(ticket, _, lease)
 	expire()
 	local ends = math.max(instant + lease, tonumber(redis.call('zscore', lock, ticket) or 0))

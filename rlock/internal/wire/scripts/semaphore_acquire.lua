@@ -3,14 +3,15 @@
 -- KEYS[1]  the semaphore's name, see semaphore.lua
 -- KEYS[2]  its queue, see queue.lua; marks do not count, since others may hold permits
 -- ARGV[1]  lease in milliseconds
--- ARGV[2]  owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k"; the UUID belongs to this tenure alone
+-- ARGV[2]  owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k"; the UUID belongs to this tenure
+--          alone
 -- ARGV[3]  how many permits there are
 --
 -- nil      acquired: the lease begins now
 -- {m, o}   refused: too few permits are left, and the lease of owner o, which ends first, has m
 --          more milliseconds; {-2, ""}: enough are left, but clients wait for them
--- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the sorted set has
---          something else than owners, and is left as it is
+-- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the sorted set
+--          has something else than owners, and is left as it is
 --
 -- Sent again while the owner has a permit it changes nothing: see acquire.lua.
 -- (owners.lua)

@@ -1,4 +1,5 @@
--- Comes before the source of a guarded write, on its first line: guard.lua for a permit, whose lease must not be over.
+-- Comes before the source of a guarded write, on its first line: guard.lua for a permit, whose
+-- lease must not be over.
 --
 -- KEYS[#KEYS]    the semaphore, which the source does not see, as the arguments that follow
 -- ARGV[#ARGV]    a number that is made anew for each write

@@ -9,12 +9,13 @@
 -- 0        lost: it is gone, or its lease was over
 -- 1        renewed
 --
--- Sent again it does what mirror.lua says. The key lives as long as the longest lease. Its end is
--- set first: a server without memory refuses ZADD, but not after the script has written.
+-- Sent again it does what mirror.lua says. The key lives as long as the longest lease. The expiry
+-- of the key is set first: a server without memory refuses ZADD, but not after the script has
+-- written.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Returns the owner of the same tenure, nil for none.
+-- Returns the member of the owner's tenure, nil if there is none.
 local function former(key, owner)
 	for _, member in ipairs(redis.call('zrange', key, '0', '-1')) do
 		if string.sub(member, 1, 37) == string.sub(owner, 1, 37) then

@@ -1,7 +1,7 @@
--- The steps of a plain or fenced lock that are nearly all where clients wait, in as few calls as they
--- are: they come before any function is defined. Where something is unusual, the step goes on in
--- queue.lua, which does the same and more. A line "-- (swift.lua)" of plain.lua is replaced by
--- this file, whose KEYS and ARGV are those of queue.lua.
+-- The two steps of a plain or fenced lock that are nearly all of its steps while clients wait, in
+-- as few calls as they need: they come before any function is defined. If anything is unusual,
+-- queue.lua makes the step, which does the same and more. A line "-- (swift.lua)" of plain.lua is
+-- replaced by this file, whose KEYS and ARGV are those of queue.lua.
 --
 -- A ticket joins behind another one while a tenure of ours has the lock.
 if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
@@ -15,8 +15,8 @@ if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 	end
 end
 
--- The lock passes from its owner to the first ticket, whose client listens, and no foreign client
--- is there. Another ticket of the owner's client may join.
+-- The lock passes from its owner to the first ticket, whose client listens, and there is no foreign
+-- client. Another ticket of the owner's client may join.
 local swaps = ARGV[4] == '1' and ARGV[5] == '1'
 if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
 	local ticket = swaps and string.sub(ARGV[6], 2) or ARGV[2]
