@@ -9,25 +9,25 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/task"
 )
 
-// A red lock heals: a valid hold acquires parts that it lacks again.
+// A red lock heals: a valid hold acquires again the parts that it lacks.
 //
-// A server that has forgotten its locks grants parts that other clients believe to have, until
-// their leases end. So a part is acquired only on a server process that answered, by this client's
-// clock, at least the longest lease of any client ago: the leases of all that it may have forgotten
-// have ended. A process is known by its run id, which is asked for again after a grant, since the
-// server may have been restarted just before: then the grant does not count.
-
-// The part is waited for in the line of its lock, since processes that wait for the red lock have
-// the part most of the time, each for a short time. Each hold waits by itself, and many grants are
-// confirmed together.
+// A server that has forgotten its locks grants parts that other clients trust to have until their
+// leases end. So a part is acquired only on a server process that answered, by this client's clock,
+// at least the longest lease of any client ago: all leases that it may have forgotten have ended. A
+// process is known by its run id, which is asked for again after a grant, since the server may have
+// been restarted just before: then the grant does not count.
+//
+// The hold waits for the part as any other owner, since processes that wait for the red lock have
+// the part most of the time, each for a short time. Many grants are confirmed together.
 
 const (
-	// lookEvery is the shortest interval of looks at a server while a hold lacks its part there.
+	// lookEvery is the time between two looks at a server while a hold lacks its part there, unless
+	// a part may be acquired sooner.
 	lookEvery = 3 * time.Second
-	// healWait is the longest wait for a part before the server is looked at again. A waiter for
-	// the red lock keeps a part for no longer than lookAround.
+	// healWait is the longest wait for a part before the server is looked at again. It is longer
+	// than lookAround, for which a waiter for the red lock may keep the part.
 	healWait = 20 * time.Second
-	// confirmEvery is the shortest interval at which a server is asked whether grants count.
+	// confirmEvery is the least time between two questions to a server whether grants count.
 	confirmEvery = 10 * time.Millisecond
 )
 
@@ -40,7 +40,7 @@ type healer struct {
 	// Only the goroutine of looks uses following.
 
 	server string    // the run id at the last look; "" if there was no answer
-	since  time.Time // when that run id was first seen, without a failed look since
+	since  time.Time // the first of the looks in a row that have seen that run id
 
 	mu      sync.Mutex         // protects following; taken after the mutex of a hold
 	lack    map[*Hold]*lacking // the holds that lack a part
@@ -69,7 +69,7 @@ func newHealer(h *Home) *healer {
 	return l
 }
 
-// without makes healers acquire the parts again, if the hold is valid.
+// without makes healers acquire the parts again, while the hold is valid.
 func (h *Hold) without(parts ...Locker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,8 +131,8 @@ func (l *healer) look() (pause time.Duration, again bool) {
 	return min(next, lookEvery), lack > 0
 }
 
-// due returns the lacking parts that may be acquired and are not waited for, the time until others
-// may be, and the number of all.
+// due returns the lacking parts that may be acquired and that no call waits for, the time until the
+// next of the others may be acquired, and the number of all.
 func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +190,8 @@ func (l *healer) confirm() (pause time.Duration, again bool) {
 	return confirmEvery, false
 }
 
-// isKept reports whether the hold is valid and kept by the watchdog. A fixed lease ends before a
-// part may be acquired again.
+// isKept reports whether the hold is valid and the watchdog keeps it. A fixed lease would end
+// before a part may be acquired again.
 func (h *Hold) isKept() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

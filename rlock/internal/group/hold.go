@@ -24,19 +24,19 @@ type Hold struct {
 	whole   terms.Whole // the hold as its parts know it
 	quit    func()      // ends the waits for parts that are being acquired
 
-	// For the Observer; the home's mutex protects these: how the hold was acquired, and the reports
-	// of inner levels that were lost while this one seemed lost, too.
-	way     terms.Way
-	pending []func()
+	// The following are for the Observer. The home's mutex protects them.
+
+	way     terms.Way // the way in which the hold was acquired
+	pending []func()  // the reports of inner levels that were lost while this one seemed lost: see tellLost
 
 	mu    sync.Mutex    // protects following
 	lease time.Duration // the lease; 0 if the watchdog keeps it
 	until time.Time     // the end of the lease; zero if the watchdog keeps it
-	since time.Time     // when the first parts were added; zero before
+	since time.Time     // the time at which the first parts were added; zero before
 	parts []*member
-	over  bool     // it is released or lost, so that no part may be added
+	over  bool     // the hold is released or lost, so that no part may be added
 	lost  error    // the cause of its loss, until its release returns it
-	lacks []Locker // the parts that it lacks, to be acquired again: see heal.go
+	lacks []Locker // the parts that a red lock acquires again: see heal.go
 }
 
 var _ terms.Part = (*Hold)(nil)
@@ -74,7 +74,8 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 	return members[:len(parts)], err
 }
 
-// asks returns a member that is about to be acquired, and the options for that.
+// asks returns the member for a part that is about to be acquired, and the options to acquire it
+// with.
 func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
 	options.Caller, options.Whole = h.options.Caller, &h.whole
@@ -138,13 +139,13 @@ func (h *Hold) lose(m *member, why error) {
 	if !until.IsZero() && errors.Is(why, terms.ErrLeaseEnded) {
 		until = time.Now()
 	}
-	if h.options.Whole == nil && !o.OfHandle() { // else the handle, or the whole, remembers the loss
+	if h.options.Whole == nil && !o.OfHandle() { // else the whole, or the handle, remembers the loss
 		l.home.Losses.Add(l.key(o), terms.LostLevel{Until: until}, cause)
 	}
 	left, since := h.end(cause), h.since
 	h.mu.Unlock()
 
-	l.home.remove(l.key(o), h) // Losses has it
+	l.home.remove(l.key(o), h) // Losses has the level now
 	h.End(cause)
 	if h.options.Lost != nil {
 		h.options.Lost(cause)
@@ -154,7 +155,7 @@ func (h *Hold) lose(m *member, why error) {
 	releaseLater(left)
 }
 
-// life returns the life that ends with the hold; nil for a part, whose whole ends it.
+// life returns the life that ends with the hold; nil for a part, whose life its whole ends.
 func (h *Hold) life() *terms.Life {
 	if h.options.Whole != nil {
 		return nil
@@ -162,8 +163,8 @@ func (h *Hold) life() *terms.Life {
 	return h.options.Life
 }
 
-// outlived returns an error if the caller is a guest of a hold that is over. A part leaves that to
-// its whole.
+// outlived returns an error if the caller is a guest of a hold that is over. For a part its whole
+// checks that.
 func (h *Hold) outlived() error {
 	if in := h.options.Within; in == nil || h.options.Whole != nil || !in.IsOver() {
 		return nil
@@ -171,7 +172,7 @@ func (h *Hold) outlived() error {
 	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
 }
 
-// end ends the hold, and returns its parts. The mutex is held.
+// end marks the hold as over, and returns its parts. The mutex is held.
 func (h *Hold) end(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
@@ -218,7 +219,8 @@ func (h *Hold) has() []*member {
 	return slices.Clone(h.parts)
 }
 
-// best returns the largest value that many of the values reach; the zero value if there are fewer.
+// best returns the largest value that at least many of the values reach; the zero value if there
+// are fewer values.
 func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	if len(values) < many {
 		return t
@@ -227,7 +229,7 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-// beginLease sets the lease, counted from now, or 0 for the watchdog. The mutex is held.
+// beginLease sets the lease, which begins now; 0 is for the watchdog. The mutex is held.
 func (h *Hold) beginLease(lease time.Duration) {
 	h.lease, h.until = lease, time.Time{}
 	if lease > 0 {
@@ -272,18 +274,18 @@ func (h *Hold) Extend(context.Context, time.Duration) error {
 }
 
 // Parts are released all at once, each in a goroutine that the Close of its client waits for. A
-// release that a caller does not wait for is left to the client (ReleaseLater), except for those of
-// a red lock that are in flight when the majority is confirmed.
+// release that no caller waits for is left to the client (ReleaseLater), except for the releases of
+// a red lock that are in flight when a majority is confirmed.
 
-// maxReleases is the largest number of goroutines of a client that release parts when a call may
-// leave some behind.
+// maxReleases is the largest number of goroutines of a client that release parts. Above it a call
+// leaves none behind.
 const maxReleases = 1024
 
 // Release releases the parts, and returns when enough releases are confirmed.
 func (h *Hold) Release(ctx context.Context) error {
 	released := terms.Released(h.of.name)
 	if h.isValid() {
-		h.End(released) // before another can have it
+		h.End(released) // before another owner can have the lock
 	}
 	err := h.unlock(ctx)
 	h.End(released)
@@ -343,7 +345,7 @@ func releaseLater(parts []*member) {
 	}
 }
 
-// giveBack releases the parts of a call that failed. It waits for no longer than the caller does.
+// giveBack releases the parts of a call that failed, and waits for the releases until ctx ends.
 func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	if ctx.Err() != nil || l.home.isCrowded() {
 		releaseLater(parts)
@@ -352,11 +354,11 @@ func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	_ = l.home.release(o, parts, len(parts), ctx.Done())
 }
 
-// release releases the parts. It returns nil as soon as enough releases are confirmed, and
-// otherwise the errors of all. If the servers that answer are enough, it does not wait for the
-// others. It leaves the rest to the background, also when quit is closed, but waits if there is
-// much work already, so that the work stays bounded. When it returns, the owner has no part any
-// more: it would nest in one that guests of the released hold still have.
+// release releases the parts. It returns nil as soon as enough releases are confirmed, or quit is
+// closed, and otherwise the errors of all. It does not wait for silent servers if the others are
+// enough. Releases that it does not wait for go on in the background; if there are too many of
+// these, it waits for all. When it returns, the owner has no part any more: it could nest in a part
+// that guests of the released hold still have.
 func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan struct{}) error {
 	if live, silent := bySilence(o, parts); len(live) >= enough {
 		releaseLater(silent)
@@ -423,7 +425,7 @@ func (h *Home) do(work func()) {
 	}
 }
 
-// A lock over several is reported to the Observer as one lock. A hold that is a part itself is
+// A lock over several is reported to the Observer as one lock. A hold that is itself a part is
 // reported with its whole.
 
 // observes reports whether the hold is reported to the Observer.
@@ -434,9 +436,9 @@ func (h *Hold) event() terms.Event {
 	return terms.Event{Name: h.of.name, Kind: h.of.kind, Owner: h.owner}
 }
 
-// observed calls obtain, and reports it to the Observer. Whether the owner nests is found out
-// before, since the parts are acquired in many ways. A call that may have to wait for a part counts
-// as one that waits.
+// observed calls obtain, and reports the call to the Observer. Whether the owner nests is known
+// before; its parts may be acquired in many ways. A call that may have to wait for a part counts as
+// one that waits.
 func (h *Hold) observed(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
@@ -481,9 +483,9 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 // levels returns the key of the hold in Home.observed: guests of an owner take levels of its holds.
 func (h *Hold) levels() terms.LossKey { return h.of.key(terms.Owner{ID: h.owner.ID}) }
 
-// unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If the hold
-// was the first, and the next one goes on, that takes its place: so each Acquired event of an owner
-// gets its Released or Lost.
+// unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If goesOn
+// is set and the hold was the first, the next hold takes its place: so each Acquired event of an
+// owner gets its Released or Lost.
 func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -500,7 +502,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 		since := hold.since
 		hold.mu.Unlock()
 		next.mu.Lock()
-		if !next.since.IsZero() { // else it is still being acquired, and begins later
+		if !next.since.IsZero() { // else next is still being acquired
 			next.since = since
 		}
 		next.mu.Unlock()
@@ -509,7 +511,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 }
 
 // defers leaves the report of a loss to the end of an outer hold: see tellLost. It reports false if
-// that has ended.
+// the outer hold has ended.
 func (h *Home) defers(report func(), outer *Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -543,8 +545,8 @@ func (h *Hold) ended(held time.Duration, err error) terms.Event {
 }
 
 // tellLost reports that the hold has too few parts left; why is the cause of the last loss. Of an
-// owner's levels that are lost together the first is reported. If the first seems lost, yet its
-// owner releases it before that is certain, the inner levels are reported then.
+// owner's levels that are lost together the first is reported. If the first seems lost, but its
+// owner releases it before its loss is certain, the inner levels are reported then.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() {
 		return

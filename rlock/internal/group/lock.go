@@ -15,14 +15,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Lock is a lock made of others: of all of them for a multi-lock, of most for a red lock. It has
-// no state of its own.
+// A Lock is a lock made of others: its holder has all of them for a multi-lock, and most of them
+// for a red lock. It has no state of its own.
 type Lock struct {
 	name   string
 	kind   terms.Kind // KindMulti or KindRed
 	parts  []Locker   // the parts, in the order in which they are acquired
 	leaves []Leaf     // the leaves of all parts
-	need   int
+	need   int        // the number of parts that a hold needs
 	// longest is the longest lease that any client may have on a server of the lock.
 	longest time.Duration
 	home    *Home
@@ -70,11 +70,12 @@ func (l *Lock) Acquire(ctx context.Context, o terms.Owner, options Options) (ter
 	return h, nil
 }
 
-// State returns the depth only: a lock over several is not a part of a red lock.
+// State returns the depth only: only a red lock reads more, and a lock over several is not its
+// part.
 func (l *Lock) State(o terms.Owner) terms.State { return terms.State{Depth: l.Depth(o)} }
 
-// Depth returns the number of times that the owner has to unlock the lock, as far as that is
-// certain.
+// Depth returns the number of times that the owner has to unlock the lock: so many levels of the
+// owner are known for enough parts.
 func (l *Lock) Depth(o terms.Owner) int {
 	if l.err != nil {
 		return 0
@@ -127,7 +128,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		err = l.gather(ctx, h)
 	}
 	if err == nil {
-		if err = h.outlived(); err != nil { // the hold may have ended while a part was waited for
+		if err = h.outlived(); err != nil { // the outer hold may have ended while a part was waited for
 			h.undo(ctx)
 		}
 	}
@@ -185,17 +186,16 @@ type Locker interface {
 type Options struct {
 	Lease  time.Duration // lease of the hold; 0 for one that the watchdog keeps
 	Wait   time.Duration // time to wait for the lock; 0 for a single attempt
-	Caller uint64        // the goroutine of the caller, if that is not the owner; 0 if it is not known
+	Caller uint64        // the goroutine of the caller; 0 if that is the owner or not known
 	Within *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest
 	Life   *terms.Life   // life of the outermost hold; nil for one without a handle
 
-	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
-	// may be nil.
+	// Quit, once closed, ends the wait as the end of its time would, but no attempt. It may be nil.
 	Quit <-chan struct{}
 
-	// Whole is the lock over several that this is a part of, or nil. Lost is called once, with the
-	// cause, if the part has ended by loss or by Close, before another owner can be granted it;
-	// that may be before Acquire returns the part.
+	// Whole is the lock over several that this lock is a part of, or nil. Lost is called once, with
+	// the cause, if the part has ended by loss or by Close, before another owner can be granted the
+	// part. That may be before Acquire returns it.
 	Whole *terms.Whole
 	Lost  func(cause error)
 }
@@ -242,8 +242,8 @@ func inOrder(a, b Leaf) int {
 type Home struct {
 	Config
 
-	mu       sync.Mutex // protects following
-	taken    map[terms.LossKey][]*Hold
+	mu       sync.Mutex                // protects following
+	taken    map[terms.LossKey][]*Hold // the holds that were acquired without a handle, the innermost last
 	observed map[terms.LossKey][]*Hold // the holds that are reported to the Observer, in the order of their calls
 
 	releases atomic.Int64 // the number of goroutines that release a part
@@ -266,10 +266,9 @@ type Config struct {
 	// Start calls work in a goroutine that the client's Close waits for, and reports whether it
 	// did.
 	Start func(work func()) bool
-	// Done is closed when Start does not start work any more.
+	// Done is closed when the client begins to close: then Start starts no more work.
 	Done <-chan struct{}
-	// Server returns the run id of the server, "" if the server does not say. It waits for an
-	// answer.
+	// Server asks the server for its run id, and returns "" if the server does not say.
 	Server func() (string, error)
 	// Longest is the longest lease that any client may have on this server.
 	Longest time.Duration

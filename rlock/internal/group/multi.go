@@ -74,8 +74,8 @@ func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 // errAnew is the error of a gathering that lost a part while it waited for others.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll acquires all parts. After an error it has some of them. It stops waiting once a part is
-// lost.
+// takeAll acquires all parts, and stops once a part is lost. After an error g.parts has those that
+// were acquired.
 func (g *gathering) takeAll(caller context.Context) error {
 	started, lease := time.Now(), g.hold.options.Lease
 	ctx, end := context.WithCancel(caller)
@@ -112,7 +112,7 @@ func (g *gathering) takeAll(caller context.Context) error {
 		return err
 	}
 	if lease > 0 && (g.kept || time.Since(started) > lease/100) {
-		setLease(g.parts, lease) // the lease begins now, and is believed once Redis confirms it
+		setLease(g.parts, lease) // the lease begins now; the parts trust it once Redis confirms it
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (g *gathering) lost() error {
 }
 
 // takeFree acquires the parts of one client at the front of rest, in one round trip, up to the
-// first that is not free. It returns no error if it may wait for that one.
+// first that is not free. It returns no error if the call may wait for that one.
 func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, error) {
 	home := homeOf(rest[0])
 	n := slices.IndexFunc(rest, func(l Locker) bool {
@@ -151,12 +151,12 @@ func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, err
 	}
 	taken, err := g.hold.takeTogether(ctx, home, rest[:n], lease)
 	if options.left(g.began) > 0 {
-		return taken, nil // also after an error: waiting may cure it, and distinguishes the end of ctx from a lock that is held
+		return taken, nil // after any error the wait for the next part shows whether it lasts
 	}
 	return taken, err
 }
 
-// take acquires one more part. Before it waits, the watchdog keeps the others.
+// take acquires one more part. Before it waits, it has the watchdog keep the others.
 func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	options := &g.hold.options
 	with := Options{Lease: options.Lease, Wait: max(options.left(g.began), 0)}
@@ -235,8 +235,8 @@ func (l *Lock) tooMany(failed []error) error {
 	return nil
 }
 
-// poll asks all parts at once, and passes each answer to heard until heard reports that it has
-// enough. It asks nothing for a lock that cannot be used.
+// poll asks all parts at once, and passes each answer to heard, until heard reports that these are
+// enough. It asks nothing if the lock has an error.
 func poll[T any](ctx context.Context, l *Lock, ask func(Locker, context.Context) (T, error), heard func(T) bool) (failed []error) {
 	if l.err != nil {
 		return nil

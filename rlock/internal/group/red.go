@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// NewRed returns the lock that consists of a majority of parts, one on each server. servers may be
-// more than there are parts: a server without a part grants nothing.
+// NewRed returns the lock that consists of a majority of parts, one on each server. There may be
+// more servers than parts: a server without a part counts as one that grants nothing.
 func NewRed(name string, parts []Locker, servers int) *Lock {
 	need := servers/2 + 1
 	switch {
@@ -43,7 +43,7 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 		return err
 	}
 	h.quit = a.leave
-	var parts []*member // with those that have just ended, of whose loss the hold has to learn
+	var parts []*member // also those that have just ended: add notes their losses
 	var lacks []Locker
 	for _, r := range a.replicas {
 		if r.held != nil {
@@ -60,13 +60,13 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 
 // An attempt is one call's way to a majority.
 //
-// It asks all parts at once. If so many deny that there can be no majority, it releases the parts
-// behind the first that denies, and waits for that one. When it is granted that part, it asks the
-// others again. So it never waits for a part while it has one further back, except for the time of
-// grace: attempts cannot wait in a circle, and at each step one of them goes on. Usually there is
-// one step: all wait at the first server, and the attempt that gets that part gets the others. If
-// processes have the servers in different orders there may be a circle, so an attempt that has
-// waited in vain waits without any part the next time.
+// It asks all parts at once. If so many are denied that there can be no majority, it releases the
+// parts behind the first that was denied, and waits for that one. When it is granted that part, it
+// asks the others again. So it never waits for a part while it has one further back, except for the
+// time of grace: attempts cannot wait in a circle, and at each step one of them goes on. Usually
+// there is one step: all wait at the first server, and the attempt that gets that part gets the
+// others. If processes have the servers in different orders there may be a circle, so an attempt
+// that has waited in vain waits without any part the next time.
 type attempt struct {
 	lock    *Lock
 	hold    *Hold // the hold to come
@@ -74,8 +74,8 @@ type attempt struct {
 	began   time.Time
 
 	ctx context.Context // the context of each question, which does not end with the caller's
-	// quit, once closed, ends the waits at the parts. An answer that is on its way is awaited,
-	// since giving it up would cost a release.
+	// quit, once closed, ends the waits at the parts. An attempt in flight goes on to its answer,
+	// since to give it up would cost a release.
 	quit  <-chan struct{}
 	leave func() // closes quit
 
@@ -85,10 +85,10 @@ type attempt struct {
 	// patience is the wait of the parts that are asked next.
 	patience time.Duration
 	waiting  bool      // the attempt waits for a part, and the watchdog keeps the others
-	stuck    bool      // it has waited in vain while it had other parts
-	fails    int       // the number of rounds in a row without a part to wait for
-	since    time.Time // the time of the first of them
-	rounds   int       // the number of rounds
+	stuck    bool      // the attempt has waited in vain while it had other parts
+	fails    int       // the number of pauses in a row for lack of a part to wait for
+	since    time.Time // the time of the first of these pauses
+	rounds   int       // the number of rounds that askAround has made
 	results  chan result
 
 	decided chan struct{} // closed once the call has its outcome
@@ -141,10 +141,10 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 }
 
-// askAround asks all parts, and reports whether the attempt has a majority. If it is denied one,
-// askAround finds the part to wait for. An attempt that may wait does not keep parts that others
-// need while it waits for silent servers, but waits longer each time, since the servers may be far
-// away.
+// askAround asks all parts, and reports whether the attempt has a majority. If parts are denied, it
+// sets a.at to the part to wait for. An attempt that may wait waits for silent servers for a
+// limited time, in which it keeps parts that others may need: longer each time, since the servers
+// may be far away.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
 	a.waiting = false // grants have the caller's lease from now on
 	a.askAll()
@@ -167,12 +167,12 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 	return won
 }
 
-// hopeless reports whether there can be no majority, whatever the answers to come are.
+// hopeless reports whether the answers to come cannot make a majority.
 func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.need }
 
 // settled reports whether it is known that others have a majority, or the answers to come cannot
-// show it. A call with a single attempt waits for these answers, for terms.Silence at most: one
-// denial and one silent server do not show it.
+// show that. A call with a single attempt waits for these answers, for terms.Silence at most: by
+// one denial and one silent server it is not known.
 func (a *attempt) settled() bool {
 	denied, spare := 0, len(a.replicas)-a.lock.need
 	for _, r := range a.replicas {
@@ -213,7 +213,7 @@ func (a *attempt) askAll() {
 			continue
 		}
 		if state.Freeing {
-			wait = grace // the part may be free in Redis before this process knows
+			wait = grace // this process is releasing the part, which may be free in Redis already
 		}
 		if a.options.Wait > 0 {
 			wait = min(wait, a.options.left(a.began)) // the last round ends with the call's time
@@ -227,7 +227,7 @@ func (a *attempt) ask(r *replica, wait time.Duration) {
 	a.asked++
 	homeOf(r.lock).do(func() {
 		got, err := a.hold.take(a.ctx, r.lock, Options{Lease: a.options.Lease, Wait: max(wait, 0), Quit: a.quit})
-		a.results <- result{r, got, err} // there is room
+		a.results <- result{r, got, err} // does not block
 		a.settle()
 	})
 }
@@ -244,7 +244,7 @@ func (a *attempt) settle() {
 	select {
 	case <-a.decided:
 	default:
-		return // the call deals with them
+		return // the call takes them
 	}
 	for {
 		select {
@@ -261,8 +261,8 @@ func (a *attempt) settle() {
 	}
 }
 
-// count takes results until there is a majority, which it reports, until ctx ends or the time is
-// up, or until enough returns true.
+// count takes results until there is a majority, and reports that; or until ctx ends, the time is
+// up, or enough returns true.
 func (a *attempt) count(ctx context.Context, up <-chan time.Time, enough func() bool) (won bool) {
 	for {
 		if len(a.granted()) >= a.lock.need {
@@ -294,7 +294,7 @@ func (a *attempt) take(got result) {
 	a.keepOne(r)
 }
 
-// granted returns the parts that the attempt holds. A part that has ended does not count.
+// granted returns the parts that the attempt holds. It drops parts that have ended.
 func (a *attempt) granted() []*member {
 	held := make([]*member, 0, len(a.replicas))
 	for _, r := range a.replicas {
@@ -308,8 +308,8 @@ func (a *attempt) granted() []*member {
 	return held
 }
 
-// keep makes the watchdog keep the parts that the attempt holds, or begins the lease of those that
-// it keeps.
+// keep makes the watchdog keep the parts that the attempt holds, or, if kept is false, begins the
+// leases of the parts that it keeps.
 func (a *attempt) keep(kept bool) {
 	a.waiting = kept
 	for _, r := range a.replicas {
@@ -330,7 +330,7 @@ func (a *attempt) keepOne(r *replica) {
 
 const (
 	// lookAround is the longest wait for one part, with jitter, before all servers are asked again:
-	// the server, or the holder there, may be dead.
+	// the server of the part, or its holder, may be dead.
 	lookAround = 2 * time.Second
 	// grace is the wait for the other parts after an attempt was granted the one that it waited
 	// for: the former holder releases them at the same time.
@@ -360,7 +360,7 @@ func (a *attempt) isolated() bool {
 	return dead > len(a.replicas)-a.lock.need
 }
 
-// firstDenial returns the first part that was denied, or nil.
+// firstDenial returns the first part that another owner has, or nil.
 func (a *attempt) firstDenial() *replica {
 	for _, r := range a.replicas {
 		if r.denied() && !r.asking {
@@ -370,9 +370,8 @@ func (a *attempt) firstDenial() *replica {
 	return nil
 }
 
-// wait waits for the part at which askAround was denied, or for servers to come back if there is
-// none; attempts of others that reach more servers may have its parts meanwhile. It reports whether
-// there is a majority.
+// wait waits for the part a.at, or, if that is nil, for servers to come back: then it gives up all
+// parts, since attempts of others may reach more servers. It reports whether there is a majority.
 func (a *attempt) wait(ctx context.Context) (won bool) {
 	for _, r := range a.replicas {
 		if a.at == nil || r.index > a.at.index || a.stuck && r != a.at {
@@ -396,7 +395,7 @@ func (a *attempt) wait(ctx context.Context) (won bool) {
 	return won
 }
 
-// pause takes results for a time that grows each time in a row.
+// pause takes results for a time that grows from one pause to the next.
 func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(a.fails, 10), wire.LastRetry)), most))
 	defer pause.Stop()
@@ -408,7 +407,7 @@ func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	return a.count(ctx, pause.C, func() bool { return false })
 }
 
-// waitAt waits until the part answers, for the time most at most.
+// waitAt waits until the part r is granted or denied, for most at most.
 func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (won bool) {
 	a.fails = 0
 	wait := min(wire.Jitter(lookAround), most)
@@ -468,7 +467,7 @@ type replica struct {
 	owner  terms.Owner
 	index  int     // the index of the part
 	held   *member // the part that was granted, or nil
-	kept   bool    // the watchdog keeps the part although the lock has a lease
+	kept   bool    // the watchdog keeps the part, although the hold is to have a lease
 	asking bool    // a question is in flight
 	denial error   // the error of the last answer, or nil
 }
@@ -497,7 +496,7 @@ func (r *replica) fault() error {
 		return nil
 	case !r.asking:
 		return r.denial
-	case r.state().Silent >= terms.Silence-grace: // the part was asked a little later
+	case r.state().Silent >= terms.Silence-grace: // the server was asked a little after the attempt began to wait
 		return errSilent
 	}
 	return nil
