@@ -23,9 +23,10 @@ func JSON[T any]() Codec[T] {
 	}
 }
 
-// As is [Group.Do] with typed values. The caller whose function ran gets its own value, and others
-// what the codec makes of it, each one of its own. An error of Encode is one of the function; one
-// of Decode is the caller's, since another version of the program may have stored the value.
+// As is [Group.Do] with typed values. The caller whose function ran gets its own value, and each of
+// the others a value of its own that the codec has made of it. An error of Encode counts as an
+// error of the function. An error of Decode goes to the caller alone, since another version of the
+// program may have stored the value.
 func As[T any](ctx context.Context, g *Group, c Codec[T], key string, fn func(context.Context) (T, error)) (value T, shared bool, err error) {
 	var own T
 	text, shared, err := g.Do(ctx, key, func(ctx context.Context) ([]byte, error) {

@@ -1,5 +1,6 @@
-// Package once gives the result of a function, and not a lock: of all callers that ask for a key at
-// the same time, in any number of processes, one runs its function, and all of them get the result.
+// Package once gives callers the result of a function, and not a lock: of all callers that ask for
+// a key at the same time, in any number of processes, one runs its function, and all get its
+// result.
 //
 //	group := once.New(locks, once.Options{}) // over the connections of a rlock.Client
 //	defer group.Close()
@@ -10,40 +11,40 @@
 // # The rule
 //
 // A caller that asks at time t gets a value that was stored after t, by the clock of Redis, or one
-// that is kept at t ([Options].Keep). A message that is late, and a value that stays in Redis for
-// those that lost the message, are believed or refused by comparing two numbers: when the value was
-// stored, which grows with each run, and an upper bound of Redis' clock at the call. The bound errs
-// to one side: a caller that asked less than a round trip before the store, or 1 % of the time that
-// its process had waited by then, is refused the value, and one more function runs. No caller gets
-// a value that is older than its question. "After the call" is about the store: the function may
-// have read its data before. With [Fresh] it is about the beginning of the function. [Group.Forget]
-// ends the time for which a value is kept.
+// that is kept at t ([Options].Keep). Messages may be late, and a value stays in Redis for those
+// that lost the message. So a value is accepted or refused by two numbers: the time of its store,
+// which grows with each run, and an upper bound of Redis' clock at the call. The bound errs to one
+// side: a caller that asked less than a round trip before the store, or less than 1 % of the time
+// that its process had waited by then, is refused the value, and one more function runs. No caller
+// gets a value that is older than its question. "After the call" is about the store: the function
+// may have read its data before. With [Fresh] it is about the beginning of the function.
+// [Group.Forget] ends the time for which a value is kept.
 //
 // # How it works
 //
 // The callers of a process are one flight, which waits for the lock of that name with an answer
 // (terms.WithAnswer). The flight that has the lock runs the function of one of its callers, under
 // the watchdog. Then one command ([rlock.Hold.ReleaseWith]) stores the value if the lock still has
-// the hold, takes all waiting flights out of the queue, tells each of them the value, and releases
+// the hold, takes all waiting flights out of the queue, sends each of them the value, and releases
 // the lock. A lone run takes two commands; a value that is kept takes one, and no lock: the first
 // command looks for it before it takes the lock.
 //
 // # Failure
 //
-// If the process that runs dies, the next flight in the queue has the lock when the lease is over,
-// and runs. One that was paused past its lease stores nothing, and its callers get its successor's
-// value. No function is run twice for one caller. An error goes to the caller whose function it
-// was, and the next caller runs its own, unless it is marked with [ForAll]. A panic is a
-// [PanicError]. If messages are lost, flights look within two seconds. If the answer to the store
-// is lost, the flight takes the lock again, and stores the value then unless Redis has it, or a
-// newer one. A Redis without memory that refuses a value: then the callers of this process have it,
-// and the next flight runs; with Finish it is stored when there is memory. A failover may lose the
-// lock and the value together: then a function runs again.
+// If the process that runs a function dies, the next flight in the queue has the lock when the
+// lease is over, and runs. A process that was paused past its lease stores nothing, and its callers
+// get its successor's value. No function is run twice for one caller. An error goes to the caller
+// whose function it was, and the next caller runs its own, unless the error is marked with
+// [ForAll]. A panic is a [PanicError]. If messages are lost, flights look within two seconds. If
+// the answer to the store is lost, the flight takes the lock again, and stores the value then
+// unless Redis has it, or a newer one. If a Redis without memory refuses a value, the callers of
+// this process get it, and the next flight runs; with Finish it is stored once there is memory. A
+// failover may lose the lock and the value together: then a function runs again.
 //
 // # State in Redis
 //
 // For the key k: the lock k with its queue, and the hash "{k}:once" ("k::once" if k has a brace),
-// which expires after Keep, and ten seconds at least. The name is taken: another holder of the lock
-// k makes all callers wait. A user of Redis that may publish on the channels of the client can
-// forge a value. All processes need the same prefix, and should have the same Options.
+// which expires after Keep, and ten seconds at least. The lock k is for nothing else: another
+// holder of it makes all callers wait. A user of Redis that may publish on the channels of the
+// client can forge a value. All processes need the same prefix, and should have the same Options.
 package once

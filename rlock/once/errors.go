@@ -11,24 +11,24 @@ var (
 	// ErrNested is the error of a Do within the function of the same key, by groups of one client:
 	// it would wait for itself. Nothing was run.
 	ErrNested = errors.New("once: Do within the function of the same key")
-	// ErrVoid is the error of a caller whose function ran, whose lock was lost meanwhile, and that
-	// found no other value. The function may have run elsewhere since, and is not run a second time
-	// for this caller.
+	// ErrVoid is the error of a caller whose function ran while its lock was lost, if there is no
+	// other value. The function may have run elsewhere since, and is not run a second time for this
+	// caller.
 	ErrVoid = errors.New("once: the lock was lost while the function ran, and its value is void")
 )
 
-// ForAll marks an error of a function as a result: it is stored, and all callers get it, as a
+// ForAll marks an error of a function as a result: it is stored, and the other callers get it as a
 // [*Shared]. Any other error goes to the caller whose function returned it, and the next caller
-// that waits runs its own function. The mark holds for this function alone: a caller that is itself
-// the function of another key has to mark the error again to make it the result there.
+// that waits runs its own function. The mark holds for one function: a caller that is itself the
+// function of another key has to mark the error again to make it the result there.
 func ForAll(err error) error { return &forAll{err} }
 
 type forAll struct{ error }
 
 func (e *forAll) Unwrap() error { return e.error }
 
-// An ownError is a marked error as the caller gets it whose function returned it. It has no mark,
-// so that it is no result where the caller is the function of another key.
+// An ownError is a marked error without its mark, for the caller whose function returned it: the
+// caller may be the function of another key, where the error is no result.
 type ownError struct{ err error }
 
 // unmarked returns the error of a function for its own caller.
@@ -49,7 +49,7 @@ func (e *ownError) As(target any) bool {
 	return errors.As(e.err, target)
 }
 
-// Shared is an error that another caller's function has marked with [ForAll], as text.
+// Shared is the text of an error that another caller's function has marked with [ForAll].
 type Shared struct{ Text string }
 
 func (e *Shared) Error() string { return e.Text }

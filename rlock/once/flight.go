@@ -23,8 +23,8 @@ var lookScript = wire.ScriptOf(lookSource)
 // unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
 var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"
 
-// patience is how long a look waits for its answer, and the longest pause before another one;
-// firstPause is the first.
+// patience is the longest wait of a look for its answer, and the longest pause before another look;
+// firstPause is the first pause.
 const (
 	patience   = 2 * time.Second
 	firstPause = 20 * time.Millisecond
@@ -45,9 +45,9 @@ type flight struct {
 	runs    int       // the number of functions that have begun
 	run     *run      // the run whose value is not stored yet, or nil
 	over    bool      // no caller is left, and no run that has to finish
-	first   reading
-	last    reading
-	trouble trouble // the last error of Redis
+	first   reading   // the first reading of Redis' clock
+	last    reading   // the last reading
+	trouble trouble   // the last error of Redis
 }
 
 func (g *Group) newFlight(key string) *flight {
@@ -72,8 +72,8 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns its result: one that came just
-// before, or the error of the context.
+// leave takes out a caller whose context has ended, and returns its result: the error of the
+// context, unless a result has come just before.
 func (f *flight) leave(c *caller) result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *flight) hand(c *caller, r result) bool {
 	return true
 }
 
-// each calls do for each caller; do may remove it. The mutex is held.
+// each calls do for each caller, which do may remove. The mutex is held.
 func (f *flight) each(do func(c *caller)) {
 	for e := f.callers.Front(); e != nil; {
 		c := e.Value.(*caller)
@@ -123,8 +123,8 @@ func (f *flight) each(do func(c *caller)) {
 	}
 }
 
-// deliver gives a value to the callers for which it will do, and reports whether the flight is
-// over. If the value is that of the run, or newer, the value of the run is not stored any more.
+// deliver gives a value to the callers that it is for, and reports whether the flight is over. If
+// the value is that of the run, or newer, the value of the run is not stored any more.
 func (f *flight) deliver(s *stored, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *flight) deliver(s *stored, from Source) (over bool) {
 		}
 	})
 	if r != nil && s.at > r.clock {
-		f.give(r) // to callers that the newer value is not for
+		f.give(r) // to the callers that the newer value is not for
 	}
 	return f.endIfIdle()
 }
@@ -173,13 +173,6 @@ func (f *flight) noteClock(r reading) {
 	f.each(func(c *caller) { c.floor = earlier(c.floor, r.at(c.asked)) })
 }
 
-// isOver reports whether the flight has nothing more to do.
-func (f *flight) isOver() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.endIfIdle() || f.ctx.Err() != nil
-}
-
 // fly is the goroutine of a flight.
 func (f *flight) fly() {
 	defer f.g.wg.Done()
@@ -187,13 +180,13 @@ func (f *flight) fly() {
 	defer f.g.forget(f)
 	defer f.failAll(ErrClosed) // no caller is left, or the group is closed
 	defer f.g.shared.WatchTrouble(f.g.prefix+f.key, f.noteTrouble)()
-	for looks := f.g.keeps(); !f.isOver(); {
+	for looks := f.g.keeps(); f.ctx.Err() == nil; {
 		looks = f.round(looks)
 	}
 }
 
-// round waits until a value comes, or this process runs or stores. It reports whether the next
-// round begins with a look.
+// round waits for a value or for the lock. With the lock it runs a function or stores a value. It
+// reports whether the next round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
 	var a terms.Answer
 	if looks {
@@ -214,7 +207,7 @@ func (f *flight) round(looks bool) (again bool) {
 		}
 		return false
 	}
-	if looks && !a.Checked || a.Waited { // a value may have been stored since
+	if looks && !a.Checked || a.Waited { // a value may have been stored since the last look
 		if over, err := f.lookUnder(hold); over || err != nil || !hold.Valid() {
 			_ = hold.Release(f.ctx)
 			if err != nil && f.ctx.Err() == nil {
@@ -229,8 +222,8 @@ func (f *flight) round(looks bool) (again bool) {
 	return f.lead(hold)
 }
 
-// giveUp ends the flight with an error that waiting does not cure. If a run has a value that is not
-// stored, its callers get that.
+// giveUp ends the flight with an error that waiting does not cure. The callers that the unstored
+// value of a run is for get that value.
 func (f *flight) giveUp(err error) {
 	if errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrWrongType) {
 		err = fmt.Errorf("once: the key %q, with its values in %q: %w", f.key, f.at, err)
@@ -243,11 +236,11 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// takeAnswer gives an answer to the callers for which it will do.
+// takeAnswer gives an answer to the callers that it is for.
 func (f *flight) takeAnswer(a *terms.Answer) {
 	s, ok := parse(a.Text)
 	switch {
-	case !ok || s.kind == kindAbsent || a.Clock == 0: // it has to be read, or compared with a clock that is not known
+	case !ok || s.kind == kindAbsent || a.Clock == 0: // the value, or the clock, has to be read
 		f.look(f.ask)
 	case a.Checked:
 		f.deliver(&s, Looked)
@@ -289,8 +282,8 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// wanted returns the arguments of look.lua: by them Redis knows which value will do for one of the
-// callers. For a caller without a floor the time of the look counts, so that a kept value will do.
+// wanted returns the arguments of look.lua, by which Redis knows whether a value is for one of the
+// callers. A caller without a floor asks at the time of the look: a kept value is for it.
 func (f *flight) wanted() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -308,7 +301,7 @@ func (f *flight) wanted() []string {
 		}
 	})
 	if f.run != nil && f.run.clock > 0 {
-		stored = min(stored, f.run.clock) // is there a newer one?
+		stored = min(stored, f.run.clock) // a value that is newer than that of the run
 	}
 	return []string{strconv.FormatInt(stored, 10), strconv.FormatInt(began, 10), kept}
 }
@@ -322,8 +315,8 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted}).AsStrSlice()
 }
 
-// look asks for the value, gives it to the callers for which it will do, and reports whether the
-// flight is over. Without an answer nothing changes.
+// look asks for the value, gives it to the callers that it is for, and reports whether the flight
+// is over. Without an answer nothing changes.
 func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool) {
 	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
@@ -345,8 +338,8 @@ type trouble struct {
 	at  time.Time
 }
 
-// lasting is for how long a trouble counts as the present one. An attempt fails within the four
-// seconds in which a silent peer is noticed, and the next one follows within half a second.
+// lasting is the time for which a trouble counts as present. An attempt fails within the four
+// seconds in which a silent peer is noticed, and the next attempt follows within half a second.
 const lasting = 5 * time.Second
 
 // noteTrouble notes an error of Redis. It may be called with a mutex of the lock held.

@@ -17,15 +17,17 @@ var forgetSource string
 
 var forgetScript = wire.ScriptOf(forgetSource)
 
-// longRun is for how long a function may run on when its value is forgotten.
+// longRun is the time that a function may take, after a Forget of its value, for the value not to
+// be kept.
 const longRun = time.Hour
 
 // Forget ends the time for which the value of the key is kept: later calls run a function. The
 // value of a function that runs now, in any process, is not kept either, unless the function runs
 // for an hour more, or for Keep if that is longer; callers that asked before get it. Forget waits
-// for no function. It takes one command, which is repeated until Redis has answered or ctx ends.
-// Then the error is that of ctx with the last one of Redis, and the value may be forgotten later.
-// Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
+// for no function. It sends one command, which is repeated until Redis has answered or ctx ends. If
+// ctx ends, the error is that of ctx with the last error of Redis, and the value may be forgotten
+// later. Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed],
+// [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if key == "" {
 		return fmt.Errorf("once: forget: %w: the key is empty", rlock.ErrInvalidName)
@@ -52,7 +54,7 @@ func (g *Group) Forget(ctx context.Context, key string) error {
 	}
 }
 
-// attempt sends a command that may be repeated.
+// attempt sends a command once.
 func (g *Group) attempt(ctx context.Context, call wire.Call) error {
 	redis := g.shared.Redis
 	switch {

@@ -18,14 +18,14 @@ import (
 var storeSource string
 
 // A run is one call of a function under the lock, and its result until that is stored or given to
-// callers. Only the flight's goroutine uses it; the fields from value to fit are written once,
-// under the flight's mutex.
+// callers. Only the flight's goroutine uses it; it writes the fields from value to fit under the
+// flight's mutex.
 type run struct {
 	id       string
-	number   int // its place among the runs of the flight, from 1
+	number   int // the number among the runs of the flight, from 1
 	caller   *caller
 	clock    int64       // a lower bound of Redis' clock at the beginning of the function, in µs; 0 if unknown
-	began    time.Time   // the same by the local clock
+	began    time.Time   // the beginning by the local clock
 	returned atomic.Bool // the function has returned
 
 	value []byte
@@ -33,9 +33,9 @@ type run struct {
 	kind  string
 	keep  time.Duration
 	ended time.Time     // zero while the function runs
-	fit   []*caller     // callers that asked before the function returned, or, if fresh, before it began
-	late  bool          // a store was sent under the hold of the run, so the next one needs a later hold
-	pause time.Duration // the wait before the next store, if Redis refused the last one
+	fit   []*caller     // the callers that asked before the function returned; of those that are fresh, before it began
+	late  bool          // a store was sent under the hold of the run: the next store is under a later hold
+	pause time.Duration // the pause before the next store, if Redis refuses this one
 }
 
 // lead runs the function of a caller under the lock, and stores its value. It returns what round
@@ -45,7 +45,7 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	r := f.begin()
 	if r == nil {
 		_ = hold.Release(f.ctx)
-		f.void() // a caller that came meanwhile has its function to run
+		f.void() // the functions of all callers but those that came meanwhile have run
 		return g.keeps()
 	}
 	value, err := f.call(hold, r)
@@ -93,10 +93,10 @@ func (f *flight) fail(r *run, err error) {
 	}
 }
 
-// store stores the value of a run, releases the lock, and gives the value to the callers for which
-// it will do. It returns what round returns.
+// store stores the value of a run, releases the lock, and gives the value to the callers that it is
+// for. It returns what round returns.
 func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
-	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // it cannot be stored, or not compared with others
+	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // too long, or not comparable with later values
 		_ = hold.Release(f.ctx)
 		f.settle(r)
 		return f.g.keeps()
@@ -111,26 +111,26 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 		f.drop() // nothing was stored, and another process may have run since
 		return true
 	case errors.Is(failed, rlock.ErrUnconfirmed):
-		return true // it may be stored: the next look shows that, or it is stored under the next hold
+		return true // the next look shows whether it is stored; if not, it is stored under the next hold
 	case fault == wire.Never, errors.Is(failed, rlock.ErrNoPermission), errors.Is(failed, rlock.ErrWrongType):
 		f.refuse(r, fmt.Errorf("once: the value of %q cannot be stored in the key %q: %w", f.key, f.at, explained))
 		return false
 	case fault == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
 		f.mu.Lock()
-		f.hands(r) // this process alone has it until then
+		f.share(r) // until it is stored this process alone has it
 		f.mu.Unlock()
 		f.rest(r.pause)
 		r.pause = min(2*r.pause, patience)
 		return true
 	default:
-		f.settle(r) // Redis has refused the value: then this process alone has it
+		f.settle(r) // Redis has refused the value: this process alone has it
 		return f.g.keeps()
 	}
 }
 
-// storeArgs returns the arguments of store.lua. A value that was not stored under the hold of its
-// run counts as stored when its function ended, at the latest, and so is not younger than it is. A
-// look under the lock has shown before that no other value was stored since the function began.
+// storeArgs returns the arguments of store.lua. A value that is stored under a later hold than that
+// of its run counts as stored when its function ended, so that it does not pass for a younger one.
+// A look under the lock has shown before that no other value was stored since the function began.
 func (f *flight) storeArgs(r *run) []string {
 	keep := r.keep
 	args := []string{
@@ -170,14 +170,14 @@ func (f *flight) unstored() *run {
 // give gives the value of a run to the callers that asked before its function returned, and ends
 // the run. The mutex is held.
 func (f *flight) give(r *run) {
-	f.hands(r)
+	f.share(r)
 	if f.run == r {
 		f.run = nil
 	}
 }
 
-// hands is give, but does not end the run. The mutex is held.
-func (f *flight) hands(r *run) {
+// share is give, but does not end the run. The mutex is held.
+func (f *flight) share(r *run) {
 	for _, c := range r.fit {
 		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
 		if c == r.caller {
@@ -188,7 +188,7 @@ func (f *flight) hands(r *run) {
 	r.fit = nil
 }
 
-// settle is give for a caller that does not hold the mutex.
+// settle is give, and takes the mutex.
 func (f *flight) settle(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +228,7 @@ func (f *flight) call(hold *rlock.Hold, r *run) ([]byte, error) {
 	return called(hold.With(context.WithValue(ctx, holdKey{}, hold)), c.fn)
 }
 
-// called calls the function in a goroutine of its own, so that runtime.Goexit ends only that.
+// called calls the function in a goroutine of its own, so that runtime.Goexit ends no other.
 func called(ctx context.Context, fn func(context.Context) ([]byte, error)) (value []byte, err error) {
 	done := make(chan struct{})
 	go func() {

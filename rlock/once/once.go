@@ -17,16 +17,16 @@ import (
 
 // Options are the options of a Group. All processes should have the same ones for a key.
 type Options struct {
-	// Keep is for how long a value is given to callers that ask after it was stored. 0, the
-	// default, is not at all.
+	// Keep is the time for which a value is given to callers that ask after it was stored. Defaults
+	// to 0: to no such caller.
 	Keep time.Duration
 	// KeepErrors is Keep for errors that are marked with ForAll.
 	KeepErrors time.Duration
-	// Inline is the longest value, in bytes, that the message to those that wait has: a longer one
-	// is read by each process that waits. Defaults to 4096; negative for none.
+	// Inline is the length, in bytes, of the longest value that the message to waiting processes
+	// has: each of them reads a longer value. Defaults to 4096; if it is negative they read all.
 	Inline int
-	// Most is the longest value, in bytes, that is stored. A longer one is for the callers of this
-	// process alone, and other processes run their own function. Defaults to 1 MiB.
+	// Most is the length, in bytes, of the longest value that is stored. A longer value is for the
+	// callers of this process alone, and other processes run their own function. Defaults to 1 MiB.
 	Most int
 	// Finish lets a function end, and its value be stored, although no caller waits for it any
 	// more.
@@ -56,11 +56,11 @@ const (
 	Process Source = "process" // the function of another caller of this process
 	Message Source = "message" // another process, by the message of its release
 	Looked  Source = "looked"  // another process, or a kept value, by a look
-	Failed  Source = "failed"  // there is none: the error is the caller's
+	Failed  Source = "failed"  // none: the call returns an error
 )
 
-// grace is how long a value stays in Redis at least, for those whose message was lost. A flight
-// that waits looks every two seconds.
+// grace is the least time for which a value stays in Redis, for flights whose message was lost. A
+// flight that waits looks every two seconds.
 const grace = 10 * time.Second
 
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
@@ -69,11 +69,11 @@ type Group struct {
 	shared *driver.Client // the client behind locks
 	prefix string         // the prefix of its names
 	o      Options
-	id     string
-	runs   atomic.Uint64
+	id     string          // begins the ids of the group's runs
+	runs   atomic.Uint64   // the number of runs
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	stores context.Context // ends lastStore after that, at the latest
+	stores context.Context // ends lastStore after ctx, at the latest
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -97,7 +97,8 @@ func New(locks *rlock.Client, o Options) *Group {
 	return g
 }
 
-// lastStore is how long Close waits for Redis to store the values of functions that have returned.
+// lastStore is the time for which Close waits for Redis to store the values of functions that have
+// returned.
 const lastStore = 3 * time.Second
 
 // Close ends all calls with ErrClosed, ends the contexts of their functions, and waits for the
@@ -123,16 +124,16 @@ type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
 	asked time.Time
-	place *list.Element // its place among the flight's callers; nil once it does not wait
+	place *list.Element // the element in the flight's callers; nil once the caller does not wait
 	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if unknown yet
-	ran   bool
+	ran   bool          // the caller's function has begun
 
-	fresh  bool        // only a value whose function began after the caller asked will do
+	fresh  bool        // the caller takes only a value whose function began after it asked
 	before int         // the number of functions of the flight that had begun when the caller asked
 	done   chan result // has room for one result
 }
 
-// takes reports whether a value is for the caller.
+// takes reports whether the value is for the caller.
 func (c *caller) takes(s *stored) bool {
 	if c.fresh {
 		return s.beganAfter(c.floor)
@@ -175,9 +176,9 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // other callers have the same one.
 //
 // The context of fn has the values of ctx. It ends when the lock is lost, and, unless
-// [Options].Finish is set, when no caller of this process waits any more; not when ctx ends, while
-// others wait. If ctx ends Do returns its error, with the last one of Redis if that does not serve
-// the call, and fn may run on. Errors of the lock are returned as they are
+// [Options].Finish is set, when no caller of this process waits any more. It does not end with ctx
+// while others wait. If ctx ends Do returns its error, with the last error of Redis if Redis does
+// not serve the call, and fn may run on. Errors of the lock are returned as they are
 // ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are [ErrClosed], [ErrNested],
 // [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
@@ -221,7 +222,7 @@ func (g *Group) join(key string, c *caller) *flight {
 	}
 }
 
-// flight returns the flight of the key. If there is none it begins one with the caller, and has is
+// flight returns the flight of the key. If there is none it begins one with the caller: then has is
 // true.
 func (g *Group) flight(key string, c *caller) (f *flight, has bool) {
 	g.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A stored is a value as Redis has it. The times are those of Redis' clock, in µs.
+// A stored is a value as Redis has it. Its times are by Redis' clock, in µs.
 type stored struct {
 	at, until int64  // the time of the store, and the end of the time for which it is kept; at is 0 for no value
 	began     int64  // a lower bound of the time at which its function began; 0 if unknown
@@ -19,11 +19,11 @@ type stored struct {
 const (
 	kindValue  = "v"
 	kindError  = "e" // the text of an error that is for all
-	kindAbsent = "-" // the value is longer than a message: read it in Redis
+	kindAbsent = "-" // the value is too long for the message, and is to be read in Redis
 )
 
-// isFor reports whether the value will do for a caller that asked when Redis' clock was at most
-// floor: the value was stored after that, or is kept. A floor of 0 is not known yet.
+// isFor reports whether the value is for a caller that asked when Redis' clock was at most floor:
+// it was stored after that, or was kept then. A floor of 0 is not known yet.
 func (s *stored) isFor(floor int64) bool {
 	return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)
 }
@@ -68,12 +68,12 @@ type reading struct {
 	sent  time.Time
 }
 
-// drift is by how much the rates of two clocks differ at most: one in a hundred.
+// drift is the largest difference between the rates of two clocks: one in so many.
 const drift = 100
 
-// at returns an upper bound of Redis' clock at a local time, or 0 without a reading. The command
-// was executed after it was sent, so that Redis' clock was not later than the reading when it was
-// sent.
+// at returns an upper bound of Redis' clock at a local time, or 0 without a reading. When the
+// command was sent Redis' clock was not later than the reading, since the command was executed
+// after that.
 func (r reading) at(t time.Time) int64 {
 	if r.clock == 0 {
 		return 0
