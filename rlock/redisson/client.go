@@ -32,7 +32,7 @@ type Client struct {
 }
 
 // New returns a client over the connections of c. Make one for each c: of two the later one gets
-// all messages, and callers that wait by the other look every two seconds. It needs no Close. When
+// all messages, and callers that wait in the other look every two seconds. It needs no Close. When
 // c is closed, calls return [rlock.ErrClosed] and the contexts of the permits end; Redis keeps the
 // permits until their leases end.
 func New(c *rlock.Client) *Client {
@@ -62,10 +62,11 @@ type object struct {
 	name    string // the name without the prefix
 	key     string
 	channel string
-	err     error // why it can never work, nil if it can
+	err     error // the error of a name that cannot work, at least in a Cluster; or nil
 }
 
-// braced is Redisson's rule: any opening brace counts as a hash tag.
+// braced returns the name as Redisson puts it into other names: in braces, unless it has an opening
+// brace.
 func braced(name string) string {
 	if strings.Contains(name, "{") {
 		return name
@@ -127,11 +128,11 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// byPublish stands among the arguments of a script for the command by which it notifies waiters,
-// which a lazy client knows once it is connected.
+// byPublish stands, among the arguments of a script, for the command by which the script notifies
+// waiters: a lazy client knows that command only once it is connected.
 const byPublish = "\x00publish"
 
-// publishing returns the arguments with the command in place of byPublish.
+// publishing returns the arguments with that command in place of byPublish.
 func publishing(r *wire.Redis, args []string) []string {
 	i := slices.Index(args, byPublish)
 	if i < 0 {
@@ -144,14 +145,13 @@ func publishing(r *wire.Redis, args []string) []string {
 	return args
 }
 
-// call executes a script with the keys of the object before those given. The fate says whether it
-// was executed.
+// call executes a script with the key of the object before the keys given.
 func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args ...string) (rueidis.RedisMessage, fate, error) {
 	return o.send(ctx, wire.Call{Script: s, Keys: append([]string{o.key}, keys...), Args: args}, true)
 }
 
-// send executes a call, alone on a connection if it is the first one, and no other with the same id
-// may be in flight.
+// send makes a call. first is set if no call with the same id may still be executed, so that this
+// one may use the direct connection.
 func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
 	r := o.client.shared.Redis
 	switch {
@@ -174,12 +174,12 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	if r.InCluster() {
 		order.Slot = wire.HashSlot(o.key)
 	}
-	place, err := r.Limits(order.Slot).Asks.Enter(ctx, r.Done())
+	limit, err := r.Limits(order.Slot).Asks.Enter(ctx, r.Done())
 	if err != nil {
 		return o.failed(err)
 	}
-	defer place.Leave()
-	within := context.Background() // to wait for a context as well costs a few per cent
+	defer limit.Leave()
+	within := context.Background() // with a context that may end a call costs a few per cent more
 	if !r.Ends() {
 		within = r.Deadline(order.At)
 	}
@@ -190,7 +190,7 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	if m, err = result.ToMessage(); err != nil && !rueidis.IsRedisNil(err) {
 		return o.failed(err)
 	}
-	place.Heard()
+	limit.Heard()
 	return m, executed, nil
 }
 
@@ -199,14 +199,14 @@ type fate uint8
 
 const (
 	executed fate = iota
-	notNow        // not executed, and waiting may help
-	refused       // not executed, and waiting does not help
+	notNow        // not executed, and another attempt may succeed
+	refused       // not executed, and another attempt is of no use
 	unknown       // perhaps executed, now or later
 )
 
 func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 	switch fault, explained := wire.Diagnose(err); {
-	case wire.Released(err): // a message was refused
+	case wire.Released(err):
 		return m, executed, o.named(fmt.Errorf("it is changed, but the waiters were not notified: %w", explained))
 	case fault == wire.NotNow:
 		return m, notNow, o.named(explained)
@@ -218,13 +218,13 @@ func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 }
 
 // repeat makes a call that takes effect once, however often it is sent, until it is executed or
-// refused, ctx ends, or the time is up. It returns the fate of the call, and whether a command
-// without an answer may still be executed.
+// refused, ctx ends, or the time is up. unsure is set if a command without an answer may still be
+// executed.
 func (o *object) repeat(ctx context.Context, within time.Duration, call func(ctx context.Context, first bool) (int64, fate, error)) (n int64, f fate, unsure bool, err error) {
 	r := o.client.shared.Redis
 	over := time.NewTimer(within)
 	defer over.Stop()
-	var lost error // the last one of a command without an answer
+	var lost error // the error of the last command without an answer
 	for pause := wire.FirstRetry; ; pause = min(2*pause, wire.LastRetry) {
 		n, f, err = call(ctx, lost == nil)
 		switch {
@@ -267,7 +267,7 @@ func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args
 	return n, nil
 }
 
-// read reads the counter, 0 for none. It changes nothing, and so may be sent again.
+// read reads the counter, 0 if there is none.
 func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	r := o.client.shared.Redis
 	switch {
@@ -277,7 +277,7 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 		return 0, refused, o.named(rlock.ErrClosed)
 	}
 	caller := ctx
-	ctx, cancel := r.Within(ctx) // else rueidis asks a server that is silent until ctx ends
+	ctx, cancel := r.Within(ctx) // else rueidis repeats the command until ctx ends
 	defer cancel()
 	if err = r.Ready(ctx, nil); err == nil {
 		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()

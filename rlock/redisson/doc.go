@@ -1,8 +1,8 @@
 // Package redisson has Redisson's other synchronizers, on Redisson's own keys, channels and
 // messages: [Semaphore] (RSemaphore), [PermitSemaphore] (RPermitExpirableSemaphore) and
-// [CountDownLatch] (RCountDownLatch). It is for fleets that move from Java to Go, or have both. A
-// new program is better served by rlock's own semaphore, which has holders, leases and one queue
-// over all processes: see docs/redisson.md.
+// [CountDownLatch] (RCountDownLatch). It is for fleets that move from Java to Go, or have both. For
+// a new program rlock's own semaphore is better, which has holders, leases and one queue over all
+// processes: see docs/redisson.md.
 //
 //	sync := redisson.New(client)
 //	s := sync.Semaphore("downloads")
@@ -23,10 +23,9 @@
 //	granted, and the next in the line attempts │ the time is up: one more attempt │ the context ends
 //
 // Only the first in the line attempts, so that callers of one process are served in the order in
-// which they came, a caller that leaves takes no wake-up along, and a message costs one command a
-// process. Over processes there is no order: neither Redisson nor the wire has one. But a process
-// that has released more permits than others leaves them a turn of some milliseconds while they
-// listen.
+// which they came, no wake is lost with a caller that leaves, and a message costs each process one
+// command. Over processes there is no order, as in Redisson. But a process that has released more
+// permits than others leaves them a turn of some milliseconds while they listen.
 //
 // # Better than Redisson, and where not
 //
@@ -34,9 +33,9 @@
 // answer is not sent again where that could take effect twice: the call returns
 // [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the number before it takes
 // from it; commands about a [Permit] name its id, and are sent again. The latch wakes on its
-// deletion. A [Permit] can be kept by a watchdog. What the wire cannot give: a [Semaphore] knows no
-// holder, so that permits of a process that has died stay taken; a latch cannot distinguish a new
-// count from the former one.
+// deletion. A [Permit] can be kept by a watchdog. Two things remain as in Redisson: a [Semaphore]
+// knows no holder, so that permits of a process that has died stay taken; and a latch cannot
+// distinguish a new count from the former one.
 //
 // # Failure
 //

@@ -27,21 +27,21 @@ const (
 // A State is what Redis has of one synchronizer at a moment.
 type State struct {
 	Name string
-	// Kind is "" if it is not known. The numbers of a semaphore and of a latch, and any other, are
-	// alike: the kind is told by the permits that are taken, or by the clients that listen.
+	// Kind is the kind, "" if it is not known. In Redis the number of a semaphore, that of a latch
+	// and any other are alike: the kind is known by permits that are taken, or clients that listen.
 	Kind    rlock.Kind
 	Present bool          // the key exists
 	Number  int64         // the free permits, perhaps fewer than 0, or the count of a latch
 	Lease   time.Duration // the time until the key expires; rlock.NoExpiry if it stays
-	// Taken are the permits that are taken of a PermitSemaphore, of which inspect.Limit are shown.
-	// TakenCount is how many there are. Those whose leases have ended are among them until the next
-	// call of any client.
+	// Taken are the first inspect.Limit of the permits of a PermitSemaphore that are taken, and
+	// TakenCount is the number of all. Permits whose leases have ended are among them until the
+	// next call of any client.
 	Taken      []Taken
 	TakenCount int
 	Listening  int // the number of clients that listen, up to a minute after their last wait; -1 if unknown
 }
 
-// Taken is a permit.
+// Taken is a permit that is taken.
 type Taken struct {
 	ID      string
 	Lease   time.Duration    // the rest of its lease, 0 if it has ended; rlock.NoExpiry for one without an end
@@ -75,7 +75,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	}
 	if c.torn(s.set, s.key) { // there can be no such set: no script may have both keys
 		for i := range questions[2:4] {
-			questions[2+i] = r.Arbitrary(s.key, "ZCOUNT", "-inf", "+inf") // and a number is none
+			questions[2+i] = r.Arbitrary(s.key, "ZCOUNT", "-inf", "+inf") // a number is no set either
 		}
 	}
 	replies, err := r.Survey(ctx, keys.Slot, questions...)
@@ -141,7 +141,8 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 // never is the end of a permit without one.
 const never = 922337203685477
 
-// listeners counts those of a semaphore, and those of a latch.
+// listeners counts the clients that listen, by the replies about the channels of a semaphore and of
+// a latch.
 func (s *State) listeners(replies ...rueidis.RedisResult) {
 	s.Listening = 0
 	for i, kind := range []rlock.Kind{KindSemaphore, KindCountDownLatch} {
@@ -158,7 +159,7 @@ func (s *State) listeners(replies ...rueidis.RedisResult) {
 	}
 }
 
-// locate finds the processes of the permits that were taken in Go: see newID.
+// locate finds the processes of permits that were taken in Go, by their ids: see newID.
 func (s *State) locate(p *wire.Processes) {
 	for i, t := range s.Taken {
 		if len(t.ID) == 32 {
@@ -168,9 +169,9 @@ func (s *State) locate(p *wire.Processes) {
 }
 
 // Names returns the names of synchronizers that match a pattern of Redis' KEYS, "" for all, in
-// their order: those that have permits taken, and those for which clients listen. Others cannot be
-// told from any number. It reads the keyspace in pages. Beside an error there may be names: those
-// of the other nodes of a Cluster.
+// their order: of those that have permits taken, and of those for which clients listen. Others
+// cannot be distinguished from any number. It reads the keyspace in pages. Beside an error there
+// may be names, those on the other nodes of a Cluster.
 func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
 	r := c.shared.Redis
 	if err := r.Await(ctx, nil); err != nil {
@@ -232,8 +233,8 @@ func permitSets(ctx context.Context, node rueidis.Client, pattern string) (sets 
 	return sets, nil
 }
 
-// unbraced is the inverse of braced: it returns the name of which a text in braces was made. For
-// "{x}" that is x, or "{x}" itself if there is a key of that name.
+// unbraced is the inverse of braced. For "{x}" it returns x, or "{x}" itself if there is a key of
+// that name.
 func unbraced(ctx context.Context, node rueidis.Client, text string) string {
 	inside, opened := strings.CutPrefix(text, "{")
 	inside, closed := strings.CutSuffix(inside, "}")

@@ -10,9 +10,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A keeping has the permits that a client holds: it renews those that the watchdog keeps, ends
-// those whose leases end, and all when the client closes. Its zero value has none, and no
-// goroutine.
+// A keeping has the permits that a client holds. It renews the permits that the watchdog keeps,
+// ends a permit whose lease ends, and ends all when the client closes. Its zero value has no permit
+// and no goroutine.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
@@ -53,7 +53,7 @@ func (k *keeping) schedule(p *Permit) {
 	default:
 		k.keeper.Stop(p)
 	}
-	if over || p.isOver() { // it ended meanwhile
+	if over || p.isOver() { // the permit has ended meanwhile
 		k.keeper.Stop(p)
 	}
 }
@@ -77,7 +77,7 @@ func (k *keeping) retry(p *Permit) {
 	}
 }
 
-// find returns a permit of this client, nil if it has none with that id.
+// find returns the permit of this client with that id, or nil.
 func (k *keeping) find(key, raw string) *Permit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,7 +119,7 @@ func (k *keeping) start(c *Client) {
 	}
 }
 
-// close ends all permits: from now on none is renewed.
+// close ends all permits.
 func (k *keeping) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -137,7 +137,7 @@ func (k *keeping) close() {
 // Entry implements [lease.Renewable], as Group and Due.
 func (p *Permit) Entry() *lease.Entry { return &p.entry }
 
-// Group is the node.
+// Group returns the number of the permit's node.
 func (p *Permit) Group() uint32 {
 	r := p.of.client.shared.Redis
 	if !r.InCluster() {
@@ -146,8 +146,8 @@ func (p *Permit) Group() uint32 {
 	return r.Nodes.Of(wire.HashSlot(p.of.key))
 }
 
-// renewal returns when to renew the permit; the end of its validity if it is not to be renewed. The
-// mutex is locked.
+// renewal returns the time of the next renewal, or the end of the validity if the permit is not
+// renewed. The mutex is locked.
 func (p *Permit) renewal() time.Time {
 	if p.term.kind != kept {
 		return p.until
@@ -159,7 +159,7 @@ func (p *Permit) renewal() time.Time {
 	return p.until.Add(-2 * length / 3)
 }
 
-// Due ends a permit whose validity is over, and else asks for its renewal.
+// Due ends a permit whose validity is over, and else reports whether it is to be renewed now.
 func (p *Permit) Due(now time.Time) (send bool) {
 	p.mu.Lock()
 	over, ends, until, renewal, renews := p.over, p.ends(), p.until, p.renewal(), p.term.kind == kept

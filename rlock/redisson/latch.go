@@ -28,9 +28,9 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int64) (bool, error)
 	return set == 1, err
 }
 
-// CountDown takes one off the count. The one that makes it zero opens the latch. Without a count it
-// does nothing. After [rlock.ErrUnconfirmed] it may have counted: the call is not sent again, since
-// each would count.
+// CountDown takes one off the count, and opens the latch at zero. Without a count it does nothing.
+// After [rlock.ErrUnconfirmed] it may have counted: the command is not sent again, since each one
+// would count.
 func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	_, err := l.number(ctx, latchDown, []string{l.channel}, byPublish)
 	return err
@@ -55,8 +55,9 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	return err
 }
 
-// Delete opens the latch, and reports whether it had a count. Waiters in Go return; those in Java
-// sleep until the next count is zero, since Redisson's message for this is the one for a new count.
+// Delete opens the latch, and reports whether it had a count. Waiters in Go return. Waiters in Java
+// sleep until the next count is zero, since Redisson's message for a deletion is that for a new
+// count.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	was, err := l.number(ctx, latchDelete, []string{l.channel}, byPublish)
 	return was == 1, err

@@ -13,11 +13,11 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Permit is one that this process holds. Its methods may be called concurrently.
+// A Permit is a permit that this process holds. Its methods may be called concurrently.
 //
-// Another process that has its id may change it. If it releases the permit, or gives it a shorter
-// lease that ends, this one learns so by its next renewal, a third of [rlock.Config].Lease after
-// the former one; of a permit with a lease of its own by its Release.
+// Another process that has the id may change the permit. If it releases the permit, or gives it a
+// shorter lease that ends, this process notices that by the next renewal, at most a third of
+// [rlock.Config].Lease later; of a permit with a fixed lease by its Release.
 type Permit struct {
 	of    *PermitSemaphore
 	raw   string
@@ -26,13 +26,13 @@ type Permit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	changing chan struct{} // has a mark while the lease is changed: by one call at a time
+	changing chan struct{} // has a value while a call changes the lease
 
 	mu      sync.Mutex // protects following
 	term    term
-	until   time.Time     // the end of its validity, as far as Redis has confirmed it; without meaning if it is endless
-	most    time.Duration // the longest lease to come, since a change without an answer may be executed late; 0: no limit
-	changes uint64        // the number of changes of the term: a renewal that was sent before one does not count
+	until   time.Time     // the end of the validity that Redis has confirmed; without meaning if the term is endless
+	most    time.Duration // the longest lease that is trusted, since a change without an answer may be executed late; 0: any
+	changes uint64        // the number of changes of the term: a renewal that was sent before a change does not count
 	over    bool          // released or lost
 }
 
@@ -56,7 +56,8 @@ func (s *PermitSemaphore) newPermit(t term) *Permit {
 	return p
 }
 
-// term returns that of a permit whose lease is so long, 0 for one that the watchdog keeps.
+// term returns the term of a permit with a lease of that length; 0 is for a permit that the
+// watchdog keeps.
 func (s *PermitSemaphore) term(length time.Duration) (term, error) {
 	if length == 0 {
 		return term{kept, s.client.shared.Config.Lease}, nil
@@ -64,7 +65,8 @@ func (s *PermitSemaphore) term(length time.Duration) (term, error) {
 	return term{fixed, length}, s.checkLease(length)
 }
 
-// ID returns the id of the permit, as Redisson writes it: for a release by another client, say.
+// ID returns the id of the permit, as Redisson writes it. With it another client may release the
+// permit.
 func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.raw)) }
 
 // Context returns a context that ends when the permit does. Its cause is [rlock.ErrNotHeld] after a
@@ -84,10 +86,10 @@ func (p *Permit) Err() error {
 	return context.Cause(p.ctx)
 }
 
-// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of the one
-// that it has; then the watchdog does not renew it, but it does if d is 0. It returns
-// [rlock.ErrLost] or [rlock.ErrNotHeld] if the permit has ended. After [rlock.ErrUnconfirmed] the
-// lease may be either, and the permit counts as held for the shorter one.
+// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of its
+// present lease. The watchdog does not renew it then; if d is 0 it does. It returns [rlock.ErrLost]
+// or [rlock.ErrNotHeld] if the permit has ended. After [rlock.ErrUnconfirmed] the lease may be
+// either, and the permit counts as held for the shorter one.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	t, err := p.of.term(d)
 	if err != nil {
@@ -144,8 +146,8 @@ func (p *Permit) isOver() bool {
 	return p.over
 }
 
-// validity returns the time until which a lease of that length is trusted, if its command was sent
-// at sent. The mutex is locked.
+// validity returns the time until which a lease of that length is trusted whose command was sent at
+// sent. The mutex is locked.
 func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	if p.most > 0 {
 		length = min(length, p.most)
@@ -153,8 +155,8 @@ func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	return sent.Add(length - lease.Drift(length, p.of.client.shared.Tick))
 }
 
-// begin notes that the permit was taken by a command that was sent at sent. It reports whether the
-// client is open.
+// begin notes that a command sent at sent has taken the permit. It reports whether the client is
+// open.
 func (p *Permit) begin(sent time.Time) bool {
 	p.mu.Lock()
 	p.until = p.validity(p.term.lease, sent)
@@ -162,7 +164,7 @@ func (p *Permit) begin(sent time.Time) bool {
 	return p.of.client.keeping.begin(p)
 }
 
-// renewed notes that a command, sent at sent after that number of changes, has renewed the lease.
+// renewed notes that a command sent at sent, after that number of changes, has renewed the lease.
 func (p *Permit) renewed(sent time.Time, changes uint64) {
 	p.mu.Lock()
 	if p.changes == changes {
@@ -172,7 +174,7 @@ func (p *Permit) renewed(sent time.Time, changes uint64) {
 	p.of.client.keeping.schedule(p)
 }
 
-// end ends the permit here.
+// end ends the permit in this process.
 func (p *Permit) end(cause error) {
 	p.mu.Lock()
 	p.over = true
@@ -181,9 +183,9 @@ func (p *Permit) end(cause error) {
 	p.cancel(cause)
 }
 
-// change gives the permit another term from now on, and reports whether it is held. Until Redis has
-// answered, the shorter of the two leases is trusted, and not renewed. The command is repeated,
-// which does no harm.
+// change gives the permit another term from now on, and reports whether the permit is held. Until
+// Redis has answered, the shorter of the two leases is trusted, and not renewed. The command may be
+// repeated.
 func (p *Permit) change(ctx context.Context, to term) (bool, error) {
 	select {
 	case p.changing <- struct{}{}:

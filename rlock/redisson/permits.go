@@ -18,8 +18,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A PermitSemaphore is Redisson's RPermitExpirableSemaphore: permits with ids and leases. One whose
-// lease has ended is taken back by the next call of any client. Its methods may be called
+// A PermitSemaphore is Redisson's RPermitExpirableSemaphore: permits with ids and leases. The next
+// call of any client takes back the permits whose leases have ended. Its methods may be called
 // concurrently.
 //
 // The keys are those of Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by
@@ -27,13 +27,13 @@ import (
 // permits back too early.
 type PermitSemaphore struct {
 	object
-	set string
+	set string // the key of the set of permits that are taken
 }
 
-// Acquire takes a permit, and waits for it until ctx ends. Without a lease, 0, the watchdog keeps
-// the permit until its Release, for [rlock.Config].Lease at a time; with one it ends after that.
-// Callers of this process are served in the order in which they came. A lost answer is asked for
-// again, with the same id: that takes no second permit. Then, if ctx ends, the error is
+// Acquire takes a permit, and waits for it until ctx ends. If lease is 0 the watchdog keeps the
+// permit until its Release, for [rlock.Config].Lease at a time; else the permit ends after the
+// lease. Callers of this process are served in the order in which they came. A lost answer is asked
+// for again, with the same id: that takes no second permit. Then, if ctx ends, the error is
 // [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
 func (s *PermitSemaphore) Acquire(ctx context.Context, lease time.Duration) (*Permit, error) {
 	return first(s.acquire(ctx, 1, -1, lease))
@@ -77,7 +77,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 		permits[i] = s.newPermit(t)
 		args = append(args, permits[i].raw)
 	}
-	var lost error // the last attempt's, if it had no answer
+	var lost error // the error of the last attempt, if it had no answer
 	got, err := s.wait(ctx, wait, true, func(ctx context.Context, _ look) (bool, time.Duration, fate, error) {
 		sent := time.Now()
 		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, args...)
@@ -137,8 +137,9 @@ func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, e
 	return s.release(ctx, raws...)
 }
 
-// release gives different permits back, those of this client first here. The release of one of ours
-// is repeated in the background if Redis does not answer.
+// release gives different permits back, and first ends the Permits of this client among them. If
+// Redis does not answer, the release is repeated in the background until the leases of these would
+// end.
 func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, err error) {
 	var longest time.Duration // the longest lease of our permits
 	for _, raw := range raws {
@@ -202,8 +203,8 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time
 	return held, err
 }
 
-// updateOne gives a permit a lease. It reports whether the permit is held, the time at which the
-// answered command was sent, and whether an earlier command may be executed late.
+// updateOne gives a permit a lease. It reports whether the permit is held. sent is the time at
+// which the answered command was sent; unsure is set if an earlier command may be executed late.
 func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.Duration) (held bool, sent time.Time, unsure bool, err error) {
 	n, _, unsure, err := s.repeat(ctx, s.client.shared.Redis.Patience, func(ctx context.Context, first bool) (int64, fate, error) {
 		sent = time.Now()
@@ -216,7 +217,7 @@ func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.
 	return n == 1, sent, unsure, err
 }
 
-// longer before a lease tells a script to lengthen the lease of a permit only.
+// longer before a lease makes a script lengthen leases only.
 const longer = "+"
 
 // update gives permits a lease, and returns which of them are held.
@@ -271,8 +272,8 @@ func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, 
 }
 
 // Delete deletes the semaphore with all its permits, free or taken, and reports whether there was
-// one. The Permits of this Client end at once; those of others are lost, and their processes learn
-// it as from a release. No waiter wakes.
+// one. The Permits of this Client end at once. Those of others are lost, and their processes notice
+// that as they notice a release by another. No waiter wakes.
 func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 	for _, p := range s.client.keeping.of(s.key) {
 		p.end(p.lost("its semaphore was deleted"))
@@ -282,8 +283,8 @@ func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 }
 
 // Expire makes Redis delete the semaphore with all its permits, free or taken, after that time; 0
-// removes the expiry. It reports whether there is a semaphore. Redis tells no client when it
-// deletes: a [Permit] learns it by its next renewal, or by its Release.
+// removes the expiry. It reports whether there is a semaphore. Redis notifies no client when it
+// deletes: a [Permit] notices it by its next renewal, or by its Release.
 func (s *PermitSemaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err
@@ -335,8 +336,8 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 	return s.askFirst(ctx, true, script, args...)
 }
 
-// askFirst is ask, unless a call with the same ids, whose answer was lost, may still be executed:
-// then first is false.
+// askFirst is ask; first is false if a call with the same ids, whose answer was lost, may still be
+// executed.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
 	reply, f, err := s.sendKeys(ctx, first, script, args...)
 	if err != nil {

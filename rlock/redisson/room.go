@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// lookTime is the time after which a waiter looks again, whatever it has heard: messages may be
-// lost, and neither an expiry nor a shorter lease is reported.
+// lookTime is the time after which a waiter looks again without a message: messages may be lost,
+// and there is none for an expiry or a shorter lease.
 const lookTime = 2 * time.Second
 
 // A room has the callers of this process that wait for messages on one channel, in a line.
@@ -53,8 +53,8 @@ func (c *Client) enter(channel string) (*room, *seat) {
 	return r, s
 }
 
-// leave takes a caller out of the line, and wakes the next one, so that no wake-up is lost with a
-// caller that leaves.
+// leave takes a caller out of the line, and wakes the others, so that no wake is lost with a caller
+// that leaves.
 func (c *Client) leave(channel string, r *room, s *seat) {
 	r.mu.Lock()
 	r.line.Leave(s)
@@ -84,8 +84,8 @@ func (r *room) hears(message string) {
 	r.wake()
 }
 
-// told returns the number of permits that were free a moment ago, or 0 if unknown.
-func (r *room) told() (free int64) {
+// takeFree returns the number of permits that were free a moment ago, and forgets it; 0 if unknown.
+func (r *room) takeFree() (free int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) < fresh {
@@ -98,7 +98,7 @@ func (r *room) told() (free int64) {
 // fresh is the time for which the number in a message counts as just read.
 const fresh = 10 * time.Millisecond
 
-// wake wakes all callers. Callers of a semaphore that are not the first sleep on by themselves.
+// wake wakes all callers. Those of a semaphore that are not the first in the line sleep on.
 func (r *room) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *room) isFirst(s *seat) bool {
 // which another attempt may succeed without a message, or 0 if unknown.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
-// A look has what a waiter knows before an attempt.
+// A look is what is known before an attempt.
 type look struct {
 	waits bool  // the call waits
 	free  int64 // the permits that were free a moment ago; 0 if unknown
@@ -153,7 +153,8 @@ func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try
 	return w.run(ctx)
 }
 
-// isFinal reports whether another attempt is of no use, or might take effect twice.
+// isFinal reports whether no other attempt may follow: it is of no use, or the call might take
+// effect twice.
 func (f fate) isFinal() bool { return f == refused || f == unknown }
 
 // A waiter is a call that waits.
@@ -163,9 +164,9 @@ type waiter struct {
 	seat    *seat
 	ordered bool
 	try     attempt
-	over    <-chan time.Time // has a message at the end of the wait
-	look    *time.Timer      // the next look, if no message comes
-	pause   time.Duration    // the wait before another attempt, if this one is not executed
+	over    <-chan time.Time // has a value at the end of the wait
+	look    *time.Timer      // the timer of the next look, if no message comes
+	pause   time.Duration    // the pause before another attempt, if this one is not executed
 }
 
 func (w *waiter) run(ctx context.Context) (done bool, err error) {
@@ -185,7 +186,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 		if left := w.waitsFor(); w.ordered && left > 0 && !ended {
 			next = left
 		} else if !w.ordered || w.room.isFirst(w.seat) {
-			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.told()})
+			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.takeFree()})
 			if w.ordered && f == executed && err == nil {
 				w.judges(done)
 			}

@@ -42,8 +42,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	}
 	number := strconv.Itoa(n)
 	return s.wait(ctx, wait, true, func(ctx context.Context, l look) (bool, time.Duration, fate, error) {
-		// A command that takes permits cannot be sent again. So one that waits, for hours perhaps,
-		// in which the server may stop, sends it only if there is something to take.
+		// A command that takes permits cannot be sent again. So a call that waits, for hours
+		// perhaps, in which the server may stop, sends it only if there is something to take.
 		if l.waits && l.free < int64(n) {
 			if free, f, err := s.read(ctx); err != nil || free < int64(n) {
 				return false, 0, f, err
@@ -59,8 +59,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 }
 
 // Release adds n permits, and wakes waiters of all clients. It creates a semaphore that is not
-// there. After [rlock.ErrUnconfirmed] they may be added: the call is not sent again, since each
-// would count.
+// there. After [rlock.ErrUnconfirmed] the permits may be added: the command is not sent again,
+// since each one would count.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if err := s.checkNumber(n); err != nil || n == 0 {
 		return err
@@ -68,8 +68,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return s.AddPermits(ctx, n)
 }
 
-// ReleaseIfExists is Release, but for a semaphore that is not there, and reports whether it was
-// there. n = 0 reports false, as Redisson's.
+// ReleaseIfExists is Release, but does not create a semaphore. It reports whether the semaphore was
+// there, and false for n = 0, as Redisson's.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	if err := s.checkNumber(n); err != nil || n == 0 {
 		return false, err
@@ -78,7 +78,7 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 }
 
 // AddPermits adds n, which may be negative, to the number of free permits, which may become
-// negative. Unlike Redisson's it leaves an expiry of the key.
+// negative as well. Unlike Redisson's it leaves an expiry of the key as it is.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.add(ctx, semaphoreAdd, n)
 	return err
@@ -101,8 +101,8 @@ func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, 
 	return true, nil
 }
 
-// DrainPermits takes all free permits, and returns how many. Unlike Redisson's it leaves a negative
-// number as it is, and an expiry of the key.
+// DrainPermits takes all free permits, and returns their number. Unlike Redisson's it leaves a
+// negative number, and an expiry of the key, as they are.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	n, err := s.number(ctx, semaphoreDrain, nil)
 	return int(n), err

@@ -6,18 +6,18 @@ import (
 )
 
 // A message wakes all that wait for a permit at once. Then a goroutine is faster than a thread of
-// Java, and one of the process that has released the permit is faster than one elsewhere: with a
-// single permit the others got it once in ten times, or in fifty. So a process leaves the others a
-// turn if it has released more permits than it has heard them release, and clients elsewhere
-// listen: it takes no permit until another client has released one, or the turn is over. A client
-// may listen and not wait. So after a turn that nobody used the next one is longer, and 16 times as
+// Java, and a goroutine of the process that has released the permit is faster than one elsewhere:
+// with a single permit the others got it once in ten times, or in fifty. So a process leaves the
+// others a turn if it has released more permits than it has heard them release, and clients
+// elsewhere listen: it takes no permit until another client has released one, or the turn is over.
+// A client may listen and not wait. So after a turn in vain the next one is longer, and 16 times as
 // far away.
 const (
 	shortestTurn = 10 * time.Millisecond // a thread on a busy machine has been to Redis by then
 	longestTurn  = 40 * time.Millisecond
 	vainTurns    = 16
-	mostAhead    = 2 // releases, by either side
-	echoTime     = 20 * time.Millisecond
+	mostAhead    = 2                     // the most releases by which a side counts as ahead
+	echoTime     = 20 * time.Millisecond // the time in which a message of ours comes back
 )
 
 // turns has the turn of the other processes on each channel.
@@ -32,9 +32,9 @@ type turn struct {
 	length time.Duration // the length of the next turn
 	next   time.Time     // the earliest beginning of the next turn
 	judged bool          // it is known whether the last turn was used
-	ahead  int           // the permits that were released here beyond those released elsewhere, of late
+	ahead  int           // the number of releases here, less the releases elsewhere, at most mostAhead
 	echoes int           // the messages of ours that this process may still hear
-	echoBy time.Time     // the time until which they may be heard
+	echoBy time.Time     // the time until which these may be heard
 	used   time.Time     // the time of the last release
 }
 
@@ -51,8 +51,8 @@ func (o *object) releases() {
 	t.echoes, t.echoBy = t.echoes+1, now.Add(echoTime)
 }
 
-// leavesTurn begins a turn of the others after a release whose message that number of subscribers
-// have got.
+// leavesTurn begins a turn of the others after a release, whose message has reached so many
+// subscribers.
 func (o *object) leavesTurn(receivers int64) {
 	if o.client.shared.Hub.Confirmed(o.channel) {
 		receivers--
@@ -72,7 +72,7 @@ func (o *object) leavesTurn(receivers int64) {
 	}
 }
 
-// noEcho undoes what releases has noted.
+// noEcho undoes releases: no message was published.
 func (ts *turns) noEcho(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -113,8 +113,8 @@ func (o *object) waitsFor() time.Duration {
 	return 0
 }
 
-// judges notes whether a permit was free at the first attempt after a turn, so that no other
-// process has used the turn.
+// judges notes whether the first attempt after a turn has got a permit: then no other process has
+// used the turn.
 func (o *object) judges(got bool) {
 	ts := &o.client.turns
 	ts.mu.Lock()
@@ -145,7 +145,7 @@ func (ts *turns) hears(channel string) {
 	}
 }
 
-// confirmed notes that the subscription is confirmed: messages before it are lost.
+// confirmed notes that the subscription is confirmed: messages before that are lost.
 func (ts *turns) confirmed(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

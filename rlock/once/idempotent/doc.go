@@ -17,17 +17,17 @@
 //	the server died in the handler: within the lease     it waits, or 409
 //	... after the lease                                  500, the outcome is unknown, until Keep is over
 //	... after the lease, with Options.Again              the handler is run again
-//	the handler has panicked                             the same as after a death, and the panic goes on, or is logged as
-//	                                                     the server does if its request has left
-//	the server was stopped past its lease                its response is not kept: it gets that of its successor, if any,
-//	                                                     else 500, as do later requests
+//	the handler has panicked                             the same as after a death; the panic goes on, or is logged as
+//	                                                     the server does if the request of the handler has left
+//	the server was stopped past its lease                the response of its successor, if there is one, else 500, as
+//	                                                     later requests; its own response is not kept
 //	Redis refuses to store the response                  its own response; later requests get 500
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
 //
-// Errors are application/problem+json (RFC 9457). Another client, method, host or path is another
-// key: the host, without its port, and the path as the client has sent them, also behind
-// http.StripPrefix. The key is a string in quotes (RFC 8941), whose parameters are ignored, or the
-// same without quotes, as most clients send a UUID.
+// Errors are application/problem+json (RFC 9457). The same key of another client, or with another
+// method, host or path, is another key; the host, without its port, and the path are those that the
+// client has sent, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose
+// parameters are ignored, or the same without quotes, as most clients send a UUID.
 //
 // # How it works
 //
@@ -35,30 +35,32 @@
 // the path and the key. Under the lock, before the handler, a guarded write marks that it has
 // begun. The response is stored by the release of the lock, in one step: then those that wait have
 // it. A mark without a response, and without a holder of the lock, is a handler that did not end.
-// If a connection breaks, or Redis is away, each of these commands is repeated until it is
-// answered, by the run that it belongs to: while the server lives the outcome is known once Redis
-// is there again.
+// If a connection breaks, or Redis is away, each run repeats these commands until they are
+// answered: while its server lives the outcome is known once Redis is there again.
 //
 // # What it cannot do
 //
 // Between the effect of a handler and the store of its response a server may die, and no store
-// beside the effect can tell the two sides apart. So the outcome is told to be unknown, or, with
-// Again, the handler may run twice. Only a key in the database of the effect is exact: give [Key]
-// to it, as a unique column in the transaction of the effect; then set Again. Redis serves the
-// speed and the wait then. It forgets in a failover, or by an eviction (maxmemory-policy
-// noeviction). An operator may find out the outcome of a request elsewhere: [Guard.Settle] and
-// [Guard.Forget] tell it to the guard.
+// beside the effect can tell the two sides apart. So the request is told that the outcome is
+// unknown, or, with Again, the handler may run twice. Only a key in the database of the effect is
+// exact: store [Key] there, as a unique column in the transaction of the effect; then set Again.
+// Redis then serves the speed and the wait. It forgets in a failover, or by an eviction
+// (maxmemory-policy noeviction). An operator may find out the outcome of a request elsewhere:
+// [Guard.Settle] and [Guard.Forget] note it.
 //
-//   - A handler goes on when its client has left, since another one may ask. Its context has the values of the request's, and
-//     ends with the loss of the lock. A handler that ignores that may overlap the next one.
-//   - Options.Who must return a different text for each account. Otherwise a client that guesses a key reads the response of
-//     another account. Authorize before this middleware.
-//   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker and no trailer. A response that
-//     is longer is passed on, and a later request gets 500.
-//   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around the guard, which set them for
-//     each request: what the handler has added to these is added, and what it has set is set.
+//   - A handler goes on when its client has left, since that may ask again. The handler's context
+//     has the values of the request's, and ends with the loss of the lock. A handler that ignores
+//     the end may overlap the next one.
+//   - Options.Who must return a different text for each account. Otherwise a client that guesses a
+//     key reads the response of another account. Authorize before this middleware.
+//   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker
+//     and no trailer. A response that is longer is passed on, and a later request gets 500.
+//   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around
+//     the guard, which set them for each request: what the handler has added to these is added, and
+//     what it has set is set.
 //   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
-//   - A client that repeats a request must address the same host: at another name, or at the address of a server, it is another
-//     request, which is processed.
-//   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request gets 422.
+//   - A client that repeats a request must address the same host: at another name, or at the
+//     address of a server, it is another request, which is processed.
+//   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request
+//     gets 422.
 package idempotent

@@ -25,26 +25,27 @@ type Options struct {
 	// Who returns the client that sends the request, as an account: each client has keys of its
 	// own. It is required.
 	Who func(*http.Request) string
-	// Keep is how long a response is given again, and how long an unknown outcome is remembered.
+	// Keep is the time for which a response is given again, or an unknown outcome remembered.
 	// Defaults to 24 hours.
 	Keep time.Duration
-	// Wait is how long a request waits for one with its key that is being processed, before it gets
-	// 409. Defaults to 10 s; at least half a second, in which Redis is asked. Redis is asked then
-	// whether it is: without an answer the request gets 503.
+	// Wait is the time for which a request waits while another one with its key is being processed,
+	// before it gets 409. At its end Redis is asked whether that is so: without an answer the
+	// request gets 503. Defaults to 10 s; half a second is the least.
 	Wait time.Duration
 	// Again runs the handler again if an earlier run of it did not end. By default the request gets
 	// 500.
 	Again bool
 	// Optional passes requests without the header on to the handler. By default they get 400.
 	Optional bool
-	// Methods are those that need a key; others are passed on. Defaults to POST and PATCH.
+	// Methods are the methods that need a key; requests with others are passed on. Defaults to POST
+	// and PATCH.
 	Methods []string
-	// Result reports whether a response with the status is kept. By default all are but 5xx, 408
-	// and 429.
+	// Result reports whether a response with the status is kept. By default all but 5xx, 408 and
+	// 429 are.
 	Result func(status int) bool
-	// MostBody and MostResponse are the longest body of a request, and of a response that is kept,
-	// in bytes. Default to 1 MiB. A longer response is passed on to its request as it comes, and is
-	// not held in memory.
+	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse that of
+	// the longest body of a response that is kept. Default to 1 MiB. A longer response is passed on
+	// to its request as it comes, and is not held in memory.
 	MostBody     int64
 	MostResponse int
 	// Prefix is put before the names of the locks. Defaults to "idempotency:".
@@ -68,7 +69,7 @@ type Guard struct {
 	prefix string         // the prefix of its names
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the marks that are cleared behind their requests, until ctx ends
+	wg     sync.WaitGroup // the goroutines that clear marks after their requests have left, until ctx ends
 
 	mu      sync.Mutex     // protects following
 	running map[string]int // the number of handlers of this process that run, by key
@@ -112,7 +113,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 }
 
 // Close ends the contexts of the handlers, and returns when they have returned and their responses
-// are kept: shut the server down before. That takes some seconds more if Redis does not answer.
+// are kept, or some seconds later if Redis does not answer. Shut the server down before.
 func (g *Guard) Close() {
 	g.group.Close()
 	defer time.AfterFunc(unmarkTime, g.cancel).Stop()
@@ -165,9 +166,9 @@ type turn struct {
 
 const (
 	waits    int32 = iota
-	runs           // its handler
-	returned       // its handler has, and the response is complete
-	left
+	runs           // its handler runs
+	returned       // its handler has returned, and the response is complete
+	left           // the request has left before its handler ran
 )
 
 // begins notes the response of the handler.
@@ -177,7 +178,7 @@ func (t *turn) begins(mine *response) {
 	t.mine = mine
 }
 
-// panics notes a panic of the handler, and reports whether its request can take it.
+// panics notes a panic of the handler, and reports whether its request is still there to panic.
 func (t *turn) panics(p any) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +187,7 @@ func (t *turn) panics(p any) bool {
 }
 
 // ends notes that the request is about to return, and returns the response of its handler, which
-// writes to the request no more. passed reports whether it has written to it.
+// writes to the request no more. passed is set if a part of the response was passed on.
 func (t *turn) ends() (mine *response, panicked any, passed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +199,7 @@ func (t *turn) ends() (mine *response, panicked any, passed bool) {
 }
 
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
-	// A kept response is what the request is to get, also if its context is one of once.Fresh.
+	// The request is to get a kept response, also if its context is one of once.Fresh.
 	ctx, cancel := context.WithCancelCause(terms.WithFresh(r.Context(), false))
 	defer cancel(nil)
 	t := &turn{gone: ctx}
@@ -211,7 +212,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 			why = errBusy
 		}
 		<-until.Done()
-		if t.state.CompareAndSwap(waits, left) { // a request whose own handler runs waits for that
+		if t.state.CompareAndSwap(waits, left) { // else its own handler runs, and the request waits for that
 			cancel(why)
 		}
 	})
@@ -226,7 +227,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	switch {
 	case errors.As(err, &exited): // by runtime.Goexit
 		panic(http.ErrAbortHandler)
-	case passed: // the rest follows, or the response is cut off
+	case passed: // the handler has written to the request
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		unknown(w, q.key)
 	case err == nil && !shared && mine != nil, err != nil && t.state.Load() == returned: // whether or not it is kept
@@ -242,8 +243,8 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 }
 
-// isBusy reports whether a request with the key is being processed: by this process, or, if Redis
-// answers before ctx ends, by another.
+// isBusy reports whether a request with the key is being processed: by this process, or, as far as
+// Redis answers before ctx ends, by another.
 func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	g.mu.Lock()
 	here := g.running[key] > 0

@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A mark says in Redis that the handler of a request has begun. Its value belongs to one run: so
-// each command about it may be sent again, and does nothing to the mark of another run.
+// A mark says in Redis that the handler of a request has begun. Its value belongs to one run, so
+// that each command about the mark may be sent again, and changes no mark of another run.
 type mark struct {
 	g     *Guard
 	at    string // the key of the mark
@@ -24,9 +24,12 @@ type mark struct {
 
 // setMark sets the mark if there is none of another run.
 //
-// KEYS[1] the mark ARGV[1] its value ARGV[2] when it expires, in ms
+//	KEYS[1]  the mark
+//	ARGV[1]  its value
+//	ARGV[2]  the time after which it expires, in ms
 //
-// 1 if it is set now, 0 if there is another one
+//	1        it is set
+//	0        there is the mark of another run
 const setMark = `local is = redis.call('get', KEYS[1])
 if is and is ~= ARGV[1] then return 0 end
 redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -34,12 +37,13 @@ return 1`
 
 // clearMark deletes the mark if it is that of the run. It needs no lock.
 //
-// KEYS[1] the mark ARGV[1] its value
+//	KEYS[1]  the mark
+//	ARGV[1]  its value
 var clearMark = wire.ScriptOf(`if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1`)
 
-// isLocked tells whether there is a lock.
+// isLocked returns 1 if there is a lock, else 0.
 //
-// KEYS[1] the lock
+//	KEYS[1]  the lock
 var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
 
 // firstPause is the pause after an attempt without an answer; it doubles up to lastPause.
@@ -77,7 +81,7 @@ func (g *Guard) markOf(key string) string { return g.locks.NewLock(key).Key("beg
 
 // set sets the mark. Attempts without an answer are repeated until ctx ends or the lock is lost. If
 // there is the mark of another run, the error is errUnknown. After an error there is no mark of
-// this run, or none soon.
+// this run, or it is about to be cleared.
 func (m *mark) set(ctx context.Context) (err error) {
 	keep := strconv.FormatInt(m.g.o.Keep.Milliseconds(), 10)
 	doubted := false // an answer was lost, so the mark may be set
@@ -126,14 +130,14 @@ func (m *mark) clear() {
 	}()
 }
 
-// cleared is one attempt, and reports whether Redis has answered.
+// cleared makes one attempt to clear the mark, and reports whether another is of no use.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
 	fault, _ := wire.Diagnose(err)
 	return err == nil || fault == wire.Never
 }
 
-// again repeats attempt until it reports true, or ctx ends.
+// again calls attempt until it reports true, which again then does, or ctx ends.
 func (g *Guard) again(ctx context.Context, attempt func(context.Context) bool) (done bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if attempt(ctx) {

@@ -33,7 +33,7 @@ type response struct {
 	body   bytes.Buffer
 
 	mu   sync.Mutex          // protects following
-	long bool                // the body is longer than most, and passed on; set by the handler's goroutine, which reads it without mu
+	long bool                // the body is longer than most, and passed on; written by the handler's goroutine, which reads it without mu
 	w    http.ResponseWriter // the writer of the request; nil once the request has left
 }
 
@@ -117,7 +117,7 @@ func (r *response) encode(print string) ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-// write writes the kept response to a request, whose handlers around the guard may have set fields.
+// write writes the kept response to a request. Handlers around the guard may have set fields.
 func (kept *record) write(w http.ResponseWriter) {
 	header := w.Header()
 	for name, values := range kept.Header {

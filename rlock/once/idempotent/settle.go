@@ -22,7 +22,7 @@ type Response struct {
 }
 
 var (
-	// ErrSettled is the error of [Guard.Settle] for a key that has a response. It stays.
+	// ErrSettled is the error of [Guard.Settle] for a key that has a response, which stays.
 	ErrSettled = errors.New("idempotent: the key has a response")
 	// ErrInvalidResponse is the error of [Guard.Settle] for a response that cannot be kept.
 	ErrInvalidResponse = errors.New("idempotent: invalid response")
@@ -30,15 +30,15 @@ var (
 	errForgotten = errors.New("forgotten")
 )
 
-// dropMark deletes a mark, whichever run has it.
+// dropMark deletes a mark of any run.
 //
-// KEYS[1] the mark
+//	KEYS[1]  the mark
 var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
 
-// Settle is for an operator, or a job, that has found out what became of a request whose outcome is
-// unknown, as in the database of its effect: later requests with the key get the response, for
-// Options.Keep, if they are like the first one. The key is as [Key] has given it to the handler,
-// and as "key" in the response with status 500. A response to a key without a request is for all
+// Settle gives a response to a request whose outcome is unknown: later requests with the key get
+// the response, for Options.Keep, if they are like the first one. It is for an operator, or a job,
+// that has found out the outcome, as in the database of its effect. The key is that of [Key], and
+// of "key" in the response with status 500. A response to a key without a request is for all
 // requests.
 //
 // While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns
@@ -66,9 +66,9 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 	return err
 }
 
-// Forget forgets the response of a key, or that its outcome is unknown: the next request with it
-// runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in any
-// process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget].
+// Forget forgets the response of a key, or that its outcome is unknown: the next request with the
+// key runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in
+// any process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget].
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
 		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(ctx context.Context) ([]byte, error) {
