@@ -19,7 +19,7 @@ const Default = "127.0.0.1:6379"
 // ErrUsage is wrapped by errors about flags, variables and URLs.
 var ErrUsage = errors.New("bad address")
 
-// Flags are those of a connection. The zero value is ready for [Flags.Add].
+// Flags are the flags of a connection. The zero value is ready for [Flags.Add].
 type Flags struct {
 	url              string
 	addresses        []string
@@ -52,10 +52,10 @@ const (
 	tlsGroup      = "TLS"
 	sentinelGroup = "Sentinel"
 
-	annotation = "group" // of a flag
+	annotation = "group" // the key of the annotation of a flag that has its group
 )
 
-// GroupOf returns the group of a flag, "" for one that is not of a connection.
+// GroupOf returns the group of a flag, "" if the flag is not one of a connection.
 func GroupOf(flag *pflag.Flag) string {
 	if group := flag.Annotations[annotation]; len(group) > 0 {
 		return group[0]
@@ -89,11 +89,11 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 		case strings.HasPrefix(flag, "sentinel"):
 			group = sentinelGroup
 		}
-		_ = set.SetAnnotation(flag, annotation, []string{group}) // it fails for an unknown flag
+		_ = set.SetAnnotation(flag, annotation, []string{group}) // the flag is known
 	}
 }
 
-// Option returns the option of the connection. The set is that of Add, after it was parsed. Errors
+// Option returns the option of the connection, after the set that Add has got was parsed. Errors
 // wrap [ErrUsage].
 func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	passwordGiven := set.Changed("password") || set.Changed("password-file")
@@ -192,7 +192,7 @@ func (f *Flags) addTLS(option *rueidis.ClientOption) error {
 // harmless describes the fault of a URL without the URL itself, which may have a password.
 func harmless(err error) string {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
-		if strings.Contains(parse.Err.Error(), "port") { // it may be the end of a password
+		if strings.Contains(parse.Err.Error(), "port") { // the text of the error may have a password for the port
 			return "the port is wrong"
 		}
 		return "it is malformed"

@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Connect is [rlock.New] that returns as soon as ctx ends. A command does not wait for a server
-// that is not there, as [rlock.NewContext] does: a person does.
+// Connect is [rlock.New], and returns as soon as ctx ends. Unlike [rlock.NewContext] it does not
+// wait for a server that is away: the caller of a command decides whether to try again.
 func Connect(ctx context.Context, config rlock.Config) (*rlock.Client, error) {
 	type result struct {
 		client *rlock.Client

@@ -1,5 +1,5 @@
 // Package address makes the configuration of a connection from flags, the environment and a URL.
 //
-// A flag counts more than its variable in the environment, and each of them more than the same
-// setting in the URL. Errors name no password: not even that of a URL which cannot be read.
+// A flag overrides its variable in the environment, and both override the same setting in the URL.
+// Errors show no password, also if the URL cannot be read.
 package address

@@ -51,7 +51,7 @@ func (p *Process) Forward(s os.Signal) {
 	}
 }
 
-// Terminate ends the command: there is no way to ask.
+// Terminate ends the command: there is no way to ask it.
 func (p *Process) Terminate() { p.Kill() }
 
 // Kill ends the command.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// groupLook is how often a group is looked at whose command has ended.
+// groupLook is the time between two looks at a group whose command has ended.
 const groupLook = 10 * time.Millisecond
 
 // A Process is a command that was started. Its methods may be called concurrently.
@@ -35,8 +35,8 @@ func Start(argv, env []string) (*Process, error) {
 	p := &Process{terminal: openTerminal(), exited: make(chan Status, 1), gone: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills the command when the thread that started it ends. So this thread is not
-		// released: it waits for the command.
+		// The kernel kills the command when the thread that started it ends. So this goroutine
+		// keeps its thread, and waits for the command.
 		runtime.LockOSThread()
 		var err error
 		p.pid, err = p.terminal.start(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes()})
@@ -97,9 +97,9 @@ func (p *Process) Exited() <-chan Status { return p.exited }
 // Gone returns a channel that is closed when the command and all processes of its group have ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Forward passes on a signal that this process got: a signal that asks a process to end goes to the
-// whole group, as from a terminal, any other to the command alone, since it ends a process that
-// does not expect it.
+// Forward passes on a signal that this process got. A signal that asks a process to end goes to the
+// whole group, as from a terminal. SIGUSR1 and SIGUSR2 go to the command alone, since they end a
+// process that does not expect them.
 func (p *Process) Forward(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	switch {
@@ -125,7 +125,7 @@ func (p *Process) Kill() { _ = p.signalGroup(syscall.SIGKILL) }
 func (p *Process) signalGroup(s syscall.Signal) error {
 	err := syscall.Kill(-p.pid, s)
 	if errors.Is(err, syscall.EPERM) {
-		return nil // it is another user's, but it is there
+		return nil // the process is another user's, but is there
 	}
 	return err
 }

@@ -9,7 +9,7 @@ var (
 	ErrNotExecutable = errors.New("command cannot be executed")
 )
 
-// A Status tells how a command ended.
+// A Status is the way in which a command has ended.
 type Status struct {
 	code   int
 	signal int // the number of the signal that ended it; 0 if it exited

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the one with this process in its foreground; nil if there is none.
+// A terminal is a terminal that has this process in its foreground; nil if there is none.
 type terminal struct {
 	file *os.File
 	own  int // the group of this process
@@ -44,10 +44,10 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// start starts a command whose group takes this process' place in the foreground, before it has
-// executed anything. The kernel would stop the child for that, which is in the background when it
-// asks; so SIGTTOU is ignored. The command inherits this, and may write to the terminal from the
-// background in spite of "stty tostop".
+// start starts a command whose group takes the foreground before the command executes anything. The
+// child asks for that while it is in the background, for which the kernel would stop it with
+// SIGTTOU: so this signal is ignored. The command inherits that, and may write to the terminal from
+// the background in spite of "stty tostop".
 func (t *terminal) start(path string, argv []string, attributes *syscall.ProcAttr) (pid int, err error) {
 	if t != nil {
 		signal.Ignore(syscall.SIGTTOU)

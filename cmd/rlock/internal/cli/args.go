@@ -26,8 +26,8 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return wrongUsage(cmd, "one NAME is expected, not %d", len(args))
 }
 
-// onePattern wants a pattern at most. Several are usually the files that a shell has put in the
-// place of one.
+// onePattern wants a pattern at most. Several arguments are usually the files that a shell has put
+// in place of a pattern.
 func onePattern(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return wrongUsage(cmd, "one PATTERN is expected, not %d: quote it", len(args))
@@ -59,13 +59,13 @@ func nameAndCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// noDash is the error for a command that has no -- before it.
+// noDash returns the error for a command that has no -- before it.
 func noDash(cmd *cobra.Command, args []string) error {
 	return wrongUsage(cmd, "put -- before the command: rlock exec %s -- %s ...", args[0], args[1])
 }
 
-// wrongFlag returns the error for a flag that cannot be read. After two arguments of exec it is
-// likely to be a flag of the command, which has no -- before it.
+// wrongFlag returns the error for a flag that cannot be read. Behind two arguments of exec the flag
+// is likely to be one of the command, which has no -- before it.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.Name() == "exec" && len(args) > 1 && cmd.ArgsLenAtDash() < 0 {
 		return noDash(cmd, args)
@@ -73,8 +73,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return wrongUsage(cmd, "%w", err)
 }
 
-// exclusive declares that at most one of the flags may be given, which completion heeds, and
-// returns the check of it.
+// exclusive declares, for completion, that at most one of the flags may be given, and returns the
+// check of that.
 func exclusive(cmd *cobra.Command, flags ...string) cobra.PositionalArgs {
 	cmd.MarkFlagsMutuallyExclusive(flags...)
 	return func(cmd *cobra.Command, _ []string) error {

@@ -74,7 +74,7 @@ type report struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// colours of the levels, for a terminal.
+// colours are the colours of the levels in a terminal.
 var colours = map[doctor.Level]string{doctor.Green: "\x1b[32m", doctor.Yellow: "\x1b[33m", doctor.Red: "\x1b[31m"}
 
 func writeFindings(out io.Writer, findings []doctor.Finding) error {

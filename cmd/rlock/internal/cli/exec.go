@@ -105,8 +105,8 @@ func (a *app) exec() *cobra.Command {
 	return cmd
 }
 
-// checkPermits refuses a semaphore without a permit, and a command that takes none of its permits
-// or more than all.
+// checkPermits refuses a semaphore without a permit, and a command that takes no permit, or more
+// than the semaphore has.
 func checkPermits(cmd *cobra.Command, permits, take int) error {
 	semaphore := cmd.Flags().Changed("permits")
 	switch {

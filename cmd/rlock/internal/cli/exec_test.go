@@ -40,7 +40,7 @@ type trial struct {
 	script string
 	child  string // the role of the test's binary, "$0" of the script
 	stdin  string
-	held   holder // nil: by nobody
+	held   holder // the holder of the lock before; nil if it is free
 
 	// play runs during the command, if it is set, and returns its fate.
 	play func(g *game) string
@@ -282,7 +282,7 @@ func leftBehind(g *game) string {
 	}
 	g.begin()
 	line := g.line()
-	if line == "x" { // it has set its trap
+	if line == "x" { // the script has set its trap
 		g.write("\n")
 		line = g.line()
 	}
@@ -305,7 +305,8 @@ func leftBehind(g *game) string {
 	return "it is ended"
 }
 
-// As the process with the id 1 it has to collect orphans, and no default action of a signal would end it.
+// As the process with the id 1 it has to collect orphans, and no default action of a signal would
+// end it.
 func inContainer(g *game) string {
 	unshare, err := exec.LookPath("unshare")
 	if err == nil {

@@ -79,8 +79,8 @@ func usage(cmd *cobra.Command) error {
 	return err
 }
 
-// strictHelp is "rlock help [COMMAND]". That of cobra shows the usage of an unknown command, and
-// succeeds.
+// strictHelp makes "rlock help COMMAND" fail for an unknown command. That of cobra shows the usage,
+// and succeeds.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	at := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "help" })

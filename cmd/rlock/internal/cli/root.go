@@ -63,7 +63,7 @@ var (
 	errUnavailable = errors.New("unavailable")
 )
 
-// A fault gives an error the exit code of its kind, and keeps its text.
+// A fault gives an error the exit code of its sort, and keeps its text.
 type fault struct {
 	error
 	sort error
@@ -71,7 +71,7 @@ type fault struct {
 
 func (f fault) Unwrap() []error { return []error{f.error, f.sort} }
 
-// sorted returns the error of a call of the library with its kind.
+// sorted returns an error of the library as a fault of its sort.
 func sorted(err error) error {
 	switch {
 	case err == nil:
@@ -88,7 +88,7 @@ func sorted(err error) error {
 
 // log writes a line for people.
 func (a *app) log(format string, args ...any) {
-	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "rlock: ") // of the library
+	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "rlock: ") // the library's errors have it, too
 	fmt.Fprintln(a.err, "rlock: "+forShells.Replace(text))
 }
 

@@ -123,7 +123,8 @@ func (s *site) kind(kind, name string) *rlock.Lock {
 	return s.client.NewLock(name)
 }
 
-// synchronize does something with one of Redisson's synchronizers. What waits does so until the test ends.
+// synchronize calls a method of one of Redisson's synchronizers. Calls that wait go on until the
+// test ends.
 func (s *site) synchronize(what, value, name string) {
 	c, n := redisson.New(s.client), 0
 	_, _ = fmt.Sscan(value, &n)
@@ -152,7 +153,8 @@ func (s *site) synchronize(what, value, name string) {
 	require.NoError(s.t, err)
 }
 
-// normals are what differs from run to run, or with the embedded server, which knows no connections.
+// normals are what differs from run to run, or with the embedded server, which knows no
+// connections.
 var normals = []struct {
 	what *regexp.Regexp
 	word string

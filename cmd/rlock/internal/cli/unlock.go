@@ -74,12 +74,12 @@ EXIT CODES
 	return cmd
 }
 
-// shortestOwner is how many characters of an owner tell it apart: the first group of its UUID,
-// which ls and show print.
+// shortestOwner is the least number of characters by which an owner may be named: the first group
+// of its UUID, which ls and show print.
 const shortestOwner = 8
 
-// isPattern reports whether the argument is a glob and not a name. An escaped character is for a
-// glob, too, which has the escape taken away.
+// isPattern reports whether the argument is a glob and not a name. An argument with an escaped
+// character is a glob, too: as one it matches the name without the escape.
 func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // unlockOne releases the lock of one name.
@@ -147,8 +147,8 @@ func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, proc
 	return errors.Join(errs...)
 }
 
-// isOf reports whether a process has the hold: its name is that of the process, or the owner begins
-// with it.
+// isOf reports whether the process has the hold. process is its name, or what the owner begins
+// with.
 func isOf(h inspect.Holder, process string) bool {
 	return view.Process(h.Process) == process || strings.HasPrefix(h.Owner, process)
 }

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// version returns the version of the module, which Go derives from the commit that the build is of,
-// and the version of Go.
+// version returns the version of the module, which Go derives from the commit of the build, and the
+// version of Go.
 func version() string {
 	var module string
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -2,7 +2,7 @@ package cli
 
 import "strings"
 
-// forShells replaces words of the library that are about its Config by the flags.
+// forShells replaces the fields of Config in texts of the library by the flags of this command.
 var forShells = strings.NewReplacer(
 	"the Redis user lacks a permission: the server wants a password, and Config.Redis has none",
 	"login failed: the server wants a password (--password-file)",

@@ -43,7 +43,7 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 
 	findings := append([]Finding{{Check: connection, Found: mode(redis, option)}}, servers(ctx, all)...)
 	if slices.ContainsFunc(all, (*node).loading) {
-		return findings // it answers nothing else
+		return findings // the server answers nothing else
 	}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		findings = append(findings, cluster(ctx, all))
@@ -69,8 +69,8 @@ func unreachable(found string) []Finding {
 	}}
 }
 
-// unusable returns the findings about a server to which rlock cannot connect. A server that answers
-// can give the reason.
+// unusable returns the findings about a server to which rlock cannot connect. If the server
+// answers, its own findings may give the reason.
 func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, why error) []Finding {
 	findings := unreachable(harmless(why))
 	if option.Sentinel.MasterSet != "" {
@@ -92,7 +92,7 @@ func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, w
 	return findings
 }
 
-// servers returns the findings about each server by itself.
+// servers returns the findings of the checks that examine each server by itself.
 func servers(ctx context.Context, all []*node) (findings []Finding) {
 	for _, n := range all {
 		if n.infoErr != nil {
@@ -247,8 +247,7 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 // mostLooked is the number of locks whose holders are looked at.
 const mostLooked = 1000
 
-// holders reports whether clients of Redisson use the server, and which locks are passed on, if any
-// are.
+// holders reports whether clients of Redisson use the server, and, if locks are passed on, which.
 func holders(ctx context.Context, client *rlock.Client, all []*node) []Finding {
 	channels, held, looked, passed, first := 0, 0, 0, 0, ""
 	for _, n := range all {

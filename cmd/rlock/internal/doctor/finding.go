@@ -34,8 +34,8 @@ type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
 	Found  string `json:"found"`
-	Risk   string `json:"risk,omitempty"`   // the possible loss; none if it is green
-	Remedy string `json:"remedy,omitempty"` // the line that removes the fault
+	Risk   string `json:"risk,omitempty"`   // the possible harm; "" if the level is green
+	Remedy string `json:"remedy,omitempty"` // the command that removes the risk; "" if the level is green
 }
 
 // Worst returns the worst level.

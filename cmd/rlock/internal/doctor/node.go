@@ -49,11 +49,11 @@ func newNode(ctx context.Context, redis rueidis.Client, addr, prefix string) *no
 	return n
 }
 
-// slots is how many names are tried to find one in a slot of the node.
+// slots is the number of names that are tried to find one in a slot of the node.
 const slots = 100
 
-// write writes a key that expires within a second, and returns why the node refuses every write. A
-// missing right of the user is not such a reason; other checks find it.
+// write writes a key that expires within a second, and returns the error of a node that refuses
+// every write, else "". Other checks find the missing rights of the user.
 func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	for range slots {
 		err := n.ask(ctx, "SET", prefix+"rlock-doctor-"+unique(), "1", "PX", "1000").Error()
@@ -69,8 +69,8 @@ func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	return ""
 }
 
-// refuses reports whether an error is about the state of the server. A server checks the user's
-// rights before: so the user has the right to the command.
+// refuses reports whether an error is about the state of the server. The user has the right to the
+// command then, since a server checks rights first.
 func refuses(said string) bool {
 	code, _, _ := strings.Cut(said, " ")
 	return slices.Contains([]string{"OOM", "NOREPLICAS", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "BUSY"}, code)
@@ -79,10 +79,10 @@ func refuses(said string) bool {
 // loading reports whether the node does not have its data yet.
 func (n *node) loading() bool { return n.info["loading"] == "1" || n.says("LOADING") }
 
-// says reports whether the node refuses writes with that code.
+// says reports whether the node refuses writes with an error of that code.
 func (n *node) says(code string) bool { return strings.HasPrefix(n.refusal, code+" ") }
 
-// ask sends a command, with only its time bounded.
+// ask sends a command, and waits for patience at most.
 func (n *node) ask(ctx context.Context, words ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -28,8 +28,8 @@ type try struct {
 // unique returns a text that no other call returns.
 func unique() string { return strings.ToLower(rand.Text()[:12]) }
 
-// rights tries each command that rlock needs, on keys of a name of its own that end within a
-// second. Sentinel's and Cluster's commands are needed to connect, and so work.
+// rights tries each command that rlock needs, on keys of a name of its own that expire within a
+// second. The commands of Sentinel and Cluster have worked if the doctor is connected.
 func rights(ctx context.Context, redis rueidis.Client, prefix string) (findings []Finding) {
 	name := prefix + "rlock-doctor-" + unique()
 	for _, need := range needs(name, redis.Mode() == rueidis.ClientModeCluster) {
@@ -106,7 +106,7 @@ func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
 	f.Level, f.Risk = n.level, n.risk
 	f.Found = fmt.Sprintf("%d of %d commands are refused; the first: %s", len(said), len(n.tries), said[0])
 	f.Remedy = "ACL SETUSER <user> " + strings.Join(missing, " ")
-	if slices.Contains(missing, "~*") { // the names of the doctor begin with nothing
+	if slices.Contains(missing, "~*") { // without --prefix the keys of the doctor have none
 		f.Remedy = "--prefix, if the user's locks have one; or " + f.Remedy
 	}
 	return f
@@ -135,7 +135,7 @@ func (t try) missing(ctx context.Context, redis rueidis.Client) (right, said str
 	return t.right, t.words[0] + ": " + harmless(err)
 }
 
-// pattern returns the pattern of keys that docs/operations.md has for a key of the doctor.
+// pattern returns the pattern in docs/operations.md that a key of the doctor matches.
 func pattern(key string) string {
 	before, _, _ := strings.Cut(key, "rlock-doctor-")
 	return before + "*"

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// scripts reports whether the server executes scripts, and what it does not let them do.
+// scripts reports whether the server executes scripts, and what it forbids them.
 func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) Finding {
 	f := Finding{Check: "scripts", Found: "are executed"}
 	eval := func(script string, words ...string) string {
@@ -34,8 +34,8 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 		return f
 	}
 
-	// A key in the slot of the script's own, which the call does not name. The right to it is
-	// another check's.
+	// The call does not declare this key, which is in the slot of the key that it declares. Another
+	// check finds a missing right to it.
 	said = eval("return redis.call('exists', ARGV[1])", name, "rlock_queue:"+tag)
 	if said != "" && !aboutRights(said) {
 		f.Level, f.Found = Yellow, "are executed, but may touch declared keys only: "+said
@@ -66,7 +66,7 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 // strictRisk is the risk where scripts may touch declared keys only.
 const strictRisk = "NewReadWriteLock fails at the first acquire, since the keys of other readers cannot be declared"
 
-// aboutRights reports whether an error is about the user's rights, which are another check's.
+// aboutRights reports whether an error is about the user's rights, which another check examines.
 func aboutRights(said string) bool {
 	said = strings.ToLower(said)
 	return strings.Contains(said, "noperm") || strings.Contains(said, "permission") || strings.Contains(said, "acl failure") ||

@@ -11,16 +11,17 @@ import (
 // docs/services.md.
 type service struct {
 	name string
-	// It is known by a field of INFO. If value is not "", the field has that text in it.
+	// field is the field of INFO by which the service is known. If value is not "", the field
+	// contains that text.
 	field, value string
-	// own is set if the field is the version of a server of its own, which says of redis_version
-	// only with which Redis it is compatible.
+	// own is set if the field has the version of the server. Its redis_version is then that of the
+	// Redis with which it is compatible.
 	own bool
 
 	level        Level // the level of the finding
 	risk, remedy string
 
-	persistence verdict // the verdict on a server that keeps its data in a way of its own
+	persistence verdict // the verdict on persistence, of a service that does not keep its data as Redis does
 }
 
 const untested = "rlock's tests have not been run on it"
@@ -67,7 +68,7 @@ var services = []service{
 // forgotten is what the loss of all data means.
 const forgotten = "fencing tokens begin anew, and locks that are held are granted again"
 
-// service returns which of the services the node is, nil if it is a Redis or a Valkey.
+// service returns the service that the node is, nil for a Redis or a Valkey.
 func (n *node) service() *service {
 	for i, s := range services {
 		if value, there := n.info[s.field]; there && strings.Contains(value, s.value) {
@@ -99,8 +100,8 @@ func serviceOf(ctx context.Context, n *node) verdict {
 	return v
 }
 
-// merges reports whether the node is a part of an Active-Active database of Redis Enterprise: it
-// has a section of INFO for that.
+// merges reports whether the node is a part of an Active-Active database of Redis Enterprise, which
+// has a section of INFO.
 func (n *node) merges(ctx context.Context) bool {
 	if n.info["crdt_config_version"] != "" {
 		return true

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// tracking reports whether Redis tells a client of a lock's key that is gone: see
-// rlock.Advanced.TrackedKeys. Without it nothing is lost but time, so that a refusal is green.
+// tracking reports whether Redis notifies a client that a lock's key is gone: see
+// rlock.Advanced.TrackedKeys. Without that only time is lost, so that a refusal is green.
 func tracking(ctx context.Context, n *node) verdict {
 	if why := n.untracked(ctx); why != "" {
 		return green("refused: %s; DEL, FLUSHALL or an eviction of a held lock is told at the next renewal, after a third of the lease at the latest", why)
@@ -18,7 +18,7 @@ func tracking(ctx context.Context, n *node) verdict {
 	return green("DEL, FLUSHALL or an eviction of a held lock is told at once")
 }
 
-// untracked returns why no key is tracked over a connection as this one, "" if it can be.
+// untracked returns the reason why no key can be tracked over this connection, or "".
 func (n *node) untracked(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

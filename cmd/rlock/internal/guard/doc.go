@@ -14,8 +14,8 @@
 // The margin is one fiftieth of the lease, in which the kernel ends the processes. The library
 // leaves another hundredth and some milliseconds for the drift of clocks.
 //
-// A lock that was handed over by another client is certain for two seconds until it is renewed for
-// the first time. If that fails, grace and margin are as short in proportion.
+// A lock that was granted by the release of another client is certain for two seconds, until its
+// first renewal. If that fails, grace and margin are shorter in proportion.
 //
 // If Redis reports that the lock is gone (it was unlocked by force, or its key was deleted),
 // another client may hold it already. The command then has the grace, but at most one second,

@@ -18,17 +18,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// The exit codes of Run beside those of the command, which are those of a shell: 126 for a command
-// that cannot be executed, 127 for one that does not exist, 128 and the number of the signal that
-// ended it.
+// The exit codes of Run beside those of the command.
 const (
 	ExitUsage       = 2  // the arguments are wrong
 	ExitUnavailable = 69 // Redis cannot be reached, or refuses (EX_UNAVAILABLE)
 	ExitLost        = 75 // the lock was lost, and the command was ended (EX_TEMPFAIL)
 
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignal        = 128
+	// As in a shell:
+	exitNotExecutable = 126 // the command cannot be executed
+	exitNotFound      = 127 // the command does not exist
+	exitSignal        = 128 // to which the number of the signal that ended the command is added
 )
 
 // Forever is a wait without end.
@@ -38,8 +37,8 @@ const Forever time.Duration = -1
 type Job struct {
 	Name    string
 	New     func(client *rlock.Client, name string) *rlock.Lock
-	Permits int           // the number of permits that it takes of a semaphore; 1 for any other lock
-	MinHold time.Duration // the least time for which the lock stays; 0: as long as the command runs
+	Permits int           // the number of permits to take of a semaphore; 1 for any other lock
+	MinHold time.Duration // the least time for which the lock stays; 0 for as long as the command runs
 	Wait    time.Duration // the longest wait for the lock: 0 is one attempt, Forever has no end
 	Grace   time.Duration // the time between TERM and KILL
 	Busy    int           // the exit code if the lock is not acquired
@@ -57,7 +56,7 @@ func Margin(lease time.Duration) time.Duration { return lease / 50 }
 func Run(config rlock.Config, job Job) int {
 	signals := make(chan os.Signal, 16)
 	for _, s := range child.Forwarded {
-		if !signal.Ignored(s) { // under nohup the command is to ignore it, too
+		if !signal.Ignored(s) { // under nohup the command is to ignore SIGHUP, too
 			signal.Notify(signals, s)
 		}
 	}
@@ -137,7 +136,7 @@ func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 
 func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // of the look at the holder, too
+	defer cancel() // also ends logHolder
 	if r.Verbose {
 		config.Observer = &rlock.Observer{Waiting: func(context.Context, rlock.WaitingInfo) {
 			go r.logHolder(ctx, o.client)
@@ -161,7 +160,7 @@ func (r *run) logHolder(ctx context.Context, client *rlock.Client) {
 	}
 }
 
-// giveUp releases a hold that was acquired.
+// giveUp closes the client, which releases a hold that was acquired.
 func (r *run) giveUp(o outcome) {
 	if o.client != nil {
 		_ = o.client.Close()

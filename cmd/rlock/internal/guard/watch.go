@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// lastMoment is the longest grace of a command whose lock another client may have already.
+	// lastMoment is the longest grace of a command while another client may have the lock already.
 	lastMoment = time.Second
-	// stubborn is how long killed processes may take to end, which may be zombies that are never
-	// collected, and after them the log of a loss.
+	// stubborn is the longest wait for killed processes, which may be zombies that are never
+	// collected; and for the log of a loss, which may block.
 	stubborn = 2 * time.Second
 )
 
@@ -34,7 +34,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	left, _ := fuse.left()
 	check := time.NewTimer(left)
 	defer check.Stop()
-	var killAt time.Time // the time at which it is killed; zero for never
+	var killAt time.Time // the time at which the command is killed; zero for never
 	kill := time.NewTimer(0)
 	kill.Stop()
 	end := func(grace time.Duration) {
@@ -44,7 +44,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			kill.Reset(grace)
 		}
 	}
-	var abandoned <-chan time.Time // has a message when the wait for killed processes ends
+	var abandoned <-chan time.Time // has a value when the wait for killed processes ends
 	for {
 		select {
 		case s := <-r.signals:
@@ -54,7 +54,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			end(r.Grace) // the rest of its group
 		case <-p.Gone():
 			if exited != nil {
-				status = <-exited // which came first
+				status = <-exited // sent before Gone was closed
 			}
 			return status
 		case <-lost:
@@ -79,8 +79,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	}
 }
 
-// A fuse is the time at which the command must be told to end, unless Redis confirms the lease
-// before.
+// A fuse knows when the command must be asked to end, unless Redis confirms the lease before.
 //
 // A lock that was granted by the release of another client has a claim of two seconds at first, and
 // the lease once it is renewed. A claim has a margin and a grace of its own, shorter in proportion.
@@ -88,7 +87,7 @@ type fuse struct {
 	hold   *rlock.Hold
 	lease  time.Duration
 	grace  time.Duration
-	claim  time.Duration // the initial validity of the lock, if that was a claim
+	claim  time.Duration // the initial validity of a lock that was granted for a claim; else 0
 	endsAt time.Time     // the end of the claim
 }
 
@@ -100,7 +99,7 @@ func newFuse(hold *rlock.Hold, lease, grace time.Duration) *fuse {
 	return f
 }
 
-// left returns how long the command may run without a renewal, and the grace that it has then.
+// left returns the time for which the command may run without a renewal, and its grace after that.
 func (f *fuse) left() (left, grace time.Duration) {
 	until := f.hold.ValidUntil()
 	lease, grace := f.lease, f.grace

@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// together is how many locks are inspected side by side.
+// together is the number of locks that are inspected at the same time.
 const together = 32
 
 // Held returns the locks of that pattern that are held, by name. Locks that are released meanwhile
@@ -37,8 +37,8 @@ func Held(ctx context.Context, client *rlock.Client, pattern string) ([]inspect.
 }
 
 // Names returns the names of the locks of that pattern that are held, in their order and each once.
-// It ends after so many of them, with more set; 0 is all. Beside an error there may be names: those
-// on the other nodes of a Cluster.
+// If there are more than most, it returns so many, and more is true; 0 stands for all. Beside an
+// error there may be names, those on the other nodes of a Cluster.
 func Names(ctx context.Context, client *rlock.Client, pattern string, most int) (names []string, more bool, err error) {
 	for name, failed := range inspect.Of(client).Locks(ctx, pattern) {
 		if failed != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// Synchronizers returns Redisson's semaphores and latches of that pattern that can be told from
-// other numbers, by name. A user without the rights to ask for them sees none, and that is no
-// error: they are beside the locks.
+// Synchronizers returns Redisson's semaphores and latches of that pattern that can be distinguished
+// from other numbers, by name. For a user without the rights to look for them it returns none, and
+// no error: the locks are what the user has asked for.
 func Synchronizers(ctx context.Context, client *rlock.Client, pattern string) (found []redisson.State, err error) {
 	c := redisson.New(client)
 	names, err := c.Names(ctx, pattern)

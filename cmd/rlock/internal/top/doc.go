@@ -7,14 +7,14 @@
 //   - SEEN is the time for which all looks have shown the same tenure of a holder: the lock is
 //     held for at least that time. Each tenure of a client of rlock has a UUID of its own. A
 //     thread of Redisson has the same text in each.
-//   - NEW/S is the number of holders per second that the look before did not show, as the mean
-//     of the last looks. That is a lower bound: a lock that is taken and released between two
-//     looks leaves no trace, nor does a hand-off inside a process.
+//   - NEW/S is the number of new holders per second, as the mean of the last looks. A holder is
+//     new if the look before did not show it. That is a lower bound: a lock that is taken and
+//     released between two looks leaves no trace, nor does a hand-off inside a process.
 //   - Losses are not shown. In Redis the end of a lease looks like a release.
 //
 // The work of a look is bounded: a limited number of locks is inspected, those with waiters first
-// and then those with the oldest inspection, and the look counts those that are left out. A look
-// that fails has an error; the next may succeed.
+// and then those with the oldest inspection, and the look counts the locks that are left out. A
+// look that fails has an error, and the next look is made all the same.
 //
 // [Model] is the screen of a terminal, for Bubble Tea. [WritePlain] and [WriteJSON] write a look
 // for a pipe.

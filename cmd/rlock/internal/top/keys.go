@@ -88,11 +88,11 @@ func (m *Model) browse(name string) {
 	case "left", "h":
 		m.shift = max(m.shift-step, 0)
 	case "right", "l":
-		m.shift += step // the view has an end here, too
+		m.shift += step // aside bounds it
 	case "up", "k":
 		m.scroll = max(m.scroll-1, 0)
 	case "down", "j":
-		m.scroll++ // the view has an end
+		m.scroll++ // part bounds it
 	case "pgup":
 		m.scroll = max(m.scroll-page, 0)
 	case "pgdown":

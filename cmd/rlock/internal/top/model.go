@@ -16,7 +16,7 @@ const patience = 10 * time.Second
 // Patience returns how long a look may take.
 func Patience(interval time.Duration) time.Duration { return max(patience, interval) }
 
-// Options are those of a Model.
+// Options are the options of a Model.
 type Options struct {
 	Server   string // the server's name on the screen
 	Pattern  string
@@ -37,7 +37,7 @@ type Model struct {
 	rows    []Row // the rows of the look, in the chosen order
 
 	serial  int                // the number of the awaited look; messages with another number are void
-	asked   time.Time          // the beginning of the look under way; zero if there is none
+	asked   time.Time          // the beginning of the look under way; zero if none is
 	abandon context.CancelFunc // ends the look under way
 
 	selected string // the name of the lock under the cursor
@@ -144,7 +144,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// show shows a look, and returns the wait for the next.
+// show shows a look, and returns the command that waits for the next.
 func (m *Model) show(look Look) tea.Cmd {
 	m.asked = time.Time{}
 	m.failed = look.Err

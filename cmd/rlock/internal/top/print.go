@@ -51,8 +51,9 @@ func (l Look) Summary() string {
 	return text
 }
 
-// Print writes looks, until there were enough of them or ctx ends. It returns the error of the last
-// look, or of a write. Failing is since when looks have failed.
+// Print writes looks, until there were options.Count or ctx ends. It returns the error of the last
+// look, or of a write. It gives write the time since which looks have failed, zero if the last has
+// not.
 func Print(ctx context.Context, watcher *Watcher, options Options, write func(look Look, failing time.Time) error) error {
 	var failing time.Time
 	for looks := 1; ; looks++ {
@@ -79,8 +80,8 @@ func Print(ctx context.Context, watcher *Watcher, options Options, write func(lo
 	}
 }
 
-// WritePlain writes a look as lines, with an empty one at the end. Failing is since when looks have
-// failed.
+// WritePlain writes a look as lines, with an empty line at the end. failing is the time since which
+// looks have failed.
 func WritePlain(out io.Writer, l Look, by Order, failing time.Time) error {
 	if l.Err != nil {
 		if _, err := fmt.Fprintf(out, "%s  %s\n", l.At.Format(time.TimeOnly), failure(l.Err, failing, l.At)); err != nil {
@@ -102,7 +103,7 @@ func WritePlain(out io.Writer, l Look, by Order, failing time.Time) error {
 	return w.Flush()
 }
 
-// failure says that looks fail, and since when.
+// failure returns the text about looks that fail since a time.
 func failure(err error, since, now time.Time) string {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "rlock: ")), " ")
 	return fmt.Sprintf("failing since %s (%v): %s", since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), printable(text))

@@ -206,7 +206,7 @@ func (m *Model) part(text string, room int) []string {
 	return lines[m.scroll:min(m.scroll+room, len(lines))]
 }
 
-// aside moves lines that are wider than the screen to the left, as far as they reach.
+// aside moves lines to the left, until the end of the widest is on the screen.
 func (m *Model) aside(lines []string) []string {
 	widest := 0
 	for _, line := range lines {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// namesPerLook is how many names are read for each lock that may be inspected.
+	// namesPerLook is the number of names that are read for each lock that may be inspected.
 	namesPerLook = 10
 	// window is the number of looks in a rate.
 	window = 10
@@ -111,12 +111,12 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	names := w.choose(held, pattern)
 	look.More = more
 	inspections, errs := survey.Inspect(ctx, w.client, names)
-	w.whole = w.whole && pattern == w.pattern // whether an unknown lock was free before
+	w.whole = w.whole && pattern == w.pattern // then a lock that is not in w.past was free at the last look
 	inspected := make(map[string]bool)
 	for at, name := range names {
 		inspected[name] = true
 		switch err := errs[at]; {
-		case errors.Is(err, rlock.ErrWrongType): // of one key: the others can be shown
+		case errors.Is(err, rlock.ErrWrongType): // any other error counts more
 			look.Err = cmp.Or(look.Err, err)
 		case err != nil:
 			look.Err = err

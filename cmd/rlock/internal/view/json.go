@@ -90,7 +90,8 @@ func party(owner, mode string, process *inspect.Process) Party {
 	return p
 }
 
-// permits returns how many are held. Of owners that are not shown one each is certain.
+// permits returns the number of permits that are held, counting one for each owner that is not
+// shown.
 func permits(i inspect.Lock) int {
 	n := i.HolderCount - len(i.Holders)
 	for _, h := range i.Holders {
@@ -99,7 +100,7 @@ func permits(i inspect.Lock) int {
 	return n
 }
 
-// permitted returns the mode of a party, which has so many permits or waits for them.
+// permitted returns the mode of a party that has so many permits, or waits for them.
 func permitted(i inspect.Lock, shared bool, permits int) string {
 	if permits > 1 {
 		return fmt.Sprintf("%d permits", permits)

@@ -15,18 +15,18 @@ import (
 // A Synchronizer is the JSON form of one of Redisson's synchronizers.
 type Synchronizer struct {
 	Name       string   `json:"name"`
-	Kind       string   `json:"kind,omitempty"` // as Redisson calls it: "RSemaphore"
+	Kind       string   `json:"kind,omitempty"` // Redisson's name of the kind: "RSemaphore"
 	Number     *int64   `json:"number,omitempty"`
-	LeaseMS    *int64   `json:"lease_ms,omitempty"` // of the number; -1: without an end
+	LeaseMS    *int64   `json:"lease_ms,omitempty"` // the time until the number expires; -1 without an end
 	TakenCount int      `json:"taken_count"`
 	Taken      []Permit `json:"taken"`
 	Listening  *int     `json:"listening,omitempty"`
 }
 
-// A Permit is one that is taken.
+// A Permit is a permit that is taken.
 type Permit struct {
 	ID      string `json:"id"`
-	LeaseMS int64  `json:"lease_ms"` // -1: without an end
+	LeaseMS int64  `json:"lease_ms"` // the rest of the lease; -1 without an end
 	Program string `json:"program,omitempty"`
 	Host    string `json:"host,omitempty"`
 	PID     int    `json:"pid,omitempty"`
@@ -95,7 +95,7 @@ func listening(s redisson.State) string {
 	return strconv.Itoa(s.Listening)
 }
 
-// WriteSynchronizer writes all that is known of one.
+// WriteSynchronizer writes all that is known of one synchronizer.
 func WriteSynchronizer(out io.Writer, s redisson.State) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "Name:\t%s\n", Printable(s.Name))

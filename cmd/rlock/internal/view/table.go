@@ -171,8 +171,8 @@ func lease(i inspect.Lock) string {
 // isPassed reports whether the lock waits to be resumed.
 func isPassed(i inspect.Lock) bool { return len(i.Holders) == 1 && i.Holders[0].Passed }
 
-// Holder names a holder, or says until when the lock stays without one: it was passed on, or has a
-// least time.
+// Holder names a holder. For a lock that was passed on, or that stays for its least time, it
+// returns the time until which there is none.
 func Holder(h inspect.Holder) string {
 	if h.Passed {
 		return "without a holder until " + time.Now().Add(h.Lease).Format(time.TimeOnly)
@@ -181,11 +181,11 @@ func Holder(h inspect.Holder) string {
 }
 
 // Owner names an owner by its process, or by the known part of its identity.
-func Owner(owner string, process *inspect.Process, guest bool) string {
+func Owner(owner string, process *inspect.Process, foreign bool) string {
 	switch {
 	case process != nil:
 		return Printable(Process(process))
-	case guest:
+	case foreign:
 		return "Redisson " + Printable(short(owner))
 	}
 	return "client " + Printable(short(owner))
