@@ -28,7 +28,7 @@ type Candidate struct {
 	client  *rlock.Client
 	lock    *rlock.Lock
 	text    string
-	overrun func()
+	overrun func()               // the function of WithOverrun
 	current atomic.Pointer[term] // nil between terms
 	stands  atomic.Bool          // a Run is in progress
 }
@@ -66,9 +66,9 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 // Run waits for the lock, calls lead, and releases the lock when lead and all functions of
 // [Candidate.Do] have returned. After a loss it waits for the lock again. It returns
 //   - nil when ctx has ended,
-//   - the error of lead if lead returns before its context ends, nil too: then another process
+//   - the error of lead, also nil, if lead returns before its context ends: then another process
 //     may lead,
-//   - the error of lead if it is not that of its context,
+//   - the error of lead if that is not the error of its context,
 //   - an error if the lock cannot be used, such as [rlock.ErrClosed]. While Redis cannot be
 //     reached, Run tries again.
 //
@@ -122,8 +122,8 @@ func (c *Candidate) Term() *rlock.Hold {
 }
 
 // Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock is
-// free, and "" in the moment between the grant and the leader's first write, if the leader has the
-// empty text, and if this user of Redis may not read the key of the text.
+// free. It returns "" in the moment between the grant and the leader's first write, if the leader's
+// text is empty, and if this user of Redis may not read the key of the text.
 func (c *Candidate) Leader(ctx context.Context) (string, error) {
 	i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 	if err == nil && i.HolderCount == 0 {

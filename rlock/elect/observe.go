@@ -10,16 +10,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// observeEvery is the time between two questions of [Candidate.Observe], so a change is reported
-// within some two seconds.
+// observeEvery is the time between two questions of [Candidate.Observe].
 const observeEvery = 2 * time.Second
 
 // Observe calls changed with the text of the leader: soon after it is called, and then each time
 // another process leads, or the same one again, until ctx ends; then it returns nil. The process
-// need not stand. It asks Redis every two seconds, so that terms that are shorter may be missed.
-// Between two terms, and for a leader whose text is empty, changed is not called. While Redis
-// cannot be reached Observe goes on asking. It returns the error of a question that no time can
-// cure, as [rlock.ErrClosed] or [rlock.ErrNoPermission].
+// need not stand. It asks Redis every two seconds, so that it may miss shorter terms. Between two
+// terms, and for a leader whose text is empty, changed is not called. While Redis cannot be reached
+// Observe goes on asking. It returns an error that waiting cannot cure, such as [rlock.ErrClosed]
+// or [rlock.ErrNoPermission].
 func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) error {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// errUnrenewed is the cause for which work ends before its lease.
+// errUnrenewed is the cause by which the context of work ends a third of the lease before its end.
 var errUnrenewed = fmt.Errorf("%w: the lease was not renewed for two thirds of it", rlock.ErrLost)
 
 // patience is the longest wait for an answer, and the pause after a write without one.
@@ -26,7 +26,7 @@ type term struct {
 	work context.Context
 	end  context.CancelCauseFunc // ends work
 
-	mu      sync.Mutex     // work ends while it is held, unless the hold or the caller ends it
+	mu      sync.Mutex     // held by close while it ends work, and by begin
 	running sync.WaitGroup // the calls of Do
 }
 
@@ -78,7 +78,7 @@ func (t *term) close() {
 // the work a third of the lease before the lease ends, and calls overrun if ctx has not ended by
 // then.
 func (c *Candidate) watch(ctx context.Context, t *term) {
-	var third time.Duration // a third of the longest lease seen: that of a grant may be a claim
+	var third time.Duration // a third of the longest lease seen, since the first may be a claim
 	for {
 		end := t.hold.ValidUntil() // in the past once the lock is lost
 		third = max(third, time.Until(end)/3)
@@ -107,7 +107,7 @@ func (c *Candidate) watch(ctx context.Context, t *term) {
 	}
 }
 
-// announce writes the text, which Redis deletes when end has come.
+// announce writes the text, which expires at end.
 func (c *Candidate) announce(ctx context.Context, hold *rlock.Hold, end time.Time) error {
 	left := max(time.Until(end).Milliseconds(), 1)
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -32,18 +32,18 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker that has its locks in the Redis of client.
 //
-// The splay is for how long the other schedulers skip the job, from when a run of it begins, also
-// if the run is shorter: longer than the clocks of the schedulers differ, and shorter than the
-// interval of the job. A job with another interval has a Locker of its own, by
+// The splay is the time, from the beginning of a run, for which the other schedulers skip the job,
+// also if the run is shorter. Choose more than the clocks of the schedulers differ, and less than
+// the interval of the job. A job with another interval has a Locker of its own, by
 // [gocron.WithDistributedJobLocker].
 func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
 	return &Locker{client: client, splay: splay}
 }
 
-// Lock returns the lock of one run of the job, with the lock "gocron:<job>" in Redis. The watchdog
-// renews it until Unlock, however long the job runs, and after that it stays for the rest of the
-// splay ([rlock.WithMinHold]). If the process dies while the job runs, the job may run elsewhere
-// once Config.Lease has ended.
+// Lock returns the lock of one run of the job, which is "gocron:<job>" in Redis. The watchdog
+// renews the lock until Unlock, however long the job runs. After that the lock stays for the rest
+// of the splay ([rlock.WithMinHold]). If the process dies while the job runs, the job may run
+// elsewhere once Config.Lease has ended.
 //
 // It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or has
 // begun a run within the splay, with [rlock.ErrInvalidLease] if the splay is not positive, and with

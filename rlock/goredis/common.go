@@ -69,12 +69,12 @@ func networkOf(network, addr string) string {
 	}
 }
 
-// dial returns the function that opens a connection, or nil if rueidis does it in the same way.
+// dial returns the function that opens a connection, or nil if that of rueidis does the same.
 func (c common) dial() func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	switch {
 	case c.dialer != nil:
 		return func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if dialer.Timeout > 0 { // which go-redis sets for a Dialer, too
+			if dialer.Timeout > 0 { // go-redis bounds a Dialer by its DialTimeout, too
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, dialer.Timeout)
 				defer cancel()
@@ -93,8 +93,8 @@ func (c common) dial() func(context.Context, string, *net.Dialer, *tls.Config) (
 	}
 }
 
-// defaults returns the options of a client made with none. The options of a client in use have
-// these timeouts whether they were set or not.
+// defaults returns the options of a client that was made without any. The options of a client in
+// use have timeouts also if none were set: those of defaults count as not set.
 var defaults = sync.OnceValue(func() *redis.Options {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close() // no connection is open

@@ -40,7 +40,7 @@ func FromClient(client redis.UniversalClient) (rueidis.ClientOption, error) {
 // failoverAddr is the Addr in the options of a client that NewFailoverClient returned.
 const failoverAddr = "FailoverClient"
 
-// FromOptions returns the option for a single server, also if it is a node of a Cluster. The
+// FromOptions returns the option for a single server, which may be a node of a Cluster. The
 // package's documentation lists the fields that are left out.
 //
 // It fails with [rlock.ErrInvalidConfig] if o is nil or has OnConnect.

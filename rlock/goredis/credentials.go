@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// credentials are the fields of options that say who logs in. The last one that is set applies.
+// credentials are the fields of options that say who logs in. The last field that is set applies.
 type credentials struct {
 	username, password string
 	fromFunc           func() (username, password string)
@@ -90,7 +90,7 @@ func (s *stream) current() (rueidis.AuthCredentials, error) {
 	return a, nil
 }
 
-// subscribe subscribes to the provider, once it succeeds.
+// subscribe subscribes to the provider, unless an earlier call has.
 func (s *stream) subscribe() error {
 	s.subscribing.Lock()
 	defer s.subscribing.Unlock()
@@ -104,7 +104,7 @@ func (s *stream) subscribe() error {
 	s.subscribed = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil { // else OnNext was called meanwhile, with newer ones
+	if s.last == nil { // else OnNext was called meanwhile, with newer credentials
 		s.last = first
 	}
 	return nil
@@ -117,5 +117,5 @@ func (s *stream) OnNext(c auth.Credentials) {
 	s.last = c
 }
 
-// OnError is called if the provider could not renew the credentials. The last ones stay.
+// OnError is called if the provider could not renew the credentials. The last credentials stay.
 func (s *stream) OnError(error) {}

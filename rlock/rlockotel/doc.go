@@ -31,16 +31,17 @@
 //
 // # Attributes
 //
-// All of them have few values:
+// Each has few values:
 //
 //	lock.kind      plain, fenced, fair, read, write, semaphore, multi, red  waiters, acquire and hold duration
 //	lock.result    acquired, busy, full, canceled, timeout, error           acquire duration
 //	               ok, failed                                               renew duration, renewals
-//	lock.way       nesting, joining, handoff, redis, queue, pass, parts     acquired, acquire duration
+//	lock.way       nesting, joining, handoff, redis, queue, pass            acquired
+//	               the same without nesting, and parts                      acquire duration
 //	lock.release   released, unconfirmed, passed, closed, lost              hold duration
 //	lock.reason    unrenewed, lease_ended, held_too_long, key_gone, forced  lost
 //	error.type     the name of rlock's error, else _OTHER                   acquire duration, if the result is error
-//	lock.class     what [WithLockClass] says, absent without it             waiters, acquire and hold duration
+//	lock.class     the result of [WithLockClass], absent without it         waiters, acquire and hold duration
 //
 // The name of a lock is never an attribute: most programs have a name for each order or user, and
 // each would be a time series of its own. [WithLockClass] maps names to a few classes.
@@ -49,9 +50,9 @@
 //
 // A call that had to wait has a span, lock.acquire, which began with the call. Its parent is the
 // span in the call's context. With [WithHoldSpans] each hold that ends has a span too, lock.hold,
-// whose parent is the span in the context that the lock was released with. If a lock is lost and
-// the span in the context that it was acquired with goes on, that has an event, lock.lost; this
-// needs a handle, since [rlock.Lock.Lock] keeps no context.
+// whose parent is the span in the context that the lock was released with. If a lock is lost while
+// the span in the context that it was acquired with goes on, that span gets an event, lock.lost.
+// This needs a handle, since [rlock.Lock.Lock] keeps no context.
 //
 // # Cost
 //

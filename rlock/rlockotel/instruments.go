@@ -28,7 +28,7 @@ type instruments struct {
 	leaseMargin     metric.Float64Histogram
 }
 
-// instrument makes the instruments, and those that are observed when they are collected.
+// instrument makes the instruments, also those whose figures are read when they are collected.
 func (o *observer) instrument(m metric.Meter) error {
 	var failed []error
 	check := func(err error) { failed = append(failed, err) }

@@ -29,13 +29,13 @@ type labelled struct {
 	record     []metric.RecordOption
 }
 
-// labels has each label that was seen.
+// labels has the labels that were seen.
 type labels struct {
 	mu   sync.RWMutex // protects following
 	seen map[label]*labelled
 }
 
-// of returns the attributes of the label, which are made once.
+// of returns the label as OpenTelemetry takes it, which is made once.
 func (o *observer) of(l label) *labelled {
 	o.labels.mu.RLock()
 	known := o.labels.seen[l]
@@ -65,7 +65,7 @@ func (o *observer) of(l label) *labelled {
 	return known
 }
 
-// faults are the errors of rlock that an acquire may end with, by the name of their variables.
+// faults are the errors of rlock with which an acquire may fail, with the names of their variables.
 var faults = []struct {
 	err  error
 	name string
@@ -83,7 +83,8 @@ var faults = []struct {
 	{rlock.ErrNoPermission, "ErrNoPermission"},
 }
 
-// resultOf returns the result of an acquire that failed, and the name of the fault, if it was one.
+// resultOf returns the result of an acquire that failed, and, if the result is error, the name of
+// the fault.
 func resultOf(err error) (result, fault string) {
 	switch {
 	case errors.Is(err, rlock.ErrTooManyWaiters):

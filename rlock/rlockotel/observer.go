@@ -196,7 +196,7 @@ func (o *observer) renewed(i rlock.RenewedInfo) {
 	}
 }
 
-// span returns a span whose beginning lies that far back.
+// span returns a span that began so long ago.
 func (o *observer) span(ctx context.Context, name string, ago time.Duration, l *labelled) trace.Span {
 	_, span := o.tracer.Start(ctx, name, trace.WithTimestamp(time.Now().Add(-ago)), trace.WithAttributes(l.attributes...))
 	return span

@@ -38,8 +38,8 @@
 // the test hangs. Call an HTTP handler with httptest.NewRecorder and not over httptest.NewServer,
 // and give another Redis library Miniredis().Dial.
 //
-// In a bubble [testing/synctest.Wait] returns when nothing is under way, so that a goroutine that
-// is to wait for a lock then waits for it.
+// In a bubble [testing/synctest.Wait] returns when nothing is under way: after it a goroutine that
+// has called Lock waits for the lock, if that is held.
 //
 // Outside of a bubble leases take their time, and a test that must see one end makes its client
 // with a short one: at least 100 ms. Everything else is immediate.
@@ -56,7 +56,7 @@
 //	Refuse     the server answers commands with an error
 //	Cut        the connections of a client break, and no other can be opened
 //	Silence    nothing arrives any more, and no connection ends
-//	Heal       all of that is over
+//	Heal       these faults are over
 //	Kill       a client is silent for ever, and its locks end with their leases
 //
 // After Lose and Steal the holder notices at once. A change to the server behind the kit's back, as

@@ -169,7 +169,7 @@ func (s *Server) Kill(clients ...*rlock.Client) {
 	}
 }
 
-// living returns those of the clients that were not killed, all if none is given.
+// living returns the clients that were not killed, of those given, or of all if none is given.
 func (s *Server) living(method string, clients []*rlock.Client) (members []*member) {
 	s.t.Helper()
 	s.mu.Lock()

@@ -16,10 +16,10 @@ import (
 // flies while a client renews or waits.
 const hangTime = time.Hour
 
-// HangAfter sets how much time may pass in the test, from now on, until it counts as one that
-// hangs: then it panics, and shows the locks that are held, the calls that wait, and its
-// goroutines. By default that is an hour after
-// [NewServer]: a test that lasts longer, in the virtual time of a bubble, calls HangAfter first.
+// HangAfter sets the time, from now on, after which the test counts as one that hangs: then it
+// panics, and shows the locks that are held, the calls that wait, and its goroutines. By default
+// that is an hour after [NewServer]: a test that lasts longer, in the virtual time of a bubble,
+// calls HangAfter first.
 func (s *Server) HangAfter(limit time.Duration) { s.guard.Reset(limit) }
 
 // hangs ends the test program.
@@ -28,7 +28,7 @@ func (s *Server) hangs(began time.Time) {
 		s.t.Name(), time.Since(began), s.uses(), goroutines()))
 }
 
-// uses says which locks the clients hold, and which of their calls wait.
+// uses returns the locks that the clients hold, and their calls that wait, as text.
 func (s *Server) uses() string {
 	s.mu.Lock()
 	members := slices.Clone(s.clients)

@@ -15,12 +15,12 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// pingTime is how often clients look whether an idle connection is alive. By default it is a
-// second, and in a bubble a day then takes 86 400 pings a connection.
+// pingTime is the time after which clients ping an idle connection. By default it is a second, and
+// in a bubble a day then takes 86 400 pings a connection.
 const pingTime = 30 * time.Second
 
-// connectTime is how long a connection may take to be made: on a busy machine, and outside of a
-// bubble, the two seconds of a client are not enough.
+// connectTime is the timeout of a connection: on a busy machine, and outside of a bubble, the two
+// seconds of a client are not enough.
 const connectTime = 30 * time.Second
 
 // A Server is a Redis in memory, for the clients of one test. Make one with [NewServer]. Its
@@ -56,7 +56,7 @@ func New(t testing.TB, changes ...func(*rlock.Config)) *rlock.Client {
 //
 // A test that lasts longer than an hour panics, and shows its locks and goroutines: see
 // [Server.HangAfter]. The time of a bubble goes on as long as a client renews or waits, so that
-// synctest does not find a test deadlocked that hangs.
+// synctest does not report a test that hangs as deadlocked.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, redis: inmemory.New(), log: &testLog{t: t}}
