@@ -131,8 +131,8 @@ func try(root string, m mutant) (result string, err error) {
 	if len(arguments) == 0 {
 		arguments = []string{"-run", "OverTheWholeFace", "./rlock/tests/together", "-programs", fmt.Sprint(*programs)}
 	}
-	// The limit is the test's own: a process that hangs does not outlive its parent, as it would if
-	// that were killed.
+	// The limit is a flag of the test, and no timeout of this program: the process of a test that
+	// hangs would outlive its parent "go test" if that was killed.
 	command := exec.Command("go", append([]string{"test", "-count=1", "-failfast", "-vet=off", "-overlay", overlay, "-timeout", limit.String()}, arguments...)...)
 	command.Dir = root
 	output, failed := command.CombinedOutput()

@@ -194,10 +194,11 @@ func fleet() Scenario {
 		Name:  "fleet",
 		Apart: true,
 		Title: "Many processes with one goroutine each want it",
-		Asks: "The lock moves to another process with almost every section. What is left of the rate, how long does a process wait, and what does " +
-			"a section cost Redis? A round is the time of as many sections as there are processes: the wait of a process that every other one precedes " +
-			"once is about 1. The same by sections counts those that began during the wait, whatever time they took: what it lacks is the machine's. Redis' time is that of executing the commands (INFO commandstats), scripts with all that they call. Sections of 1 ms and 10 ms sleep. " +
-			"With pauses, each process does something else for up to 8 sections (at least 8 ms) before it wants the lock again.",
+		Asks: "The lock moves to another process with almost every section. How much of the rate remains, how long does a process wait, and what does " +
+			"a section cost Redis? A round is the time of as many sections as there are processes: a process that every other process precedes once " +
+			"waits for about one round. \"The same by sections\" counts the sections that began during the wait instead of their time: where it is less, " +
+			"the machine was slow. Redis' time is the time of executing the commands (INFO commandstats), scripts with all commands that they call. " +
+			"Sections of 1 ms and 10 ms sleep. With pauses, each process does something else for up to 8 sections (at least 8 ms) before it wants the lock again.",
 		Columns:  []string{"rate", "process share", "wait", "rounds", "turns", "sent", "redis time", "redis cpu", "client cpu", "faults"},
 		compares: []string{"rlock", "rlock-fair", "redislock-5ms", "rueidislock-1"},
 		cells: func(s Size) (cells []Cell) {

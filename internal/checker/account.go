@@ -148,7 +148,7 @@ func (a *account) take(o *operation, e history.Event) {
 		a.assure(h, o.called, e)
 	}
 	l := &level{operation: o, hold: h}
-	if at := a.check.processes[o.process].closes; at <= o.returned { // it is given back as the others were
+	if at := a.check.processes[o.process].closes; at <= o.returned { // Close has released the level, with the others
 		l.closed, h.stopped = true, min(h.stopped, at)
 	}
 	o.level = l
@@ -303,7 +303,7 @@ type hold struct {
 	process, owner string
 	shared         bool     // a reader's hold
 	levels         []*level // in the order of their takes
-	open           []*level // those not given back
+	open           []*level // the levels that were not unlocked
 
 	begin    history.Time
 	promised history.Time // the end of the last promise; begin if there is none

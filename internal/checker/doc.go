@@ -24,17 +24,17 @@
 //
 // # Rules
 //
-//	Overlap    two owners never believe at the same time, unless both are readers; those
-//	           of a semaphore never believe in more permits than there are
+//	Overlap    two owners never believe at the same time to have the lock, unless both are
+//	           readers; owners never believe to have more permits than there are
 //	Count      an owner is told as many levels as it took and has not given back
 //	Token      fencing tokens grow from hold to hold, and stay within one
 //	Overdue    no claim is made after the lease, the promised time, the loss, the unlock
 //	NeverTold  a holder that lost the lock is notified: by Done, or by the unlock
-//	ToldTwice  and once only in each way
-//	ToldLate   and before another owner can have been granted the lock
+//	ToldTwice  a holder is notified once only in each way
+//	ToldLate   a holder is notified before another owner can have been granted the lock
 //	Stranded   no owner waits while the lock is free and nothing is broken, and no reader
 //	           while others read and no writer waits
-//	Refused    no call is refused a lock that nobody has or wants
+//	Refused    no call is refused a lock that no other owner has or waits for
 //	Slow       no call goes on after the end of its context
 //	Leftover   nothing is left behind
 //

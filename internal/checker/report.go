@@ -21,10 +21,10 @@ const (
 	Token     Rule = "token"      // a fencing token was repeated, or smaller than before
 	Overdue   Rule = "overdue"    // a holder was assured of a hold that was over
 	NeverTold Rule = "never told" // a holder was not notified of its loss
-	ToldTwice Rule = "told twice" // or twice in the same way
-	ToldLate  Rule = "told late"  // or after Redis could grant the lock to another owner
+	ToldTwice Rule = "told twice" // a holder was notified twice in the same way
+	ToldLate  Rule = "told late"  // a holder was notified after Redis could grant the lock to another owner
 	Stranded  Rule = "stranded"   // a waiter did not get a free lock
-	Refused   Rule = "refused"    // a call was refused a lock that nobody had or wanted
+	Refused   Rule = "refused"    // a call was refused a lock that no other owner had or waited for
 	Slow      Rule = "slow"       // a call went on after the end of its context
 	Leftover  Rule = "leftover"   // something was left behind
 )

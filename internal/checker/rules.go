@@ -222,14 +222,14 @@ func (c *check) strandings(n *name) {
 	}
 }
 
-// refusals finds calls that were refused though nobody else had the lock, or wanted it, since a
-// while before.
+// refusals finds calls that were refused although no other owner had the lock, or waited for it,
+// for Patience before the call.
 func (c *check) refusals(n *name, busy []span) {
-	lasts := make([]history.Time, len(busy)) // how long it was busy by each span and those before
+	lasts := make([]history.Time, len(busy)) // the latest end of each span and those before it
 	for i, s := range busy {
 		lasts[i] = max(s.to, lasts[max(i-1, 0)])
 	}
-	var wanted history.Time // by calls before
+	var wanted history.Time // the latest end of the calls before
 	for i, o := range n.takes {
 		since := o.called.Add(-c.options.Patience)
 		begun, _ := slices.BinarySearchFunc(busy, o.returned, func(s span, t history.Time) int { return cmp.Compare(s.from, t+1) })
@@ -237,7 +237,7 @@ func (c *check) refusals(n *name, busy []span) {
 		case o.outcome() != history.Refused || o.Parts > 1:
 		case begun > 0 && lasts[begun-1] >= since, wanted >= since, i+1 < len(n.takes) && n.takes[i+1].called <= o.returned:
 		default:
-			c.violate(Refused, n, o.events, nil, "%s by %s is refused while nobody has the lock or wants it", o.Method, o.Owner)
+			c.violate(Refused, n, o.events, nil, "%s by %s is refused a lock that no other owner has or waits for", o.Method, o.Owner)
 		}
 		wanted = max(wanted, o.returned)
 	}

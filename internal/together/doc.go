@@ -33,7 +33,7 @@
 //	holds       MaxHold and leases are not longer, contexts end with the hold; Redis shows it for as
 //	            long as it is valid, and so do Held and Inspect; a pass is resumed
 //	writes      the guarded writes of a hold stand in one run
-//	observer    each call has one beginning and one end; each hold one end; what is told of them
+//	observer    each call has one Waiting and one end, and each hold one end; their events are right
 //	stats       agree with the observer, and are zero at the end
 //	once        no value that was stored before its caller asked; no function runs twice for one caller
 //	idempotent  one response for a key

@@ -37,8 +37,8 @@ const (
 	spareGoroutines = 100
 )
 
-// An act is the time in which one server is up: rounds of faults, then a look at what is left while
-// nothing is broken, then the check of the history.
+// An act is the time in which one server is up: rounds of faults, then, without faults, a look for
+// things that were left behind, and the check of the history.
 type act struct {
 	options
 	number int
