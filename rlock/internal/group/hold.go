@@ -139,7 +139,7 @@ func (h *Hold) lose(m *member, why error) {
 	if !until.IsZero() && errors.Is(why, terms.ErrLeaseEnded) {
 		until = time.Now()
 	}
-	if h.options.Whole == nil && !o.OfHandle() { // else the whole, or the handle, remembers the loss
+	if h.options.Whole == nil && !o.OfHandle() { // no whole and no handle remembers the loss
 		l.home.Losses.Add(l.key(o), terms.LostLevel{Until: until}, cause)
 	}
 	left, since := h.end(cause), h.since
@@ -189,7 +189,7 @@ func (h *Hold) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case !h.over: // by the clock, before the parts have noticed
+	case !h.over: // the leases have ended by the clock, and the parts have not noticed yet
 		return fmt.Errorf("rlock: lock %q of %s: %w: too few parts of it are valid", h.of.name, h.owner.Title(), terms.ErrLost)
 	case h.lost != nil:
 		return h.lost
@@ -318,7 +318,7 @@ func (h *Hold) unlock(ctx context.Context) error {
 // undo releases the parts of a call that fails.
 func (h *Hold) undo(ctx context.Context) {
 	h.mu.Lock()
-	if h.over { // it was lost meanwhile
+	if h.over { // the hold was lost meanwhile
 		h.mu.Unlock()
 		_ = h.unlock(ctx)
 		return
@@ -502,7 +502,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 		since := hold.since
 		hold.mu.Unlock()
 		next.mu.Lock()
-		if !next.since.IsZero() { // else next is still being acquired
+		if !next.since.IsZero() { // next is not still being acquired
 			next.since = since
 		}
 		next.mu.Unlock()

@@ -42,9 +42,9 @@ func NewMulti(locks []Locker) *Lock {
 	return l
 }
 
-// A gathering is one attempt at all parts of a multi-lock, in their order. It acquires parts that
-// are free together, and waits for the first that is not, with all parts before and none behind it:
-// so attempts cannot wait in a circle.
+// A gathering is one attempt at all parts of a multi-lock, in their order. It acquires the parts
+// that are free together. Then it waits for the first part that is not, while it has all parts
+// before that one and none behind it: so attempts cannot wait in a circle.
 type gathering struct {
 	hold  *Hold
 	began time.Time // when the call began
@@ -57,7 +57,7 @@ type gathering struct {
 // inOrder acquires all parts, and begins anew if one was lost meanwhile.
 func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
 	began := time.Now()
-	for kept := false; ; kept = true { // in the second round the watchdog keeps the parts, so that no lease ends meanwhile
+	for kept := false; ; kept = true { // from the second round on the watchdog keeps the parts, so that no lease ends meanwhile
 		g := gathering{hold: h, began: began, kept: kept}
 		err := g.takeAll(ctx)
 		if err == nil {
@@ -177,8 +177,12 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 
 // Questions to Redis about a lock, for callers that need not hold it.
 
-// IsLocked asks the parts, until the answer is certain.
+// IsLocked asks the parts, until the answer is certain. It returns the errors of parts if it is not:
+// a holder may have these parts.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	if l.err != nil {
+		return false, l.err
+	}
 	locked, free := 0, 0
 	failed := poll(ctx, l, Locker.IsLocked, func(is bool) (enough bool) {
 		if is {
@@ -188,13 +192,16 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 		}
 		return locked > l.spare() || free >= l.need
 	})
-	if locked > l.spare() {
+	switch {
+	case locked > l.spare():
 		return true, nil
+	case free >= l.need:
+		return false, nil
 	}
-	return false, l.tooMany(failed)
+	return false, errors.Join(failed...)
 }
 
-// TTL returns the time until enough parts are free.
+// TTL returns the time until enough parts are free, of those that answer.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	var ttls []time.Duration
 	failed := poll(ctx, l, Locker.TTL, func(ttl time.Duration) bool {
@@ -207,7 +214,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.tooMany(failed); err != nil {
 		return 0, err
 	}
-	ttl := best(ttls, l.need, cmp.Compare[time.Duration])
+	slices.Sort(ttls)
+	ttl := ttls[l.need-1]
 	if ttl == math.MaxInt64 {
 		return -1, nil
 	}

@@ -43,7 +43,7 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 		return err
 	}
 	h.quit = a.leave
-	var parts []*member // also those that have just ended: add notes their losses
+	var parts []*member // parts that have just ended are among them: add notes their losses
 	var lacks []Locker
 	for _, r := range a.replicas {
 		if r.held != nil {
@@ -496,7 +496,7 @@ func (r *replica) fault() error {
 		return nil
 	case !r.asking:
 		return r.denial
-	case r.state().Silent >= terms.Silence-grace: // the server was asked a little after the attempt began to wait
+	case r.state().Silent >= terms.Silence-grace: // by grace less, since the part was asked after the attempt had begun to count
 		return errSilent
 	}
 	return nil
