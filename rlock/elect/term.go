@@ -39,7 +39,7 @@ func (c *Candidate) serve(ctx context.Context, hold *rlock.Hold, lead func(conte
 	var watch sync.WaitGroup
 	watch.Go(func() { c.watch(watched, t) })
 	c.current.Store(t)
-	defer func() { // also if lead panics
+	defer func() { // deferred, since lead may panic
 		t.close()
 		c.current.Store(nil)
 		over()

@@ -104,7 +104,7 @@ func (s *stream) subscribe() error {
 	s.subscribed = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil { // else OnNext was called meanwhile, with newer credentials
+	if s.last == nil { // OnNext may have been called meanwhile, with newer credentials
 		s.last = first
 	}
 	return nil

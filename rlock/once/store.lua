@@ -26,7 +26,7 @@ if last >= now then
 end
 local s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
 if forgotten >= tonumber(ARGV[7]) then
-	u = s -- its function may have read older data
+	u = s -- the function may have read its data before that
 end
 redis.call('hset', KEYS[1], 's', s, 'u', u, 'b', ARGV[7], 'r', ARGV[3], 'k', ARGV[4], 'v', ARGV[5])
 redis.call('hdel', KEYS[1], 'f')

@@ -277,7 +277,7 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 		return 0, refused, o.named(rlock.ErrClosed)
 	}
 	caller := ctx
-	ctx, cancel := r.Within(ctx) // else rueidis repeats the command until ctx ends
+	ctx, cancel := r.Within(ctx) // rueidis repeats the command until its context ends
 	defer cancel()
 	if err = r.Ready(ctx, nil); err == nil {
 		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()

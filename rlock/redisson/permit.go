@@ -78,7 +78,7 @@ func (p *Permit) Context() context.Context { return p.ctx }
 // Err returns nil while the permit is held, then why it is not.
 func (p *Permit) Err() error {
 	p.mu.Lock()
-	ended := !p.over && p.ends() && !time.Now().Before(p.until) // and the watchdog has not come yet
+	ended := !p.over && p.ends() && !time.Now().Before(p.until) // before the watchdog has noticed
 	p.mu.Unlock()
 	if ended {
 		p.end(p.ended())
@@ -221,7 +221,7 @@ func (p *Permit) change(ctx context.Context, to term) (bool, error) {
 	switch {
 	case err == nil:
 		p.term, p.until = to, p.validity(to.lease, sent)
-	case !unsure: // it was not executed
+	case !unsure: // the command was not executed
 		p.term, p.until = was, until
 	}
 	p.changes++

@@ -31,7 +31,7 @@ type turn struct {
 	until  time.Time     // the end of the turn
 	length time.Duration // the length of the next turn
 	next   time.Time     // the earliest beginning of the next turn
-	judged bool          // it is known whether the last turn was used
+	judged bool          // whether the last turn was used is known
 	ahead  int           // the number of releases here, less the releases elsewhere, at most mostAhead
 	echoes int           // the messages of ours that this process may still hear
 	echoBy time.Time     // the time until which these may be heard

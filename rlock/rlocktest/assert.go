@@ -128,7 +128,7 @@ func (s *Server) held() string {
 // hash, or the members of a semaphore's sorted set, whose scores are the ends of their leases.
 func owners(m *miniredis.Miniredis, key string) (owners []string) {
 	members, _ := m.HKeys(key)
-	permits, _ := m.ZMembers(key) // or those of a queue, which are no owners
+	permits, _ := m.ZMembers(key) // the members of a queue are no owners
 	for _, owner := range permits {
 		if end, _ := m.ZScore(key, owner); end > float64(time.Now().UnixMilli()) {
 			members = append(members, owner)

@@ -57,7 +57,7 @@ func (s *Server) Steal(name string, lease time.Duration) {
 		end := float64(time.Now().Add(lease).UnixMilli())
 		var stolen []string
 		for i, owner := range permits {
-			if !wire.IsOwner(owner) { // it counts the permits of owners that have several
+			if !wire.IsOwner(owner) { // "*" counts the permits of owners that have several
 				continue
 			}
 			_, more := wire.CutMore(owner)

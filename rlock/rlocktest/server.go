@@ -40,7 +40,7 @@ type Server struct {
 // A member is a client with a network of its own.
 type member struct {
 	*rlock.Client
-	number  int // its number from 1, for messages
+	number  int // the number of the client from 1, for messages
 	network *network.Network
 	dead    bool // killed; the server's mutex protects it
 }

@@ -68,10 +68,10 @@ func NewWrite(source string, keys, args []string) *Write {
 type Fate uint8
 
 const (
-	WriteUnknown Fate = iota // it may have been executed, or may still be
-	WriteRan
-	WriteFenced  // it was not executed, since the tenure does not have the lock
-	WriteRefused // it was not executed, since Redis refused it
+	WriteUnknown Fate = iota // the write may have been executed, or may still be
+	WriteRan                 // the write was executed
+	WriteFenced              // not executed, since the tenure does not have the lock
+	WriteRefused             // not executed, since Redis refused it
 )
 
 // A Kind is the form of one kind of lock in Redis: names, scripts, and the arguments of the
@@ -282,7 +282,7 @@ func (r *Redis) mirrorLease(cmd *core.Command) string {
 	return lease
 }
 
-// how returns the argument by which a script publishes and counts: see scripts/queue.lua.
+// how returns the argument by which a script publishes and counts subscribers: see scripts/queue.lua.
 func (r *Redis) how(polls bool) string {
 	if polls {
 		return r.family + "+"

@@ -124,7 +124,7 @@ func newDirect(r *Redis) *direct {
 	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: dialOf(o), fresh: time.Second}
 	if o.Dialer.KeepAlive > 0 {
 		d.fresh = o.Dialer.KeepAlive
-		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // as long as the pipeline has, with its pings
+		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // the pings of the pipeline add as much
 	}
 	d.options.ClientName = r.conns.name
 	d.options.ForceSingleClient, d.options.Sentinel = true, rueidis.SentinelOption{}
@@ -321,7 +321,7 @@ func (d *direct) close() {
 	if l := d.line.Load(); l != nil {
 		l.cut()
 	}
-	if d.busy.CompareAndSwap(false, true) { // else the goroutine that has set busy calls close when it is done
+	if d.busy.CompareAndSwap(false, true) { // otherwise the goroutine that has set busy calls close when it is done
 		d.drop()
 	}
 }

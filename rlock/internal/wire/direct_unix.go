@@ -29,7 +29,7 @@ func openCheck(conn net.Conn) func() bool {
 	var open bool
 	var one [1]byte
 	look := func(fd uintptr) {
-		_, err := syscall.Read(int(fd), one[:]) // which does not wait
+		_, err := syscall.Read(int(fd), one[:]) // the socket does not block
 		open = err == syscall.EAGAIN
 	}
 	return func() bool { return raw.Control(look) == nil && open }

@@ -139,7 +139,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 		k.ends[n] = uint32(len(text))
 	}
 	k.text = string(append(text, client...))
-	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // so that the caller's string can be collected
+	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // keeps no reference to the caller's string
 	if !r.isOpen() || r.cluster {
 		k.Slot = HashSlot(key)
 		k.torn = k.Slot != HashSlot(k.Channel()) || k.Slot != HashSlot(k.Queue()) || l.HasExtra && k.Slot != HashSlot(k.Extra())
@@ -197,7 +197,7 @@ func NewID() *ID {
 	random := uuid.New()
 	random[6] = 0x80 | random[6]&0x0f
 	var seed [32]byte
-	_, _ = rand.Read(seed[:]) // which never fails
+	_, _ = rand.Read(seed[:]) // never fails
 	return &ID{Prefix: random.String()[:ClientLen], random: mathrand.NewChaCha8(seed)}
 }
 

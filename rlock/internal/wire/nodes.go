@@ -53,7 +53,7 @@ type topology struct {
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
 	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{NewLimits()}, addresses: []string{""}}
-	if r.opening != nil || r.cluster { // else there is one node
+	if r.opening != nil || r.cluster { // there may be several nodes
 		first.bySlot = make([]uint32, slots)
 	}
 	n.topology.Store(first)
@@ -180,7 +180,7 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	n.mu.Lock()
 	old := now.Sub(n.lookedAt) > age
 	if old {
-		n.lookedAt = now // so that no other goroutine does the same
+		n.lookedAt = now // no other goroutine reads it meanwhile
 	}
 	n.mu.Unlock()
 	if old {

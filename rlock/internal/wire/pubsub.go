@@ -153,7 +153,8 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 	return true
 }
 
-// heed notes that the server refused a command of tracking for ever, if err says so.
+// heed notes that keys cannot be tracked over the connection of that generation, if err is a
+// refusal that waiting does not cure.
 func (t *tracking) heed(generation uint64, err error) {
 	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
 		t.refuse(generation)

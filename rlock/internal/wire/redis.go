@@ -37,14 +37,14 @@ type Redis struct {
 	Patience time.Duration
 
 	options     Options
-	prefix      string // what the UUIDs of this client's tenures begin with
+	prefix      string // the beginning of the UUIDs of this client's tenures
 	leaseText   string // Options.Lease in milliseconds
 	cluster     bool   // the server is a Cluster
 	conns       *connections
 	opening     *opening // the attempts of a lazy client to connect; nil for any other client
 	direct      *direct  // the direct connection of lone callers; nil if there may be none
 	clientLists *clientLists
-	family      string // how the scripts publish and count subscribers: see queue.lua
+	family      string // the family of pub/sub, as the scripts read it: see queue.lua
 	deadline    deadline
 	sent        sent
 	tracking    tracking

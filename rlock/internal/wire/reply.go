@@ -415,7 +415,7 @@ func (r *Redis) IDOf(owner string) core.ID {
 
 // A Notice is a message to a client about one of its tickets.
 type Notice struct {
-	core.Message        // of the kind Granted, AtFront or Satisfied
+	core.Message        // the message for core, of the kind Granted, AtFront or Satisfied
 	Answer       string // the answer of the release, if the kind is Satisfied
 	Lock         string // the lock's name
 	Ticket       string // the text of the ticket

@@ -137,7 +137,7 @@ const listTime = time.Second
 type Process struct {
 	Program string // the base name of its executable
 	Host    string // the host name of its machine or container
-	PID     int    // its process id there
+	PID     int    // the process id on that machine
 	Addr    string // the address of its connection, as Redis sees it: "10.0.0.7:51234"
 }
 
@@ -230,7 +230,7 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 	return p, id, ok
 }
 
-// Of returns the process of an owner's client, or nil if it is not known.
+// Of returns the process of an owner's client, or nil if that process is not known.
 func (p *Processes) Of(owner string) *Process {
 	if len(owner) < ClientLen {
 		return nil

@@ -159,7 +159,7 @@ type turn struct {
 	gone  context.Context // ends when the request does not wait any more
 
 	mu       sync.Mutex // protects following
-	mine     *response  // what its own handler writes; nil if that has not begun
+	mine     *response  // the response of its own handler; nil if that has not begun
 	panicked any        // the value with which its handler panicked
 	over     bool       // the request has returned
 }
@@ -225,7 +225,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 	exited := (*once.PanicError)(nil)
 	switch {
-	case errors.As(err, &exited): // by runtime.Goexit
+	case errors.As(err, &exited): // the handler has called runtime.Goexit
 		panic(http.ErrAbortHandler)
 	case passed: // the handler has written to the request
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
@@ -296,7 +296,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 		return nil, errLeft
 	}
 	defer g.runs(q.key)()
-	mine := newResponse(w, outer, g.o.MostResponse)
+	mine := &response{w: w, most: g.o.MostResponse, outer: outer, header: outer.Clone()}
 	t.begins(mine)
 	again := r.Clone(context.WithValue(terms.WithFresh(ctx, terms.IsFresh(r.Context())), keyOf{}, q.key))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
@@ -313,7 +313,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	mine.end()
 	t.state.Store(returned)
 	if !g.o.Result(mine.status) {
-		g.unmark(m) // else the outcome is unknown to later requests
+		g.unmark(m) // the next request runs the handler
 		return nil, errNoValue
 	}
 	return mine.encode(q.print)

@@ -130,7 +130,7 @@ func (m *mark) clear() {
 	}()
 }
 
-// cleared makes one attempt to clear the mark, and reports whether another is of no use.
+// cleared makes one attempt to clear the mark, and reports whether no other is to follow.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
 	fault, _ := wire.Diagnose(err)

@@ -37,10 +37,6 @@ type response struct {
 	w    http.ResponseWriter // the writer of the request; nil once the request has left
 }
 
-func newResponse(w http.ResponseWriter, outer http.Header, most int) *response {
-	return &response{w: w, most: most, outer: outer, header: outer.Clone()}
-}
-
 func (r *response) Header() http.Header { return r.header }
 
 // WriteHeader panics if the status is invalid, as that of net/http does.

@@ -121,7 +121,7 @@ func hostOf(r *http.Request) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
 	}
-	return strings.Trim(host, "[]") // of an IPv6 address
+	return strings.Trim(host, "[]") // an IPv6 address has brackets
 }
 
 // target returns the path and the query as the client has sent them: a handler of net/http before

@@ -18,7 +18,7 @@ import (
 type Response struct {
 	Status int // 200 to 999
 	Header http.Header
-	Body   []byte // at most MostResponse
+	Body   []byte // at most MostResponse bytes
 }
 
 var (
@@ -87,7 +87,7 @@ func (g *Guard) Forget(ctx context.Context, key string) error {
 		switch {
 		case errors.Is(err, errForgotten):
 			return nil
-		case err != nil || !shared: // else another request has run since
+		case err != nil || !shared: // otherwise another request has run since
 			return err
 		}
 	}

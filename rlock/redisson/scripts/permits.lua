@@ -13,7 +13,7 @@ local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local never = '922337203685477'
 
-local receivers = 0 -- of the last message
+local receivers = 0 -- the number of subscribers that have got the last message
 local function tell()
 	local free = redis.call('get', KEYS[1])
 	if free and tonumber(free) > 0 then

@@ -3,9 +3,9 @@
 -- KEYS[1..3], ARGV[1]  see permits.lua
 -- ARGV[2]  the id of each permit, and so on
 --
--- {n, m}   n of them had not ended, and m subscribers have got the message, of Java and Go. One
---          that had ended, and was not swept yet, is given back, too
--- an error that ends with "(released)": they are given back, but the message was refused
+-- {n, m}   n of the permits had not ended, and m subscribers have got the message, of Java and Go.
+--          A permit that had ended, and was not swept yet, is given back all the same
+-- an error that ends with "(released)": the permits are given back, but the message was refused
 local held, back = 0, 0
 for i = 2, #ARGV do
 	local score = redis.call('zscore', KEYS[2], ARGV[i])

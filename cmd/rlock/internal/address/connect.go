@@ -25,7 +25,7 @@ func Connect(ctx context.Context, config rlock.Config) (*rlock.Client, error) {
 	case <-ctx.Done():
 		go func() {
 			if r := <-made; r.err == nil {
-				_ = r.client.Close() // it holds nothing
+				_ = r.client.Close() // the client holds no lock
 			}
 		}()
 		return nil, fmt.Errorf("rlock: connect: %w", ctx.Err())

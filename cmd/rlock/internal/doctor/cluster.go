@@ -53,7 +53,7 @@ func cluster(ctx context.Context, all []*node) Finding {
 func (n *node) clusterInfo(ctx context.Context) (map[string]string, error) {
 	text, err := n.ask(ctx, "CLUSTER", "INFO").ToString()
 	info := make(map[string]string)
-	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // of RESP3
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // RESP3 has the prefix
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		info[key] = value
 	}

@@ -136,7 +136,7 @@ func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 
 func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // also ends logHolder
+	defer cancel() // ends logHolder, too
 	if r.Verbose {
 		config.Observer = &rlock.Observer{Waiting: func(context.Context, rlock.WaitingInfo) {
 			go r.logHolder(ctx, o.client)

@@ -75,7 +75,7 @@ func (m *Model) list(name string) tea.Cmd {
 
 func (m *Model) sort(by Order) {
 	m.Order = by
-	m.selected, m.cursor = "", 0 // the new first row is of interest
+	m.selected, m.cursor = "", 0 // the cursor goes to the first row
 	m.arrange()
 }
 
@@ -88,11 +88,11 @@ func (m *Model) browse(name string) {
 	case "left", "h":
 		m.shift = max(m.shift-step, 0)
 	case "right", "l":
-		m.shift += step // aside bounds it
+		m.shift += step // bounded by aside
 	case "up", "k":
 		m.scroll = max(m.scroll-1, 0)
 	case "down", "j":
-		m.scroll++ // part bounds it
+		m.scroll++ // bounded by part
 	case "pgup":
 		m.scroll = max(m.scroll-page, 0)
 	case "pgdown":

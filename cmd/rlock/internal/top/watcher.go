@@ -111,7 +111,7 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	names := w.choose(held, pattern)
 	look.More = more
 	inspections, errs := survey.Inspect(ctx, w.client, names)
-	w.whole = w.whole && pattern == w.pattern // then a lock that is not in w.past was free at the last look
+	w.whole = w.whole && pattern == w.pattern // if so, a lock that is not in w.past was free at the last look
 	inspected := make(map[string]bool)
 	for at, name := range names {
 		inspected[name] = true

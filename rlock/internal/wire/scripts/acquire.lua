@@ -33,7 +33,7 @@ if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 		if type(counter) == 'table' then
 			return redis.error_reply(counter.err .. ' (token counter ' .. KEYS[3] .. ')')
 		elseif counter < tonumber(ARGV[3]) then
-			redis.call('incrby', KEYS[3], '-' .. ARGV[3]) -- as it was
+			redis.call('incrby', KEYS[3], '-' .. ARGV[3]) -- the counter is as it was
 			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[3] .. ' is negative')
 		end
 		token = redis.call('get', KEYS[3])

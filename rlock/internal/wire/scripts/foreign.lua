@@ -36,7 +36,7 @@ local shortest, longest = 10, 140 -- the lengths of an unused window; Redisson's
 local memory = 5000               -- the life of the hash
 local place, patience = 'rlock:0', 3000
 
-local listeners = {} -- how many listen, by channel
+local listeners = {} -- the numbers of subscribers, by channel
 local function count(...)
 	local n = redis.pcall('pubsub', numsub, ...)
 	for i = 1, #n, 2 do
@@ -44,7 +44,7 @@ local function count(...)
 	end
 end
 
-local waits = 0     -- how many foreign clients wait: those that listen, and the processes of the fair queue
+local waits = 0     -- how many foreign clients wait: subscribers, and processes in the fair queue
 local fair = false  -- whether there is a fair queue
 local here = false  -- whether there may be foreign clients, so that the next names are defined
 -- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has
@@ -216,7 +216,7 @@ if here then
 	elseif state.b and not isForeign(holder()) and (now >= state.e or waits == 0 and not state.p) then
 		finish()
 		first, second = front()
-	elseif not state.b and first == '?' and waits == 0 and not state.p then -- those for whom it was to begin have left
+	elseif not state.b and first == '?' and waits == 0 and not state.p then -- the clients that "?" was for have left
 		redis.call('zrem', queue, '?')
 		first, second = front()
 	end

@@ -114,9 +114,9 @@ if varies and freed and first and first == ahead then
 	end
 end
 
--- Foreign readers may keep a writer out for as long as they like, ours or a foreign one. Readers
--- of ours do not starve with it: they are held back for two seconds, and then they may begin to
--- read for one.
+-- Foreign readers may keep a writer out, ours or a foreign one, for as long as they like. Readers of
+-- ours behind that writer do not starve: they are held back for two seconds, and then they may begin
+-- to read for one second.
 local heldBack -- the rest of the time for which they are held back, nil if they are not
 local out = first -- the first ticket that a foreign reader keeps out
 if first == '?' then

@@ -145,7 +145,7 @@ if #ARGV < 5 then
 	leaver = (ARGV[4] or 'x') .. ARGV[2]
 end
 local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
-local most = not leaver and ARGV[7]   -- how many tickets may stand in the queue with the one that joins, nil if that is not asked
+local most = not leaver and ARGV[7]   -- how many tickets may stand in the queue, nil if the position is not asked for
 local grants = 'rlock_grants:' .. string.sub(queue, 13) .. ':'
 local family, polls, heard = string.sub(ARGV[1], 1, 1), false, false
 if #ARGV[1] > 1 then
@@ -274,7 +274,7 @@ local function bury(mark)
 	end
 end
 
-local first, second -- in the queue
+local first, second -- the first two of the queue
 local unknown = joins
 -- The marks of permits that have ended are buried also while others hold permits.
 for i = 1, ended and #ended or 0 do
@@ -285,7 +285,7 @@ for i = 1, ended and #ended or 0 do
 end
 for i = 1, joins and 0 or #row do
 	if row[i] == leaver or row[i] == mark then
-		-- it has left
+		-- this member has left
 	elseif string.sub(row[i], 1, 1) == '!' then
 		unknown = true -- a mark
 	elseif first then

@@ -29,7 +29,7 @@ if not passed and redis.call('hexists', lock, to) == 0 then
 	return 0
 end
 local longest = lease
-if not passed or reads and redis.call('hlen', lock) > 2 then -- it is sent again, or others read
+if not passed or reads and redis.call('hlen', lock) > 2 then -- the resume is sent again, or others read
 	longest = math.max(longest, redis.call('pttl', lock))
 end
 redis.call('pexpire', lock, string.format('%.0f', longest))

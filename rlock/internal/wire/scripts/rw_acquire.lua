@@ -43,7 +43,7 @@ if not open then
 			return noLock('hash with the field', hash[i])
 		end
 	end
-	if mode and #holders == 0 and redis.call('pttl', name) == -1 then -- else a release was refused DEL
+	if mode and #holders == 0 and redis.call('pttl', name) == -1 then -- with a TTL it is a lock whose release was refused DEL
 		return noLock('hash with the field', 'mode')
 	end
 	if asked == 'read' and mode == 'read' then

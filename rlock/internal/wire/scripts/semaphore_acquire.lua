@@ -35,7 +35,7 @@ local stay = before(more)
 for i = 1, #over do
 	more = more - moreOf(over[i])
 end
-stay = waited and stay + #over or before(more) -- so many members are no owners that have permits
+stay = waited and stay + #over or before(more) -- the number of members that are no owners, or have no permits any more
 
 local full = redis.call('zcard', KEYS[1]) - stay + more + 1 + moreOf(ARGV[2]) > tonumber(ARGV[3])
 local own = redis.call('zscore', KEYS[1], ARGV[2])
