@@ -264,3 +264,16 @@ func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
 	redis.DoAll(t.Context(), []wire.Call{call("gone", id.Owner(1))})
 	assert.Empty(t, changed, "it is not asked again")
 }
+
+// The counter of a fenced lock may be at its end, which INCRBY says in other words.
+func TestACounterThatIsFullIsNoCounter(t *testing.T) {
+	redis := open(t)
+	keys := keysOf(t, redis, "lock", wire.Fenced.Layout)
+	require.NoError(t, do(t, redis, "SET", keys.Extra(), "9223372036854775807").Error())
+	x := &wire.Exchange{Kind: wire.Fenced, Keys: &keys, Text: wire.NewID().Owner(1)}
+	x.Cmd = core.Command{Op: core.Acquire, Lease: core.Span(time.Minute), Tokens: 1}
+	answer := carry(t, redis, x)
+	require.ErrorIs(t, wire.Explain(answer.Err), wire.ErrWrongType)
+	assert.ErrorContains(t, wire.Explain(answer.Err), keys.Extra())
+	assert.Equal(t, core.Fatal, answer.Fault)
+}
