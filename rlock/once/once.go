@@ -172,8 +172,8 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 }
 
 // Do returns the result of fn, or of the function of another caller of the key, in any process, by
-// the rule of the package comment; shared says that it is another's. The value must not be changed:
-// other callers have the same one.
+// the rule of the package comment; shared is set if it is the result of another caller's function.
+// The value must not be changed: other callers have the same one.
 //
 // The context of fn has the values of ctx. It ends when the lock is lost, and, unless
 // [Options].Finish is set, when no caller of this process waits any more. It does not end with ctx

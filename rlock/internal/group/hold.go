@@ -155,7 +155,8 @@ func (h *Hold) lose(m *member, why error) {
 	releaseLater(left)
 }
 
-// life returns the life that ends with the hold; nil for a part, whose life its whole ends.
+// life returns the life that ends with the hold; nil for a part, which shares the life of its
+// whole.
 func (h *Hold) life() *terms.Life {
 	if h.options.Whole != nil {
 		return nil

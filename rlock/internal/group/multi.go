@@ -164,7 +164,7 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	case g.kept:
 		with.Lease = 0
 	case options.Lease > 0 && len(g.parts) > 0:
-		with.Wait = 0 // the leases of the others go on meanwhile
+		with.Wait = 0 // the leases of the other parts would end meanwhile
 	}
 	m, err := g.hold.take(ctx, lock, with)
 	if left := options.left(g.began); err != nil && with.Wait < left {
@@ -177,8 +177,8 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 
 // Questions to Redis about a lock, for callers that need not hold it.
 
-// IsLocked asks the parts, until the answer is certain. It returns the errors of parts if it is not:
-// a holder may have these parts.
+// IsLocked asks the parts, until the answer is certain. It returns the errors of parts if it is
+// not: a holder may have these parts.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err

@@ -130,7 +130,8 @@ func (m *mark) clear() {
 	}()
 }
 
-// cleared makes one attempt to clear the mark, and reports whether no other is to follow.
+// cleared makes one attempt to clear the mark, and reports whether it is the last: Redis has
+// answered, or refuses for ever.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
 	fault, _ := wire.Diagnose(err)

@@ -114,8 +114,8 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 	return q, err
 }
 
-// hostOf returns the name of the host that the client has sent, without the port, since one host
-// may be reached by several.
+// hostOf returns the name of the host that the client has sent, without the port, since a host may
+// be reached by several ports.
 func hostOf(r *http.Request) string {
 	host := strings.ToLower(r.Host)
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -116,7 +116,7 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	for at, name := range names {
 		inspected[name] = true
 		switch err := errs[at]; {
-		case errors.Is(err, rlock.ErrWrongType): // any other error counts more
+		case errors.Is(err, rlock.ErrWrongType): // kept only if there is no other error
 			look.Err = cmp.Or(look.Err, err)
 		case err != nil:
 			look.Err = err
@@ -189,7 +189,7 @@ func (w *Watcher) note(now time.Time, pattern string, i inspect.Lock) Row {
 
 // A history is the record of one lock.
 type history struct {
-	pattern string               // the pattern of the last look at the lock, which its name matches
+	pattern string               // the pattern of the last look that has inspected the lock
 	at      time.Time            // the time of that look; zero if there was none
 	since   map[string]time.Time // the time at which each holder was first seen, by owner
 	waiters int

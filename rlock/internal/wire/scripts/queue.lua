@@ -211,7 +211,7 @@ if asker and not joins then
 	redis.call('pexpire', queue, silence)
 end
 
--- Leave: a tenure that has the lock has a mark at most, and a ticket has a place.
+-- Leave. In the queue a tenure that has the lock may have a mark, and a ticket has its member.
 local freed, gaveUp = left > 0, false
 local mark = leaver and markOf(leaver)
 if leaver then
