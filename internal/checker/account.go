@@ -124,7 +124,7 @@ func (a *account) take(o *operation, e history.Event) {
 		open = len(h.open)
 	}
 	nested := open > 0 && count != 1
-	if count == 0 && open > 0 && (h.lost || h.stopped < o.called || h.bound() <= o.called) {
+	if count == 0 && open > 0 && (h.lost || h.stopped <= o.called || h.bound() <= o.called) {
 		nested = false
 	}
 	switch {

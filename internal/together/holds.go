@@ -69,7 +69,7 @@ func (c *caller) extend(o *Op) {
 	valid := g.valid()
 	c.run.mu.Lock()
 	again := g.moved
-	g.moved = true
+	g.moved, g.lasts = true, 0 // the next end may be sooner than that of an earlier Extend
 	c.run.mu.Unlock()
 	began := c.run.now()
 	err := g.hold.Extend(ctx, d)
