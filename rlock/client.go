@@ -127,7 +127,7 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // left. Locks that were passed on stay, and so does a shared rueidis client. Close waits for Redis
 // to confirm the releases, three seconds at most, or Config.Redis.ConnWriteTimeout if that is
 // longer. Then it returns [ErrUnconfirmed], and the other locks end with their leases. A silent
-// server, the Logger and the Observer may take a second or two more.
+// server, the Logger and the Observer may take up to three seconds more.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.

@@ -407,7 +407,7 @@ func (c *caller) question(verb string, err error, ctx context.Context) {
 // judgeClosed judges a client that is closed: the contexts of its holds are over.
 func (m *member) judgeClosed(err error, took time.Duration) {
 	r := m.run
-	limit := 5500 * ms
+	limit := 6 * time.Second
 	if r.sane() {
 		limit = r.slack() + 100*ms
 	}
