@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lease"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -315,7 +316,7 @@ func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
 // TestAFlightThatFailsBeforeItsMemberIsAsked: meanwhile the member has come due and is queued for
 // Due, behind more members than are asked at once.
 func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		fail := make(chan bool)
 		k := lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
 			return !<-fail
@@ -362,7 +363,7 @@ func TestAFullNodeIsSentTheRestAsBatchesReturn(t *testing.T) {
 }
 
 func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		answers := make(chan chan bool, 10)
 		k := lease.NewKeeper(lease.Config{Batch: 1, Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
 			answer := make(chan bool)
@@ -396,7 +397,7 @@ func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
 }
 
 func TestARenewableSchedulesTheRetryOfAFailedCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		start := time.Now()
 		var k *lease.Keeper
 		var sent []time.Duration
@@ -434,7 +435,7 @@ func TestAProbeIsSentAtOnceWhenANodeIsReportedToAnswerAgain(t *testing.T) {
 // The end of a keeper: Close, or a panic.
 
 func TestCloseEndsTheCommandsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		k := lease.NewKeeper(lease.Config{Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
 			<-ctx.Done()
@@ -493,7 +494,7 @@ func TestCloseInEveryState(t *testing.T) {
 }
 
 func TestCloseWaitsForASenderThatDoesNotHeedItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		start := time.Now()
 		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
 			time.Sleep(time.Second)
@@ -507,7 +508,7 @@ func TestCloseWaitsForASenderThatDoesNotHeedItsContext(t *testing.T) {
 }
 
 func TestCloseWhileSomeAreAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		asked, answer := make(chan bool), make(chan bool)
 		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
 			t.Error("Close returned early")

@@ -311,7 +311,7 @@ func (c counted) Close() error {
 
 func bubble(t *testing.T, cfg pubsub.Config, run func(t *testing.T, w *world)) {
 	redistest.WithoutServer(t)
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		w := &world{Miniredis: miniredis.NewMiniRedis()}
 		w.ClockTTL(true)
 		t.Cleanup(w.Miniredis.Close)

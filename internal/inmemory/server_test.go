@@ -3,7 +3,6 @@ package inmemory_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func newServer(t *testing.T) *inmemory.Server {
@@ -28,7 +28,7 @@ func connect(t *testing.T, s *inmemory.Server) rueidis.Client {
 }
 
 func TestAKeyEndsInVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		s := newServer(t)
 		m := s.Miniredis()
 		require.NoError(t, m.Set("key", "1"))

@@ -18,13 +18,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble has a client and an embedded server with a network between them.
 func bubble(t *testing.T, run func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client)) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		defer server.Close()
 		n := network.New(server.Dial)
@@ -213,7 +214,7 @@ func TestItWorksOverTCP(t *testing.T) {
 
 // A new rule knows the command of a reply that is already under way.
 func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		defer server.Close()
 		n := network.New(server.Dial)
@@ -243,7 +244,7 @@ func TestInABubbleTheRoundTripIsExact(t *testing.T) {
 }
 
 func TestTheDelayDoesNotLimitTheBytesUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		server, theirs := net.Pipe()
 		n := network.New(func() (net.Conn, error) { return theirs, nil })
 		defer n.Close()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -23,16 +24,28 @@ func hang(text string) time.Duration {
 	return d
 }
 
-// Guard ends the process, and shows all goroutines, if the test has not ended after three times Hang. Virtual
-// time flies as long as there is a ticker, so that no bubble with one is found deadlocked: there it is called outside of the
-// bubble.
-func Guard(t testing.TB) {
-	guard := time.AfterFunc(3*Hang, func() {
+// Guard ends the process, and shows all goroutines, if the test has not ended after three times Hang.
+func Guard(t testing.TB) { t.Cleanup(guard(t, 3*Hang)) }
+
+func guard(t testing.TB, limit time.Duration) (stop func()) {
+	end := time.AfterFunc(limit, func() {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		panic(fmt.Sprintf("redistest: %s hangs\n\n%s", t.Name(), stacks))
+		panic(fmt.Sprintf("redistest: %s hangs: %v have passed\n\n%s", t.Name(), limit, stacks))
 	})
-	t.Cleanup(func() { guard.Stop() })
+	return func() { end.Stop() }
+}
+
+// Virtual runs a test in virtual time, in a testing/synctest bubble. Everything that the test starts must have ended when it
+// returns. A test that hangs ends the process, and shows all goroutines, after three virtual hours, which pass in a second or
+// two: synctest finds no deadlock as long as there is a ticker. One that lets no time pass is ended as by [Guard].
+func Virtual(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	defer guard(t, 3*Hang)()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(guard(t, 3*time.Hour))
+		run(t)
+	})
 }
 
 // UnderRace tells whether the tests run under the race detector, which makes them many times slower.

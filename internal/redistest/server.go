@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/redis/rueidis"
 
@@ -83,14 +82,11 @@ func Embedded(t testing.TB) *Server {
 	return &Server{Kind: KindEmbedded, t: t, embedded: e}
 }
 
-// Bubble runs a test with an Embedded in a testing/synctest bubble, in
-// virtual time, with a [Guard]. Everything the test starts must have ended when it
-// returns.
+// Bubble runs a test with an Embedded in virtual time: see [Virtual].
 func Bubble(t *testing.T, run func(t *testing.T, s *Server)) {
 	t.Helper()
 	WithoutServer(t) // before the bubble, which a test cannot leave by skipping
-	Guard(t)
-	synctest.Test(t, func(t *testing.T) { run(t, Embedded(t)) })
+	Virtual(t, func(t *testing.T) { run(t, Embedded(t)) })
 }
 
 // Standalone starts one redis-server, which the end of the test removes. The

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -116,16 +117,23 @@ func TestAPortThatIsTakenIsGivenUpInTheEnd(t *testing.T) {
 	p.Close()
 }
 
-func TestABubbleThatHangsPanics(t *testing.T) {
+func TestATestInVirtualTimeThatHangsEndsTheProcess(t *testing.T) {
+	hang := os.Getenv("REDISTEST_HANG")
 	if os.Getenv(child) == "" {
-		out, passed := again(t, t.Name(), "RLOCK_SERVER=", "RLOCK_HANG=100ms")
-		assert.False(t, passed)
-		assert.Contains(t, out, "panic: redistest: TestABubbleThatHangsPanics hangs")
-		assert.Contains(t, out, "start_test.go", "the goroutine that hangs")
+		for how, after := range map[string]string{"ticker": "3h0m0s", "busy": "300ms"} {
+			out, passed := again(t, t.Name(), "RLOCK_SERVER=", "RLOCK_HANG=100ms", "REDISTEST_HANG="+how)
+			assert.False(t, passed)
+			assert.Contains(t, out, "panic: redistest: "+t.Name()+" hangs: "+after+" have passed")
+			assert.Contains(t, out, "start_test.go", "the goroutine that hangs")
+		}
 		return
 	}
-	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
-		for range time.Tick(time.Second) { // never a deadlock to synctest
+	redistest.Virtual(t, func(t *testing.T) {
+		tick := time.Tick(time.Second) // never a deadlock to synctest
+		for hang == "busy" {           // no time passes
+			runtime.Gosched()
+		}
+		for range tick {
 		}
 	})
 }

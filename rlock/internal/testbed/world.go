@@ -332,7 +332,7 @@ type World struct {
 	*miniredis.Miniredis
 	Redis *inmemory.Server // the server around Miniredis
 	T     *testing.T
-	// ctx is the context of every call that may block: it ends after a virtual day.
+	// Ctx is the context of every call that may block: it ends after a virtual hour.
 	Ctx context.Context
 }
 
@@ -369,9 +369,8 @@ func Bubble(t *testing.T, run func(t *testing.T, w *World)) {
 func BubbleAlone(t *testing.T, run func(t *testing.T, w *World)) {
 	t.Helper()
 	redistest.WithoutServer(t)
-	redistest.Guard(t)
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+	redistest.Virtual(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		t.Cleanup(cancel)
 		run(t, NewWorld(t, ctx))
 	})

@@ -35,7 +35,7 @@ func alone(t *testing.T, change func(*rueidis.ClientOption), run func(t *testing
 	t.Helper()
 	t.Parallel()
 	redistest.WithoutServer(t)
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		server := inmemory.New()
 		t.Cleanup(server.Close)
 		l := &lone{t: t, net: network.New(server.Dial), direct: network.New(server.Dial)}

@@ -157,11 +157,11 @@ func losesOnlyWhatIsGone(w *testbed.World, p *testbed.Client) {
 
 func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		log := &slowHandler{pause: func() { time.Sleep(12 * time.Hour) }}
+		log := &slowHandler{pause: func() { time.Sleep(20 * time.Minute) }}
 		p := w.NewClient(testbed.WithLease(3*time.Second), withLogger(log))
 		losesOnlyWhatIsGone(w, p)
 		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, p.Close()) })
-		time.Sleep(24 * time.Hour)
+		time.Sleep(40 * time.Minute)
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
@@ -665,7 +664,7 @@ func hello(version, mode string) string {
 func aside(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	redistest.WithoutServer(t)
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		defer time.Sleep(time.Minute)
 		run(t)
 	})

@@ -2,7 +2,6 @@ package together_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +19,7 @@ func TestAClientHasThousandsOfNames(t *testing.T) {
 	redistest.Slow(t)
 	const names = 1500
 	var p *together.Process
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
 		s := inmemory.New()
 		defer s.Close()
 		var err error
