@@ -637,7 +637,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 			require.True(t, s.Confirmed())
 			for _, node := range outside.Nodes() {
 				do(t, node, "PUBLISH", "aside", "hello")
-				assert.Equal(t, "hello", <-heard)
+				assert.Equal(t, "hello", redistest.Await(t, heard))
 			}
 			for _, name := range channelNames() {
 				require.True(t, hub.Confirmed(name), "the other channels are unchanged")

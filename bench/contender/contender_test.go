@@ -47,9 +47,9 @@ func open(t *testing.T, c contender.Contender, config contender.Config) contende
 	return client
 }
 
-// within fails the test rather than let it hang.
+// within is the context of calls that may hang.
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -180,7 +180,7 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 				}()
 				time.Sleep(5 * time.Millisecond) // long enough for a wait; without one the test sees less
 				require.NoError(t, m.Unlock())
-				require.NoError(t, <-waited)
+				require.NoError(t, redistest.Await(t, waited))
 			} else {
 				require.NoError(t, m.Unlock())
 			}

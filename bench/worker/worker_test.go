@@ -66,6 +66,7 @@ func fails(r worker.Report) bool    { return r.Failures > 0 }
 
 func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
 	t.Helper()
+	redistest.Guard(t)
 	line, err := json.Marshal(j)
 	require.NoError(t, err)
 	in, say := io.Pipe()

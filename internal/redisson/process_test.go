@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestWithoutJavaTheErrorSaysWhatToInstall(t *testing.T) {
@@ -43,7 +44,7 @@ func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
 		waiter := s.start(func() error { return two.Lock(lock, 0) })
 		s.awaitWaiter(lock)
 		s.java.Kill()
-		<-waiter.done
+		redistest.Await(s.t, waiter.done)
 		assert.ErrorIs(s.t, waiter.err, redisson.ErrEnded)
 		assert.ErrorIs(s.t, one.Unlock(lock), redisson.ErrEnded)
 		s.java.Kill() // again

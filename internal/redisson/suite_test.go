@@ -146,6 +146,7 @@ func withBothAtOnceInACluster(t *testing.T, c setting, run func(s *scene)) {
 func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 	t.Helper()
 	withJava(t, c.version) // the first time it is built, which takes as long as it takes
+	redistest.Guard(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	t.Cleanup(cancel)
 	s := &scene{Server: server, t: t, ctx: ctx, setting: c, counts: []string{"NUMSUB", "SHARDNUMSUB"}}

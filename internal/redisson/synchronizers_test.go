@@ -15,13 +15,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// background calls work in a goroutine.
-func background(work func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- work() }()
-	return done
-}
-
 // The synchronizers of both languages wait for each other.
 func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 	withOldAndNew(t, setting{}, func(s *scene) {
@@ -33,15 +26,15 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 			require.NoError(t, sem.Acquire(ctx, 1))
 			gives(t, false)(java.TryAcquire("sem", 1, 0))
 
-			here := background(func() error { return sem.Acquire(ctx, 2) })
+			here := s.start(func() error { return sem.Acquire(ctx, 2) })
 			require.NoError(t, java.Release("sem", 1))
 			require.NoError(t, java.AddPermits("sem", 1)) // also while it is waited for
-			require.NoError(t, <-here)
+			here.succeeds()
 
-			there := background(func() error { return java.Acquire("sem", 2) })
+			there := s.start(func() error { return java.Acquire("sem", 2) })
 			s.awaitAsleep(java, "")
 			require.NoError(t, sem.Release(ctx, 2))
-			require.NoError(t, <-there)
+			there.succeeds()
 			gives(t, 0)(s.java.Thread("b").AvailablePermits("sem"))
 		})
 
@@ -52,13 +45,13 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 			require.NoError(t, err)
 			gives(t, true)(java.UpdateLease("permits", mine.ID(), time.Minute)) // Redisson knows its id
 			var theirs string
-			there := background(func() (err error) {
+			there := s.start(func() (err error) {
 				theirs, err = java.AcquirePermit("permits", 2*time.Second)
 				return err
 			})
 			s.awaitAsleep(java, "")
 			require.NoError(t, mine.Release(ctx))
-			require.NoError(t, <-there)
+			there.succeeds()
 			assert.Len(t, theirs, 32)
 			again, err := sem.Acquire(ctx, time.Minute) // its lease ends
 			require.NoError(t, err)
@@ -71,14 +64,14 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 		s.run("a latch", func(s *scene) {
 			t, latch := s.t, c.CountDownLatch("latch")
 			gives(t, true)(java.TrySetCount("latch", 2))
-			here := background(func() error { return latch.Await(ctx) })
-			there := background(func() error { return s.java.Thread("b").Await("latch") })
+			here := s.start(func() error { return latch.Await(ctx) })
+			there := s.start(func() error { return s.java.Thread("b").Await("latch") })
 			s.awaitAsleep(s.java.Thread("b"), "")
 			require.NoError(t, java.CountDown("latch"))
 			gives(t, int64(1))(latch.Count(ctx))
 			require.NoError(t, latch.CountDown(ctx))
-			require.NoError(t, <-here)
-			require.NoError(t, <-there)
+			here.succeeds()
+			there.succeeds()
 		})
 
 		s.run("both take turns", func(s *scene) {
@@ -90,9 +83,9 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
 			}
-			var all []<-chan error
+			var all []*call
 			for range 4 {
-				all = append(all, background(func() error {
+				all = append(all, s.start(func() error {
 					for range 50 {
 						if err := sem.Acquire(ctx, 1); err != nil {
 							return err
@@ -109,7 +102,7 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 			}
 			for _, name := range []string{"1", "2"} {
 				thread := s.java.Thread(name)
-				all = append(all, background(func() error {
+				all = append(all, s.start(func() error {
 					for range 50 {
 						// A wake-up of Redisson's may be lost: it would sleep until the next message.
 						if ok, err := thread.TryAcquire("turns", 1, 100*time.Millisecond); err != nil {
@@ -127,7 +120,7 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 				}))
 			}
 			for _, one := range all {
-				require.NoError(t, <-one)
+				one.succeeds()
 			}
 			assert.LessOrEqual(t, most.Load(), int64(3))
 			gives(t, 3)(sem.AvailablePermits(ctx))
@@ -141,21 +134,21 @@ func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
 	withOldAndNew(t, setting{prefix: "app:"}, func(s *scene) {
 		t, ctx, c, java := s.t, s.ctx, redisson.New(s.client), s.java.Thread("a")
 		sem := c.Semaphore("sem")
-		here := background(func() error { return sem.Acquire(ctx, 1) })
+		here := s.start(func() error { return sem.Acquire(ctx, 1) })
 		require.NoError(t, java.Release("sem", 1))
-		require.NoError(t, <-here)
+		here.succeeds()
 		assert.EqualValues(t, 1, s.number("EXISTS", "app:sem"))
-		there := background(func() error { return java.Acquire("sem", 1) })
+		there := s.start(func() error { return java.Acquire("sem", 1) })
 		s.awaitAsleep(java, "")
 		require.NoError(t, sem.Release(ctx, 1))
-		require.NoError(t, <-there)
+		there.succeeds()
 
 		latch := c.CountDownLatch("latch")
 		gives(t, true)(java.TrySetCount("latch", 1))
-		there = background(func() error { return java.Await("latch") })
+		there = s.start(func() error { return java.Await("latch") })
 		s.awaitAsleep(java, "")
 		require.NoError(t, latch.CountDown(ctx))
-		require.NoError(t, <-there)
+		there.succeeds()
 		assert.Zero(t, s.number("EXISTS", "app:latch"))
 
 		permits, shared := c.PermitSemaphore("permits"), s.setting.version != jvm.Oldest
@@ -195,15 +188,15 @@ func TestSynchronizersAreSharedInACluster(t *testing.T) {
 func sharedInACluster(s *scene, c *redisson.Client, java jvm.Thread) {
 	t, ctx, name := s.t, s.ctx, s.fresh()
 	sem := c.Semaphore(name + ":{sem}")
-	there := background(func() error { return java.Acquire(name+":{sem}", 1) })
+	there := s.start(func() error { return java.Acquire(name+":{sem}", 1) })
 	s.awaitAsleep(java, "")
 	require.NoError(t, sem.Release(ctx, 1))
-	require.NoError(t, <-there)
+	there.succeeds()
 	began := time.Now()
-	here := background(func() error { return sem.Acquire(ctx, 1) })
+	here := s.start(func() error { return sem.Acquire(ctx, 1) })
 	s.awaitChannel("redisson_sc:" + name + ":{sem}")
 	require.NoError(t, java.Release(name+":{sem}", 1))
-	require.NoError(t, <-here)
+	here.succeeds()
 	assert.Less(t, time.Since(began), fallback, "it is told, and need not look")
 
 	permits := c.PermitSemaphore(name + ":permits")
@@ -211,26 +204,26 @@ func sharedInACluster(s *scene, c *redisson.Client, java jvm.Thread) {
 	ours, err := permits.Acquire(ctx, 0)
 	require.NoError(t, err)
 	var theirs string
-	there = background(func() (err error) {
+	there = s.start(func() (err error) {
 		theirs, err = java.AcquirePermit(name+":permits", time.Minute)
 		return err
 	})
 	s.awaitAsleep(java, "")
 	require.NoError(t, ours.Release(ctx))
-	require.NoError(t, <-there)
-	here = background(func() (err error) { ours, err = permits.Acquire(ctx, time.Minute); return err })
+	there.succeeds()
+	here = s.start(func() (err error) { ours, err = permits.Acquire(ctx, time.Minute); return err })
 	s.awaitChannel("redisson_sc:{" + name + ":permits}")
 	gives(t, true)(java.TryReleasePermit(name+":permits", theirs))
-	require.NoError(t, <-here)
+	here.succeeds()
 	require.NoError(t, ours.Release(ctx))
 
 	latch := c.CountDownLatch(name + ":latch")
 	gives(t, true)(latch.TrySetCount(ctx, 2))
-	there = background(func() error { return java.Await(name + ":latch") })
+	there = s.start(func() error { return java.Await(name + ":latch") })
 	s.awaitAsleep(java, "")
-	here = background(func() error { return latch.Await(ctx) })
+	here = s.start(func() error { return latch.Await(ctx) })
 	require.NoError(t, s.java.Thread("b").CountDown(name+":latch"))
 	require.NoError(t, latch.CountDown(ctx))
-	require.NoError(t, <-here)
-	require.NoError(t, <-there)
+	here.succeeds()
+	there.succeeds()
 }

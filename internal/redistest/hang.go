@@ -24,6 +24,18 @@ func hang(text string) time.Duration {
 	return d
 }
 
+// Await returns what comes from a channel, or its zero value when the channel is closed. It fails the test when Hang has passed.
+// It is for tests in real time: [Virtual] ends one in virtual time.
+func Await[V any](t testing.TB, from <-chan V) (v V) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(Hang):
+		t.Fatalf("redistest: nothing has come for %v", Hang)
+	}
+	return v
+}
+
 // Guard ends the process, and shows all goroutines, if the test has not ended after three times Hang.
 func Guard(t testing.TB) { t.Cleanup(guard(t, 3*Hang)) }
 

@@ -56,7 +56,7 @@ func TestEachLineIsAnsweredAndTheLastWordsAreHeard(t *testing.T) {
 	require.ErrorContains(t, err, "not answered for 1ms")
 
 	require.NoError(t, talk.Tell("die"))
-	<-talk.Gone()
+	redistest.Await(t, talk.Gone())
 	answer, err := talk.Hear(time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, "gone", answer)

@@ -195,7 +195,7 @@ func (c *talk) end() checker.Report {
 	var problems []string
 	c.ask("end", &problems)
 	require.Empty(c.t, problems)
-	require.NoError(c.t, <-c.ended)
+	require.NoError(c.t, redistest.Await(c.t, c.ended))
 	events, err := history.ReadFiles(c.history)
 	require.NoError(c.t, err)
 	report, err := checker.Check(events, checker.Options{Late: time.Second})

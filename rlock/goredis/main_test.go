@@ -44,7 +44,7 @@ func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClie
 		return err == nil && len(info.Queue) == 1
 	}, hang, time.Millisecond, "the other client waits")
 	require.NoError(t, hold.Release(ctx))
-	require.NoError(t, <-next)
+	require.NoError(t, redistest.Await(t, next))
 
 	_, err = here.NewLock("held").Acquire(ctx)
 	require.NoError(t, err)
@@ -54,6 +54,7 @@ func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClie
 // clientWith returns a client with the option, which ends with the test.
 func clientWith(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	t.Helper()
+	redistest.Guard(t)
 	client, err := rlock.New(rlock.Config{Redis: option, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })

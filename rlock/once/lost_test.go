@@ -367,7 +367,7 @@ func TestOnServersOfEachSort(t *testing.T) {
 					})
 				}
 				ask(groups[0])
-				<-entered
+				redistest.Await(t, entered)
 				for i, g := range groups {
 					for range 5 {
 						ask(g)

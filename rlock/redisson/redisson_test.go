@@ -35,6 +35,7 @@ func must[T any](value T, err error) T {
 // A program is one that is no client of ours: it reads and writes the keys, and hears the messages.
 type program struct {
 	t     *testing.T
+	ctx   context.Context // ends when a call hangs
 	redis rueidis.Client
 	mu    sync.Mutex
 	heard []string
@@ -48,13 +49,15 @@ func onServers(t *testing.T, run func(t *testing.T, c *redisson.Client, p *progr
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		redis := must(rueidis.NewClient(option))
 		t.Cleanup(redis.Close)
-		run(t, redisson.New(client), &program{t: t, redis: redis})
+		ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
+		t.Cleanup(cancel)
+		run(t, redisson.New(client), &program{t: t, ctx: ctx, redis: redis})
 	})
 }
 
 func (p *program) do(args ...string) string {
 	p.t.Helper()
-	m, err := p.redis.Do(p.t.Context(), p.redis.B().Arbitrary(args...).Build()).ToMessage()
+	m, err := p.redis.Do(p.ctx, p.redis.B().Arbitrary(args...).Build()).ToMessage()
 	if rueidis.IsRedisNil(err) {
 		return "absent"
 	}
@@ -81,8 +84,8 @@ func (p *program) listen(channel string) {
 			p.heard = append(p.heard, m.Message)
 		},
 	})
-	require.NoError(p.t, client.Do(p.t.Context(), p.redis.B().Subscribe().Channel(channel).Build()).Error())
-	<-confirmed
+	require.NoError(p.t, client.Do(p.ctx, p.redis.B().Subscribe().Channel(channel).Build()).Error())
+	redistest.Await(p.t, confirmed)
 }
 
 // messages returns those since the last call.
@@ -105,7 +108,7 @@ func (p *program) messages(channel string) []string {
 // What calls do to the keys, and tell, is in the models.
 func TestWhatASemaphoreRefuses(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
-		s, ctx := c.Semaphore("s"), t.Context()
+		s, ctx := c.Semaphore("s"), p.ctx
 		_, err := s.TryAcquire(ctx, -1, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.ErrorIs(t, s.Release(ctx, -1), rlock.ErrInvalidConfig)
@@ -119,8 +122,8 @@ func TestWhatASemaphoreRefuses(t *testing.T) {
 }
 
 func TestALatchThatIsOpen(t *testing.T) {
-	onServers(t, func(t *testing.T, c *redisson.Client, _ *program) {
-		l, ctx := c.CountDownLatch("l"), t.Context()
+	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
+		l, ctx := c.CountDownLatch("l"), p.ctx
 		_, err := l.TrySetCount(ctx, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.NoError(t, l.Await(ctx), "it is open")
@@ -132,7 +135,7 @@ func TestPermitsAreRedissons(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
 		const channel, set = "redisson_sc:{p}", "{p}:timeout"
 		p.listen(channel)
-		s, ctx := c.PermitSemaphore("p"), t.Context()
+		s, ctx := c.PermitSemaphore("p"), p.ctx
 		assert.True(t, must(s.TrySetPermits(ctx, 2)))
 		assert.Equal(t, []string{"2"}, p.messages(channel))
 		fixed := must(s.Acquire(ctx, time.Hour))
@@ -323,7 +326,7 @@ func TestSynchronizersInACluster(t *testing.T) {
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		clients[i] = redisson.New(client)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 	defer cancel()
 	here, there := clients[0], clients[1]
 	waits := func(call func() error) <-chan error {
@@ -334,18 +337,18 @@ func TestSynchronizersInACluster(t *testing.T) {
 	for _, name := range []string{"s", "{t}s", "t{a}b"} {
 		acquired := waits(func() error { return here.Semaphore(name).Acquire(ctx, 2) })
 		require.NoError(t, there.Semaphore(name).Release(ctx, 2))
-		require.NoError(t, <-acquired, name)
+		require.NoError(t, redistest.Await(t, acquired), name)
 	}
 	p := here.PermitSemaphore("{p}")
 	must(p.TrySetPermits(ctx, 1))
 	one := must(p.Acquire(ctx, 0))
 	second := waits(func() error { _, err := there.PermitSemaphore("{p}").Acquire(ctx, time.Minute); return err })
 	require.NoError(t, one.Release(ctx))
-	require.NoError(t, <-second)
+	require.NoError(t, redistest.Await(t, second))
 	must(here.CountDownLatch("l").TrySetCount(ctx, 1))
 	opened := waits(func() error { return here.CountDownLatch("l").Await(ctx) })
 	require.NoError(t, there.CountDownLatch("l").CountDown(ctx))
-	require.NoError(t, <-opened)
+	require.NoError(t, redistest.Await(t, opened))
 
 	for _, name := range []string{"a}b", "a{b", "{}x"} {
 		require.ErrorIs(t, here.Semaphore(name).Acquire(ctx, 1), rlock.ErrInvalidName, name)
@@ -386,7 +389,9 @@ func TestSynchronizersAreInspected(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := must(rlock.New(rlock.Config{Redis: s.Options(), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
-		c, ctx := redisson.New(client), t.Context()
+		ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
+		t.Cleanup(cancel)
+		c := redisson.New(client)
 
 		none := must(c.Inspect(ctx, "none"))
 		assert.False(t, none.Present)
@@ -431,8 +436,8 @@ func TestSynchronizersAreInspected(t *testing.T) {
 		}
 		must(c.CountDownLatch("l").Delete(ctx))
 		require.NoError(t, c.Semaphore("s").Release(ctx, 1))
-		require.NoError(t, <-opened)
-		require.NoError(t, <-acquired)
+		require.NoError(t, redistest.Await(t, opened))
+		require.NoError(t, redistest.Await(t, acquired))
 
 		require.NoError(t, client.NewLock("lock").Lock(ctx))
 		_, err := c.Inspect(ctx, "lock")

@@ -250,7 +250,7 @@ func (s *Site) HandOver(here, there *rlock.Client) {
 	s.AwaitWaiters(1, Key)
 	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+Key+"}:"+inspect.Of(there).ID())
 	require.NoError(s.T, hold.Release(s.Ctx))
-	require.NoError(s.T, s.Await(waiter))
+	require.NoError(s.T, redistest.Await(s.T, waiter))
 }
 
 // AwaitListeners returns when n connections are subscribed to the channel.
@@ -280,18 +280,6 @@ func (s *Site) IsFree(lock Locker) bool {
 		require.NoError(s.T, lock.Unlock(me))
 	}
 	return free
-}
-
-// Await returns the result of background.
-func (s *Site) Await(result <-chan error) error {
-	s.T.Helper()
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(Hang):
-		require.FailNow(s.T, "a call in the background has not returned", "after %v", Hang)
-		return nil
-	}
 }
 
 func Dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
@@ -508,15 +496,15 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 		<-behind
 		return hold.Release(two)
 	})
-	<-queued
+	redistest.Await(s.T, queued)
 	note("hand-over", hold.Release(one))
 	other := Start(func() error { return remote.Do(three, Nothing) })
 	require.Eventually(s.T, func() bool {
 		return len(other) > 0 || s.Number("ZCOUNT", "rlock_queue:{"+name+"}", "1", "+inf") == 1
 	}, Hang, time.Millisecond, "nor has it failed")
 	close(behind)
-	note("handed over", s.Await(next))
-	note("waiting", s.Await(other))
+	note("handed over", redistest.Await(s.T, next))
+	note("waiting", redistest.Await(s.T, other))
 	note("Lock of one that has just waited", remote.Lock(three)) // it joins the queue of a free lock
 	note("Unlock", remote.Unlock(three))
 
@@ -673,7 +661,7 @@ func (w *Awakening) By(waiter <-chan error, release func()) {
 	w.Site.T.Helper()
 	released := time.Now()
 	release()
-	require.NoError(w.Site.T, w.Site.Await(waiter), "round %d", w.rounds)
+	require.NoError(w.Site.T, redistest.Await(w.Site.T, waiter), "round %d", w.rounds)
 	w.rounds++
 	if time.Since(released) < 4*time.Second {
 		w.prompt++

@@ -352,9 +352,9 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(s.Ctx)
 			ctx, queued := testbed.Queueing(ctx)
 			waiter := testbed.Start(func() error { return lock.Lock(ctx) })
-			<-queued
+			redistest.Await(t, queued)
 			cancel()
-			assert.ErrorIs(t, s.Await(waiter), context.Canceled, what)
+			assert.ErrorIs(t, redistest.Await(t, waiter), context.Canceled, what)
 
 			ctx, cancel = context.WithTimeout(s.Ctx, 10*time.Millisecond)
 			testbed.Elsewhere(func() { assert.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded, what) })

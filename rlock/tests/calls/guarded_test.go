@@ -340,7 +340,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				require.NoError(t, err)
 				answered := 0
 				for range 2 {
-					e := <-ends
+					e := redistest.Await(t, ends)
 					if e.err == nil { // a look after its subscription has overtaken the message, so that it has joined again
 						assert.True(t, e.answer.Waited)
 						require.NoError(t, e.hold.Release(s.Ctx))
@@ -355,8 +355,8 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 					assert.True(t, e.answer.Read.Before(began))
 				}
 				assert.Positive(t, answered)
-				require.NoError(t, s.Await(next), "it waits for the lock alone")
-				require.NoError(t, s.Await(next))
+				require.NoError(t, redistest.Await(t, next), "it waits for the lock alone")
+				require.NoError(t, redistest.Await(t, next))
 
 				var answer terms.Answer
 				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), withAnswer(&answer))
@@ -366,7 +366,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				waits(1)
 				_, err = hold.ReleaseWith(s.Ctx, "return 1", nil, nil)
 				require.NoError(t, err)
-				e := <-ends
+				e := redistest.Await(t, ends)
 				require.NoError(t, e.err, "any other reply is no answer")
 				assert.True(t, e.answer.Waited)
 				require.NoError(t, e.hold.Release(s.Ctx))

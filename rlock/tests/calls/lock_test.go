@@ -153,9 +153,9 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 			}, testbed.Hang, time.Millisecond, "Redis shows the lease of the call")
 			return there.Rival.Unlock(s.Ctx)
 		})
-		<-queued
+		redistest.Await(t, queued)
 		require.NoError(t, here.Unlock(s.Ctx))
-		require.NoError(t, s.Await(waiter))
+		require.NoError(t, redistest.Await(t, waiter))
 
 		assert.True(t, testbed.TriesFor(t, s.Ctx, there, 0), "a free lock is taken at once")
 		require.NoError(t, there.Unlock(s.Ctx))
@@ -218,7 +218,7 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "the hold must end before the lease in Redis")
 
 		require.NoError(t, hold.Release(s.Ctx))
-		<-hold.Context().Done()
+		redistest.Await(t, hold.Context().Done())
 		assert.False(t, hold.Valid())
 		assert.Zero(t, hold.ValidUntil())
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
@@ -308,7 +308,7 @@ func TestDosContextEndsWithTheCallers(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.Ctx)
 		err := lock.Do(ctx, func(ctx context.Context) error {
 			cancel()
-			<-ctx.Done()
+			redistest.Await(t, ctx.Done())
 			return ctx.Err()
 		})
 		assert.ErrorIs(t, err, context.Canceled)
@@ -326,7 +326,7 @@ func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
 			err := lock.Do(s.Ctx, func(ctx context.Context) error {
 				_, err := lock.ForceUnlock(s.Ctx)
 				assert.NoError(t, err)
-				<-ctx.Done()
+				redistest.Await(t, ctx.Done())
 				cause := context.Cause(ctx)
 				assert.ErrorIs(t, cause, rlock.ErrLost)
 				if result == itself {

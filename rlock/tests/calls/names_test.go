@@ -58,9 +58,9 @@ func worksWith(s *testbed.Site, t *testing.T, name, channel string) {
 		}
 		return there.Unlock(ctx)
 	})
-	<-queued
+	redistest.Await(t, queued)
 	require.NoError(t, here.Unlock(s.Ctx))
-	require.NoError(t, s.Await(waiter))
+	require.NoError(t, redistest.Await(t, waiter))
 	messages := heard.Heard() // one when the lock is free at last, and more if the listener is taken for a client of Redisson
 	assert.NotEmpty(t, messages)
 	assert.Empty(t, slices.DeleteFunc(messages, func(m string) bool { return m == "00" }))

@@ -241,20 +241,11 @@ func TestALockIsPassedOnAndResumed(t *testing.T) {
 
 // Of all that resume one wins, also on a real server, and beside the passer's renewals.
 func TestOneClientWinsTheRaceForAPass(t *testing.T) {
-	races := 100
-	if *testbed.Long {
-		races = 10_000
-	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
-		var clients []*rlock.Client
-		for range 3 {
-			c, err := rlock.New(rlock.Config{Redis: s.Options()})
-			require.NoError(t, err)
-			defer c.Close()
-			clients = append(clients, c)
-		}
-		ctx := t.Context()
-		for n := range races {
+		site := testbed.At(t, s)
+		clients := []*rlock.Client{site.NewClient(), site.NewClient(), site.NewClient()}
+		for n := range testbed.Thorough(10_000, 100) {
+			ctx, cancel := context.WithTimeout(t.Context(), testbed.Hang)
 			hold := testbed.Take(t, ctx, clients[n%3].NewLock(testbed.Key))
 			text := testbed.PassedOn(t, ctx, hold, 10*time.Second)
 			var won atomic.Pointer[rlock.Hold]
@@ -273,6 +264,7 @@ func TestOneClientWinsTheRaceForAPass(t *testing.T) {
 			all.Wait()
 			require.NotNil(t, won.Load(), "none has resumed the lock")
 			require.NoError(t, won.Load().Release(ctx))
+			cancel()
 		}
 	})
 }

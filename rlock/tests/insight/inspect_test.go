@@ -147,7 +147,7 @@ func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
 			assert.Equal(t, testbed.ThisProcess(t), *p)
 		}
 		require.NoError(t, here.NewLock(testbed.Key).Unlock(s.Ctx))
-		require.NoError(t, s.Await(waiter))
+		require.NoError(t, redistest.Await(t, waiter))
 	})
 }
 

@@ -163,7 +163,7 @@ func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
 		assert.Equal(t, []int{3, 1, 2}, permitsOf(shown.Queue))
 		testbed.Release(t, s.Ctx, held...)
 		for _, call := range []<-chan error{first, second, third} {
-			require.NoError(t, s.Await(call))
+			require.NoError(t, redistest.Await(t, call))
 		}
 		assert.Equal(t, "three", order[0])
 		assert.Zero(t, s.Number("EXISTS", testbed.Key))

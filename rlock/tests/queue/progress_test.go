@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
@@ -273,8 +274,8 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 			s.AwaitWaiters(2, name) // those that were refused take no place
 
 			require.NoError(t, held.Release(s.Ctx))
-			require.NoError(t, s.Await(first))
-			require.NoError(t, s.Await(second))
+			require.NoError(t, redistest.Await(t, first))
+			require.NoError(t, redistest.Await(t, second))
 			// A hand-off inside a process leaves the ticket of its caller to be given up.
 			require.Eventually(t, func() bool { return s.IsFree(of(there, name)) }, testbed.Hang, time.Millisecond)
 		}

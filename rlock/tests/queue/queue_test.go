@@ -111,7 +111,7 @@ func keepsOrder(t *testing.T, s *testbed.Site, pause, after time.Duration) {
 	go func() { released <- holder.Unlock(me) }()
 	time.Sleep(pause)
 	s.Resume()
-	<-released
+	redistest.Await(t, released)
 	waiters.Wait()
 	assert.Equal(t, want, order)
 }

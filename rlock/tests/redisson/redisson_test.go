@@ -63,9 +63,9 @@ func TestTheHashShowsTheOwnerItsDepthAndTheNextOneAfterAHandOff(t *testing.T) {
 		mine := s.AwaitHash(client, testbed.GoroutineID(), "1")
 		ctx, queued := testbed.Queueing(rlock.WithOwner(s.Ctx, owner))
 		next := testbed.Start(func() error { return lock.Lock(ctx) })
-		<-queued
+		redistest.Await(t, queued)
 		require.NoError(t, lock.Unlock(s.Ctx))
-		require.NoError(t, s.Await(next))
+		require.NoError(t, redistest.Await(t, next))
 		theirs := s.AwaitHash(client, fmt.Sprint(owner), "1")
 		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "one tenure")
 		require.NoError(t, lock.Lock(ctx))
@@ -110,7 +110,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 				assert.NoError(t, lock.Lock(ctx))
 				assert.NoError(t, lock.Unlock(ctx))
 			})
-			<-queued
+			redistest.Await(t, queued)
 		}
 		require.NoError(t, lock.Unlock(s.Ctx))
 		others.Wait()
@@ -297,7 +297,7 @@ func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing
 		s.AwaitWaiters(1, testbed.Key)
 		require.Empty(t, l.Heard())
 		require.NoError(t, here.Unlock(s.Ctx))
-		require.NoError(t, s.Await(waiter))
+		require.NoError(t, redistest.Await(t, waiter))
 		require.Equal(t, []string{"00", "00"}, l.Heard(), "that their turn begins, and that the lock is free again")
 	})
 }

@@ -40,14 +40,14 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	link.Cut()
 	testbed.RequireLoss(t, s.Ctx, hold)
 	lost := time.Since(cut)
-	require.NoError(t, s.Await(granted))
+	require.NoError(t, redistest.Await(t, granted))
 	t.Logf("after the cut the far holder lost the lock in %v, and the near client had it in %v", lost, time.Since(cut))
 
 	require.NoError(t, near.Unlock(here)) // the message of the release does not arrive
 	assert.Empty(t, waits)
 	healed := time.Now()
 	link.Heal()
-	require.NoError(t, s.Await(waits))
+	require.NoError(t, redistest.Await(t, waits))
 	t.Logf("after the cut was healed the far waiter had the lock in %v", time.Since(healed))
 	require.NoError(t, waiter.Unlock(there))
 }

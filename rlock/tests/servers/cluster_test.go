@@ -33,7 +33,7 @@ func change(s *testbed.Site, here, there *rlock.Client, change func()) error {
 	s.AwaitWaiters(1, testbed.Key)
 	change()
 	released := hold.Release(s.Ctx)
-	if err := s.Await(waiter); err != nil && !errors.Is(err, rlock.ErrLost) {
+	if err := redistest.Await(s.T, waiter); err != nil && !errors.Is(err, rlock.ErrLost) {
 		require.NoError(s.T, err)
 	}
 	return released
@@ -92,8 +92,8 @@ func TestACluster(t *testing.T) {
 		waits := testbed.Start(func() error { return whole.Do(s.Ctx, testbed.Nothing) })
 		fails := testbed.Start(func() error { return torn.Do(s.Ctx, testbed.Nothing) })
 		close(gate)
-		require.NoError(t, s.Await(waits))
-		require.ErrorIs(t, s.Await(fails), rlock.ErrInvalidName)
+		require.NoError(t, redistest.Await(t, waits))
+		require.ErrorIs(t, redistest.Await(t, fails), rlock.ErrInvalidName)
 		require.ErrorIs(t, testbed.ErrorOf(client.NewLock("a{b").TryLock(s.Ctx)), rlock.ErrInvalidName)
 	})
 	sub("a user that may not ask for its nodes", func(t *testing.T, s *testbed.Site) {
@@ -171,7 +171,7 @@ func TestHoldsAndTheirWaitersOutliveAnAtomicMoveOfTheirSlot(t *testing.T) {
 		for i, k := range kinds {
 			assert.True(t, holds[i].Valid(), k.name)
 			assert.NoError(t, holds[i].Release(s.Ctx), k.name)
-			assert.NoError(t, s.Await(waiters[i]), k.name)
+			assert.NoError(t, redistest.Await(t, waiters[i]), k.name)
 		}
 		settle(s, here, there)
 		s.Wakes(here, there, s.Family())
@@ -207,12 +207,12 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 	s.AwaitWaiters(1, testbed.Key)
 	s.AwaitListeners(1, s.Family(), "rlock_grants:{"+testbed.Key+"}:"+inspect.Of(one[1]).ID())
 	require.NoError(t, held.Release(s.Ctx))
-	require.NoError(t, s.Await(waiters[0]))
+	require.NoError(t, redistest.Await(t, waiters[0]))
 	assert.True(t, beside.Valid())
 	require.NoError(t, beside.Release(s.Ctx))
-	require.NoError(t, s.Await(waiters[1]))
+	require.NoError(t, redistest.Await(t, waiters[1]))
 
 	aside := testbed.Start(func() error { return zero[0].NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing) })
 	s.Exclude(12, one[0].NewLock(testbed.Key), one[1].NewLock(testbed.Key))
-	require.NoError(t, s.Await(aside))
+	require.NoError(t, redistest.Await(t, aside))
 }

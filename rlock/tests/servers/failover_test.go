@@ -249,7 +249,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		waiter := testbed.Start(func() error { return lock.Do(s.Ctx, func(context.Context) error { return nil }) })
 		require.Error(t, testbed.ErrorOf(other.Acquire(s.Ctx, rlock.WithWait(time.Second))))
 		resume()
-		require.NoError(t, s.Await(waiter), "a waiter gets the lock when the replicas are back")
+		require.NoError(t, redistest.Await(t, waiter), "a waiter gets the lock when the replicas are back")
 		assert.True(t, s.IsFree(any))
 
 		// WAIT counts the writes of its own connection only: it must not be for an older write.
@@ -283,7 +283,7 @@ func TestReplicasBehindSentinel(t *testing.T) {
 		is := func(n int64) func() bool { return func() bool { return s.Number("EXISTS", testbed.Key) == n } }
 		require.Eventually(t, is(1), testbed.Hang, time.Millisecond, "the lock is granted, and the call waits for replicas")
 		cancel()
-		require.ErrorIs(t, s.Await(waiter), context.Canceled)
+		require.ErrorIs(t, redistest.Await(t, waiter), context.Canceled)
 		require.Eventually(t, is(0), testbed.Hang, time.Millisecond)
 	})
 	t.Run("a grant by the queue waits for them", func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
 	require.ErrorContains(t, testbed.ErrorOf(lock.TryLock(s.Ctx)), "READONLY")
 	result := testbed.Start(func() error { return lock.Do(s.Ctx, testbed.Nothing) })
 	s.Admin("REPLICAOF", "NO", "ONE")
-	require.NoError(t, s.Await(result))
+	require.NoError(t, redistest.Await(t, result))
 }
 
 // callers starts size calls, each with a number, and returns the function that ends them.

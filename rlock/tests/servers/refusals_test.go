@@ -157,7 +157,7 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	// Each failed acquire is followed by a release; that of TryLock may still be under way.
 	require.Eventually(t, func() bool { return scripts() >= before+4 }, testbed.Hang, time.Millisecond, "it asks again")
 	leave()
-	err := s.Await(waiter)
+	err := redistest.Await(t, waiter)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "OOM")
 	require.NoError(t, held.Unlock(s.Ctx))
@@ -304,7 +304,7 @@ func TestAServerThatTakesNoMoreClients(t *testing.T) {
 	s.Configure("maxclients", "100")
 	require.NoError(t, here.NewLock("other").Do(s.Ctx, testbed.Nothing))
 	require.NoError(t, hold.Release(s.Ctx))
-	require.NoError(t, s.Await(waiter))
+	require.NoError(t, redistest.Await(t, waiter))
 	s.Wakes(here, there, testbed.Plain)
 }
 
@@ -343,7 +343,7 @@ func (s *fullServer) wait(c *rlock.Client) <-chan *rlock.Hold {
 		assert.NoError(s.T, err)
 		holds <- hold
 	}()
-	<-queued
+	redistest.Await(s.T, queued)
 	return holds
 }
 

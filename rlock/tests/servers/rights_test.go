@@ -187,10 +187,10 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 				}
 				return there.Unlock(waits)
 			})
-			<-queued
+			redistest.Await(t, queued)
 			require.NoError(t, here.Unlock(s.Ctx))
 			require.NoError(t, here.Unlock(s.Ctx), name)
-			require.NoError(t, s.Await(waiter), name)
+			require.NoError(t, redistest.Await(t, waiter), name)
 			s.Number("DEL", "redisson_lock_token:{"+testbed.Key+"}")
 		}
 		for _, node := range s.EachNode() {

@@ -23,11 +23,6 @@ func TestTerminateEndsACommandThatIsStopped(t *testing.T) {
 		return err == nil && strings.Contains(string(stat), ") T ")
 	}, redistest.Hang, time.Millisecond)
 	p.Terminate()
-	select {
-	case status := <-p.Exited():
-		assert.Equal(t, 143, status.ExitCode())
-	case <-time.After(redistest.Hang):
-		require.FailNow(t, "it is still stopped")
-	}
-	<-p.Gone()
+	assert.Equal(t, 143, redistest.Await(t, p.Exited()).ExitCode())
+	redistest.Await(t, p.Gone())
 }
