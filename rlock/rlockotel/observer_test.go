@@ -2,11 +2,8 @@ package rlockotel_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,32 +20,19 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is measured into testdata")
-
 // A story in testdata has steps, one a line, of callers with names. After "metrics", "spans" and a step that fails come lines with
 // what there is by then, up to an empty one. A line that begins with "#" says why.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var got string
-			redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, string(want)) })
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			assert.Equal(t, string(want), got)
-		})
-	}
+	golden.Each(t, func(t *testing.T, story string) (got string) {
+		redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, story) })
+		return got
+	})
 }
 
 // A lab has clients with one observer, and the recorded telemetry.

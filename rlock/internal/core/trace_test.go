@@ -1,63 +1,43 @@
 package core
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the traces into testdata")
+	"github.com/go-rlock/rlock/internal/golden"
+)
 
 // Each file of testdata has stories of one lock: a block has events, of which a line has one or
 // several, and below "----" what they bring about. Every command that is due is polled for, and
 // waits for its answer; time is ticks, or milliseconds of a client with real times. The events are
 // those of happens. A lock begins anew with the event client, and its outcome behind "--".
 func TestTraces(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no traces", err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var s story
-			var out strings.Builder
-			for _, block := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
-				event, want, _ := strings.Cut(block, "\n----\n")
-				fmt.Fprintf(&out, "%s\n----\n", strings.TrimSuffix(event, "\n----"))
-				for _, line := range strings.Split(event, "\n") {
-					if line == "" || line[0] == '#' || line == "----" {
-						continue
-					}
-					for one := range strings.SplitSeq(line, "; ") {
-						s.happens(t, one)
-					}
+	golden.Each(t, func(t *testing.T, text string) string {
+		var s story
+		var out strings.Builder
+		for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+			events, _, _ := strings.Cut(block, "\n----")
+			for line := range strings.SplitSeq(events, "\n") {
+				if line[0] == '#' {
+					continue
 				}
-				got := strings.Join(s.told, "\n")
-				if s.told = nil; got != want && !*rewrite {
-					t.Errorf("%s\n----\n%s\nand not\n%s", event, got, want)
-				}
-				if got != "" {
-					got += "\n"
-				}
-				out.WriteString(got + "\n")
-			}
-			if *rewrite {
-				if err := os.WriteFile(name, []byte(strings.TrimSpace(out.String())+"\n"), 0o644); err != nil {
-					t.Fatal(err)
+				for event := range strings.SplitSeq(line, "; ") {
+					s.happens(t, event)
 				}
 			}
-		})
-	}
+			fmt.Fprintf(&out, "%s\n----\n", events)
+			for _, told := range s.told {
+				fmt.Fprintln(&out, told)
+			}
+			fmt.Fprintln(&out)
+			s.told = nil
+		}
+		return strings.TrimSpace(out.String()) + "\n"
+	})
 }
 
 // A story is a lock, its callers, and the commands that have no answer.

@@ -3,10 +3,7 @@
 package cli_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,33 +12,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata")
 
 // A transcript in testdata has steps, one a line, and commands after a "$", with what they print up
 // to an empty line: the standard output, the lines of the standard error after a "!", and the exit
 // code if it is not 0. What differs from run to run has a word instead.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel()
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := newSite(t).perform(string(want))
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			assert.Equal(t, string(want), got)
-		})
-	}
+	golden.Each(t, func(t *testing.T, transcript string) string {
+		t.Parallel()
+		return newSite(t).perform(transcript)
+	})
 }
 
 // perform carries out the steps of a transcript, and returns it with what the commands print.

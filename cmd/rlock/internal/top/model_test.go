@@ -1,10 +1,7 @@
 package top_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/top"
+	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
@@ -131,25 +129,11 @@ func (d *desk) wait(name string) {
 // A story in testdata has steps, one a line. After "screen" come the lines of the screen that are not empty, up to an empty line;
 // what differs from run to run has a word instead. Lines that begin with "#" say why.
 func TestScreens(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var got string
-			inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) { got = d.perform(string(want), client) })
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			assert.Equal(t, string(want), got)
-		})
-	}
+	golden.Each(t, func(t *testing.T, story string) (got string) {
+		inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) { got = d.perform(story, client) })
+		return got
+	})
 }
-
-var rewrite = flag.Bool("rewrite", false, "write the screens into testdata")
 
 // unlike is what differs from run to run: owners, perhaps cut off, clients, and times, since a look that fails is repeated after
 // a random pause.
