@@ -7,6 +7,7 @@ package golden
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,4 +42,23 @@ func Each(t *testing.T, run func(t *testing.T, text string) string) {
 			assert.Equal(t, len(was), len(is), "paragraphs")
 		})
 	}
+}
+
+// Steps carries out a text of steps, one a line, and returns it with what they show now: do is called for each line, and writes
+// that to out. In the text it stands below its step, up to an empty line.
+func Steps(text string, do func(step string, out *strings.Builder) (shows bool)) string {
+	var out strings.Builder
+	shown := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if shown {
+			shown = line != ""
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if shown = do(line, &out); shown {
+			fmt.Fprintln(&out)
+		}
+	}
+	return strings.TrimSpace(out.String()) + "\n"
 }

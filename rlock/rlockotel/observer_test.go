@@ -26,8 +26,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
-// A story in testdata has steps, one a line, of callers with names. After "metrics", "spans" and a step that fails come lines with
-// what there is by then, up to an empty one. A line that begins with "#" says why.
+// The [golden.Steps] of a story are those of callers with names. "metrics", "spans" and a step that fails show what there is by
+// then. A line that begins with "#" says why.
 func TestStories(t *testing.T) {
 	golden.Each(t, func(t *testing.T, story string) (got string) {
 		redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, story) })
@@ -74,15 +74,7 @@ func perform(t *testing.T, s *redistest.Server, story string) string {
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(l.spans))
 	l.tracer = tracers.Tracer("test")
 	options := []rlockotel.Option{rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(l.reader))), rlockotel.WithTracerProvider(tracers)}
-	var text strings.Builder
-	shown := false // the lines up to an empty one are measurements
-	for line := range strings.Lines(story) {
-		line = strings.TrimSuffix(line, "\n")
-		if shown {
-			shown = line != ""
-			continue
-		}
-		fmt.Fprintln(&text, line)
+	text := golden.Steps(story, func(line string, out *strings.Builder) (shows bool) {
 		step := append(strings.Fields(line), "", "", "")
 		switch what := step[0]; what {
 		case "", "#":
@@ -108,27 +100,27 @@ func perform(t *testing.T, s *redistest.Server, story string) string {
 		case "metrics", "spans":
 			synctest.Wait()
 			if what == "metrics" {
-				l.metrics(&text)
+				l.metrics(out)
 			} else {
-				l.ended(&text)
+				l.ended(out)
 			}
-			fmt.Fprintln(&text)
-			shown = true
+			return true
 		case "sleep":
 			long, err := time.ParseDuration(step[1])
 			require.NoError(t, err)
 			time.Sleep(long)
 		default:
 			if result := l.step(what, step[1], step[2]); result != "" {
-				fmt.Fprintln(&text, result+"\n")
-				shown = true
+				fmt.Fprintln(out, result)
+				return true
 			}
 		}
-	}
+		return false
+	})
 	for _, client := range l.clients {
 		require.NoError(t, client.Close())
 	}
-	return strings.TrimSpace(number.ReplaceAllString(text.String(), "owner N")) + "\n"
+	return number.ReplaceAllString(text, "owner N")
 }
 
 var number = regexp.MustCompile(`owner \d+`)

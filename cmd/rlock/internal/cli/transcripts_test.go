@@ -17,9 +17,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// A transcript in testdata has steps, one a line, and commands after a "$", with what they print up
-// to an empty line: the standard output, the lines of the standard error after a "!", and the exit
-// code if it is not 0. What differs from run to run has a word instead.
+// The [golden.Steps] of a transcript are those of perform, and commands after a "$". They show what they
+// print: the standard output, the lines of the standard error after a "!", and the exit code if it is
+// not 0. What differs from run to run has a word instead.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	golden.Each(t, func(t *testing.T, transcript string) string {
@@ -30,20 +30,12 @@ func TestTranscripts(t *testing.T) {
 
 // perform carries out the steps of a transcript, and returns it with what the commands print.
 func (s *site) perform(transcript string) string {
-	var text strings.Builder
 	holds, passes := make(map[string]*rlock.Hold), make(map[string]string)
 	var waiter *player
-	printed := false // the lines up to an empty one are what a command has printed
-	for line := range strings.Lines(transcript) {
-		line = strings.TrimSuffix(line, "\n")
-		if printed {
-			printed = line != ""
-			continue
-		}
-		fmt.Fprintln(&text, line)
+	return golden.Steps(transcript, func(line string, out *strings.Builder) (prints bool) {
 		step := strings.Fields(strings.ReplaceAll(line, `\x1b`, "\x1b"))
 		if len(step) == 0 {
-			continue
+			return false
 		}
 		last := step[len(step)-1]
 		switch step[0] {
@@ -76,20 +68,19 @@ func (s *site) perform(transcript string) string {
 				args, stdin = step[2:len(step)-1], ""
 			}
 			code, stdout, stderr := s.run(stdin, args...)
-			text.WriteString(normal(stdout))
+			out.WriteString(normal(stdout))
 			for line := range strings.Lines(normal(stderr)) {
-				text.WriteString("! " + line)
+				out.WriteString("! " + line)
 			}
 			if code != 0 {
-				fmt.Fprintf(&text, "exit %d\n", code)
+				fmt.Fprintf(out, "exit %d\n", code)
 			}
-			text.WriteString("\n")
-			printed = true
+			return true
 		default:
 			require.FailNow(s.t, "no such step", line)
 		}
-	}
-	return strings.TrimSpace(text.String()) + "\n"
+		return false
+	})
 }
 
 // kind returns the lock of a kind.

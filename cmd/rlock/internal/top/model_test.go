@@ -126,8 +126,8 @@ func (d *desk) wait(name string) {
 	synctest.Wait()
 }
 
-// A story in testdata has steps, one a line. After "screen" come the lines of the screen that are not empty, up to an empty line;
-// what differs from run to run has a word instead. Lines that begin with "#" say why.
+// The [golden.Steps] of a story are those of perform: "screen" shows the lines of the screen that are not empty. What differs from
+// run to run is left out. Lines that begin with "#" say why.
 func TestScreens(t *testing.T) {
 	golden.Each(t, func(t *testing.T, story string) (got string) {
 		inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) { got = d.perform(story, client) })
@@ -142,16 +142,8 @@ var spaces = regexp.MustCompile(` {2,}`)
 
 // perform carries out the steps of a story, and returns it with the screens.
 func (d *desk) perform(story string, client *rlock.Client) string {
-	var text strings.Builder
 	holds := make(map[string]*rlock.Hold)
-	shown := false // the lines up to an empty one are a screen
-	for line := range strings.Lines(story) {
-		line = strings.TrimSuffix(line, "\n")
-		if shown {
-			shown = line != ""
-			continue
-		}
-		fmt.Fprintln(&text, line)
+	return golden.Steps(story, func(line string, out *strings.Builder) (shows bool) {
 		step, value, _ := strings.Cut(line, " ")
 		switch step {
 		case "", "#":
@@ -181,22 +173,21 @@ func (d *desk) perform(story string, client *rlock.Client) string {
 		case "screen":
 			for line := range strings.Lines(d.screen()) {
 				if line = strings.TrimSpace(line); line != "" {
-					fmt.Fprintln(&text, spaces.ReplaceAllString(unlike.ReplaceAllString(line, "..."), "  "))
+					fmt.Fprintln(out, spaces.ReplaceAllString(unlike.ReplaceAllString(line, "..."), "  "))
 				}
 			}
 			if d.Err() != nil {
-				fmt.Fprintln(&text, "! it ends with an error")
+				fmt.Fprintln(out, "! it ends with an error")
 			}
 			if d.quit {
-				fmt.Fprintln(&text, "! it has ended")
+				fmt.Fprintln(out, "! it has ended")
 			}
-			fmt.Fprintln(&text)
-			shown = true
+			return true
 		default:
 			require.FailNow(d.t, "no such step", line)
 		}
-	}
-	return strings.TrimSpace(text.String()) + "\n"
+		return false
+	})
 }
 
 func TestEachScreenFitsInItsTerminal(t *testing.T) {
