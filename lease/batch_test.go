@@ -317,10 +317,7 @@ func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
 // Due, behind more members than are asked at once.
 func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
 	redistest.Virtual(t, func(t *testing.T) {
-		fail := make(chan bool)
-		k := lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
-			return !<-fail
-		}})
+		k, fail := failing()
 		defer k.Close()
 		var asks atomic.Int32
 		a := &asking{due: func(time.Time) bool { asks.Add(1); return true }}

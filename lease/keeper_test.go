@@ -148,6 +148,23 @@ func (a *asking) Group() uint32                            { return 1 }
 func (a *asking) Due(now time.Time) bool                   { return a.due(now) }
 func none(context.Context, uint32, []lease.Renewable) bool { return true }
 
+// examined returns a renewable that says when it is asked, and has its answer from the test.
+func examined() (a *asking, asked chan time.Time, answer chan bool) {
+	asked, answer = make(chan time.Time), make(chan bool)
+	return &asking{due: func(now time.Time) bool {
+		asked <- now
+		return <-answer
+	}}, asked, answer
+}
+
+// failing returns a keeper whose commands fail if fail says so.
+func failing() (k *lease.Keeper, fail chan bool) {
+	fail = make(chan bool)
+	return lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
+		return !<-fail
+	}}), fail
+}
+
 func TestARenewableThatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
 	redistest.Virtual(t, func(t *testing.T) {
 		var sent atomic.Int32
@@ -565,11 +582,7 @@ func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 		redistest.Virtual(t, func(t *testing.T) {
 			k := lease.NewKeeper(lease.Config{Send: none})
 			defer k.Close()
-			asked, answer := make(chan time.Time), make(chan bool)
-			a := &asking{due: func(now time.Time) bool {
-				asked <- now
-				return <-answer
-			}}
+			a, asked, answer := examined()
 			k.Nudge(a)
 			<-asked
 			k.Nudge(a)
@@ -585,16 +598,9 @@ func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 func TestARenewableThatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 	for _, send := range []bool{false, true} {
 		redistest.Virtual(t, func(t *testing.T) {
-			fail := make(chan bool)
-			k := lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
-				return !<-fail
-			}})
+			k, fail := failing()
 			defer k.Close()
-			asked, answer := make(chan time.Time), make(chan bool)
-			a := &asking{due: func(now time.Time) bool {
-				asked <- now
-				return <-answer
-			}}
+			a, asked, answer := examined()
 			k.Nudge(a)
 			<-asked
 			answer <- true

@@ -182,29 +182,37 @@ func TestAChannelThatComesBackWhileItIsGivenUpIsSubscribedAgain(t *testing.T) {
 	})
 }
 
+// together subscribes to n channels, c0 and so on, that wait until the server has answered for another one. answer is that of
+// the server to the other commands.
+func (w *world) together(t *testing.T, n int, answer func(command string, args []string) string) []*waiter {
+	underWay, goOn := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(underWay) })
+	w.answer(func(command string, args []string) string {
+		if command == "SUBSCRIBE" && args[0] == "first" {
+			begun()
+			<-goOn
+			return ""
+		}
+		return answer(command, args)
+	})
+	first := wait(w.hub, "first")
+	<-underWay
+	subs := make([]*waiter, n)
+	for i := range subs {
+		subs[i] = wait(w.hub, fmt.Sprint("c", i))
+	}
+	close(goOn)
+	awaitWake(t, first)
+	for i, s := range subs {
+		awaitWake(t, s)
+		require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
+	}
+	return subs
+}
+
 func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
-		underWay, goOn := make(chan struct{}), make(chan struct{})
-		begun := sync.OnceFunc(func() { close(underWay) })
-		w.answer(func(command string, args []string) string {
-			if command == "SUBSCRIBE" && args[0] == "first" {
-				begun()
-				<-goOn
-			}
-			return ""
-		})
-		first := wait(w.hub, "first")
-		<-underWay
-		subs := make([]*waiter, 2500)
-		for i := range subs {
-			subs[i] = wait(w.hub, fmt.Sprint("c", i))
-		}
-		close(goOn)
-		awaitWake(t, first)
-		for i, s := range subs {
-			awaitWake(t, s)
-			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
-		}
+		subs := w.together(t, 2500, func(string, []string) string { return "" })
 		synctest.Wait() // the last channel is confirmed before the server reads the command that asks for it again
 		assert.Len(t, w.sent("SUBSCRIBE"), 1+3+1, "a thousand channels each, and the last one again")
 
@@ -356,32 +364,14 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 // unless retries are off.
 func TestABatchOfWhichAPartIsAnsweredIsSentAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		underWay, goOn := make(chan struct{}), make(chan struct{})
 		loading := true
-		w.answer(func(command string, args []string) string {
-			switch {
-			case command != "SUBSCRIBE":
-			case args[0] == "first":
-				close(underWay)
-				<-goOn
-			case args[0] == "c1000" && loading:
+		w.together(t, 2000, func(command string, args []string) string {
+			if command == "SUBSCRIBE" && args[0] == "c1000" && loading {
 				loading = false
 				return "LOADING Redis is loading the dataset in memory"
 			}
 			return ""
 		})
-		first := wait(w.hub, "first")
-		<-underWay
-		subs := make([]*waiter, 2000)
-		for i := range subs {
-			subs[i] = wait(w.hub, fmt.Sprint("c", i))
-		}
-		close(goOn)
-		awaitWake(t, first)
-		for i, s := range subs {
-			awaitWake(t, s)
-			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
-		}
 		assert.False(t, loading)
 	})
 }

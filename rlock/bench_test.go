@@ -268,9 +268,7 @@ func BenchmarkMultiLock(b *testing.B) {
 func BenchmarkHeld100k(b *testing.B) {
 	const locks, lease = 100_000, 12 * time.Second
 	option := benchOption(b)
-	outside, err := rueidis.NewClient(option)
-	require.NoError(b, err)
-	defer outside.Close()
+	outside := rawClient(b, option)
 	for b.Loop() {
 		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease})
 		require.NoError(b, err)
@@ -491,9 +489,7 @@ func BenchmarkPassed(b *testing.B) {
 //	go test -run - -bench Told -benchtime 500x ./rlock
 func BenchmarkTold(b *testing.B) {
 	option := benchOption(b)
-	outside, err := rueidis.NewClient(option)
-	require.NoError(b, err)
-	defer outside.Close()
+	outside := rawClient(b, option)
 	other, err := rlock.New(rlock.Config{Redis: option})
 	require.NoError(b, err)
 	defer other.Close()
@@ -543,9 +539,7 @@ func BenchmarkTold(b *testing.B) {
 func BenchmarkWideLosses(b *testing.B) {
 	const names, lasts = 1500, 10 * time.Second
 	option := benchOption(b)
-	outside, err := rueidis.NewClient(option)
-	require.NoError(b, err)
-	defer outside.Close()
+	outside := rawClient(b, option)
 	for b.Loop() {
 		client, err := rlock.New(rlock.Config{Redis: option, Logger: testbed.Quiet})
 		require.NoError(b, err)

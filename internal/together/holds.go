@@ -89,7 +89,11 @@ func (c *caller) extend(o *Op) {
 	}
 }
 
+// key returns the key of data beside the lock. One over several locks has none, and refuses guarded writes.
 func (g *grant) key(name string) string {
+	if g.call.lock.group() {
+		return name
+	}
 	g.run().face.call("rlock.Lock.Key")
 	return g.lock.Key(name)
 }
@@ -102,10 +106,7 @@ func (c *caller) write(o *Op) {
 	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
 	defer cancel()
 	c.run.face.call("rlock.Hold.Write")
-	key := "log"
-	if !g.call.lock.group() {
-		key = g.key("log")
-	}
+	key := g.key("log")
 	entry := g.writer + "|" + o.String()
 	valid := g.valid()
 	_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
@@ -124,10 +125,7 @@ func (c *caller) exec(o *Op) {
 	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
 	defer cancel()
 	c.run.face.call("rlock.Hold.Exec")
-	key := "v"
-	if !g.call.lock.group() {
-		key = g.key("v")
-	}
+	key := g.key("v")
 	valid := g.valid()
 	reply, err := g.hold.Exec(ctx, counted, []string{key}, nil)
 	c.judgeGuarded(g, "rlock.Hold.Exec", err, ctx, valid)
@@ -198,7 +196,7 @@ func (c *caller) refused(*Op) {
 func (c *caller) releaseWith(o *Op) {
 	g := c.in
 	if g.call.lock.group() {
-		if _, err := g.hold.ReleaseWith(c.run.ctx, counted, []string{"v"}, nil); !errors.Is(err, errors.ErrUnsupported) && g.valid() {
+		if _, err := g.hold.ReleaseWith(c.run.ctx, counted, []string{g.key("v")}, nil); !errors.Is(err, errors.ErrUnsupported) && g.valid() {
 			c.run.problem("%s: ReleaseWith of a lock over several returns %v", g.call, err)
 		}
 		g.release(o)

@@ -154,11 +154,7 @@ func (w *world) holds(c *client, u *user, o *core.Call) {
 	}
 	w.refused = false
 	w.refuses = 0
-	if o.Mode == core.Shared {
-		u.reads++
-	} else {
-		u.writes++
-	}
+	u.levels(o.Mode, +1)
 	w.acquired(c, u, o)
 	if o.Way != core.ByPass {
 		w.passForeign()
@@ -345,14 +341,7 @@ func (w *world) loses(c *client, e core.Effect) {
 		if u.state != holding {
 			w.fail("client %d: a loss is reported to a user that holds nothing", c.id)
 		}
-		if v.Mode == core.Shared {
-			u.reads--
-		} else {
-			u.writes--
-		}
-		if u.reads+u.writes == 0 {
-			u.state = idle
-		}
+		u.levels(v.Mode, -1)
 	}
 }
 

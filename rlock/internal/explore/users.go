@@ -219,11 +219,7 @@ func (w *world) nests(c *client, i int, k kind) {
 		w.fail("client %d: nested Lock: outcome %v", c.id, r.Outcome)
 		return
 	}
-	if r.Mode == core.Shared {
-		u.reads++
-	} else {
-		u.writes++
-	}
+	u.levels(r.Mode, +1)
 }
 
 // unlocks makes a user close a level. If the lock stays it is left to a lease.
@@ -241,15 +237,20 @@ func (w *world) unlocks(c *client, i int, k kind) {
 		w.fail("client %d: Unlock of a held lock is refused", c.id)
 		return
 	}
+	u.levels(mode, -1)
+	w.releases(c, i, t)
+}
+
+// levels opens or closes a level. A user without one is idle.
+func (u *user) levels(mode core.Mode, change int) {
 	if mode == core.Shared {
-		u.reads--
+		u.reads += change
 	} else {
-		u.writes--
+		u.writes += change
 	}
 	if u.reads+u.writes == 0 {
 		u.state = idle
 	}
-	w.releases(c, i, t)
 }
 
 func (w *world) passesOn(c *client, i int) {
