@@ -295,10 +295,10 @@ func TestAChannelThatIsLeftIsThereAtOnceWhenItIsWantedAgain(t *testing.T) {
 		assert.True(t, isWoken(other))
 		w.Publish("other", "0")
 		assert.True(t, isWoken(other))
-		time.Sleep(time.Hour)
+		time.Sleep(30 * time.Minute)
 		assert.Len(t, w.sent("SUBSCRIBE"), sent)
 		other.Close()
-		time.Sleep(time.Hour)
+		time.Sleep(30 * time.Minute)
 		assert.Zero(t, w.subscribers("other"))
 	})
 }

@@ -49,13 +49,13 @@ func guard(t testing.TB, limit time.Duration) (stop func()) {
 }
 
 // Virtual runs a test in virtual time, in a testing/synctest bubble. Everything that the test starts must have ended when it
-// returns. A test that hangs ends the process, and shows all goroutines, after three virtual hours, which pass in a second or
+// returns. A test that hangs ends the process, and shows all goroutines, after ninety virtual minutes, which pass in a second or
 // two: synctest finds no deadlock as long as there is a ticker. One that lets no time pass is ended as by [Guard].
 func Virtual(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	defer guard(t, 3*Hang)()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(guard(t, 3*time.Hour))
+		t.Cleanup(guard(t, 90*time.Minute))
 		run(t)
 	})
 }
