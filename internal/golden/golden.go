@@ -17,29 +17,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write into testdata what the tests find")
+// Rewrite is the flag -rewrite.
+var Rewrite = flag.Bool("rewrite", false, "write into testdata what the tests find")
 
 // Each runs a sub-test for each file testdata/*.txt. run carries the text out, and returns it with what comes of it now. If
 // that is another text, the sub-test fails, or with -rewrite writes the file.
 func Each(t *testing.T, run func(t *testing.T, text string) string) {
+	t.Helper()
+	Files(t, func(t *testing.T, file, want string) {
+		got := run(t, want)
+		if *Rewrite {
+			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+			return
+		}
+		was, is := strings.Split(want, "\n\n"), strings.Split(got, "\n\n")
+		for i := range min(len(was), len(is)) {
+			assert.Equal(t, was[i], is[i])
+		}
+		assert.Equal(t, len(was), len(is), "paragraphs")
+	})
+}
+
+// Files runs a sub-test for each file testdata/*.txt with its text. The sub-test compares, or writes the file.
+func Files(t *testing.T, run func(t *testing.T, file, text string)) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
+			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got := run(t, string(want))
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			was, is := strings.Split(string(want), "\n\n"), strings.Split(got, "\n\n")
-			for i := range min(len(was), len(is)) {
-				assert.Equal(t, was[i], is[i])
-			}
-			assert.Equal(t, len(was), len(is), "paragraphs")
+			run(t, file, string(text))
 		})
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -27,8 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
-
-var rewrite = flag.Bool("rewrite", false, "write what is told in the stories into testdata")
 
 // TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has a
 // topic. A story is a paragraph: its title behind a #, what happens, and below "----" what was told of
@@ -55,45 +52,38 @@ var rewrite = flag.Bool("rewrite", false, "write what is told in the stories int
 // of the hold h, with=h one with that hold, beyond=h its context without its end, as=me that of an
 // owner, within=1s one that ends, ended one that has, and says tells the whole error.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			stories := strings.Split(strings.TrimSpace(string(text)), "\n\n")
-			if *rewrite {
-				t.Cleanup(func() {
-					assert.NoError(t, os.WriteFile(file, []byte(strings.Join(stories, "\n\n")+"\n"), 0o644))
-				})
-			} else {
-				t.Parallel()
-			}
-			for i, text := range stories {
-				happens, want, _ := strings.Cut(text, "\n----")
-				title, events, titled := strings.Cut(happens, "\n")
-				require.True(t, titled && title[0] == '#', "a story has a title: %s", text)
-				tell := func(t *testing.T, w *testbed.VirtualKind) {
-					got := strings.Join(newStory(w).run(events), "\n")
-					if !*rewrite {
-						assert.Equal(t, strings.TrimPrefix(want, "\n"), got)
-					} else if w.Kind.Name == "plain" || w.Kind.Name == "" {
-						stories[i] = happens + "\n----\n" + got
-					}
+	golden.Files(t, func(t *testing.T, file, text string) {
+		stories := strings.Split(strings.TrimSpace(text), "\n\n")
+		if *golden.Rewrite {
+			t.Cleanup(func() {
+				assert.NoError(t, os.WriteFile(file, []byte(strings.Join(stories, "\n\n")+"\n"), 0o644))
+			})
+		} else {
+			t.Parallel()
+		}
+		for i, text := range stories {
+			happens, want, _ := strings.Cut(text, "\n----")
+			title, events, titled := strings.Cut(happens, "\n")
+			require.True(t, titled && title[0] == '#', "a story has a title: %s", text)
+			tell := func(t *testing.T, w *testbed.VirtualKind) {
+				got := strings.Join(newStory(w).run(events), "\n")
+				if !*golden.Rewrite {
+					assert.Equal(t, strings.TrimPrefix(want, "\n"), got)
+				} else if w.Kind.Name == "plain" || w.Kind.Name == "" {
+					stories[i] = happens + "\n----\n" + got
 				}
-				t.Run(title[2:], func(t *testing.T) {
-					if strings.HasPrefix(events, "each kind") {
-						testbed.EachVirtualKind(t, tell)
-						return
-					}
-					testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-						tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
-					})
-				})
 			}
-		})
-	}
+			t.Run(title[2:], func(t *testing.T) {
+				if strings.HasPrefix(events, "each kind") {
+					testbed.EachVirtualKind(t, tell)
+					return
+				}
+				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+					tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
+				})
+			})
+		}
+	})
 }
 
 // A story is what happens in a paragraph.
