@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -133,7 +134,7 @@ func (s *scene) awaitCount(lock string, depth int) {
 			return count == fmt.Sprint(depth)
 		}
 		return false
-	}, hang, time.Millisecond, "depth %d", depth)
+	}, redistest.Hang, time.Millisecond, "depth %d", depth)
 }
 
 func views(s *scene, first, second side) {
@@ -172,7 +173,7 @@ func limits(s *scene, first, second side) {
 	assert.GreaterOrEqual(s.t, took, wait-10*time.Millisecond, "Redisson counts in whole milliseconds")
 
 	waiter := s.start(func() error {
-		ok, err := second.TryLock(lock, hang, lease)
+		ok, err := second.TryLock(lock, redistest.Hang, lease)
 		if err == nil && !ok {
 			err = errors.New("not within the wait")
 		}

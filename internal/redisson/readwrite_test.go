@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
@@ -116,7 +117,7 @@ func downgrading(s *scene, first, second couple) {
 	require.Eventually(s.t, func() bool { // what Go has nested is mirrored, not waited for
 		locked, err := second.read.IsLocked(lock)
 		return err == nil && locked
-	}, hang, time.Millisecond)
+	}, redistest.Hang, time.Millisecond)
 	if _, ours := first.write.(owner); ours {
 		reader := s.start(func() error { return second.read.Lock(lock, 0) })
 		s.awaitAsleep(second.read, lock)
@@ -160,9 +161,9 @@ func TestReadersBehindAWriterInGoReadTogether(t *testing.T) {
 				case "java":
 					s.awaitAsleep(reader, lock)
 				case "here":
-					require.Eventually(s.t, func() bool { return inspect.Of(s.client).Stats().Waiting > 0 }, hang, time.Millisecond)
+					require.Eventually(s.t, func() bool { return inspect.Of(s.client).Stats().Waiting > 0 }, redistest.Hang, time.Millisecond)
 				default:
-					require.Eventually(s.t, func() bool { return s.number("ZCARD", "rlock_queue:{"+lock+"}rw") > 0 }, hang, time.Millisecond)
+					require.Eventually(s.t, func() bool { return s.number("ZCARD", "rlock_queue:{"+lock+"}rw") > 0 }, redistest.Hang, time.Millisecond)
 				}
 			}
 			left := time.Now()

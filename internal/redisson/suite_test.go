@@ -21,9 +21,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// hang is when a wait is taken for endless.
-var hang = redistest.Hang
-
 var long = flag.Bool("long", false, "run the tests that measure a mixed fleet as well")
 
 func onlyLong(t *testing.T) {
@@ -147,7 +144,7 @@ func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 	t.Helper()
 	withJava(t, c.version) // the first time it is built, which takes as long as it takes
 	redistest.Guard(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 	t.Cleanup(cancel)
 	s := &scene{Server: server, t: t, ctx: ctx, setting: c, counts: []string{"NUMSUB", "SHARDNUMSUB"}}
 	s.java = s.startJava()
@@ -277,7 +274,7 @@ func (s *scene) awaitChannel(channel string) {
 			}
 		}
 		return false
-	}, hang, time.Millisecond, "no waiter at %q", channel)
+	}, redistest.Hang, time.Millisecond, "no waiter at %q", channel)
 }
 
 // channelOf returns the channel of the messages that wake the lock's waiters.
@@ -305,7 +302,7 @@ func (s *scene) awaitAsleep(waiter side, lock string) {
 	require.Eventually(s.t, func() bool {
 		asleep, err := java.IsAsleep()
 		return err == nil && asleep
-	}, hang, time.Millisecond, "it does not sleep at %q", lock)
+	}, redistest.Hang, time.Millisecond, "it does not sleep at %q", lock)
 }
 
 // A call is one that is under way in a goroutine of its own.

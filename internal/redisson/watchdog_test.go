@@ -152,6 +152,6 @@ func (s *scene) startHolder(lock string) (kill func()) {
 	holder, err := redistest.Converse(cmd)
 	require.NoError(s.t, err)
 	s.t.Cleanup(holder.Kill)
-	gives(s.t, "held: <nil>")(holder.Hear(hang))
+	gives(s.t, "held: <nil>")(holder.Hear(redistest.Hang))
 	return holder.Kill
 }

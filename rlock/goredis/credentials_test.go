@@ -95,7 +95,7 @@ func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
 			require.Eventually(t, func() bool {
 				hold, err := client.NewLock("after").Acquire(t.Context(), rlock.WithWait(0))
 				return err == nil && assert.NoError(t, hold.Release(t.Context()))
-			}, hang, 10*time.Millisecond, "over a connection with the new password")
+			}, redistest.Hang, 10*time.Millisecond, "over a connection with the new password")
 		})
 	}
 }

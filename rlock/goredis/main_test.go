@@ -18,15 +18,12 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// hang is when a wait is taken for endless.
-var hang = redistest.Hang
-
 // lockWith takes a lock and passes it on to a second client, both with the option, and checks that
 // the client of go-redis sees the lock, where it looks for its own keys. It returns a client that
 // still holds the lock "held".
 func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClient) *rlock.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 	defer cancel()
 	here, there := clientWith(t, option), clientWith(t, option)
 
@@ -42,7 +39,7 @@ func lockWith(t *testing.T, option rueidis.ClientOption, rdb redis.UniversalClie
 	require.Eventually(t, func() bool {
 		info, err := inspect.Of(here).Lock(ctx, "passed")
 		return err == nil && len(info.Queue) == 1
-	}, hang, time.Millisecond, "the other client waits")
+	}, redistest.Hang, time.Millisecond, "the other client waits")
 	require.NoError(t, hold.Release(ctx))
 	require.NoError(t, redistest.Await(t, next))
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
@@ -108,7 +109,7 @@ func (s *site) awaitWaiter(name string) {
 	require.Eventually(s.t, func() bool {
 		i, err := inspect.Of(s.client).Lock(s.ctx, name)
 		return err == nil && i.Waiting > 0
-	}, hang, time.Millisecond)
+	}, redistest.Hang, time.Millisecond)
 }
 
 // runs reports whether the process exists and is not a zombie.

@@ -77,9 +77,6 @@ func beChild(how string) (code int) {
 	}
 }
 
-// hang is when a wait is taken for endless.
-var hang = redistest.Hang
-
 // A site is a server, and a client beside the command.
 type site struct {
 	t      *testing.T
@@ -91,7 +88,7 @@ type site struct {
 // newSite starts a server: redis-server if there is one, otherwise the embedded one.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), redistest.Hang)
 	t.Cleanup(cancel)
 	s := &site{t: t, ctx: ctx, addr: serverAddr(t)}
 	s.client = s.connect(rlock.Config{})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // Processes wait for one lock. The command shows the holder and the queue by their process ids, and
@@ -38,7 +40,7 @@ func TestTheCommandShowsWhichProcessesHoldAndWait(t *testing.T) {
 				pids = append(pids, cmd.Process.Pid)
 			}
 			return assert.ObjectsAreEqual(pids, queue)
-		}, hang, time.Millisecond)
+		}, redistest.Hang, time.Millisecond)
 		_, plain, _ := s.run("", "top", "--plain", "--count", "1")
 		assert.Contains(t, strings.SplitN(plain, "\n", 2)[0], fmt.Sprintf("1 held by 1 process, %d waiting", len(line)-1))
 	}

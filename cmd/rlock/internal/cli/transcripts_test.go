@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/golden"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
@@ -108,7 +109,7 @@ func (s *site) synchronize(what, value, name string) {
 		require.Eventually(s.t, func() bool {
 			_, stdout, _ := s.run("", "ls", "--waiting")
 			return strings.Contains(stdout, name)
-		}, hang, time.Millisecond)
+		}, redistest.Hang, time.Millisecond)
 	}
 	var err error
 	switch what {

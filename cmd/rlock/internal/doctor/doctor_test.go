@@ -20,8 +20,6 @@ import (
 // safe are the arguments of a server without findings.
 var safe = []string{"--appendonly", "yes"}
 
-var hang = redistest.Hang
-
 func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Finding {
 	t.Helper()
 	found := make(map[string]doctor.Finding)
@@ -112,7 +110,7 @@ func TestAUserOfNamesWithAPrefixIsToldOfTheFlag(t *testing.T) {
 func TestLocksThatArePassedOnAreNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 	defer cancel()
 	client, err := rlock.New(rlock.Config{Redis: server.Options()})
 	require.NoError(t, err)

@@ -262,7 +262,7 @@ func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
 				}
 			}
 			return true
-		}, hang, 10*time.Millisecond)
+		}, redistest.Hang, 10*time.Millisecond)
 		return server.Options()
 	}
 }
@@ -287,7 +287,7 @@ func loading(single bool) func(t *testing.T) rueidis.ClientOption {
 		go reloader.Do(ctx, reloader.B().Arbitrary("DEBUG", "RELOAD").Build())
 		require.Eventually(t, func() bool {
 			return strings.HasPrefix(fmt.Sprint(client.Do(ctx, client.B().Ping().Build()).Error()), "LOADING")
-		}, hang, time.Millisecond)
+		}, redistest.Hang, time.Millisecond)
 		option.DisableRetry, option.ForceSingleClient = false, single
 		return option
 	}
