@@ -219,23 +219,21 @@ const (
 	Forever   Span     = math.MaxInt64
 )
 
-// After returns the time a span after t, Never for Forever.
-func (t Time) After(d Span) Time {
-	if d == Forever || t == Never {
-		return Never
-	}
-	return t + Time(d)
-}
+// After returns the time a span after t: Never if the span is Forever, or reaches beyond Never.
+func (t Time) After(d Span) Time { return after(t, d) }
 
 // Since returns the span from u to t.
 func (t Time) Since(u Time) Span { return Span(t - u) }
 
-// After returns the time a span after t, NeverSafe for Forever.
-func (t SafeTime) After(d Span) SafeTime {
-	if d == Forever || t == NeverSafe {
-		return NeverSafe
+// After is Time.After for the other clock.
+func (t SafeTime) After(d Span) SafeTime { return after(t, d) }
+
+func after[T Time | SafeTime](t T, d Span) T {
+	at := t + T(d)
+	if d == Forever || t == math.MaxInt64 || d > 0 && at < t {
+		return math.MaxInt64
 	}
-	return t + SafeTime(d)
+	return at
 }
 
 // Since returns the span from u to t.

@@ -51,9 +51,9 @@ type hold struct {
 	by    uint64       // the goroutine that acquired it; 0 if it is not known
 	token uint64       // the fencing token, set once when the lock was granted; 0 for none
 
-	// stays is the end of the least hold; before the lock is acquired, its length. 0 for none.
-	stays    core.Time
-	standing bool // the hold lasts for long by design, which is not logged
+	least    core.Span // length of the least hold; 0 for none
+	stays    core.Time // end of the least hold, set when the lock is granted; 0 for none
+	standing bool      // the hold lasts for long by design, which is not logged
 
 	// The mutex of the lock's shard protects following.
 
@@ -64,7 +64,7 @@ type hold struct {
 // newHold returns the handle of a call. Its context is derived from parent.
 func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), stays: core.Time(req.Least), standing: req.Standing}
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), least: core.Span(req.Least), standing: req.Standing}
 	life := req.Life
 	if req.Whole != nil {
 		life = nil // the whole ends it

@@ -353,8 +353,8 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	}
 	s.client.holdBegins()
 	if h != nil {
-		if h.token = w.Token; h.stays > 0 {
-			h.stays += s.at.Time
+		if h.token = w.Token; h.least > 0 {
+			h.stays = s.at.Time.After(h.least)
 		}
 	}
 	switch w.Way {

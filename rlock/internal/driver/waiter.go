@@ -492,9 +492,6 @@ func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	if req.Wait < terms.Forever {
 		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began)), 0)
 	}
-	if h != nil {
-		h.stays = core.Time(req.Least)
-	}
 	c.done(w)
 	return c.acquire(ctx, n, &req, h)
 }

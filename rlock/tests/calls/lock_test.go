@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -580,5 +581,49 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
+	})
+}
+
+// A time whose end is beyond the range of the clock has no end.
+func TestATimeOfCenturiesDoesNotEnd(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		c, other := w.NewClient(), w.NewClient()
+		time.Sleep(time.Second) // the clocks begin with the client
+		const longest = time.Duration(math.MaxInt64)
+		for _, long := range []time.Duration{longest, longest - 1} {
+			holds := func(option rlock.AcquireOption) func(*rlock.Lock) (*rlock.Hold, error) {
+				return func(l *rlock.Lock) (*rlock.Hold, error) { return l.Acquire(w.Ctx, option) }
+			}
+			extends := func(option rlock.AcquireOption) func(*rlock.Lock) (*rlock.Hold, error) {
+				return func(l *rlock.Lock) (*rlock.Hold, error) {
+					h := testbed.Take(t, w.Ctx, l, option)
+					return h, h.Extend(w.Ctx, long)
+				}
+			}
+			for name, take := range map[string]func(*rlock.Lock) (*rlock.Hold, error){
+				"a wait": holds(rlock.WithWait(long)), "a lease": holds(rlock.WithLease(long)), "a longest hold": holds(rlock.WithMaxHold(long)),
+				"an extended lease": extends(rlock.WithLease(time.Minute)), "an extended longest hold": extends(rlock.WithMaxHold(time.Minute)),
+				"a pass": func(l *rlock.Lock) (*rlock.Hold, error) {
+					pass, err := testbed.Take(t, w.Ctx, l).Pass(w.Ctx, long)
+					require.NoError(t, err)
+					time.Sleep(time.Minute)
+					return c.Resume(w.Ctx, pass)
+				},
+			} {
+				held := testbed.Take(t, w.Ctx, other.NewLock(name))
+				time.AfterFunc(time.Second, func() { _ = held.Release(w.Ctx) })
+				h, err := take(c.NewLock(name))
+				require.NoError(t, err, name)
+				time.Sleep(time.Minute)
+				assert.True(t, h.Valid(), name)
+				require.NoError(t, h.Release(w.Ctx), name)
+			}
+
+			l := c.NewLock(fmt.Sprint("least ", long))
+			require.NoError(t, testbed.Take(t, w.Ctx, l, rlock.WithMinHold(long)).Release(w.Ctx))
+			locked, err := l.IsLocked(w.Ctx)
+			require.NoError(t, err)
+			assert.True(t, locked, "a least hold")
+		}
 	})
 }
