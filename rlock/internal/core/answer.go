@@ -1,6 +1,6 @@
 package core
 
-// Answer tells the lock the reply to a command, for the command's tenure and for the call c that
+// Answer gives the lock the reply to a command, for the command's tenure and for the call c that
 // sent it. c is nil if the keeper sent the command, or if the call has returned before the reply:
 // its memory may be a call of another lock by then. Each command has one Answer, also if its call
 // has left.
@@ -192,7 +192,7 @@ func (l *Lock) Settle(now Now) {
 		l.seek(now)
 	}
 	if l.abroad.hears != deaf {
-		l.dismiss()
+		l.ignoreAbroad()
 	}
 }
 
@@ -204,7 +204,7 @@ func (l *Lock) lapse(now Now) {
 		l.lose(KeyGone, now)
 	case now.Safe >= l.TrustedUntil():
 		cause := Unrenewed
-		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // the lease of the holder ends a little early, as any lease that is believed
+		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // every lease is believed for a little less than its length
 			cause = LeaseEnded
 		}
 		l.lose(cause, now)

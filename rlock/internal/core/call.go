@@ -40,7 +40,7 @@ type Call struct {
 	Handle   any    // the handle of the level; nil for a level that its owner unlocks
 	Info     any    // the driver's data, for the level
 	Answers  bool   // a release may answer the call while its ticket waits
-	Most     int32  // how many callers may wait, itself included, if it is to wait; 0 for any number, negative for none
+	Most     int32  // the number of callers that may wait, this one included; 0 for any number, negative for none
 	Carries  bool   // the Leave of the release carries a guarded write: see UnlockWith
 	Named    ID     // the tenure that Resume replaces, or that Force releases
 	Inherits uint64 // the fencing token of the lock that Resume takes; 0 for none
@@ -78,11 +78,11 @@ type Result struct {
 type waiting struct {
 	tried    int8                    // the number of Acquires that it has sent and that were answered, or may be yet
 	tries    int8                    // the number that it may send: one, and another if a release of this client makes way for it
-	counted  bool                    // the call is counted in the line's repeats
+	counted  bool                    // the line's repeats count the call
 	overdue  bool                    // its time is up, and it waits for an answer that is on its way
 	admitted bool                    // its ticket has been in the queue, so that its bound does not count any more
 	fails    int                     // the number of its commands in a row without an answer
-	rest     Time                    // nothing is sent for it before
+	rest     Time                    // the time before which no command is sent for it
 	position waitqueue.Waiter[*Call] // its place in the line
 }
 
@@ -104,7 +104,7 @@ type Action struct {
 }
 
 // Alarm returns when the goroutine of the call asks Next by itself.
-func (c *Call) Alarm() Time { return c.alarm }
+func (w *Call) Alarm() Time { return w.alarm }
 
 // begins makes c a new call. The lock is not idle until the call has returned or acquired the lock.
 func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
@@ -131,12 +131,12 @@ func (l *Lock) Force(c *Call) { l.begins(c, Forces, nil) }
 func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 	c.asleep = false
 	l.advance(c, now)
-	if c.Outcome != Waiting { // it does not use the lock any more
+	if c.Outcome != Waiting {
 		if c.Outcome != Acquired {
 			l.line.calls--
 		}
-		if l.hears != deaf {
-			l.quiet()
+		if l.hears != deaf && l.Idle() {
+			l.unsubscribe()
 		}
 		return Action{Do: Returns}
 	}
@@ -232,8 +232,8 @@ func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
 }
 
 // done ends a call that does not wait for the lock.
-func (c *Call) done(f Fault, found bool, cause Cause) {
-	c.Outcome, c.Result, c.Tenure, c.flies = Done, Result{cause, f, found}, nil, false
+func (w *Call) done(f Fault, found bool, cause Cause) {
+	w.Outcome, w.Result, w.Tenure, w.flies = Done, Result{cause, f, found}, nil, false
 }
 
 // Leave ends a call whose caller has left. Its ticket is given back, its release is left to the

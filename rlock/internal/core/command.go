@@ -28,16 +28,16 @@ const (
 type Op uint8
 
 const (
-	None    Op = iota
-	Acquire    // take the lock if it is free and no ticket waits for it: acquire.lua
-	Resume     // take the lock that another tenure has passed on, in its place: resume.lua
-	Join       // a step: put a new ticket at the end of the queue; if the lock is free, hold it for a claim
-	Look       // a step: find the ticket in the queue; if the lock is free and the ticket is first, hold it for a lease
-	Mirror     // show in Redis how the lock is held here, for a lease that begins now: mirror.lua
-	Leave      // a step: take the tenure out of the lock and of the queue, and grant the lock to the next ticket
-	Step       // a step without members: grant a lock that is open to the tickets that may have it
-	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
-	Write      // a guarded write: execute it if the lock has the tenure: see lock.go
+	None    Op = iota // no command
+	Acquire           // take the lock if it is free and no ticket waits for it: acquire.lua
+	Resume            // take the lock that another tenure has passed on, in its place: resume.lua
+	Join              // a step: put a new ticket at the end of the queue; if the lock is free, hold it for a claim
+	Look              // a step: find the ticket in the queue; if the lock is free and the ticket is first, hold it for a lease
+	Mirror            // show in Redis how the lock is held here, for a lease that begins now: mirror.lua
+	Leave             // a step: take the tenure out of the lock and of the queue, and grant the lock to the next ticket
+	Step              // a step without members: grant a lock that is open to the tickets that may have it
+	Unmark            // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
+	Write             // a guarded write: execute it if the lock has the tenure: see lock.go
 
 	ops = iota // the number of Ops
 )
@@ -127,7 +127,7 @@ type Found uint8
 
 const (
 	Nowhere Found = iota // neither in the queue nor in the lock
-	Waits                // it is in the queue
+	Waits                // it is in the queue behind another ticket
 	First                // it is the first ticket in the queue
 	Holds                // it has the lock, with the lease that the command asks for, counted from its execution
 )
@@ -257,9 +257,9 @@ const (
 	Ended                          // Tenure is over
 	Lose                           // the levels Lost have ended, for Cause
 	Subscribe                      // subscribe to the client's channel of the lock, and call Lock.Listening
-	Unsubscribe                    // unsubscribe from that channel
+	Unsubscribe                    // unsubscribe from the client's channel of the lock
 	ListenAbroad                   // subscribe to the channel of foreign clients, and call Lock.ListeningAbroad
-	IgnoreAbroad                   // unsubscribe from that channel
+	IgnoreAbroad                   // unsubscribe from the channel of foreign clients
 )
 
 // An Effect is an act that package core leaves to the driver, which carries effects out in their
@@ -288,9 +288,9 @@ const (
 	Unconfirmed              // the release has no answer
 )
 
-// TakeEffects takes the effects since the last call, for the driver to carry out. The slice is
-// valid until the next call, so that carrying effects out may bring about more. The deadline of
-// each touched tenure is computed here, once.
+// TakeEffects takes the effects since the last call, for the driver to carry out, which may bring
+// about more. The slice is valid until the next call. The deadline of each touched tenure is
+// computed here, once.
 func (c *Client) TakeEffects(now Now) []Effect {
 	e := c.Effects
 	c.Effects, c.taken = c.taken[:0], e

@@ -55,13 +55,13 @@
 //	Step
 //	Unmark
 //
-// Before the answer to an Acquire, a Resume or a Join the place is Unsure, and after one that has
-// found a free lock, which tickets wait for: as one whose key is gone the tenure leaves, since its
-// Leave is the step that grants the lock to the first ticket. A Gone tenure that is Out is
-// forgotten at once. A tenure that was released and not found is absent only if no command that
-// brings it in may still run: else the answer is as unknown as none. Two answers are decided
-// besides the table: after the last Leave the tenure is Out by the clock, and a grant that comes
-// too late to be believed leaves a ticket in the queue, where a Look finds that it has the lock.
+// Before the answer to an Acquire, a Resume or a Join the place is Unsure. It stays Unsure after an
+// Acquire that has found a free lock with a queue: the tenure leaves, as one whose key is gone,
+// since its Leave is the step that grants the lock to the first ticket. A Gone tenure that is Out
+// is forgotten at once. A Leave that does not find its tenure means absent only if no command that
+// brings the tenure in may still run; else it means unknown. Two answers are decided besides the
+// table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be
+// believed leaves a ticket in the queue, where a Look finds that it has the lock.
 //
 // # The sender of a command
 //
@@ -76,39 +76,41 @@
 //
 // An answer counts for the call and for the tenure that its command was sent for, and for no other.
 // Between two calls of Next anything may happen, and a caller may leave: then its command goes on
-// without it. The effect [Poll] tells an agent that sleeps of a time which is sooner than the one
-// it knows; the time is found once for each tenure that an event has touched.
+// without it. The effect [Poll] gives an agent that sleeps an earlier deadline. It is computed once
+// for each tenure that an event has touched, when the driver takes the effects.
 //
 // # What it promises
 //
 // If the driver carries the effects out in their order, and gives each command one answer, then,
 // even if commands are lost, late, doubled or forged:
 //
-//   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
-//     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
-//     the clock that never runs behind (command.go), from before the command was sent (trust.go).
-//   - A guarded write is executed in its own hold, or not at all: not in a later one, however late it is (lock.go). One that
-//     a release carries was executed if the release is confirmed.
+//   - If Redis loses nothing, at most one client believes that it holds the lock: of readers any
+//     number, of a semaphore one for each permit. Each loss is reported before Redis can grant the
+//     lock to another client. Trust is counted on the clock that never runs behind (command.go),
+//     from before the command was sent (trust.go).
+//   - A guarded write is executed in its own hold or not at all, however late it is (lock.go). One
+//     that a release carries was executed if the release is confirmed.
 //   - A caller that has left never holds the lock: what it was granted is given back.
-//   - No lock stays idle for longer than a claim while a caller waits, and a tenure that is no longer wanted leaves Redis.
-//   - Others are passed a bounded number of times, and the waiters of a strict lock are served in their order, also after
-//     a stall.
+//   - No lock stays idle for longer than a claim while a caller waits, and a tenure that is no
+//     longer wanted leaves Redis.
+//   - A client is overtaken a bounded number of times, and the waiters of a strict lock are served
+//     in their order, also after a stall.
 //
 // # Failure
 //
 // A command without an answer is no loss: a Mirror is tried again while the lease is believed, a
 // Look as long as the caller waits, and a Leave until Redis has answered or the lease is over, and
 // once more then. A ticket whose Join has no answer is given up, since it may join by one command
-// only, and its waiter takes another. An answer that comes too late to be believed keeps its place:
-// the ticket is looked for again.
+// only, and its waiter takes another. A grant that comes too late to be believed costs its ticket
+// no place: the ticket is looked for again.
 //
 // # Memory
 //
-// A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and
-// an answer to a former life does not fit, by its sequence number. Of one that Redis shows until
-// its lease ends, since it was passed on or stays, the number is known that long (tenure.go).
-// Nested locks and hand-offs allocate nothing, and no event but a new subscription and Close walks
-// the line.
+// The memory of a tenure that is over is reused. The driver may poll any tenure at any time, and an
+// answer to a former tenure of that memory does not fit, by its sequence number. Redis shows a
+// tenure that was passed on, or has a least hold, until its lease ends: its number is kept until
+// then (tenure.go). Nested locks and hand-offs allocate nothing, and no event but a new
+// subscription and Close walks the line.
 package core
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Op,Want,Place,Mode,Fault,Found,MessageKind,Cause,Outcome,Way

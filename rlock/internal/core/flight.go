@@ -26,7 +26,7 @@ const (
 // The flight of a tenure changes here, and only here.
 
 // send returns the command op, which is in flight from now on.
-func (t *Tenure) send(op Op, now Now) Command {
+func (t *Tenure) launch(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
 	follows, opening := t.follows(now), false
 	if t.underWay() { // the command in flight may run after this one, a Leave or the Mirror that passes the lock on
@@ -146,11 +146,11 @@ func (t *Tenure) Alarm() Time { return t.alarm }
 // changes by the clock while the command is in flight. If a waiter without a ticket is first in the
 // line, its ticket joins with the release.
 func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
-	cmd, at = t.send(op, now), Never
+	cmd, at = t.launch(op, now), Never
 	if w := l.line.first(); op == Leave && t.Agent != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
-		next := l.asks(w, Join)
-		joins := next.send(Join, now)
+		next := l.newTicket(w, Join)
+		joins := next.launch(Join, now)
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
 	if t == l.owner {

@@ -18,7 +18,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		}
 	case Shown:
 		if t == nil {
-			l.heardGrant(t, m, now) // this client has forgotten it: an acquire was executed once more after the release
+			l.heardGrant(t, m, now) // an Acquire was executed once more after the release
 		}
 	case Forced:
 		if t != nil && t == l.owner {
@@ -45,9 +45,9 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 			return // all tenures leave
 		}
 		if l.client.hasPartedFrom(m.ID, now) {
-			return // it is left to its lease
+			return // the tenure is left to its lease
 		}
-		t = l.stranger(m) // no waiter wants it, and the next in the queue must not wait for that
+		t = l.strayTenure(m) // no waiter wants it, and the next in the queue must not wait for that
 		l.give(t, now)
 		return
 	}
@@ -146,12 +146,10 @@ func (l *Lock) Deafened(now Now) {
 	}
 }
 
-// quiet ends the subscriptions of a lock that is idle.
-func (l *Lock) quiet() {
-	if l.Idle() {
-		l.hears = deaf
-		l.tell(Effect{Kind: Unsubscribe})
-	}
+// unsubscribe ends the subscription to the client's grants.
+func (l *Lock) unsubscribe() {
+	l.hears = deaf
+	l.tell(Effect{Kind: Unsubscribe})
 }
 
 // Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
@@ -169,15 +167,14 @@ type ForeignConfig struct {
 // abroad is what this client knows of foreign clients.
 type abroad struct {
 	hears   hearing // the subscription to their channel
-	told    bool    // a foreign client has published, and no step has said so to Redis
+	told    bool    // a foreign client has published, and no step has reported it to Redis
 	news    abroadNews
 	listens bool // this client has listened since the last Look
-	ends    Time // the end of the holder's lease, as the last Look showed it
-	since   Time // the time at which a Look first showed that end
+	ends    Time // the end of the holder's lease, by the last Look
+	since   Time // the time of the first Look that showed this end
 }
 
 // abroadNews is what the channel of foreign clients says of the holder.
-
 type abroadNews uint8
 
 const (
@@ -204,8 +201,9 @@ func (l *Lock) ListeningAbroad(now Now) {
 	l.Settle(now)
 }
 
-// dismiss ends that subscription once no ticket of this client waits for the lock.
-func (l *Lock) dismiss() {
+// ignoreAbroad ends the subscription to the channel of foreign clients if no ticket of this client
+// waits for the lock.
+func (l *Lock) ignoreAbroad() {
 	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
 		if t.queues() && (t.place != Owner) {
 			return

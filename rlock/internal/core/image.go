@@ -7,26 +7,26 @@ import (
 )
 
 // For the explorer, which keeps a copy of a client for each state, and tells states apart by their
-// keys. What ships calls none of this. A new field has its place in the copy and in the key, unless
-// a struct is copied as a whole; a test finds one that was left out.
+// keys. What ships calls none of this. A new field needs a place in the key, and in the copy unless
+// its struct is copied as a whole; a test finds a field that was left out.
 
 const mostLocks = 3
 
-// An Image is the memory of a copy of a client and its locks. It may be used again.
+// An Image is the memory of a copy of a client and its locks. It may be reused.
 type Image struct {
 	Client Client
 	Locks  [mostLocks]Lock
 
 	tenures copies[Tenure]
 	calls   copies[Call]
-	gone    Tenure // stands for each forgotten one, and stays zero: no answer fits it
+	gone    Tenure // the copy of each forgotten tenure: zero, so that no answer fits it
 }
 
-// copies are those of structs of one type. They are made one by one, since an explorer keeps many
-// images at once, and most of them have few structs.
+// copies are the copies of structs of one type. They are allocated one by one, since an explorer
+// keeps many images at once, and most of them have few structs.
 type copies[T any] struct {
-	all []copied[T] // the first n are in use
-	n   int
+	all []copied[T]
+	n   int // the number of copies in use, which are the first
 }
 
 type copied[T any] struct{ from, to *T }
@@ -87,13 +87,13 @@ func (y *Image) lock(from, to *Lock) {
 	}
 	for t := to.tenures.first; t != nil; t = t.behind {
 		if c := y.Call(t.Agent); c != nil {
-			t.Agent, c.Tenure = c, t // that of a Resume or of a release is not in the line
+			t.Agent, c.Tenure = c, t // a call of a Resume or of a release is not in the line
 		}
 	}
 	to.owner = y.Tenure(from.owner)
 }
 
-// Tenure returns the copy of a tenure. All forgotten ones that are not spare have the same copy.
+// Tenure returns the copy of a tenure. All forgotten tenures but the spare one have the same copy.
 func (y *Image) Tenure(t *Tenure) *Tenure {
 	switch c := y.tenures.of(t); {
 	case t == nil:
@@ -123,17 +123,17 @@ func (y *Image) Command(cmd *Command) {
 	cmd.Tenure, cmd.joins = y.Tenure(cmd.Tenure), y.Tenure(cmd.joins)
 }
 
-// Names renames tenures and owners in the order in which they are seen: states that differ by names
-// only are one.
+// Names renames tenures and owners in the order in which they are seen, so that states that differ
+// by names only have the same key.
 type Names struct {
-	Client uint32
-	ids    [24]uint64
-	n      int
-	Owners [8]OwnerID
-	No     int
+	Client     uint32
+	ids        [24]uint64
+	n          int
+	Owners     [8]OwnerID
+	OwnerCount int
 }
 
-// ID returns the name of a tenure: 0 for none, 1 for one of another client.
+// ID returns the name of a tenure: 0 for none, 1 for any tenure of another client.
 func (n *Names) ID(id ID) byte {
 	switch {
 	case id == ID{}:
@@ -156,14 +156,14 @@ func (n *Names) Owner(o OwnerID) byte {
 	if o == 0 {
 		return 0
 	}
-	for i := range n.No {
+	for i := range n.OwnerCount {
 		if n.Owners[i] == o {
 			return byte(i + 1)
 		}
 	}
-	n.Owners[n.No] = o
-	n.No++
-	return byte(n.No)
+	n.Owners[n.OwnerCount] = o
+	n.OwnerCount++
+	return byte(n.OwnerCount)
 }
 
 func bit(f bool) byte {
@@ -180,7 +180,7 @@ func bits(fs ...bool) (v byte) {
 	return v
 }
 
-// clocks writes times as seen from now.
+// clocks encodes times relative to now.
 type clocks struct{ Now }
 
 func (c clocks) time(t Time) byte {
@@ -190,7 +190,7 @@ func (c clocks) time(t Time) byte {
 	return byte(int8(min(max(t-c.Time, -12), 100)))
 }
 
-// until is time for one that decides nothing once it has come.
+// until is time for a deadline: all that have passed are the same.
 func (c clocks) until(t Time) byte { return c.time(max(t, c.Time)) }
 
 func (c clocks) safe(t SafeTime) byte {
@@ -200,8 +200,7 @@ func (c clocks) safe(t SafeTime) byte {
 	return byte(int8(min(max(t-c.Safe, -12), 100)))
 }
 
-// AppendClient appends what tells the state of the client from others, apart from that of its
-// locks.
+// AppendClient appends the key of the client's own state, without its locks.
 func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 	for _, p := range c.partings {
 		if now.Time < p.until {
@@ -211,7 +210,7 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 	return append(b, 0)
 }
 
-// AppendLock appends what tells the state of the lock from others.
+// AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
 	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
@@ -290,7 +289,8 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	return b
 }
 
-// Current reports whether the command's answers will be read.
+// Current reports whether the answer to the command is awaited: by its tenure, and by the ticket
+// that joins with it.
 func Current(cmd *Command) (tenure, joins bool) {
 	flies := func(t *Tenure, seq uint32) bool {
 		return t != nil && t.InFlight() != None && t.flight.seq == seq
@@ -329,7 +329,7 @@ func IsSummed(l *Lock) bool {
 	return is == s
 }
 
-// askedBy returns until when the levels of an owner ask for the lock.
+// askedBy returns the end of the time for which the levels of an owner ask for the lock.
 func askedBy(all []Level, o OwnerID) SafeTime {
 	until, most := SafeTime(0), NeverSafe
 	for i := range all {

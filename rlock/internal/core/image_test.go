@@ -48,7 +48,7 @@ func full() *Lock {
 // Each field of the structs is copied, and tells states apart unless it decides nothing.
 func TestASnapshotKnowsEachField(t *testing.T) {
 	state := func(l *Lock) []byte {
-		n, now := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4}, Now{Time: 10, Safe: 10}
+		n, now := &Names{Owners: [8]OwnerID{1, 2, 3, 4}, OwnerCount: 4}, Now{Time: 10, Safe: 10}
 		return n.AppendClient(n.AppendLock(nil, l, now), l.Client(), now)
 	}
 	for _, c := range []struct {

@@ -19,9 +19,9 @@ type Level struct {
 	Info   any      // the driver's data
 }
 
-// levels are the truth about the lock's owners in this client. They belong to the lock: a hand-off
-// exchanges the tenure below them, as does a ticket that is granted the lock while readers go on.
-// Each event reads the summary several times.
+// levels are the truth about the lock's owners in this client. They belong to the lock and not to a
+// tenure: a ticket that is granted the lock while readers hold it replaces their tenure. Each event
+// reads the summary several times.
 type levels struct {
 	all []Level
 	summary
@@ -49,17 +49,17 @@ func sum(all []Level) summary {
 		if v.mayEnd() {
 			s.ends = min(s.ends, v.Until)
 		}
-		s.asked = max(s.asked, v.asks())
-		if v.asks() != NeverSafe {
+		s.asked = max(s.asked, v.leaseEnd())
+		if v.leaseEnd() != NeverSafe {
 			s.longest = max(s.longest, v.Until)
 		}
 	}
 	return s
 }
 
-// asks returns the end of the lease that the level asks Redis for. A capped level asks for no end,
+// leaseEnd returns the end of the lease that the level asks Redis for. A capped level asks for no end,
 // and ends by the clock.
-func (v *Level) asks() SafeTime {
+func (v *Level) leaseEnd() SafeTime {
 	if v.Capped {
 		return NeverSafe
 	}
@@ -194,9 +194,9 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	return tooLong, ended
 }
 
-// let sets the level's lease, or its longest hold if capped, counted from now; 0 for a level that
+// setEnd sets the level's lease, or its longest hold if capped, counted from now; 0 for a level that
 // is renewed.
-func (l *Lock) let(i int, lease Span, capped bool, now Now) {
+func (l *Lock) setEnd(i int, lease Span, capped bool, now Now) {
 	v := &l.levels.all[i]
 	v.Until, v.Capped = NeverSafe, capped
 	if lease > 0 {
@@ -210,7 +210,7 @@ func (l *Lock) let(i int, lease Span, capped bool, now Now) {
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o {
-			until = max(until, v.asks())
+			until = max(until, v.leaseEnd())
 		}
 	}
 	return min(until, l.cappedAt(o))

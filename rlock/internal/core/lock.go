@@ -13,7 +13,7 @@ type Lock struct {
 	owner   *Tenure // the tenure that is Held, or nil
 	tenures tenures // the tenures that are not over, with owner
 
-	hears   hearing // whether this client hears of grants
+	hears   hearing // the state of the subscription to the client's grants
 	reserve uint32  // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient Time    // the time until which waiters wait for the subscription while hears is asking
 	stays   Time    // the end of the least hold, 0 for none: see StayUntil
@@ -118,7 +118,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		l.changed(now)
 	case now.Time < l.stays:
 		releases = t
-		l.leaveToLease(l.stays.Since(now.Time)) // as if it were passed on, and to no client
+		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
 		l.stays = 0
 	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now): // else no other waiter is considered, however long the line is
 		t.share.handed = true
@@ -140,7 +140,7 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 	if t == nil || i < 0 {
 		return false
 	}
-	l.let(i, lease, false, now)
+	l.setEnd(i, lease, false, now)
 	l.changed(now)
 	l.Settle(now)
 	return true
@@ -167,7 +167,7 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 	if was.Until == NeverSafe {
 		return NoEnd
 	}
-	l.let(i, d, was.Capped, now)
+	l.setEnd(i, d, was.Capped, now)
 	l.changed(now)
 	l.Settle(now)
 	if was.Capped {
@@ -214,7 +214,7 @@ type Config struct {
 	ShortSection    Span // the age below which a hold that began with a claim is not renewed
 
 	HandoffLimit int  // the number of hand-offs in this process while others wait
-	HandoffTime  Span // the time for which they go on
+	HandoffTime  Span // the time for which the lock is handed off then
 
 	Foreign ForeignConfig
 
@@ -240,15 +240,15 @@ func (c *Config) jitter(d Span) Span {
 	return c.Jitter(d)
 }
 
-// A Client is what the locks of a client under one mutex share.
+// A Client is the state shared by the locks of a client that are under one mutex.
 type Client struct {
 	Config
 	ID      uint32
 	Tenure  func() uint64 // returns the number of a new tenure; if it is nil, tenures are counted
 	Effects []Effect      // the effects that the driver has not taken yet
 
-	// Changed, unless it is nil, is called when the want or the place of a tenure has changed, with
-	// the former ones. It must not change anything.
+	// Changed is called when the want or the place of a tenure has changed, with the want and the
+	// place before. It must not change anything. It may be nil.
 	Changed func(t *Tenure, want Want, place Place)
 
 	closed   bool
@@ -303,9 +303,9 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 	}
 }
 
-// Holds reports whether the owner has a level, and the lock may be believed to be held.
+// Holds reports whether the owner has a level, and its hold may be believed.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
-	return l.owner != nil && l.IsHeld() && now.Safe < l.TrustedUntil() && now.Safe < l.askedBy(o)
+	return l.owner != nil && l.IsHeld() && now.Safe < l.ValidUntil(o)
 }
 
 // KeepsOut reports whether the first waiter is a reader that could join the readers here. The
@@ -318,17 +318,22 @@ func (l *Lock) KeepsOut(now Now) bool {
 // ValidUntil returns the end of the time for which the owner's hold may be believed.
 func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.TrustedUntil(), l.askedBy(o)) }
 
-// Want, Place and InFlight return the state of a tenure.
-func (t *Tenure) Want() Want   { return t.want }
+// Want returns what this client wants of the tenure.
+func (t *Tenure) Want() Want { return t.want }
+
+// Place returns where Redis has the tenure.
 func (t *Tenure) Place() Place { return t.place }
+
+// InFlight returns the command of the tenure that is in flight, or None.
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
 // More returns the number of permits beside the first that the tenure takes.
 func (t *Tenure) More() int32 { return t.more }
 
-// IsHeld reports whether an owner in this client holds the lock, and IsWritten whether one does
-// that is not a reader.
-func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
+// IsHeld reports whether an owner in this client holds the lock.
+func (l *Lock) IsHeld() bool { return len(l.levels.all) > 0 }
+
+// IsWritten reports whether an owner in this client holds the lock that is not only a reader.
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 
 // IsShown reports whether Redis has confirmed that it shows the present levels.

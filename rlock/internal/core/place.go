@@ -1,7 +1,7 @@
 package core
 
-// news is what messages have said of a tenure since its command in flight was sent: the answer may
-// be older than they are.
+// news is what messages have said of a tenure since its command in flight was sent: the answer to
+// the command may be older than the messages.
 type news uint8
 
 const (
@@ -20,11 +20,11 @@ func (t *Tenure) goes(to Place) {
 	}
 }
 
-// takenOut notes that a command about other tenures has taken this one out of Redis.
+// takenOut notes that a command that is not the tenure's own has taken it out of Redis.
 func (t *Tenure) takenOut() { t.goes(Out) }
 
-// stranger returns a tenure of this client that was granted the lock although no waiter knows it.
-func (l *Lock) stranger(m Message) *Tenure {
+// strayTenure returns a tenure of this client that was granted the lock although no waiter knows it.
+func (l *Lock) strayTenure(m Message) *Tenure {
 	t := l.newTenure(m.ID, Alone)
 	t.more = m.More
 	t.goes(Owner)
@@ -66,7 +66,7 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	switch f.op {
 	case Look:
 		t.marked = true
-		t.share.heardOf(1, now) // it was freed for others
+		t.share.heardOf(1, now) // the lock was freed for others
 	case Join:
 		t.marked = true
 	case Resume:
@@ -100,8 +100,8 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 	}
 }
 
-// failed notes that the command has no answer, or was not executed. Its caller has left it behind,
-// or Redis has failed.
+// failed notes that the command has no answer, or was not executed: behind says that its caller has
+// left it, else Redis has failed.
 func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
 	if v == unknown && (f.op.enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
@@ -111,7 +111,7 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	case f.op == Leave && f.last:
 		t.goes(Out)
 	case f.op == Step:
-		t.step = false // other waiters look by themselves
+		t.step = false // the others look by themselves
 	case f.op == Mirror && v != fatal:
 		t.unsure()
 	}
@@ -139,9 +139,9 @@ func (t *Tenure) granted(m Message, now Now) {
 	case !t.queues():
 	case t.underWay():
 		t.news = grant
-		t.tokens.heard(m)
+		t.tokens.takeFrom(m)
 	case t.place == InQueue:
-		t.tokens.heard(m)
+		t.tokens.takeFrom(m)
 		if !t.believeGrant(now) {
 			t.look = now.Time
 			return

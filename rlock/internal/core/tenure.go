@@ -3,7 +3,7 @@ package core
 import "slices"
 
 // A Tenure is the time during which this client owns the lock's key in Redis. If it has to wait, it
-// is a ticket in the queue before. Its ID is its own: no other tenure has it.
+// is a ticket in the queue before. No other tenure has its ID.
 //
 // The fields want, place, trust and flight are each written in the file of that name, and nowhere
 // else. A client may hold a hundred thousand tenures, so the small fields stand together: a tenure
@@ -20,7 +20,7 @@ type Tenure struct {
 	mode    Mode // the mode in which it needs the lock
 	takes   bool // a release with an answer takes the ticket out of the queue
 	news    news
-	old     bool  // Redis may show other levels than the last mirror did, so that another one is due
+	old     bool  // Redis may show other levels than the last mirror, so that another mirror is due
 	step    bool  // a step is due, which lets in others that wait after a downgrade
 	wrote   bool  // a level that is closed by now sent a guarded write
 	marked  bool  // the lock was granted to it out of the queue, and it may have a mark there
@@ -40,8 +40,8 @@ type Tenure struct {
 	within Span // the lease with which a Parted tenure passes the lock on; 0 once its Mirror was sent, or if there is none
 
 	// The deadlines from which table.go computes when the next command is due.
-	again Time // nothing is sent before
-	late  Time // a command without an answer may run until then
+	again Time // the time before which no command is sent
+	late  Time // the time until which a command without an answer may run
 	since Time // the time at which the tenure became Gone, or was granted the lock after that
 	look  Time // the time of the next look for a ticket in the queue
 	alarm Time // the deadline last given to the agent, which polls no later
@@ -66,8 +66,8 @@ func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 	return t
 }
 
-// forget removes a tenure that is over. It is the only place where memory is given back: a driver
-// or a command may still point to it, and finds by the sequence number that it is another tenure.
+// forget removes a tenure that is over. Nothing else gives the memory of a tenure back: a driver or
+// a command may still point to it, and finds by the sequence number that it is another tenure.
 func (l *Lock) forget(t *Tenure, now Now) {
 	if t.want == Parted {
 		l.client.partsFrom(t, now)
@@ -81,8 +81,8 @@ func (l *Lock) forget(t *Tenure, now Now) {
 		l.tell(Effect{Kind: Wake, Call: c})
 	}
 	l.tell(Effect{Kind: Ended, Tenure: t})
-	if l.hears != deaf {
-		l.quiet()
+	if l.hears != deaf && l.Idle() {
+		l.unsubscribe()
 	}
 }
 
@@ -172,8 +172,8 @@ func (t *tokens) take(last, n uint64) {
 	}
 }
 
-// heard takes the tokens that a message names.
-func (t *tokens) heard(m Message) {
+// takeFrom takes the tokens that a message names.
+func (t *tokens) takeFrom(m Message) {
 	if m.Tokens <= m.Token {
 		t.take(m.Token, m.Tokens)
 	}
@@ -251,7 +251,7 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 		return w.Outcome
 	}
-	t := l.asks(w, Resume)
+	t := l.newTicket(w, Resume)
 	t.share.passes = int32(l.client.HandoffLimit) // no hand-offs while others wait
 	if w.Inherits > 0 {                           // that token is the only one
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
@@ -262,8 +262,8 @@ func (l *Lock) Resume(w *Call, now Now) Outcome {
 
 // A tenure that this client has parted with is forgotten as soon as it needs no more commands,
 // although Redis shows it until its lease ends: most locks that are passed on are resumed and
-// released long before that. Its number is kept until then, so that a message that is late, doubled
-// or forged does not give back a lock that another client may have by now.
+// released long before that. Its number is kept until the lease ends, so that a message that is
+// late, doubled or forged does not give back a lock that another client may have by now.
 
 // partings are the forgotten tenures that Redis may still show, sorted by number.
 type partings []parting

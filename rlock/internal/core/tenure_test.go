@@ -139,8 +139,8 @@ func TestTokens(t *testing.T) {
 		{"a lock without tokens takes none", tokens{}, func(k *tokens) { k.take(20, 16) }, tokens{}},
 		{"an answer without a token brings none", some, func(k *tokens) { k.take(0, 1) }, some},
 		{"nor one without a number", some, func(k *tokens) { k.take(20, 0) }, some},
-		{"a message brings tokens", tokens{reserved: 1}, func(k *tokens) { k.heard(Message{Token: 3, Tokens: 3}) }, tokens{3, 2, 1}},
-		{"but not more than there can be", tokens{reserved: 1}, func(k *tokens) { k.heard(Message{Token: 3, Tokens: 4}) }, tokens{reserved: 1}},
+		{"a message brings tokens", tokens{reserved: 1}, func(k *tokens) { k.takeFrom(Message{Token: 3, Tokens: 3}) }, tokens{3, 2, 1}},
+		{"but not more than there can be", tokens{reserved: 1}, func(k *tokens) { k.takeFrom(Message{Token: 3, Tokens: 4}) }, tokens{reserved: 1}},
 		{"nor more than a tenure reserves", tokens{reserved: 1}, func(k *tokens) { k.take(maxTokens+9, maxTokens+1) }, tokens{reserved: 1}},
 	} {
 		if c.happens(&c.tokens); c.tokens != c.then {

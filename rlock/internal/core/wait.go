@@ -38,11 +38,11 @@ const (
 // mayTry reports whether the call may send an Acquire.
 func (w *Call) mayTry() bool { return w.tried < w.tries }
 
-// A line has the waiters of one lock, in their order.
+// A line has the waiters of one lock in their order.
 type line struct {
 	waitqueue.Queue[*Call]
 	calls   int32           // the number of calls, in the line or not, that have neither returned nor acquired the lock
-	overdue int32           // the number of overdue waiters: see decision
+	overdue int32           // the number of waiters that are overdue: see decision
 	repeats map[OwnerID]int // the number of waiters by owner, for owners that may have several; it may lack the first waiter
 }
 
@@ -129,13 +129,13 @@ func (l *Lock) tryFor(w *Call, now Now) {
 		l.leave(w, TimedOut, now)
 	case mayAcquire && w.mayTry() && !(w.Waits && l.hears == listening && l.worthTicket(w, now)): // else it takes a ticket at
 		// once: an Acquire would cost it another command if the lock is not free
-		l.asks(w, Acquire)
+		l.newTicket(w, Acquire)
 		w.tried++
 	case !w.Waits: // the answer to another call's command, or to a release, decides
 	case !l.worthTicket(w, now): // it waits for a hand-off, until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.heldBackFrom(w):
 		if l.subscribe(now); l.hears != asking || now.Time >= l.patient { // confirmed, or waited for long enough
-			l.asks(w, Join)
+			l.newTicket(w, Join)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func (l *Lock) leave(w *Call, o Outcome, now Now) {
 }
 
 // pass gives the ticket of a waiter that has left or was served to the first waiter, if the ticket
-// suits it: so it keeps its place in the queue. A command of the ticket may be in flight.
+// suits that one: so the ticket keeps its place in the queue. A command of it may be in flight.
 func (l *Lock) pass(w *Call, now Now) {
 	t, next := w.Tenure, l.line.first()
 	w.Tenure = nil

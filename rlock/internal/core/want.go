@@ -10,8 +10,8 @@ func (t *Tenure) wants(w Want) {
 	}
 }
 
-// asks returns a new ticket for the waiter, which enters by the command entry.
-func (l *Lock) asks(w *Call, entry Op) *Tenure {
+// newTicket returns a new ticket for the waiter, which enters by the command entry.
+func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	c := l.client
 	c.last++
 	id := ID{c.ID, c.last}

@@ -264,7 +264,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 	now := w.clock(c)
 	if !c.dead {
 		for _, l := range c.locks {
-			n.No = 0 // owners of other locks
+			n.OwnerCount = 0 // owners of other locks
 			b = n.AppendLock(b, l, now)
 		}
 		b = n.AppendClient(b, c.core, now)
@@ -301,7 +301,7 @@ func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 		b = append(b, n.ID(k.tenure.ID), byte(k.at-w.now+c.lag))
 	}
 	keep := w.Lazy || w.Kind.Permits > 0 || w.Do&Same != 0 // then users are named by their numbers
-	named := n.No
+	named := n.OwnerCount
 	for i := range named {
 		if j := int(n.Owners[i]) - 1; !keep && j < len(c.users) {
 			b = w.appendUser(b, c, j, n)
