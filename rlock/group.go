@@ -77,7 +77,8 @@ func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Option
 
 func requestFor(o terms.Owner, options *group.Options) driver.Request {
 	return driver.Request{
-		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
+		AcquireOptions: acquireOptions{Lease: options.Lease, Wait: options.Wait},
+		Owner:          o, Caller: options.Caller, Quit: options.Quit,
 		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
 	}
 }
@@ -117,13 +118,13 @@ func (l over) refuses(req *driver.Request) error {
 	switch {
 	case req.Answer != nil:
 		option = "an answer"
-	case req.Capped:
+	case req.MaxHold != 0:
 		option = "WithMaxHold"
-	case req.Least > 0:
+	case req.MinHold > 0:
 		option = "WithMinHold"
 	case req.More != 0:
 		option = "WithPermits"
-	case req.Most != 0:
+	case req.MaxWaiters != 0:
 		option = "WithMaxWaiters"
 	case req.Progress != nil:
 		option = "WithProgress"

@@ -108,14 +108,10 @@ func newRequest(options []AcquireOption) driver.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	req := driver.Request{Lease: with.Lease, Wait: with.Wait, Least: with.MinHold, More: with.More, Standing: with.Standing, Caller: terms.Caller(), Most: with.MaxWaiters, Progress: with.Progress}
-	if with.MaxHold != 0 {
-		req.LimitHold(with.MaxHold)
-	}
-	if with.Answer != nil {
-		*with.Answer = terms.Answer{Unless: with.Answer.Unless, Keys: with.Answer.Keys, Args: with.Answer.Args}
-		req.Answer = with.Answer
-		if a := with.Answer; a.Unless != "" {
+	req := driver.Request{AcquireOptions: with, Caller: terms.Caller()}
+	if a := req.Answer; a != nil {
+		*a = terms.Answer{Unless: a.Unless, Keys: a.Keys, Args: a.Args}
+		if a.Unless != "" {
 			req.Unless = &wire.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
 		}
 	}

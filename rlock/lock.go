@@ -136,7 +136,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	req := driver.Request{Lease: lease, Wait: wait}
+	req := driver.Request{AcquireOptions: acquireOptions{Lease: lease, Wait: wait}}
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
 		began := s.asks(&req, theGoroutine)
 		if err := f.Take(ctx, req); !hasOutlived(err, &req, began) {

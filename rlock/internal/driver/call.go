@@ -1,10 +1,10 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,31 +17,15 @@ import (
 
 // A Request is what a caller asks for, and how it got it.
 type Request struct {
-	Owner    terms.Owner
-	Shared   bool          // the read lock
-	Whole    *terms.Whole  // the lock over several that the hold is a part of; nil for none
-	Within   *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest
-	Life     *terms.Life   // life of the hold with a handle, or of the whole that it is a part of
-	Lost     func(error)   // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
-	Way      terms.Way     // the way in which the lock was acquired
-	Lease    time.Duration // lease of the hold; 0 for one that the watchdog keeps until Unlock
-	Capped   bool          // Lease is the longest hold, until which the watchdog keeps it
-	Wait     time.Duration // time to wait for the lock; 0 for a single attempt
-	Least    time.Duration // least hold, from the acquire on; only with a handle
-	More     int           // number of permits of a semaphore beside the first
-	Standing bool          // the caller waits and holds for long by design, which is not logged
-	Caller   uint64        // the goroutine of the caller, if that is not the owner; 0 if it is not known
-
-	// Most is the number of callers that may wait, this one included, if it is to wait; 0 for any
-	// number, negative for none.
-	Most int32
-	// Progress is called with the caller's place among the waiters, once that is known and whenever
-	// it changes. It may be nil.
-	Progress func(place, waiting int)
-
-	// Answer is filled in when the call returns. It is nil for a call that takes no answer of a
-	// release.
-	Answer *terms.Answer
+	terms.AcquireOptions
+	Owner  terms.Owner
+	Shared bool            // the read lock
+	Whole  *terms.Whole    // the lock over several that the hold is a part of; nil for none
+	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest
+	Life   *terms.Life     // life of the hold with a handle, or of the whole that it is a part of
+	Lost   func(error)     // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
+	Way    terms.Way       // the way in which the lock was acquired
+	Caller uint64          // the goroutine of the caller, if that is not the owner; 0 if it is not known
 	Unless *wire.Condition // condition of Answer, or nil
 
 	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
@@ -50,25 +34,12 @@ type Request struct {
 }
 
 // Goroutine returns the goroutine that makes the request, 0 if that is not known.
-func (r *Request) Goroutine() uint64 {
-	if id := r.Owner.Goroutine(); id != 0 && !r.Owner.Guest {
+func (req *Request) Goroutine() uint64 {
+	if id := req.Owner.Goroutine(); id != 0 && !req.Owner.Guest {
 		return id
 	}
-	return r.Caller
+	return req.Caller
 }
-
-// LimitHold sets the longest hold.
-func (r *Request) LimitHold(d time.Duration) {
-	r.Capped = true
-	if r.Lease != 0 {
-		d = TwoEnds
-	}
-	r.Lease = d
-}
-
-// TwoEnds is the Lease of a request that asks for a fixed lease and for a longest hold, which
-// CheckLease refuses.
-const TwoEnds = time.Duration(math.MinInt64)
 
 // acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the
 // caller holds the lock; otherwise nothing is held that the caller would have to release.
@@ -106,7 +77,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}
 	var w core.Call // a call that is served at once needs no memory that lasts
-	l.asks(&w, req, h, site, now)
+	req.fill(&w, h, site, now)
 	if !l.Nest(&w, now) {
 		l.shard.applyAll() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
@@ -140,16 +111,16 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	return nil, nil, now, nil
 }
 
-// asks fills in the call by the request.
-func (l *lock) asks(w *core.Call, req *Request, h *hold, site *terms.Site, now core.Now) {
-	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
-	w.Capped, w.More = req.Capped, int32(req.More)
+// fill fills in a call for the lock.
+func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) {
+	w.Owner, w.Mode, w.Part, w.More = core.OwnerID(req.Owner.ID), modeOf(req.Shared), req.Whole != nil, int32(req.More)
+	w.Lease, w.Capped = core.Span(cmp.Or(req.MaxHold, req.Lease)), req.MaxHold != 0
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
 	if site != nil {
 		w.Info = site
 	}
 	w.Waits, w.Until = req.Wait > 0, core.Never
-	w.Answers, w.Most = req.Answer != nil, req.Most
+	w.Answers, w.Most = req.Answer != nil, req.MaxWaiters
 	w.Repeats = req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
@@ -187,14 +158,8 @@ func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
-	switch {
-	case req.Lease == 0:
-	case req.Capped && req.Lease != TwoEnds:
-		if err := c.checkLongest(n, req); err != nil {
-			return err
-		}
-	default:
-		if err := c.CheckLease(n, req.Lease); err != nil {
+	if req.Lease != 0 || req.MaxHold != 0 {
+		if err := c.checkEnd(n, req); err != nil {
 			return err
 		}
 	}
@@ -243,28 +208,26 @@ func (c *Client) checkAnswer(n *Name, unless *wire.Condition) error {
 // CheckLease returns an error for a lease that is so short that the client would hardly believe it.
 // 0 is no lease.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
-	switch ask {
-	case 0:
-		return nil
-	case TwoEnds:
-		return fmt.Errorf("rlock: lock %q: %w: WithLease ends the hold by itself: leave out WithMaxHold", n.Key, terms.ErrInvalidLease)
-	}
-	if shortest := c.shortestLease(); ask < shortest {
+	if shortest := c.shortestLease(); ask != 0 && ask < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
 	}
 	return nil
 }
 
-// checkLongest is CheckLease for a longest hold, which must not be shorter than the least hold.
-func (c *Client) checkLongest(n *Name, req *Request) error {
-	shortest := max(c.shortestLease(), req.Least)
-	switch {
-	case req.Lease >= shortest:
+// checkEnd is CheckLease for a hold that ends by a lease or by its longest hold, which must not be
+// shorter than the least hold.
+func (c *Client) checkEnd(n *Name, req *Request) error {
+	switch shortest := max(c.shortestLease(), req.MinHold); {
+	case req.MaxHold == 0:
+		return c.CheckLease(n, req.Lease)
+	case req.Lease != 0:
+		return fmt.Errorf("rlock: lock %q: %w: WithLease ends the hold by itself: leave out WithMaxHold", n.Key, terms.ErrInvalidLease)
+	case req.MaxHold >= shortest:
 		return nil
-	case req.Lease > 0 && req.Lease < req.Least:
-		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v is shorter than WithMinHold of %v", n.Key, terms.ErrInvalidLease, req.Lease, req.Least)
+	case req.MaxHold > 0 && req.MaxHold < req.MinHold:
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v is shorter than WithMinHold of %v", n.Key, terms.ErrInvalidLease, req.MaxHold, req.MinHold)
 	default:
-		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v: use at least %v", n.Key, terms.ErrInvalidLease, req.Lease, shortest)
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v: use at least %v", n.Key, terms.ErrInvalidLease, req.MaxHold, shortest)
 	}
 }
 
@@ -431,7 +394,7 @@ func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
 	case o == core.Full:
-		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.Most, 0))
+		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.MaxWaiters, 0))
 	case o == core.Unanswered:
 		return l.faultBefore()
 	}

@@ -177,7 +177,7 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		o := terms.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
+		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}}))
 		s := c.shardOf(c.lock().Name)
 		s.take()
 		got := make(chan int, 1)

@@ -447,4 +447,6 @@ func (c *Client) lock() *Lock {
 	return &l
 }
 
-func request(o terms.Owner) Request { return Request{Owner: o, Wait: terms.Forever} }
+func request(o terms.Owner) Request {
+	return Request{Owner: o, AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}}
+}

@@ -64,7 +64,7 @@ type hold struct {
 // newHold returns the handle of a call. Its context is derived from parent.
 func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), least: core.Span(req.Least), standing: req.Standing}
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), least: core.Span(req.MinHold), standing: req.Standing}
 	life := req.Life
 	if req.Whole != nil {
 		life = nil // the whole ends it
@@ -406,7 +406,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 		return l.giveUp(ctx, req, err)
 	}
 	var first core.Call
-	l.asks(&first, req, h, site, now)
+	req.fill(&first, h, site, now)
 	first.Named, first.Inherits = c.Redis.IDOf(pass.Owner), pass.Token
 	_, first.More = wire.CutMore(pass.Owner)
 	w := c.newCall(&first)

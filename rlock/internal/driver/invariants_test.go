@@ -136,7 +136,7 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{})
 		_, err := c.lock().Hold(t.Context(), t.Context(), Request{
-			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second, Lost: func(error) { <-told },
+			Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
 		o, waits := takes(t.Context(), c.lock())
@@ -268,11 +268,11 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		var asked atomic.Int32
 		spy := func() context.Context { return &spying{t.Context(), &asked} }
 		ctx := spy()
-		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
+		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}})
 		require.NoError(t, err)
 		waits := later(func() error {
 			other := spy()
-			h, err := c.lock().Hold(other, other, Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 2 * time.Second})
+			h, err := c.lock().Hold(other, other, Request{Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: 2 * time.Second}})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}

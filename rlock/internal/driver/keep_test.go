@@ -149,7 +149,7 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{}) // the whole is told of the loss only after a while
 		handle, err := c.lock().Hold(t.Context(), t.Context(), Request{
-			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second,
+			AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}, Owner: terms.NewHandleOwner(),
 			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
@@ -175,8 +175,12 @@ func TestALostLockIsNotReleasedBeforeItsLossIsReported(t *testing.T) {
 				c := f.join(nil)
 				reported := make(chan struct{})
 				owner := terms.NewHandleOwner()
+				options := terms.AcquireOptions{Wait: terms.Forever, Lease: 1003 * time.Millisecond} // between two ticks of the keeper
+				if capped {
+					options.Lease, options.MaxHold = 0, options.Lease
+				}
 				h, err := c.lock().Hold(t.Context(), t.Context(), Request{
-					Owner: owner, Wait: terms.Forever, Lease: 1003 * time.Millisecond, Capped: capped, // between two ticks of the keeper
+					AcquireOptions: options, Owner: owner,
 					Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-reported },
 				})
 				require.NoError(t, err)

@@ -345,7 +345,7 @@ func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 		require.NoError(t, err)
 		waits, stop := context.WithTimeout(t.Context(), 3*time.Second)
 		defer stop()
-		_, err = locks[0].Hold(waits, waits, Request{Owner: terms.NewOwner(), Wait: terms.Forever})
+		_, err = locks[0].Hold(waits, waits, Request{Owner: terms.NewOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		for _, h := range again {
 			require.True(t, Valid(h))
@@ -376,11 +376,11 @@ func (c *Client) lockOf(l *Lock) *lock {
 var optionsOfAnAcquire = map[string]func(req *Request){
 	"none":           func(*Request) {},
 	"WithLease":      func(req *Request) { req.Lease = 20 * time.Second },
-	"WithMaxHold":    func(req *Request) { req.LimitHold(20 * time.Second) },
-	"WithMinHold":    func(req *Request) { req.Least = time.Second },
+	"WithMaxHold":    func(req *Request) { req.MaxHold = 20 * time.Second },
+	"WithMinHold":    func(req *Request) { req.MinHold = time.Second },
 	"WithWait":       func(req *Request) { req.Wait = 0 },
 	"WithPermits":    func(req *Request) { req.More = 1 },
-	"WithMaxWaiters": func(req *Request) { req.Most = 1 },
+	"WithMaxWaiters": func(req *Request) { req.MaxWaiters = 1 },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {
 		req.Answer, req.Unless = new(terms.Answer), &wire.Condition{Source: "return false"}

@@ -22,14 +22,22 @@ type Answer struct {
 	Checked    bool
 }
 
-// AcquireOptions are what the options of an acquire say.
+// AcquireOptions are the options of an acquire.
 type AcquireOptions struct {
-	Lease, MaxHold, MinHold, Wait time.Duration
-	More                          int // the number of permits of a semaphore beside the first
-	MaxWaiters                    int32
-	Progress                      func(place, waiting int)
-	Standing                      bool
-	Answer                        *Answer
+	Lease      time.Duration // the lease of the hold; 0 for one that the watchdog keeps until Unlock
+	MaxHold    time.Duration // the longest hold, until which the watchdog keeps it; 0 for none
+	MinHold    time.Duration // the least hold, from the acquire on; only with a handle; 0 for none
+	Wait       time.Duration // the time to wait for the lock; 0 for a single attempt
+	More       int           // the number of permits of a semaphore beside the first
+	MaxWaiters int32         // the number of callers that may wait, this one included; 0 for any number, negative for none
+	Standing   bool          // the caller waits and holds for long by design, which is not logged
+
+	// Progress is called with the caller's place among the waiters, once that is known and whenever
+	// it changes. It may be nil.
+	Progress func(place, waiting int)
+	// Answer is filled in when the call returns. It is nil for a call that takes no answer of a
+	// release.
+	Answer *Answer
 }
 
 // Standing is an rlock.AcquireOption of package elect: the call waits for long by design, as a
