@@ -137,8 +137,8 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	return c.finished(ctx, n, w)
 }
 
-// refuses returns the error of a request that is refused whoever holds the lock; its caller does
-// not.
+// refuses returns the error of a request that is refused whoever holds the lock. It is not asked for
+// an owner that holds the lock already.
 func (l *lock) refuses(req *Request, now core.Now) error {
 	c := l.shard.client
 	if c.Closed.Load() {
@@ -254,8 +254,8 @@ func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	return c.gaveUp(ctx, n, req, err, 0, false)
 }
 
-// leave ends a call for which Next has said Returns, and gives the mutex back. finished returns its
-// result: w.err if it has not got the lock.
+// leave ends a call for which Next has said Returns, and gives the mutex back. The result, which
+// finished returns, is w.err if the call has not got the lock.
 func (l *lock) leave(w *waiter) {
 	s := l.shard
 	if w.Outcome == core.Acquired {
@@ -355,8 +355,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	return c.gaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
-// returns is called before a call returns with the lock: it waits until earlier losses are
-// reported.
+// returns waits until earlier losses are reported, before a call returns with the lock.
 func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	for _, e := range earlier.unreported {
 		<-e.reported
@@ -366,14 +365,14 @@ func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	}
 }
 
-// giveBack releases the lock that a call was granted whose caller does not take it.
+// giveBack releases the lock that was granted to a call whose caller has left.
 func (c *Client) giveBack(n *Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	switch {
 	case ok:
 		l.shard.counts.undone(w.req.Way, was.First)
-	case w.hold == nil: // it was lost, and its caller has never had it
+	case w.hold == nil: // the level was lost, and its caller has never had it
 		c.Losses.Unlock(n.lossKey(w.req.Owner), w.req.Shared)
 	}
 	w.err, w.holder = nil, ""
@@ -557,7 +556,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 		x := r.client.exchanges.Get().(*exchange)
 		x.Cmd = at.Lock.Command(&w.Call, a.Op, now)
 		x.waiter, w.carried = w, x
-		at.begins(x, now)
+		at.prepare(x, now)
 		r.sent = append(r.sent, x)
 		w.stage = flying // until it goes on
 		at.shard.exit(at)

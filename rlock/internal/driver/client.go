@@ -118,7 +118,7 @@ func New(config Config, r *wire.Redis, id *wire.ID) *Client {
 	return c
 }
 
-// newClient returns a client that has no carrier yet: open comes before any lock.
+// newClient returns a client without a carrier, which open sets.
 func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	began := time.Now()
 	c := &Client{
@@ -151,7 +151,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	return c
 }
 
-// open sets the carrier of the client, which may have locks then.
+// open sets the carrier of the client, which may have locks from then on.
 func (c *Client) open(w carrier) {
 	c.wire = w
 	config := c.config()
@@ -204,9 +204,8 @@ func (c *Client) config() core.Config {
 	}
 }
 
-// Connect connects a lazy client in the background. If that fails at first, the reason is logged
-// once, once more if a server that can be reached refuses the client, and so is the connection in
-// the end.
+// Connect connects a lazy client in the background. It logs the reason of the first failure, that
+// of the first refusal by a server that can be reached, and after either the connection.
 func (c *Client) Connect() {
 	var waits, refused bool
 	log := c.Config.Logger
@@ -285,8 +284,8 @@ func (c *Client) tenureOver() {
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
 // verifies returns the task that asks Redis whether it still shows the tenures of the client. It
-// runs when a connection has ended, and when the first command over a new connection is answered.
-// Another server may answer then: a replica that was promoted and never had the grant, or a server
+// runs when a connection has ended, and when the first command over a new connection is answered:
+// another server may answer then, a replica that was promoted and never had the grant, or a server
 // that was restarted without its data. The next renewal would notice that up to a third of the
 // lease later, and until then there might be two holders.
 func (c *Client) verifies() *task.Task {
@@ -367,7 +366,7 @@ func (n *Counts) Add(other *Counts) {
 	}
 }
 
-// Closed counts a level that is over; first says whether it was the first of its owner.
+// Closed counts the end of a level; first says whether it was the first of its owner.
 func (n *Counts) Closed(first bool) {
 	if first {
 		n.Held--

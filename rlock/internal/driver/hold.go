@@ -47,8 +47,8 @@ type hold struct {
 	owner terms.Owner
 	life  *terms.Life  // lifetime of the hold, or of the lock over several that it is a part of
 	whole *terms.Whole // the lock over several that it is a part of; nil for none
-	ended func(error)  // tells the whole of a loss; may be nil
-	by    uint64       // the goroutine that acquired it; 0 if it is not known
+	ended func(error)  // called with the cause of a loss, for the whole; may be nil
+	by    uint64       // the goroutine that acquired the lock; 0 if it is not known
 	token uint64       // the fencing token, set once when the lock was granted; 0 for none
 
 	least    core.Span // length of the least hold; 0 for none
@@ -58,7 +58,7 @@ type hold struct {
 	// The mutex of the lock's shard protects following.
 
 	released bool
-	lost     error // the reason why it ended without a release; nil if it did not
+	lost     error // the reason why the hold has ended without a release, or nil
 }
 
 // newHold returns the handle of a call. Its context is derived from parent.
@@ -111,8 +111,7 @@ func (h *hold) ValidUntil() (until time.Time) {
 	return until
 }
 
-// enter enters the lock of a hold that is not over. If it is, enter returns nil, and holds no
-// mutex.
+// enter enters the lock of the hold. If the hold is over, it returns nil, and holds no mutex.
 func (h *hold) enter() (*lock, core.Now) {
 	l, now := h.lock.driver.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID))
 	if l == nil {
@@ -161,8 +160,8 @@ func (h *hold) Err() (cause error) {
 	return cmp.Or(cause, terms.Released(h.lock.Name.Key))
 }
 
-// giveBack marks a hold that was lost as released, and returns the cause; nil if it was released
-// before. The report of the loss, which ends the context, may be under way.
+// giveBack marks a hold that was lost as released, and returns the cause of the loss; nil if it was
+// released before. The report of the loss, which ends the context, may be under way.
 func (h *hold) giveBack() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
 		if !h.released {
@@ -175,7 +174,7 @@ func (h *hold) giveBack() (cause error) {
 
 func (h *hold) Release(ctx context.Context) error {
 	if Valid(h) {
-		h.End(terms.Released(h.lock.Name.Key)) // before another can have it
+		h.End(terms.Released(h.lock.Name.Key)) // before another owner can have the lock
 	}
 	return h.lock.unlock(ctx, h.owner, h)
 }

@@ -23,7 +23,7 @@ type life struct {
 	lock   *lock        // the lock; as name it does not change while the keeper may read it
 	name   *Name        // the lock's name, since the memory of the lock may be another lock's by now
 	tenure *core.Tenure // the tenure; nil once it is over
-	text   string       // the owner's text that Redis was last given: "<uuid>:<id>"
+	text   string       // the owner's text in the last command: "<uuid>:<id>"
 	owner  core.OwnerID // the id in text
 
 	alarm core.Time   // the time at which the keeper asks; 0 if it does not: schedule sets it, and Due clears it
@@ -217,7 +217,7 @@ func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchang
 	case cmd.Op != core.None:
 		x = l.shard.client.exchanges.Get().(*exchange)
 		x.Cmd, x.info = cmd, info
-		l.begins(x, now)
+		l.prepare(x, now)
 	case at != core.Never:
 		l.shard.keep(k, at) // nothing is due any more: a nested level was closed, for example
 	}

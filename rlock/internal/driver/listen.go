@@ -13,11 +13,11 @@ import (
 type subscription interface {
 	// state reports whether messages come, and whether the server has refused the channel.
 	state() (confirmed, refused bool)
-	// abroad also subscribes to the channel of foreign clients, and home ends that. abroadHeard
-	// reports whether that subscription is confirmed.
+	// abroad also subscribes to the channel of foreign clients. abroadHeard reports whether that is
+	// confirmed, and home ends it.
 	abroad(hear func(string))
-	home()
 	abroadHeard() bool
+	home()
 	close()
 }
 
@@ -185,7 +185,7 @@ func (c *Client) confirmed(n *Name) {
 	}
 }
 
-// deliver tells locks the news until there is none.
+// deliver takes the news to the locks until there is none.
 func (c *Client) deliver() {
 	for p := &c.post; ; {
 		p.mu.Lock()
@@ -202,7 +202,7 @@ func (c *Client) deliver() {
 	}
 }
 
-// subscribed tells the lock the state of its subscription.
+// subscribed gives the locks with that name the state of their subscription.
 func (c *Client) subscribed(n *Name) {
 	s := c.shardOf(n)
 	s.visit(s.named(n.Key), func(l *lock, now core.Now) {

@@ -82,6 +82,7 @@ func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	return h, nil
 }
 
+// Unlock closes the owner's innermost level without a handle.
 func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
@@ -123,8 +124,8 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	return s
 }
 
-// depth returns the number of the owner's levels in the mode, without parts of a lock over several
-// that is not held.
+// depth returns the number of the owner's levels in the mode, without those that are parts of a
+// whole that is not held.
 func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
@@ -137,7 +138,8 @@ func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	return n
 }
 
-func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
+// Token returns the fencing token of the owner's innermost level.
+func (l *Lock) Token(o terms.Owner) (token uint64, _ error) {
 	switch k := kinds[l.Name.KindID]; {
 	case l.Name.Err != nil:
 		return 0, l.Name.Err
@@ -155,10 +157,11 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	losses := &l.driver.Losses
 	if token > 0 {
 		return token, nil
-	} else if err = losses.Cause(l.Name.lossKey(o)); err == nil {
-		err = fmt.Errorf("rlock: token of %q: %s: %w", l.Name.Key, o.Title(), losses.NotHeld())
 	}
-	return 0, err
+	if cause := losses.Cause(l.Name.lossKey(o)); cause != nil {
+		return 0, cause
+	}
+	return 0, fmt.Errorf("rlock: token of %q: %s: %w", l.Name.Key, o.Title(), losses.NotHeld())
 }
 
 // The kinds. Locks of one name and of different kinds are different locks of a client; Redis
@@ -205,9 +208,9 @@ func (n *Name) KindOf(shared bool) terms.Kind {
 
 // The two locks of a read-write lock are one lock of package core, in two modes.
 
-// knownHere reports whether an owner of this client has the lock in the mode, and whether that is
-// all that is known: this client holds the lock, and Redis has not confirmed yet that it shows in
-// which modes, since a nested lock and a downgrade wait for no command.
+// knownHere reports whether an owner of this client has the lock in the mode of l, and whether only
+// this client knows: it holds the lock, and Redis has not confirmed yet that it shows in which
+// modes, since a nested lock and a downgrade wait for no command.
 func (l *Lock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false
@@ -224,7 +227,7 @@ func (l *Lock) knownHere() (locked, known bool) {
 
 // To package core the permits of each owner of a semaphore are a lock of their own. The locks of
 // one name are together in a pool, with one mutex and one subscription: a grant names its owner, so
-// that it costs no more where thousands wait.
+// that it costs no more if thousands wait.
 
 // A pool has the locks of one semaphore.
 type pool struct {
@@ -239,8 +242,8 @@ func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
 	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
 }
 
-// ownerIn returns the owner in such a text, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there is
-// none.
+// ownerIn returns the owner in a text of Redis, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there
+// is none.
 func ownerIn(text string) core.OwnerID {
 	text, _ = wire.CutMore(text)
 	if len(text) < wire.TenureLen {

@@ -197,11 +197,11 @@ func (c *Client) Counts() (sum Counts) {
 	return sum
 }
 
-// atOnce is the number of levels and waits that are read under the mutex at once. It may be
-// exceeded by the levels of one lock.
+// atOnce is the number of levels and waits that are read under the mutex at once. The levels of one
+// lock may exceed it.
 const atOnce = 1024
 
-// A seen is what a reader has read of one lock since it took the mutex.
+// A seen is the part of one lock that a reader has read since it took the mutex.
 type seen struct {
 	name    *Name
 	until   core.SafeTime // the end of the time for which the holders may be believed
@@ -216,16 +216,14 @@ type seen struct {
 type reader struct {
 	client *Client
 	look   terms.Look
-	locate core.Time // calls that began before this time are to find out where they were made
+	locate core.Time // the time before which calls began that are to find out where they were made
 	locks  []seen
 	levels []core.Level
 	calls  []terms.Wait
 
-	view terms.View
-	// The beginning of the last call that was read of a lock that is read in parts, and the number
-	// of such calls.
-	began core.Time
-	same  int
+	view  terms.View
+	began core.Time // the beginning of the last call that was read, of a lock that is read in parts
+	same  int       // the number of calls with this beginning that were read
 }
 
 // Look calls yield for each lock that look asks for, without a mutex.

@@ -49,7 +49,7 @@ type ending struct {
 type endedLevel struct {
 	core.Level
 	hold   *hold            // its handle, or nil
-	cause  error            // the error of its owner
+	cause  error            // the error that its owner gets
 	reason terms.LossReason // the reason of a loss
 }
 
@@ -140,8 +140,8 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 }
 
 // tell reports the ending to the holders, the Observer and the log. It is called once, without a
-// mutex. Hooks for losses run in the goroutine of the notices, so that the keeper does not wait for
-// code of the user.
+// mutex. The hook for losses runs in the goroutine of the notices, so that the keeper does not wait
+// for code of the user.
 func (e *ending) tell() {
 	l, s, c := e.lock, e.lock.shard, e.lock.shard.client
 	if invariants {
@@ -403,8 +403,8 @@ const (
 )
 
 // TellTrouble tells the watchers of the lock that an attempt of a call failed with err. It logs
-// that all attempts have failed since then, if that lasts and was not logged a short time ago. It
-// may be called with a mutex held.
+// that all attempts have failed since the given time, if that is long ago and was not logged a
+// short time ago. It may be called with a mutex held.
 func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	c.troubles.tell(lock, err)
 	now := time.Now()

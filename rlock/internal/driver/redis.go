@@ -50,14 +50,14 @@ type carrier interface {
 	Limits(slot uint16) *wire.Limits
 	group(n *Name) uint32
 
-	// listen subscribes to the client's channel of the lock. It does not wait. It calls hear with
+	// listen subscribes to the client's channel of the lock, without waiting. hear is called with
 	// each message, and confirmed, under a mutex, when the subscription was confirmed, refused or
 	// lost. Neither may wait.
 	listen(n *Name, hear func(message string), confirmed func()) subscription
-	// hears reports whether the client is subscribed to that channel anyway.
+	// hears reports whether the client is subscribed to its channel of the lock anyway.
 	hears(n *Name) bool
 
-	// refresh reads the list of nodes again if the last time is long ago, or in trouble: if a node
+	// refresh reads the list of nodes again if it was last read long ago, or in trouble: if a node
 	// does not answer.
 	refresh(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
@@ -65,7 +65,7 @@ type carrier interface {
 }
 
 // carry sends the command of a call, and reports whether x has the answer, or will never have one.
-// Otherwise the caller has left, by ctx or by x.until, and the answer lands later.
+// Else the caller has left, by ctx or by x.until, and the answer lands later.
 func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
 	case x.until == nil: // the caller does not leave
@@ -91,8 +91,8 @@ func (c *Client) deadline() context.Context {
 }
 
 // carryBehind sends the command in the goroutine of its caller. If the caller leaves, its next
-// command follows on the same connection. On a direct connection that is not so, and another
-// goroutine waits for the answer.
+// command follows on the same connection, unless that was the direct one: then another goroutine
+// waits for the answer.
 func (c *Client) carryBehind(ctx context.Context, x *exchange) (answered bool) {
 	x.until.begin(ctx)
 	defer x.until.stops()
@@ -116,9 +116,9 @@ func (c *Client) carryBehind(ctx context.Context, x *exchange) (answered bool) {
 }
 
 // carryApart sends the command in a goroutine of its own, which lasts until the answer is there. If
-// the command has to wait for a connection, rueidis opens that with the command's context, and its
-// end would fail all commands that wait for the same connection. And where commands have no order,
-// no command is known to follow one that was left behind.
+// the command has to wait for a connection, rueidis opens the connection with the command's
+// context, whose end would fail all commands that wait for it. And where commands have no order, no
+// command is known to follow one that was left behind.
 func (c *Client) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	u := x.until
 	u.begin(ctx)
@@ -220,12 +220,12 @@ type until struct {
 	context.Context             // the caller's context
 	onEnd           func()      // the method end
 	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
-	spent           bool        // set once it may have ended, so that it must not be reused; only the call's goroutine writes it
+	spent           bool        // it may have ended, so that it must not be reused; only the call's goroutine writes it
 
 	mu    sync.Mutex // protects following
 	ended bool
 	done  chan struct{} // closed by end
-	told  wire.Use      // the use of a direct connection that end leaves; the zero Use for none
+	use   wire.Use      // the use of a direct connection that end leaves; the zero Use for none
 }
 
 func newUntil() *until {
@@ -257,9 +257,9 @@ func (u *until) end() {
 		u.ended = true
 		close(u.done)
 	}
-	told := u.told
+	use := u.use
 	u.mu.Unlock()
-	told.Leave()
+	use.Leave()
 }
 
 // Done implements [context.Context], as does Err.
@@ -278,12 +278,12 @@ func (u *until) Err() error {
 }
 
 // Leaves implements [wire.Leaver].
-func (u *until) Leaves(t wire.Use) {
+func (u *until) Leaves(use wire.Use) {
 	u.mu.Lock()
-	u.told = t
+	u.use = use
 	ended := u.ended
 	u.mu.Unlock()
 	if ended {
-		t.Leave()
+		use.Leave()
 	}
 }

@@ -16,37 +16,37 @@ import (
 
 // unlock closes the level of the handle h, or, without a handle, the innermost level of o that has
 // none.
-func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
-	c, n := of.driver, of.Name
+func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
+	c, n := l.driver, l.Name
 	if n.Err != nil {
 		return n.Err
 	}
-	l, now := c.enterIfAny(n, core.OwnerID(o.ID))
-	if l == nil {
-		return of.notHeld(o, h)
+	one, now := c.enterIfAny(n, core.OwnerID(o.ID))
+	if one == nil {
+		return l.notHeld(o, h)
 	}
-	if h.staysAt(now) && l.hasHandle(h) {
-		l.StayUntil(h.stays)
+	if h.staysAt(now) && one.hasHandle(h) {
+		one.StayUntil(h.stays)
 	}
-	was, t, ok := l.Unlock(core.OwnerID(o.ID), modeOf(of.Shared), handleOf(o, h), now)
+	was, t, ok := one.Unlock(core.OwnerID(o.ID), modeOf(l.Shared), handleOf(o, h), now)
 	if !ok {
-		advice := l.advice(o)
-		l.shard.exit(l)
-		err := of.notHeld(o, h)
+		advice := one.advice(o)
+		one.shard.exit(one)
+		err := l.notHeld(o, h)
 		if advice != "" && !errors.Is(err, terms.ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
 	}
-	l.shard.counts.Closed(was.First)
+	one.shard.counts.Closed(was.First)
 	if h != nil {
 		h.released = true
 	}
 	var err error
 	if t == nil {
-		l.shard.exit(l)
+		one.shard.exit(one)
 	} else {
-		err = l.release(t, nil, nil, o, now)
+		err = one.release(t, nil, nil, o, now)
 	}
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
@@ -109,8 +109,8 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 	return nil
 }
 
-// advice returns a hint for an owner that has nothing to unlock: who holds the lock in this
-// process; "" if nobody does.
+// advice returns a hint for an owner that has nothing to unlock, which names the holder in this
+// process; "" if there is none.
 func (l *lock) advice(o terms.Owner) string {
 	if !l.IsHeld() {
 		return ""
@@ -130,16 +130,16 @@ func (l *lock) advice(o terms.Owner) string {
 }
 
 // notHeld returns the error of an owner that has nothing to unlock.
-func (of *Lock) notHeld(o terms.Owner, h *hold) error {
-	c, n := of.driver, of.Name
+func (l *Lock) notHeld(o terms.Owner, h *hold) error {
+	c, n := l.driver, l.Name
 	losses := &c.Losses
 	var cause error
 	nothing := terms.ErrNotHeld // a handle remembers its loss itself
 	if h == nil {
-		cause = losses.Unlock(n.lossKey(o), of.Shared)
+		cause = losses.Unlock(n.lossKey(o), l.Shared)
 		nothing = losses.NotHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
-		losses.Unlock(n.lossKey(o), of.Shared)
+		losses.Unlock(n.lossKey(o), l.Shared)
 	}
 	return c.NothingToUnlock(n.Key, o, cause, nothing)
 }

@@ -74,7 +74,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		x.Unless = w.req.Unless
 	}
 	x.waiter, w.carried = w, x // until land or abandon
-	l.begins(x, now)
+	l.prepare(x, now)
 	w.stage = flying
 	var u *until // nil for a call whose caller stays
 	if w.Purpose != core.Releases {
@@ -111,7 +111,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 type exchange struct {
 	wire.Exchange
 	lock   *lock
-	work   *work              // the work; nil for a release by force
+	work   *work              // the work of the tenure; nil for a release by force
 	waiter *waiter            // the call that carries it; nil for the keeper, or if the caller has left
 	slot   *wire.Limit        // the slot of the command; nil for the keeper
 	info   *terms.RenewedInfo // the report about the keeper's batch; nil for a call
@@ -120,8 +120,8 @@ type exchange struct {
 	until  *until // the context by which the caller leaves; nil if it does not
 }
 
-// begins completes an exchange whose command is about to be sent. land takes it with the answer.
-func (l *lock) begins(x *exchange, now core.Now) {
+// prepare completes an exchange whose command is about to be sent. land takes it with the answer.
+func (l *lock) prepare(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.Cmd
 	x.lock, x.Keys, x.Kind, x.sentAt = l, &l.name.Keys, l.kind().wire, now.Time
 	var k *work
@@ -145,7 +145,7 @@ func (l *lock) begins(x *exchange, now core.Now) {
 		k.text, k.owner = c.textOf(cmd.ID, owner, cmd.More), owner
 	}
 	x.work, x.Text, x.after = k, k.text, k.sent
-	first := false // no earlier command of the tenure can be in flight, if no command has told it to queue
+	first := false // no earlier command of the tenure can be in flight, unless one has put it into the queue
 	switch cmd.Op {
 	case core.Acquire, core.Write:
 		first = !cmd.Follows
@@ -275,8 +275,8 @@ func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *w
 	return nil
 }
 
-// checksFor returns the call whose condition the command checked, or nil: the call still waits for
-// the lock, by that command. The ticket of a caller that has left may be another call's by now.
+// checksFor returns the call whose condition the command checked, if it still waits for the lock by
+// that command; else nil. The ticket of a caller that has left may be another call's by now.
 func (x *exchange) checksFor(alive bool) *waiter {
 	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent == &w.Call && w.Outcome == core.Waiting {
 		return w
@@ -295,8 +295,8 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	l.Leave(&w.Call, core.GotAnswer, now)
 }
 
-// clearsTheWay ends a TryLock that waits for a Leave with a permanent error: a free lock with a
-// queue refused its attempt, or this client is about to release the lock.
+// clearsTheWay ends a TryLock with the permanent error of a Leave that it waits for: a free lock
+// with a queue has refused its attempt, or this client is about to release the lock.
 func (l *lock) clearsTheWay(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {

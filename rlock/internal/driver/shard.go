@@ -26,7 +26,7 @@ type shard struct {
 	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
 	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places
 
-	at         core.Now            // the time at which the mutex was taken
+	at         core.Now            // the time at which the mutex was last taken
 	losses     uint64              // the number of losses so far
 	unreported map[*lock][]*ending // the losses that are not reported yet
 	after      after               // what exit does once it has given the mutex back
@@ -153,8 +153,8 @@ func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// take takes the mutex and then reads the clocks: a goroutine that was delayed between the two in
-// the other order would believe a lease that has ended.
+// take takes the mutex and then reads the clocks: in the other order a goroutine that waits for the
+// mutex would believe a lease that has ended meanwhile.
 func (s *shard) take() core.Now {
 	if invariants {
 		s.client.witness.takes()
@@ -164,7 +164,8 @@ func (s *shard) take() core.Now {
 	return s.at
 }
 
-// unlock is exit where nothing has changed. exit repeats its code, since a call costs 2 %.
+// unlock gives the mutex back where nothing has changed. exit repeats its code, since a call costs
+// 2 %.
 func (s *shard) unlock() {
 	if invariants {
 		s.client.witness.gives(s)
@@ -329,11 +330,11 @@ func (s *shard) woken(l *lock, w *waiter) {
 		s.counts.Waited += w.waited
 	}
 	switch {
-	case w.stage == flying && w.until == nil: // its caller stays until the answer comes
+	case w.stage == flying && w.until == nil: // its caller waits for the answer
 	case w.stage == flying:
 		s.after.leaving = append(s.after.leaving, w.until)
 		w.until = nil // no other command may reuse it
-	case w.stage == running: // it finds the outcome itself
+	case w.stage == running: // it sees the outcome itself
 	case !granted:
 		w.wake()
 	case s.after.granted == nil:

@@ -14,7 +14,7 @@ import (
 // protects it.
 type waiter struct {
 	core.Call
-	ready chan wakeUp // has room for one message of each sort
+	ready chan wakeUp // wakes the goroutine; has room for one message of each sort
 	timer *time.Timer // nil until it is needed
 	stage stage
 	until *until // the context of the command in flight, or of the last one if it can be reused; or nil
@@ -241,8 +241,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter, at core.Time) core.Ti
 	return at
 }
 
-// locate finds out the site of the call, if it is not recorded. It is called by the goroutine of
-// the call.
+// locate finds out the site of the call, if it is not recorded. The goroutine of the call calls it.
 func (w *waiter) locate() {
 	if w.site == nil {
 		w.site = terms.Here()
@@ -294,60 +293,60 @@ type audience struct {
 // spend their time on that.
 const mostWatchers, watchTime = 64, core.Span(100e6)
 
-// watch notes that a call begins to wait whose caller is told its place.
+// watch notes that a call whose caller is told its place begins to wait.
 func (l *lock) watch(w *waiter) {
 	s := l.shard
-	c := s.audiences[l]
-	if c == nil {
-		c = &audience{before: make(map[core.ID]int)}
+	a := s.audiences[l]
+	if a == nil {
+		a = &audience{before: make(map[core.ID]int)}
 		if s.audiences == nil {
 			s.audiences = make(map[*lock]*audience)
 		}
-		s.audiences[l] = c
+		s.audiences[l] = a
 	}
-	c.watchers++
+	a.watchers++
 	w.watches = true
 }
 
-// isWatched reports whether such a call waits.
+// isWatched reports whether a call waits whose caller is told its place.
 func (l *lock) isWatched() bool { return len(l.shard.audiences) > 0 && l.shard.audiences[l] != nil }
 
-// leavesLine notes that a call waits no longer, so that the calls behind it move up.
+// leavesLine notes that a call has ended, so that the calls behind it move up.
 func (l *lock) leavesLine(w *waiter) {
-	c := l.shard.audiences[l]
-	if c == nil {
+	a := l.shard.audiences[l]
+	if a == nil {
 		return
 	}
 	if w.watches {
-		if c.watchers--; c.watchers == 0 {
+		if a.watchers--; a.watchers == 0 {
 			delete(l.shard.audiences, l)
 			return
 		}
 	}
-	if at := l.shard.at.Time; c.watchers <= mostWatchers || at.Since(c.told) >= watchTime {
-		l.wakeWatchers(c)
+	if at := l.shard.at.Time; a.watchers <= mostWatchers || at.Since(a.told) >= watchTime {
+		l.wakeWatchers(a)
 	}
 }
 
 // counted notes the place at which Redis found a ticket.
 func (l *lock) counted(x *exchange) {
-	c := l.shard.audiences[l]
-	if c == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
+	a := l.shard.audiences[l]
+	if a == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
 		return
 	}
-	for id := range c.before {
+	for id := range a.before {
 		if l.Find(id) == nil {
-			delete(c.before, id)
+			delete(a.before, id)
 		}
 	}
-	if delete(c.before, x.Cmd.ID); x.Answer.Before >= 0 {
-		c.before[x.Cmd.ID], c.tickets = x.Answer.Before, x.Answer.Tickets
+	if delete(a.before, x.Cmd.ID); x.Answer.Before >= 0 {
+		a.before[x.Cmd.ID], a.tickets = x.Answer.Before, x.Answer.Tickets
 	}
-	l.wakeWatchers(c)
+	l.wakeWatchers(a)
 }
 
-func (l *lock) wakeWatchers(c *audience) {
-	c.told = l.shard.at.Time
+func (l *lock) wakeWatchers(a *audience) {
+	a.told = l.shard.at.Time
 	for call := range l.Waiters {
 		if w := call.Tag.(*waiter); w.watches {
 			w.wake()
@@ -358,8 +357,8 @@ func (l *lock) wakeWatchers(c *audience) {
 // tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// moves reports whether the caller is to be told its place, and notes that: if the place or the
-// number of waiters has changed, or the caller was told long ago.
+// moves reports whether the caller is to be told its place, and notes the place: if it or the
+// number of waiters has changed, or if the caller was told long ago.
 func (l *lock) moves(w *waiter) bool {
 	place, waiting, known := l.place(w)
 	now := l.shard.at.Time
@@ -374,18 +373,17 @@ func (l *lock) moves(w *waiter) bool {
 }
 
 // place returns the place of the call, and the number of waiters. They are known if the lock is
-// held here, or Redis has said where a ticket before the call stands, or its own ticket if it has
-// one.
+// held here, or if Redis has said where the call's own ticket or one before it stands.
 func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 	strict := l.kind().core.Strict
 	if strict || w.Most != 0 {
 		return l.placeOfOwn(w, strict)
 	}
-	c, at, unticketed := l.shard.audiences[l], 0, 0
+	a, at, unticketed := l.shard.audiences[l], 0, 0
 	known = l.IsHeld()
 	for call := range l.Waiters {
 		at++
-		before, ok := c.ticketOf(call)
+		before, ok := a.ticketOf(call)
 		if ok {
 			at = max(at, before+unticketed+1)
 		}
@@ -399,14 +397,14 @@ func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 			unticketed++
 		}
 	}
-	return place, max(c.tickets+unticketed, at), known && place > 0
+	return place, max(a.tickets+unticketed, at), known && place > 0
 }
 
 // placeOfOwn is place for a call with a ticket of its own, whose place Redis knows: the line here
 // may have another order. Callers before it that share a ticket are added; for a strict lock there
 // are none, since each takes a ticket of its own.
 func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
-	c, ahead, unticketed := l.shard.audiences[l], 0, 0
+	a, ahead, unticketed := l.shard.audiences[l], 0, 0
 	for call := range l.Waiters {
 		if call == &w.Call {
 			ahead = unticketed
@@ -415,18 +413,18 @@ func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known boo
 			unticketed++
 		}
 	}
-	before, ok := c.ticketOf(&w.Call)
+	before, ok := a.ticketOf(&w.Call)
 	if strict {
 		ahead = 0
 	}
 	place = before + ahead + 1
-	return place, max(c.tickets+unticketed, place), ok
+	return place, max(a.tickets+unticketed, place), ok
 }
 
 // ticketOf returns the number of tickets before that of the call, if it is known.
-func (c *audience) ticketOf(call *core.Call) (before int, ok bool) {
+func (a *audience) ticketOf(call *core.Call) (before int, ok bool) {
 	if call.Tenure != nil {
-		before, ok = c.before[call.Tenure.ID]
+		before, ok = a.before[call.Tenure.ID]
 	}
 	return before, ok
 }
