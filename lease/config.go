@@ -13,18 +13,18 @@ type Renewable interface {
 	// Entry returns the entry embedded in the renewable: the same one always. It takes no mutex.
 	Entry() *Entry
 
-	// Group returns the node that the lease lives on. A batch never mixes groups. It is called
-	// after each Due that returned true, and the answer may change.
+	// Group returns the node that the lease lives on, which may change. It is called after each Due
+	// that returned true. A batch never mixes groups.
 	Group() uint32
 
 	// Due is called when a time given to [Keeper.Schedule] has come, after a [Keeper.Nudge], before
-	// each retry after a node did not answer, and when the machine may have slept: any time, and
-	// thus also when there is nothing to do. It returns whether the lease must be sent as soon as
-	// there is room, and it is judged by the state of the renewable, not by having been called.
+	// each retry after a node did not answer, and when the machine may have slept: at any time, and
+	// thus also when there is nothing to do. It reports whether the lease must be sent as soon as
+	// there is room, which it judges by the state of the renewable.
 	//
-	// The renewable may then be scheduled no more, so one that lives on must schedule itself again:
-	// while it waits to be sent for the end of its validity, so that it learns of it even if its
-	// node never answers; else for its renewal. One that is over does not, and returns false.
+	// The renewable may not be scheduled any more. One that lives on must schedule itself again:
+	// while it waits to be sent for the end of its validity, of which it so learns even if its node
+	// never answers; else for its renewal. One that is over does not, and returns false.
 	Due(now time.Time) (send bool)
 }
 

@@ -26,7 +26,7 @@ type Keeper struct {
 	mu     sync.Mutex // protects following, and the keeping of every entry
 	closed bool
 	wheel  *Wheel
-	groups map[uint32]*group // every one ever seen: there are few nodes
+	groups map[uint32]*group // all groups ever seen: there are few nodes
 
 	// ready has the entries to ask in the next pass. paced has those that were nudged too soon
 	// after their last send, in the order of the nudges.
@@ -220,14 +220,14 @@ func (k *Keeper) run() {
 	k.mu.Unlock()
 }
 
-// gatherLocked moves to ready the tenures that may be asked about now.
+// gatherLocked moves to ready the entries that may be asked now.
 func (k *Keeper) gatherLocked() {
 	now := k.clock()
 	since := now.Sub(k.epoch)
 
-	// A machine that slept has moved the wall clock on and not the monotonic one, which the wheel
-	// runs by. Their owners know which leases are over; the wheel would only ask them later. Many
-	// short sleeps count together.
+	// While the machine slept the wall clock went on, and not the monotonic one, which the wheel
+	// runs by. So all owners are asked, which know whether their leases are over. Many short sleeps
+	// count together.
 	skew := k.skewAt(now)
 	if skew < k.skew { // the process may have been interrupted after it read the wall clock, and before the other one
 		skew = max(skew, k.skewAt(k.clock()))
@@ -239,16 +239,15 @@ func (k *Keeper) gatherLocked() {
 		k.skew = min(k.skew, skew)
 		k.wheel.Advance(now, k.readyLocked)
 	}
-	// The fifo is by the time of the nudge and not by the end of the pace, which differ by less
-	// than a pace. An entry behind one that must rest longer waits with it, and so for less than a
-	// pace.
+	// The fifo is in the order of the nudges, and not of the ends of the paces. An entry behind one
+	// that must rest longer waits with it, for less than a pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
 		k.readyLocked(e)
 	}
 	for _, g := range k.groups {
-		// As many as there is room for. Before a probe it is all of them, so that an entry that
-		// lives on another node by now goes there, and one that is over goes away, although the
-		// node that did not answer never comes back.
+		// As many as there is room for; before a probe all of them: although the node may never
+		// answer again, an entry that lives on another node by now goes there, and one that is over
+		// goes away.
 		room := g.roomLocked(k, since)
 		if !g.down || room == 0 {
 			room = min(room, g.queue.len)
@@ -325,7 +324,7 @@ func (k *Keeper) askLocked(n int) {
 			case e.keeping.owner == nil: // stopped meanwhile
 			case some[i].send:
 				k.dispatchLocked(e, some[i].group, since)
-			case e.keeping.nudged.Load(): // after its answer, perhaps
+			case e.keeping.nudged.Load(): // perhaps after its answer
 				k.lineUpLocked(e)
 			}
 		}
@@ -373,8 +372,8 @@ func (k *Keeper) lineUpLocked(e *Entry) {
 	k.wakeByLocked(awake)
 }
 
-// wakeByLocked sees to it that the goroutine is awake at the given time. It wakes it now if it
-// would sleep longer, and leaves the timer to it.
+// wakeByLocked sees to it that the goroutine is awake at the given time: a goroutine that would
+// sleep longer is woken now, and sets its timer anew.
 func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return
@@ -389,8 +388,9 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 // sleepLocked waits, without the mutex, until there may be something to do. With nothing scheduled
 // there is no timer.
 //
-// The entry for which the goroutine was woken may be stopped by now. It wakes at that time all the
-// same, once: otherwise each of many leases that are taken and given back would wake it.
+// The entry for which the goroutine was woken may be stopped by now. The goroutine wakes at its
+// time all the same, once: otherwise each of many leases that are taken and given back would wake
+// it.
 func (k *Keeper) sleepLocked() {
 	since := k.clock().Sub(k.epoch)
 	k.wakesAt = never
@@ -493,7 +493,7 @@ type group struct {
 	open    []Renewable // the batch that is being filled, empty if there is none
 	probe   bool        // the group was down when open was last added to
 	spare   []Renewable // a batch that has landed, to be filled again
-	flights int         // the batches that are in flight
+	flights int         // the number of batches in flight
 
 	// While the group is down, one batch at a time is sent, each a backoff after the failure of the
 	// one before.
@@ -524,8 +524,7 @@ func (k *Keeper) Probe() {
 	}
 }
 
-// launchGroupLocked sends the open batch, even if the group went down while it was being filled: it
-// is then one of those that were sent before it was known.
+// launchGroupLocked sends the open batch, even if the group went down while it was being filled.
 func (k *Keeper) launchGroupLocked(g *group) {
 	batch, probe := g.open, g.probe
 	g.open, g.spare = g.spare, nil
@@ -538,7 +537,7 @@ func (k *Keeper) launchGroupLocked(g *group) {
 	go k.fly(g, batch, probe)
 }
 
-// fly sends one batch, and then schedules members that were nudged meanwhile.
+// fly sends one batch, and then lines up members that were nudged meanwhile.
 func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	defer k.wg.Done()
 	reached := k.config.Send(k.ctx, g.id, batch)
@@ -550,7 +549,7 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	switch {
 	case reached:
 		g.down = false
-	case g.down && !probe: // the batch was sent before that was known
+	case g.down && !probe: // the batch was sent before it was known that the node is down
 	default:
 		if g.backoff = min(2*g.backoff, k.config.MaxBackoff); !g.down {
 			g.down, g.backoff = true, k.config.MinBackoff

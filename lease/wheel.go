@@ -38,9 +38,8 @@ type Wheel struct {
 // scheduling it allocates nothing. The zero Entry is ready to use. An entry belongs to one wheel or
 // keeper at a time and must not be copied while it does; all its fields are theirs.
 type Entry struct {
-	// next and prev are the ring of the slot, nil while e is not scheduled.
-	next, prev *Entry
-	due        int64 // the tick
+	next, prev *Entry // the neighbours in the ring of the slot; nil while e is not scheduled
+	due        int64  // the tick at which e is due
 
 	keeping keeping
 }
@@ -140,8 +139,8 @@ func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 }
 
 // Next returns the next time at which [Wheel.Advance] may find something due; ok is false if
-// nothing is scheduled. Since only the slots are looked at, it may find that all entries of the
-// slot are due in a later round.
+// nothing is scheduled. Only the slots are looked at: all entries of the slot may be due in a later
+// round.
 func (w *Wheel) Next() (at time.Time, ok bool) {
 	tick, ok := w.visit(w.now)
 	if !ok {

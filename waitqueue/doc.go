@@ -5,10 +5,11 @@
 //
 // The queue says which waiter is next, and nothing else. It knows nothing of the resource, of
 // Redis, of time, and of the sleep of goroutines: its owner guards it with the mutex that guards
-// the resource, and changes both in one critical section. So no wake is lost between the two. One
-// that gives up calls [Queue.Leave]: true means that it has left the line and will not be chosen,
-// in the terms of golang.org/x/sync/semaphore; false means that it was chosen before, and must pass
-// the resource on. A caller that ignores the false loses the resource for all behind it.
+// the resource, and changes both in one critical section. So no wake-up is lost between the two.
+//
+// A waiter that gives up calls [Queue.Leave], as in golang.org/x/sync/semaphore: true means that it
+// has left the line and will not be chosen; false that it was chosen before, and must pass the
+// resource on: else the resource is lost for all waiters behind it.
 //
 // Package core has its calls in such a line.
 package waitqueue

@@ -10,14 +10,14 @@ type Queue[T any] struct {
 	len  int
 }
 
-// A Waiter is one place in a queue. Its zero value stands in none, and is ready to use; it must not
-// be copied while it stands in one. It may be used again, in any queue, once it has left.
+// A Waiter is one place in a queue. Its zero value stands in no queue, and is ready to use; it must
+// not be copied while it stands in one. Once it has left it may be reused, in any queue.
 type Waiter[T any] struct {
 	Value T // the caller's: the queue neither reads nor writes it
 
 	queue *Queue[T]  // the queue that it stands in, or nil
-	prev  *Waiter[T] // the one before; of the first, the last
-	next  *Waiter[T] // the one behind, or nil
+	prev  *Waiter[T] // the waiter before; for the first waiter the last one
+	next  *Waiter[T] // the waiter behind, or nil
 }
 
 // Join puts w at the end of the queue. It panics if w stands in a queue already, since two would
@@ -60,8 +60,8 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 // Head returns the first waiter, nil if the queue is empty.
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
-// All calls yield with each waiter, the first one first, until yield returns false. The waiter that
-// it is called with may leave meanwhile, and so may those before it, but not the one behind it.
+// All calls yield with each waiter, the first one first, until yield returns false. Meanwhile that
+// waiter and those before it may leave, but not the one behind it.
 func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
 	for w := q.head; w != nil; {
 		next := w.next

@@ -107,24 +107,21 @@ type Held struct {
 	Name  string
 	Kind  rlock.Kind
 	Owner rlock.Owner
-	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later than
-	// it was if the machine has slept since.
+	// Since is the time at which the owner acquired it. It is counted by the monotonic clock, and so
+	// too late if the machine has slept since.
 	Since time.Time
-	// ValidUntil is until when it is certainly held, as Redis has confirmed it by now: see
+	// ValidUntil is the time until which it is certainly held, as Redis has confirmed so far: see
 	// Hold.ValidUntil.
 	ValidUntil time.Time
-	// Depth is how often the owner has to unlock it.
-	Depth int
-	// Permits is how many permits of a semaphore the owner has taken, and 0 for other locks.
-	Permits int
-	// PartOf is the name of the lock over several that it is held for, "" for none. While that is
-	// still being acquired it is not known.
+	Depth      int // the number of times that the owner has to unlock it
+	Permits    int // the number of permits of a semaphore that the owner has taken; 0 for other locks
+	// PartOf is the name of the lock over several that it is held for, or "". It is also "" while
+	// that lock is still being acquired.
 	PartOf string
-	// Site is where in the code it was acquired, if Config.RecordSites is set.
-	Site Site
+	Site   Site // the place in the code at which it was acquired, if Config.RecordSites is set
 }
 
-// A Site is where in the code a lock was taken. The zero Site is not known.
+// A Site is the place in the code at which a lock was taken. The zero Site is not known.
 type Site struct {
 	Function string // the name of the function, with the path of its package
 	File     string

@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Limit is how many holders, and how many waiters, a [Lock] shows at most.
+// Limit is the largest number of holders, and of waiters, that a [Lock] shows.
 const Limit = 1000
 
 // NoteKey is the key beside a lock, as rlock.Lock.Key names it, that has the note about its holder.
@@ -18,10 +18,9 @@ type Lock struct {
 	Name string // the name that Inspector.Lock was given
 	Kind rlock.Kind
 
-	// Holders are empty if the lock is free. There are several only of a read lock and of a
-	// semaphore. HolderCount is more than their number if there are more than Limit.
+	// Holders is empty if the lock is free. Only a read lock and a semaphore may have several.
 	Holders     []Holder
-	HolderCount int
+	HolderCount int // the number of holders, also of those beyond Limit
 
 	// Lease is the time left of the lease unless it is renewed: 0 if the lock is free, or
 	// rlock.NoExpiry. Of readers, and of a semaphore, it is the longest lease.
@@ -38,18 +37,18 @@ type Lock struct {
 	// holder.
 	Note string
 
-	// Queue is the waiters, the first to be granted the lock first: one for each client that waits,
-	// however many of its goroutines do. For a fair lock or a semaphore it is one for each waiter.
-	// Waiting is more than their number if there are more than Limit.
+	// Queue has the waiters in the order in which they will be granted the lock: one for each
+	// client, however many of its goroutines wait; for a fair lock or a semaphore one for each call.
 	Queue   []Waiter
-	Waiting int
+	Waiting int // the number of waiters, also of those beyond Limit
 
-	// Foreign is how many clients of Redisson are subscribed to the lock's channel, to wait for it.
-	// -1 if that cannot be counted: in a Cluster with plain pub/sub, or without the right to.
+	// Foreign is the number of clients of Redisson that are subscribed to the lock's channel, to
+	// wait for the lock; -1 if it cannot be counted: in a Cluster with plain pub/sub, or without
+	// the right to.
 	Foreign int
 
-	// Unresolved says why no Process is known, nil if CLIENT LIST was answered. It is
-	// rlock.ErrNoPermission if the user may not execute that command.
+	// Unresolved is the reason why no Process is known: rlock.ErrNoPermission if the user may not
+	// execute CLIENT LIST. It is nil if that command was answered.
 	Unresolved error
 }
 
@@ -58,7 +57,7 @@ type Holder struct {
 	Owner   string        // "<uuid>:<id>", as it stands in Redis
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
 	Permits int           // the number of permits of a semaphore that it has; 0 for other locks
-	Count   int64         // how many levels deep it holds the lock, as last mirrored
+	Count   int64         // the number of its levels, as last mirrored
 	Shared  bool          // it is a reader
 	Passed  bool          // it was passed on by Hold.Pass and is not resumed yet, or stays by WithMinHold: it ends with the lease
 	Foreign bool          // it is no client of rlock, but one of Redisson, or an unknown one

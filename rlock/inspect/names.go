@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// scanCount is how many keys a server looks at for one page of Inspector.Locks.
+// scanCount is the number of keys that a server looks at for one page of Inspector.Locks.
 const scanCount = 512
 
 // heldKeys iterates over the keys of the locks that are held and match the pattern. An error is the
@@ -68,14 +68,14 @@ func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern strin
 	}
 }
 
-// A keyType is one that a lock may be, with the command that returns some of its owners, and the
-// one entry that it may have beside them: the mode of a read-write lock, and of a semaphore the
-// member that counts (wire/scripts/permits.lua).
+// A keyType is a type that the key of a lock may have, with the command that returns some of its
+// owners, and the one entry that it may have beside them: the mode of a read-write lock, and the
+// counter of a semaphore (wire/scripts/permits.lua).
 type keyType struct{ name, sample, beside string }
 
 var keyTypes = [...]keyType{{"hash", "HRANDFIELD", "mode"}, {"zset", "ZRANDMEMBER", "*"}}
 
-// page returns the names of locks that the cursor leads to, and the next cursor, 0 for none.
+// page returns the names of the locks at the cursor, and the next cursor, 0 for none.
 func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
 	if r.Stopped() {
 		return nil, 0, wire.ErrClosed
@@ -111,7 +111,7 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 		case !wire.Answered(err):
 			return nil, err
 		default:
-			// A right to the command is missed by every key, one to a key by that key alone.
+			// A missing right to the command concerns every key, one to a key that key alone.
 			if why := wire.Explain(err); errors.Is(why, wire.ErrUnsupported) || errors.Is(why, wire.ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}

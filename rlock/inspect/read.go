@@ -22,13 +22,13 @@ const forms = 3
 // semaphoreForm is the form of a semaphore.
 const semaphoreForm = 2
 
-// formKinds are what the forms are called.
+// formKinds are the kinds that the forms are shown as.
 var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 
 // An inspection is the state of a lock, as it is read.
 type inspection struct{ Lock }
 
-// read reads the state of the lock whose keys these are, by form: of a plain lock first, with the
+// read reads the state of the lock with these keys, by form: those of a plain lock first, with the
 // key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
@@ -54,8 +54,8 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 }
 
 // leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long
-// as other readers keep it, until the next step. If Redis does not say, they stay, as does a reader
-// whose field is gone by now: its tenure may have another owner.
+// as other readers keep it, until the next step. A reader stays if Redis does not answer, or if its
+// field is gone by now: its tenure may have another owner.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h Holder) bool { return !h.Shared }) {
 		return // a lone reader's hash ends with its lease
@@ -84,8 +84,8 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 	i.Holders = living
 }
 
-// mostLevels is of how many levels of a reader of Redisson the leases are looked at; a reader of
-// rlock has one.
+// mostLevels is the largest number of leases of one reader that are looked at: a reader of Redisson
+// has one for each level, and one of rlock has one.
 const mostLevels = 16
 
 // The replies to the questions, by their index.
@@ -98,7 +98,7 @@ const (
 	asksNote
 	asksForeign
 	asksCount   // the number of owners of a semaphore
-	asksPermits // its owners with the longest leases
+	asksPermits // the owners of a semaphore with the longest leases
 	asksClock
 	asksQueues // the number of tickets of each form, and the first of them
 )
@@ -171,7 +171,7 @@ func (i *inspection) readHolders(replies []rueidis.RedisResult) error {
 	return failed
 }
 
-// readForeign counts them, if Redis could.
+// readForeign counts the foreign clients that wait, if Redis has answered.
 func (i *inspection) readForeign(reply rueidis.RedisResult) {
 	counts, err := reply.ToArray()
 	if err != nil {
@@ -196,8 +196,8 @@ func (i *inspection) readLease(reply rueidis.RedisResult) error {
 	return err
 }
 
-// readPermits reads the owners of a semaphore. Its key may be there although no permit is held. Of
-// count owners those beyond the limit are not known to hold theirs still.
+// readPermits reads the owners of a semaphore. Its key may exist although no permit is held. Of the
+// count owners only those up to the limit are known to hold their permits still.
 func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-Limit, 0)
 	i.Lease = 0

@@ -12,12 +12,10 @@ import (
 // A lock that is made of others is not counted, but each lock that it is made of is, by the client
 // that has it.
 type Stats struct {
-	// Held is how many locks are held now, counted by owner.
-	Held int64
-	// Waiting is how many calls wait now.
-	Waiting int64
+	Held    int64 // the number of locks that are held now, counted by owner
+	Waiting int64 // the number of calls that wait now
 
-	// Acquired is how often a lock was acquired, by any way but nesting.
+	// Acquired is the number of acquisitions in any way but nesting.
 	Acquired int64
 	// The following count acquisitions by rlock.AcquiredBy.
 	AcquiredByNesting int64
@@ -27,39 +25,35 @@ type Stats struct {
 	AcquiredByQueue   int64
 	AcquiredByPass    int64
 
-	// Denied is how many calls ended with rlock.ErrNotAcquired, or with false.
-	Denied int64
-	// Canceled is how many calls gave up since their context ended.
-	Canceled int64
-	// Failed is how many calls ended with another error, but for invalid arguments and contexts
-	// that had ended before.
+	Denied   int64 // the number of calls that ended with rlock.ErrNotAcquired, or with false
+	Canceled int64 // the number of calls that gave up since their context ended
+	// Failed is the number of calls that ended with another error, without those with invalid
+	// arguments or a context that had ended before.
 	Failed int64
 
 	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
 	WaitTime time.Duration
 
-	// Lost is how many locks were lost, for any reason but the end of the lease that their owner
-	// had asked for.
+	// Lost is the number of locks that were lost, for any reason but the end of the lease that their
+	// owner had asked for.
 	Lost int64
-	// How many for each reason: see the constants of rlock.LossReason.
+	// The following count losses by rlock.LossReason.
 	LostUnrenewed   int64
 	LostLeaseEnded  int64
 	LostHeldTooLong int64
 	LostKeyGone     int64
 	LostForced      int64
 
-	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed how
-	// many of them Redis did not confirm.
-	Renewals       int64
-	RenewalsFailed int64
+	Renewals       int64 // the number of renewals that were sent, with changes of depth or owner
+	RenewalsFailed int64 // the number of renewals that Redis did not confirm
 
-	// Tracked is how many keys of held locks Redis watches for the client now: see
-	// rlock.Advanced.TrackedKeys. TrackingRefused is over how many connections it refused to.
+	// Tracked is the number of keys of held locks that Redis watches for the client now: see
+	// rlock.Advanced.TrackedKeys. TrackingRefused is the number of connections over which Redis
+	// refused to watch keys.
 	Tracked         int64
 	TrackingRefused int64
 
-	// Commands is how many commands were sent to Redis for locks; many renewals share one.
-	Commands int64
+	Commands int64 // the number of commands that were sent to Redis for locks; many renewals share one
 }
 
 // Stats returns figures about the client. It takes some microseconds, however many locks there are,

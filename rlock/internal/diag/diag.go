@@ -21,7 +21,7 @@ type Config struct {
 	Redis  Redis
 	Logger *slog.Logger
 
-	// After how long a hold and a wait are logged; 0: never.
+	// LongHold and LongWait are the times after which a hold and a wait are logged; 0 for never.
 	LongHold, LongWait time.Duration
 
 	ReleaseDropped bool // a hold whose handle was dropped is released
@@ -42,5 +42,5 @@ func New(c Config) *Diag {
 	return d
 }
 
-// share is how many times as long as a look the pause after it is.
-const share = 10
+// pausePerLook is the ratio of the pause after a look to the time that the look took.
+const pausePerLook = 10

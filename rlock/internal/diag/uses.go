@@ -23,11 +23,11 @@ type Use struct {
 	Name       string // its key in Redis
 	Kind       terms.Kind
 	Owner      uint64    // the number of the owner
-	Since      time.Time // when the owner acquired the lock, or began to wait
-	ValidUntil time.Time // zero for a wait, as Depth and Permits
-	Depth      int       // how often the owner has to unlock it
-	Permits    int       // how many permits of a semaphore the owner has taken
-	PartOf     string    // the name of the lock over several that it is used for, "" if there is none
+	Since      time.Time // the time at which the owner acquired the lock, or began to wait
+	ValidUntil time.Time // zero for a wait, as are Depth and Permits
+	Depth      int       // the number of times that the owner has to unlock it
+	Permits    int       // the number of permits of a semaphore that the owner has taken
+	PartOf     string    // the name of the lock over several that it is used for, or ""
 	Site       terms.Site
 	Goroutine  uint64 // the goroutine that has called; 0 if it is not known
 	Waits      bool   // the owner waits for the lock

@@ -12,19 +12,19 @@ import (
 // a timer, and short holds cost nothing. Handles that the program has dropped are found as well.
 
 const (
-	// lookTime is how long after a look the next one is at most, and leastPause at least.
+	// lookTime and leastPause are the longest and the shortest time from a look to the next one.
 	lookTime, leastPause = time.Second, 50 * time.Millisecond
-	// mostHoldLook is how long after a look at holds the next one is at most: a handle may have
-	// been dropped.
+	// mostHoldLook is the longest time from a look at holds to the next one: a handle may have been
+	// dropped.
 	mostHoldLook = time.Minute
-	// ownTime is how long a call waits until its own goroutine is looked for among the holders.
+	// ownTime is the age of a wait at which its goroutine is looked for among the holders.
 	ownTime = time.Second
 )
 
-// WaitBegins notes that a call waits, and HoldBegins that a hold has begun. They wait for nothing,
-// and may be called with a mutex held.
+// WaitBegins notes that a call waits. It waits for nothing, and may be called with a mutex held.
 func (d *Diag) WaitBegins() { d.waits.Ask() }
 
+// HoldBegins notes that a hold has begun. It waits for nothing, and may be called with a mutex held.
 func (d *Diag) HoldBegins() {
 	if d.LongHold > 0 || d.ReleaseDropped {
 		d.holds.Ask()
@@ -38,7 +38,7 @@ type look struct {
 	again bool      // there is something to look at
 }
 
-// begin begins a look, which another one follows after that time at most.
+// begin begins a look; longest is the longest time until the next one.
 func (l *look) begin(longest time.Duration) {
 	l.now, l.again = time.Now(), false
 	l.next = l.now.Add(longest)
@@ -46,7 +46,7 @@ func (l *look) begin(longest time.Duration) {
 
 // end returns what a task does next.
 func (l *look) end() (pause time.Duration, again bool) {
-	return max(leastPause, share*time.Since(l.now), l.next.Sub(l.now)), l.again
+	return max(leastPause, pausePerLook*time.Since(l.now), l.next.Sub(l.now)), l.again
 }
 
 // isDue reports whether what began at since has lasted for limit. If not, it makes the next look
@@ -84,13 +84,14 @@ type lasting struct {
 	since time.Time
 }
 
-// A memory has the waits or holds about which something was done. Those that have ended are
-// forgotten at the next look.
+// A memory has the waits or holds that were dealt with. Those that have ended are forgotten at the
+// next look.
 type memory struct{ before, now map[lasting]bool }
 
 func (m *memory) begin() { m.before, m.now = m.now, make(map[lasting]bool) }
 
-// had reports whether it was done about this one, which is remembered.
+// had reports whether this wait or hold was dealt with at an earlier look. If so, it stays in the
+// memory.
 func (m *memory) had(one lasting) bool {
 	had := m.before[one]
 	if had {
@@ -99,7 +100,7 @@ func (m *memory) had(one lasting) bool {
 	return had
 }
 
-// work looks once. It is the work of a task, as that which follows.
+// work looks at all waits once, as the work of a task.
 func (w *waitWatch) work() (pause time.Duration, again bool) {
 	w.begin(lookTime)
 	w.due = make(map[lasting]bool)
@@ -121,6 +122,7 @@ func (w *waitWatch) work() (pause time.Duration, again bool) {
 	return w.end()
 }
 
+// work looks at all holds once, as the work of a task.
 func (w *holdWatch) work() (pause time.Duration, again bool) {
 	longest := mostHoldLook
 	if w.LongHold > 0 {
@@ -151,7 +153,7 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	switch {
 	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // a whole reports its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
-	case one.Site == nil: // its goroutine finds it out
+	case one.Site == nil: // its goroutine finds out the site
 		w.next = w.now
 	default:
 		w.logged.now[key] = true
@@ -159,7 +161,7 @@ func (w *waitWatch) wait(v *terms.View, one *terms.Wait) {
 	}
 }
 
-// tellOwnWaits logs each wait that is due for a lock which its own goroutine holds, by another
+// tellOwnWaits logs each due wait for a lock that the waiting goroutine itself holds by another
 // owner: a handle, which another goroutine may still release. A semaphore is left out: its waiter
 // needs any permit.
 func (w *waitWatch) tellOwnWaits() {
@@ -172,7 +174,7 @@ func (w *waitWatch) tellOwnWaits() {
 		if v.Kind == terms.KindSemaphore {
 			return
 		}
-		for i := range v.Levels { // of the first view of a lock, whose waits may be in several
+		for i := range v.Levels { // only the first of several views of a lock has its levels
 			if l := &v.Levels[i]; l.Goroutine != 0 {
 				holders[key{v.Name, l.Goroutine}] = *l
 			}
@@ -213,7 +215,7 @@ func (w *waitWatch) tellLongWait(v *terms.View, one *terms.Wait) {
 	w.Logger.Warn("rlock: a call waits for a lock for a long time", about...)
 }
 
-// hold looks at a level. A hold is reported by its first one.
+// hold looks at a level. A hold is reported for its first level.
 func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
 	if w.LongHold <= 0 || !one.First || one.Standing || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
@@ -231,8 +233,8 @@ func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String())
 }
 
-// drop looks at a level whose handle may have been dropped by the program, which nothing but the
-// end of its lease, of the process or of its maximum would release.
+// drop looks at a level whose handle the program may have dropped. Such a level ends only with its
+// lease, its longest hold or the process.
 func (w *holdWatch) drop(v *terms.View, one *terms.Level) {
 	if !one.Dropped {
 		return

@@ -15,14 +15,14 @@ type Task struct {
 	// Done is closed then.
 	Start func(work func()) bool
 	Done  <-chan struct{}
-	// Work is done. It returns how long it is not to be done again, and whether it is to be done
-	// then even if it is not asked for.
+	// Work does the work. It returns the pause until the work may be done again, and whether it is
+	// to be done then even if nobody asks for it.
 	Work func() (pause time.Duration, again bool)
 
-	asked atomic.Bool // it was asked for since the work last began
+	asked atomic.Bool // the work was asked for since it last began
 
 	mu      sync.Mutex // protects following
-	running bool
+	running bool       // the goroutine exists
 }
 
 // Ask asks for the work. It waits for nothing, and may be called with a mutex held.

@@ -37,12 +37,12 @@ type Event struct {
 	Kind  Kind
 	Owner Owner // the owner that takes the lock
 
-	Way       Way           // how the lock was acquired; not of GaveUp
+	Way       Way           // all but GaveUp and Waiting: how the lock was acquired
 	Waited    time.Duration // Acquired, GaveUp
 	Contended bool          // Acquired, GaveUp: Waiting was called
 	Held      time.Duration // Released, Lost: the time since Acquired
 	Err       error         // GaveUp, Released, Lost
-	Passed    bool          // Released: it is passed on
+	Passed    bool          // Released: the lock is passed on
 	Reason    LossReason    // Lost
 }
 
@@ -87,8 +87,8 @@ const (
 	LossReasonCount = iota // the number of reasons
 )
 
-// TellReleased tells of an Unlock. If it found that the lock was lost, that is a loss for the
-// reason lost.
+// TellReleased calls the hook for an Unlock: Released, or Lost for that reason if the Unlock has
+// found that the lock was lost.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {
 	if errors.Is(e.Err, ErrLost) {
 		e.Reason = lost

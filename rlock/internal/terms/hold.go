@@ -16,10 +16,10 @@ type HoldContext struct {
 	life   *Life // the life of the hold; nil for a part, whose whole has one
 
 	mu     sync.Mutex                        // protects following
-	merged map[*context.CancelCauseFunc]bool // the ends of the contexts that Merge has made
+	merged map[*context.CancelCauseFunc]bool // the functions that end contexts of Merge
 }
 
-// Begin makes the context from parent. End ends the life, too, unless that is nil.
+// Begin makes the context from parent. End ends the life as well, unless it is nil.
 func (c *HoldContext) Begin(parent context.Context, life *Life) {
 	c.life = life
 	c.ctx, c.cancel = context.WithCancelCause(parent)
@@ -94,11 +94,11 @@ type Whole struct {
 	Kind Kind
 	Site *Site // the place where it was acquired; nil if that is not recorded
 
-	held atomic.Bool // enough parts are held, and it is neither released nor lost
-	long atomic.Bool // it was told that it is held for a long time
+	held atomic.Bool // enough parts are held, and the whole is neither released nor lost
+	long atomic.Bool // TellsLong was called
 }
 
-// SetHeld notes whether the whole is held. It is called once when that begins, and once when it
+// SetHeld notes whether the whole is held. It is called once when the hold begins, and once when it
 // ends.
 func (w *Whole) SetHeld(held bool) { w.held.Store(held) }
 
@@ -115,10 +115,10 @@ func (w *Whole) TellsLong() bool { return !w.long.Swap(true) }
 type Part interface {
 	// Context returns a context that ends when the part does.
 	Context() context.Context
-	// Err returns nil while the part is held, [ErrNotHeld] after its release, and why it was lost
-	// after that.
+	// Err returns nil while the part is held, [ErrNotHeld] after its release, and the cause of the
+	// loss after a loss.
 	Err() error
-	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
+	// ValidUntil returns the time until which the lock is certainly held, zero if it is not held.
 	ValidUntil() time.Time
 	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and
 	// changes nothing of a part that is over.
@@ -132,10 +132,10 @@ type Part interface {
 
 // A State is what this client knows of a lock without asking Redis, for an owner.
 type State struct {
-	Depth   int  // how often the owner has to unlock the lock
+	Depth   int  // the number of times that the owner has to unlock the lock
 	Taken   bool // another owner of this process has the lock, or waits for it
 	Freeing bool // this client is about to free the lock
-	// Silent is for how long the server has answered nothing, although commands are in flight.
+	// Silent is the time for which the server has answered nothing, although commands are in flight.
 	Silent time.Duration
 }
 

@@ -13,9 +13,9 @@ import (
 // without an Unlock: a program may leave each of its leases to end by itself.
 const maxEnded = 10_000
 
-// Losses are the levels of a client that were lost and not unlocked yet, by owner: so that the
-// Unlock to come returns ErrLost and not ErrNotHeld, and a nested Lock is refused. They are for
-// owners that come back by name; a handle has its own loss. The zero value has none. Methods may be
+// Losses are the levels of a client that were lost and not unlocked yet, by owner: so the Unlock to
+// come returns ErrLost and not ErrNotHeld, and a nested Lock is refused. They are for owners that
+// come back by name; a handle remembers its own loss. The zero value is empty. Methods may be
 // called concurrently.
 //
 // A loss that refuses a nested Lock is kept as long as the client lives. It takes less memory than
@@ -23,7 +23,7 @@ const maxEnded = 10_000
 // refuses nothing, and is kept for the answer to Unlock only. At most maxEnded of these are kept:
 // after that an owner without anything to unlock gets both errors, since either may be true.
 type Losses struct {
-	count     atomic.Int64 // the number of entries, for which the usual case needs no mutex
+	count     atomic.Int64 // the number of entries: if it is 0, as usual, no mutex is needed
 	forgotten atomic.Bool  // an entry was forgotten
 
 	mu      sync.Mutex // protects following
@@ -43,22 +43,22 @@ const OverSeveral = math.MaxUint8
 
 // A LostLevel is a level that was lost.
 type LostLevel struct {
-	Shared bool      // it was that of a reader
-	Until  time.Time // the end of the lease that it asked for; zero: kept by the watchdog
+	Shared bool      // the level was a reader's
+	Until  time.Time // the end of its fixed lease; zero for a level that the watchdog kept
 }
 
 type loss struct {
 	cause          error
-	writes, shared int       // levels that are not yet unlocked
-	kept           bool      // one of the levels was the watchdog's, which has no end
-	until          time.Time // the latest end of the others
+	writes, shared int       // the number of levels that are not unlocked yet
+	kept           bool      // the watchdog kept one of the levels
+	until          time.Time // the latest end of a fixed lease
 }
 
 // None reports whether there are no losses, as is usual.
 func (l *Losses) None() bool { return l.count.Load() == 0 }
 
-// Add remembers that the owner lost the level before its time, or that its time, which is then not
-// in the future, is over.
+// Add remembers that the owner lost the level before its end, or at its end: then Until is not in
+// the future.
 func (l *Losses) Add(key LossKey, lost LostLevel, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Losses) Add(key LossKey, lost LostLevel, cause error) {
 	l.count.Store(int64(len(l.entries)))
 }
 
-// sweep forgets what refuses nothing any more. The mutex is held.
+// sweep forgets the losses that refuse nothing any more. The mutex is held.
 func (l *Losses) sweep(now time.Time) {
 	before := len(l.entries)
 	maps.DeleteFunc(l.entries, func(_ LossKey, e loss) bool { return !e.refuses(now) })
@@ -132,7 +132,7 @@ func (l *Losses) Blocks(key LossKey, now time.Time) error {
 	return nil
 }
 
-// Cause returns why the owner has lost what it has not unlocked yet, nil if there is nothing.
+// Cause returns the cause of the loss that the owner has not unlocked yet, or nil.
 func (l *Losses) Cause(key LossKey) error { return l.read(key).cause }
 
 // read returns what the owner has lost and not unlocked yet, the zero loss for nothing.

@@ -34,7 +34,7 @@ var ownersMade, handlesMade atomic.Uint64
 // concurrently.
 func NewOwner() Owner { return Owner{ID: firstOwner + ownersMade.Add(1)} }
 
-// NewHandleOwner returns the owner of one Hold that nothing nests in.
+// NewHandleOwner returns the owner of one Hold.
 func NewHandleOwner() Owner { return Owner{ID: firstHandle + handlesMade.Add(1)} }
 
 // OfHandle reports whether o belongs to one Hold alone.
@@ -97,8 +97,8 @@ func Caller() uint64 {
 	return 0
 }
 
-// PrintedGoroutineID is the id that the runtime prints: right with every Go version, but it takes a
-// microsecond.
+// PrintedGoroutineID returns the id that the runtime prints: right with every Go version, but it
+// takes a microsecond.
 func PrintedGoroutineID() uint64 {
 	var stack [64]byte
 	fields := bytes.Fields(stack[:runtime.Stack(stack[:], false)]) // "goroutine 1 [running]:"
@@ -109,7 +109,7 @@ func PrintedGoroutineID() uint64 {
 	return id
 }
 
-// A Site is where in the code a lock was taken. The zero Site is not known.
+// A Site is the place in the code at which a lock was taken. The zero Site is not known.
 type Site struct {
 	Function string // the name of the function, with the path of its package
 	File     string
@@ -125,13 +125,14 @@ func (p Site) String() string {
 }
 
 const (
-	// publicCode and internalCode are how the names of rlock's functions begin.
+	// publicCode and internalCode begin the names of rlock's functions.
 	publicCode, internalCode = "github.com/go-rlock/rlock/rlock.", "github.com/go-rlock/rlock/rlock/internal/"
-	// ownDepth is how many functions of rlock a call for a lock goes through at most.
+	// ownDepth is the largest number of functions of rlock that a call for a lock goes through.
 	ownDepth = 16
 )
 
-// Here returns where the call comes from into rlock, nil in a goroutine that rlock has started.
+// Here returns the place in the program that calls rlock, or nil in a goroutine that rlock has
+// started.
 func Here() *Site {
 	var stack [ownDepth]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
@@ -150,7 +151,7 @@ func isOwn(function string) bool {
 	return strings.HasPrefix(function, publicCode) || strings.HasPrefix(function, internalCode) || strings.HasPrefix(function, "runtime.")
 }
 
-// Known returns the site as it is shown.
+// Known returns the site, or the zero Site for nil.
 func Known(p *Site) Site {
 	if p == nil {
 		return Site{}

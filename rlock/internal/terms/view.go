@@ -2,12 +2,12 @@ package terms
 
 import "time"
 
-// A Look says what of the locks of a client is looked at.
+// A Look says which locks of a client are looked at.
 type Look struct {
 	Holds bool // locks that are held
 	Waits bool // locks for which calls wait, and these calls
-	// Locate has calls that have waited since before this time find out where they were made, for a
-	// later look. Zero has none do so.
+	// Locate is the time before which calls began that are to find out where they were made, for a
+	// later look; zero for none.
 	Locate time.Time
 }
 
@@ -17,7 +17,7 @@ type View struct {
 	Kind       Kind      // the kind of its writers
 	ReadKind   Kind      // the kind of its readers
 	ValidUntil time.Time // the time until which this client certainly has it
-	Permits    int       // how many permits of a semaphore are held; 0 for other locks
+	Permits    int       // the number of permits of a semaphore that are held; 0 for other locks
 	Levels     []Level
 	Waits      []Wait
 
@@ -41,12 +41,12 @@ type Level struct {
 	Goroutine uint64 // the goroutine that has called; 0 if it is not known
 	Reads     bool
 	First     bool      // the owner held nothing before
-	Since     time.Time // when it was acquired
+	Since     time.Time // the time at which it was acquired
 	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
 	Site      *Site
 	Whole     *Whole // the whole that it is held for, or nil
 	Standing  bool   // it is held for long by design: see Standing
-	Release   func() // releases a level whose own handle was dropped, else nil
+	Release   func() // releases the level, if its own handle was dropped; else nil
 	Dropped   bool   // its handle, or that of its whole, was dropped
 }
 
@@ -56,9 +56,9 @@ type Wait struct {
 	Goroutine uint64 // the goroutine that has called; 0 if it is not known
 	Reads     bool
 	Since     time.Time
-	Site      *Site  // the place of the call; nil if it is not recorded, and was not found yet
+	Site      *Site  // the place of the call; nil if it is neither recorded nor found yet
 	Whole     *Whole // the whole that it waits for, or nil
-	Holder    string // the holder that Redis has named last; "" if it named none
+	Holder    string // the holder that Redis has named last, or ""
 	Endless   bool   // the key of that holder has no TTL
 	Logged    bool   // it was logged that it waits for its own goroutine
 	Standing  bool   // it waits for long by design: see Standing
