@@ -98,7 +98,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 	}
 }
 
-// newUntil is one New. It returns an error as soon as ctx ends.
+// newUntil is New, but returns an error as soon as ctx ends.
 func newUntil(ctx context.Context, config Config) (*Client, error) {
 	type result struct {
 		client *Client

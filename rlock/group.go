@@ -96,7 +96,7 @@ func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, option
 	return parts, err
 }
 
-// part returns the lock as one that others are made of, or why it can never be taken.
+// part returns the lock as a part of others, or the reason why it can never be taken.
 func (l *Lock) part() (group.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
@@ -112,7 +112,7 @@ type over struct{ *group.Lock }
 
 var _ form = over{}
 
-// refuses returns why a lock over several does not serve the request, nil if it does.
+// refuses returns the error of a request that a lock over several does not serve, else nil.
 func (l over) refuses(req *driver.Request) error {
 	option := ""
 	switch {

@@ -21,12 +21,12 @@ type Hold struct {
 	cleanup runtime.Cleanup // notes that the program has dropped the handle
 }
 
-// A holding is a hold as its locks know it: nothing of it refers to its Hold, so that one that is
-// dropped is collected.
+// A holding is a hold as its locks know it. It does not refer to its Hold, so that a Hold that the
+// program has dropped is collected.
 type holding struct {
 	held   driver.Handle
-	scoped heldContext // the parent of held's context; it has the owner
-	life   *terms.Life // it is held; apart, since a value of the parent may refer to the Hold
+	scoped heldContext // the parent of held's context, with the owner
+	life   *terms.Life // says whether the hold is held; of its own, since a value of the parent may refer to the Hold
 }
 
 // handle returns the handle for a program, which may drop it.
@@ -123,7 +123,7 @@ func newRequest(options []AcquireOption) driver.Request {
 func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*holding, error) {
 	req := newRequest(options)
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
-		began := s.asks(&req, of)
+		began := s.setOwner(&req, of)
 		h := newHold(parent, l, &req)
 		held, err := l.form().Hold(ctx, &h.scoped, req)
 		if err == nil {

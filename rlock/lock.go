@@ -138,7 +138,7 @@ func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
 	req := driver.Request{AcquireOptions: acquireOptions{Lease: lease, Wait: wait}}
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
-		began := s.asks(&req, theGoroutine)
+		began := s.setOwner(&req, theGoroutine)
 		if err := f.Take(ctx, req); !hasOutlived(err, &req, began) {
 			return err
 		}

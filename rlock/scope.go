@@ -45,8 +45,9 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 	return Owner(s.owner.ID), true
 }
 
-// A scope says in whose name calls with a context take locks. It is of a hold, for the locks of
-// that hold while it is held, or of all locks. The innermost scope that is about a lock counts.
+// A scope is the part of a context that says in whose name calls take locks. It is about the locks
+// of a hold, while that is held, or about all locks. The innermost scope that is about a lock
+// counts.
 type scope struct {
 	owner terms.Owner
 	of    *Lock       // the lock of the hold; nil in a scope of all locks, whose outer is nil
@@ -78,9 +79,9 @@ const (
 	anOwnerOfItsOwn fallback = true
 )
 
-// caller returns the owner of a call, if the scope is the one that is about its lock; the zero
-// Owner for a call that is to have an owner of its own. In the scope of a hold the call is a guest,
-// which may outlive the hold, unless its owner would be the same without that scope.
+// caller returns the owner of a call for a lock that the scope is about; the zero Owner if the call
+// is to have an owner of its own. In the scope of a hold the call is a guest, which may outlive the
+// hold, unless its owner would be the same without that scope.
 func (s *scope) caller(of fallback) terms.Owner {
 	switch {
 	case s != nil && s.of != nil:
@@ -99,9 +100,9 @@ func (s *scope) caller(of fallback) terms.Owner {
 	return terms.Owner{ID: terms.GoroutineID()}
 }
 
-// asks sets the owner of a call for a lock that the scope is about. If the call is a guest, it
-// returns the time, for hasOutlived.
-func (s *scope) asks(req *driver.Request, of fallback) (began time.Time) {
+// setOwner sets the owner of a call for a lock that the scope is about. If the call is a guest of a
+// hold, it returns the time at which the call began, for hasOutlived.
+func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
 	case req.Owner.Guest:
@@ -138,8 +139,8 @@ func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	}
 }
 
-// overlap reports whether the two locks have a name in common. Then a call for the one would wait
-// for another owner that holds the other.
+// overlap reports whether the two locks have a name in common: then a call for one waits while
+// another owner holds the other.
 func overlap(a, b *Lock) bool {
 	if a == b {
 		return true

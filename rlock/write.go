@@ -35,7 +35,7 @@ func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []stri
 	return h.held.ReleaseWith(ctx, script, keys, args)
 }
 
-// mostWords is how many words of a command Lua passes on.
+// mostWords is the largest number of words of a command: Lua's unpack has a limit of about 8000.
 const mostWords = 7000
 
 // Write executes commands in their order as [Hold.Exec] does a script, and returns the replies. A
