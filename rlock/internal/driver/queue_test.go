@@ -233,6 +233,31 @@ func TestTheAnswerToARenewalEndsNoOtherCommand(t *testing.T) {
 	}
 }
 
+// A release that has waited for a slot does not have the whole time for its answer once more.
+func TestAReleaseThatWaitsForASlotIsBounded(t *testing.T) {
+	for _, waits := range []time.Duration{time.Millisecond, 2900 * time.Millisecond, time.Minute} {
+		bubble(t, func(t *testing.T, f *fake) {
+			c := f.join(nil)
+			h := holds(t, c.lock())
+			leave := fill(&c.wire.Limits(0).Releases)
+			f.givesNext(held, func(cmd *core.Command) bool { return cmd.Op == core.Leave })
+			time.AfterFunc(waits, leave)
+			ended := later(func() error { return h.Release(t.Context()) })
+			time.Sleep(4 * time.Second)
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				require.ErrorIs(t, err, terms.ErrUnconfirmed)
+			default:
+				t.Error("it takes longer than four seconds")
+				f.deliver(0)
+			}
+			time.Sleep(time.Minute)
+			f.isClean()
+		})
+	}
+}
+
 // Redis may have lost the key meanwhile: then there is nothing to pass on.
 func TestALostTenureIsNotPassedOn(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {

@@ -69,8 +69,7 @@ type carrier interface {
 func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
 	case x.until == nil: // the caller does not leave
-		ctx = context.Background()
-		if !c.wire.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
+		if ctx.Done() == nil && !c.wire.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
 			ctx = c.deadline()
 		}
 		c.do(ctx, x)

@@ -78,7 +78,7 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 // takes no longer than an Unlock may, the wait for a slot included.
 func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
-	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.Redis.Patience)), Carries: write != nil})
+	w := c.newCall(&core.Call{Carries: write != nil})
 	defer c.done(w)
 	w.write = write
 	l.Release(t, &w.Call)
@@ -87,6 +87,7 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 		h.End(cmp.Or(h.lost, terms.Released(n.Key)))
 		now = l.shard.take()
 	}
+	w.Until = now.Time.After(core.Span(c.Redis.Patience))
 	l.run(context.Background(), w, now)
 	var ends time.Time
 	switch t := l.Find(id); {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -64,6 +65,10 @@ func (l *lock) slots(w *waiter) *wire.Limit {
 	return &limits.Asks
 }
 
+// lastMoment is the time for which a release waits for its answer, at least, that got its slot when
+// its time was almost over.
+const lastMoment = time.Second
+
 // send sends a command of the call and lands the answer, unless the caller leaves before it comes.
 func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
@@ -84,6 +89,11 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		u = w.until
 	}
 	x.until = u
+	if w.Purpose == core.Releases && now.Time.After(core.Span(c.Redis.Patience)) > w.Until { // it has waited for the slot
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.clock.time(w.Until).Add(lastMoment))
+		defer cancel()
+	}
 	l.shard.exit(l)
 
 	answered := c.carry(ctx, x)
