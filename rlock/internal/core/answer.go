@@ -256,8 +256,9 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	switch {
 	case l.owner == nil:
 	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
-		l.give(l.owner, now)
-		l.owner, t.named = t, w.Owner
+		was := l.owner
+		l.owner, t.named = t, w.Owner // first, so that a least hold goes on
+		l.give(was, now)
 		for i := range l.levels.all {
 			l.levels.all[i].wrote = false // in this tenure
 		}

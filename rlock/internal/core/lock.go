@@ -119,7 +119,6 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	case now.Time < l.stays:
 		releases = t
 		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
-		l.stays = 0
 	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now): // else no other waiter is considered, however long the line is
 		t.share.handed = true
 		l.served(w, now)

@@ -40,10 +40,10 @@ func (t *Tenure) holds() {
 }
 
 // leaveToLease parts with the tenure of the lock, which has no level any more: a last Mirror sets
-// the lease to within.
+// the lease to within. The next hold has no part in a least hold.
 func (l *Lock) leaveToLease(within Span) {
 	t := l.owner
-	l.owner, t.within = nil, within
+	l.owner, l.stays, t.within = nil, 0, within
 	t.wants(Parted)
 	l.touch(t)
 }
