@@ -13,10 +13,10 @@ import (
 // for the first alone. A lock over several is observed as one lock, by the Observer of its first
 // part's client.
 //
-// A hook with a context runs in the caller's goroutine. It may call the client, but not
-// runtime.Goexit. Lost and Renewed run in a goroutine of the client, one after the other; while
-// 4000 events wait, more are dropped and counted for Missed. [Client.Close] waits for these hooks,
-// for a second at most. The first panic of each hook is logged.
+// A hook may call the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the
+// client, one after the other; while 4000 events wait, more are dropped and counted for Missed.
+// [Client.Close] waits for these hooks, for a second at most. Any other hook runs in the caller's
+// goroutine. The first panic of each hook is logged.
 type Observer struct {
 	Opened func(*Client) // called by New when the client is ready
 	Closed func(*Client) // called when the first Close of the client has released all

@@ -187,7 +187,7 @@ func (l *Lock) Settle(now Now) {
 	}
 	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
-			l.admitReaders(false, now) // a writer before them may have left
+			l.admitReaders(false, now) // a writer before the readers may have left
 		}
 		l.seek(now)
 	}

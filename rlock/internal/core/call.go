@@ -76,7 +76,7 @@ type Result struct {
 
 // waiting is the part of a call that waits for the lock.
 type waiting struct {
-	tried    int8                    // the number of Acquires that it has sent and that were answered, or may be yet
+	tried    int8                    // the number of its Acquires that have an answer, or may get one yet
 	tries    int8                    // the number that it may send: one, and another if a release of this client makes way for it
 	counted  bool                    // the line's repeats count the call
 	overdue  bool                    // its time is up, and it waits for an answer that is on its way

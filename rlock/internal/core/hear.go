@@ -159,7 +159,7 @@ func (l *Lock) unsubscribe() {
 // A ForeignConfig has the times of the first ticket behind foreign clients.
 type ForeignConfig struct {
 	WindowLook         Span // the interval of Looks in a window that is longer than this
-	Look, SilentLook   Span // the first pause after a foreign client took the lock, and after a silent one did
+	Look, SilentLook   Span // the first pause after a foreign client took the lock: one that publishes, and a silent one
 	Noise, SilentNoise Span // the difference between two ends of a lease that counts as none
 	LongLease          Span // the longest lease that is not taken for one without an end
 }

@@ -57,8 +57,8 @@ func sum(all []Level) summary {
 	return s
 }
 
-// leaseEnd returns the end of the lease that the level asks Redis for. A capped level asks for no end,
-// and ends by the clock.
+// leaseEnd returns the end of the lease that the level asks Redis for. A capped level asks for no
+// end, and ends by the clock.
 func (v *Level) leaseEnd() SafeTime {
 	if v.Capped {
 		return NeverSafe
@@ -266,8 +266,8 @@ func (l *Lock) showing(t *Tenure, now Now) {
 	t.shown, t.old = l.shape(now), false
 }
 
-// unsure makes another Mirror due, since the last one may not have run: Redis may show the lease of
-// a renewal, or a longer one, after which an exact Mirror is due.
+// unsure makes another Mirror due, since the last one may not have run. If a longer lease than that
+// of a renewal was asked for, Redis may show it, and the next Mirror is exact.
 func (t *Tenure) unsure() {
 	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.shown.until = NeverSafe - 1

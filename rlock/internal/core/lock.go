@@ -66,7 +66,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 	case owner != nil && l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case owner != nil && l.mayJoin(w, now):
+	case owner != nil && l.tryJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
@@ -119,7 +119,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	case now.Time < l.stays:
 		releases = t
 		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
-	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now): // else no other waiter is considered, however long the line is
+	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.tryPass(now): // only the first waiter is considered, so that a long line costs nothing
 		t.share.handed = true
 		l.served(w, now)
 		l.begin(t, w, ByHandoff, now)

@@ -132,7 +132,7 @@ func (t *Tenure) granted(m Message, now Now) {
 	case t.want == Gone:
 		t.goes(Owner)
 		t.since = now.Time
-		t.again, t.fails = 0, 0 // waiters wait for its release again: see decides
+		t.again, t.fails = 0, 0 // its release decides again whose the lock is: see decides
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant
 		}

@@ -155,7 +155,7 @@ func (t *Tenure) mirrors(now Now) Time {
 		return t.again
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
-	if t.claim { // most sections that began with a claim are over by the end of a short one
+	if t.claim { // most sections that began with a claim end within ShortSection, and need no renewal
 		return max(seen.After(min(lease, t.trust.lease)/3), t.share.since.After(c.ShortSection), t.again)
 	}
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks

@@ -165,7 +165,7 @@ const (
 	maxTokens  = 1 << 16
 )
 
-// take sets the tokens to the n tokens up to last.
+// take sets the tokens to the n tokens that end with last.
 func (t *tokens) take(last, n uint64) {
 	if t.reserved > 0 && last > 0 && n > 0 && n <= maxTokens {
 		*t = tokens{reserved: uint32(n), left: uint32(n - 1), current: last - n + 1}

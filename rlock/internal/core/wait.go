@@ -198,7 +198,7 @@ func (l *Lock) mayRetry(w *Call, a Reply) {
 func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c, first := l.client, l.line.first() == w
 	if !f.isCallers() {
-		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // the pauses of a new tenure begin anew
+		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // by the failures of the call: each attempt has a new tenure
 		w.fails++
 	}
 	if t.entry == Acquire {
@@ -361,14 +361,14 @@ func (l *Lock) unticketed(w *Call) (n int) {
 // since the line is first in, first out, and for waiters of other clients as a hand-off does: a
 // stream of readers must end.
 
-// mayJoin reports whether the call is a reader's that may share the lock with the readers that hold
+// tryJoin reports whether the call is a reader's that may share the lock with the readers that hold
 // it.
-func (l *Lock) mayJoin(w *Call, now Now) bool {
+func (l *Lock) tryJoin(w *Call, now Now) bool {
 	t := l.owner
 	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
-	if l.mayPass(now) {
+	if l.tryPass(now) {
 		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here whose ticket would show that others wait
 			t.old = true // the next Mirror asks
 		}
@@ -385,7 +385,7 @@ func (l *Lock) mayJoin(w *Call, now Now) bool {
 // lock: all of them at the beginning of a turn, for which they have waited, else as many as may
 // join.
 func (l *Lock) admitReaders(all bool, now Now) {
-	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first() {
+	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.tryPass(now)); w = l.line.first() {
 		l.admit(w, ByJoining, now)
 		l.admitOwner(w.Owner, now)
 		l.changed(now)
@@ -446,10 +446,10 @@ func (t *share) heardOf(others int, now Now) {
 	}
 }
 
-// mayPass reports whether the tenure may serve another waiter of this client, and counts it: enough
-// of the lease is left, there is a fencing token, no former hold has sent a guarded write, and
-// other clients have not waited for too long.
-func (l *Lock) mayPass(now Now) bool {
+// tryPass reports whether the tenure may serve another waiter of this client, and counts that:
+// enough of the lease is left, there is a fencing token, no former hold has sent a guarded write,
+// and other clients have not waited for too long.
+func (l *Lock) tryPass(now Now) bool {
 	t, c := l.owner, l.client
 	switch {
 	case l.Kind.Strict, c.closed, !t.worth(now), t.tokens.spent(), !t.isOpen():

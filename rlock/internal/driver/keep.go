@@ -42,7 +42,7 @@ type sender uint8
 
 const (
 	unasked     sender = iota // the keeper asks at the alarm
-	nudged                    // the keeper asks as soon as may be
+	nudged                    // the keeper asks as soon as possible
 	asking                    // the keeper asks at this moment, and need not be notified
 	keeperSends               // the keeper has asked, and polls the tenure when it builds the batch
 )

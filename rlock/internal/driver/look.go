@@ -207,7 +207,7 @@ type seen struct {
 	until   core.SafeTime // the end of the time for which the holders may be believed
 	levels  int           // the number of its levels among those that were read
 	waits   int
-	permits int        // the number of permits of a semaphore; 0 for other locks
+	permits int        // the number of permits that the owner has of a semaphore; 0 for other locks
 	tenure  core.ID    // the tenure that is held while calls wait, or zero
 	holder  core.Level // the first level of that tenure
 }

@@ -145,16 +145,16 @@ func (l *Lock) notHeld(o terms.Owner, h *hold) error {
 	return c.NothingToUnlock(n.Key, o, cause, nothing)
 }
 
-// NothingToUnlock returns the error of an owner that has nothing to unlock: cause if it lost the
-// lock, else one that wraps nothing.
-func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing error) error {
+// NothingToUnlock returns the error of an owner that has nothing to unlock: the cause of its loss,
+// or, if that is nil, an error that wraps notHeld.
+func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, notHeld error) error {
 	switch {
 	case cause != nil:
 		return cause
 	case c.Closed.Load():
 		return fmt.Errorf("rlock: unlock %q: %w", name, wire.ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), nothing)
+	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), notHeld)
 }
 
 // A release may carry a guarded write: one command executes the write and then releases the tenure,

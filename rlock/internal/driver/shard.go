@@ -360,7 +360,7 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	}
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:
-		if c := s.client; !c.Config.NoClientChannel { // the client's channel is subscribed with its first tenure, until the hub closes
+		if c := s.client; !c.Config.NoClientChannel { // the first tenure subscribes to the client's channel, until the hub closes
 			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
 		}
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known

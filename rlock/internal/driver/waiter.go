@@ -78,7 +78,7 @@ const (
 	running  stage = iota // it has the mutex, or is about to take it
 	flying                // it waits for the answer to a command
 	asleep                // it waits until there may be something to do
-	queueing              // it waits for that, or for a slot among the commands in flight
+	queueing              // it waits until there may be something to do, or a slot among the commands in flight
 	waking                // it was woken, and is about to take the mutex
 	serving               // the lock was granted to the call, and a message that says so is on its way
 )
@@ -227,7 +227,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter, at core.Time) core.Ti
 		c.waitBegins()
 	}
 	if w.watches && w.telling == nil {
-		if l.moves(w) {
+		if l.updatePlace(w) {
 			w.telling = make(chan struct{})
 			go l.shard.tellPlace(w, w.telling, w.place, w.waiting)
 		} else if w.place > 0 {
@@ -357,9 +357,9 @@ func (l *lock) wakeWatchers(a *audience) {
 // tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// moves reports whether the caller is to be told its place, and notes the place: if it or the
-// number of waiters has changed, or if the caller was told long ago.
-func (l *lock) moves(w *waiter) bool {
+// updatePlace notes the place of the call, and reports whether the caller is to be told: if the
+// place or the number of waiters has changed, or if it was told long ago.
+func (l *lock) updatePlace(w *waiter) bool {
 	place, waiting, known := l.place(w)
 	now := l.shard.at.Time
 	moved := known && (place != w.place || waiting != w.waiting)

@@ -17,7 +17,7 @@ type Observer struct {
 	Released Hook
 	Lost     Hook
 	Renewed  func(RenewedInfo)
-	Missed   func(n int) // told the number of calls of Lost and Renewed that were dropped since the last time
+	Missed   func(n int) // gets the number of calls of Lost and Renewed that were dropped since the last call
 	Closed   func()
 }
 
