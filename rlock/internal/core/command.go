@@ -83,8 +83,8 @@ type Command struct {
 	Polling bool
 
 	// Follows is set if another command about the tenure was in flight when this one was built.
-	// Only a command that follows none may use a connection of its own: on the pipeline it cannot
-	// overtake.
+	// Only a command that follows none may use a connection of its own: any other stays in the
+	// pipeline, where it cannot overtake.
 	Follows bool
 
 	Tenure              *Tenure // the tenure of the command; nil for a guarded write and for a release by force

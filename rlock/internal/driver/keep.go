@@ -109,9 +109,9 @@ func (k *work) Entry() *lease.Entry { return &k.entry }
 // Group returns the node of the lock.
 func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 
-// Due reports whether a command is due: then the keeper polls the tenure when it builds the batch.
-// Due schedules the next time, which is the end of the tenure by the clock while the batch is not
-// built.
+// Due reports whether a command is due: then the keeper polls the tenure when it builds the batch,
+// and is to ask again when the tenure ends by the clock, in case the batch is not built. Else Due
+// schedules the time at which a command will be due.
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -250,9 +250,10 @@ func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 
 // Redis notifies a client that tracks a key when another client deletes or overwrites it, and when
 // it expires or is evicted. That is a reason to ask and no proof: a loss is known by the answer to
-// a Mirror, as always. A Mirror tracks the key, and ends the tracking by the last one, since it
-// changes the key itself. Tracking begins when a hold has lasted for a while, so that short holds
-// cost nothing, and the number of tracked keys of a client is bounded for the sake of the server.
+// a Mirror, as always. A Mirror tracks the key from then on, and is itself a change that ends the
+// tracking by the Mirror before. Tracking begins when a hold has lasted for a while, so that short
+// holds cost nothing, and the number of tracked keys of a client is bounded for the sake of the
+// server.
 
 const (
 	// trackAfter is the age of a hold at which its key is tracked.

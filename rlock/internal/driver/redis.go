@@ -28,8 +28,8 @@ func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trou
 // A carrier takes commands to Redis, and messages from there. A client has a redis; tests have a
 // carrier whose answers they hold back, lose and reorder.
 type carrier interface {
-	// Carry sends a command, and fills in its answer; if ctx ends before, that there is none.
-	// CarryAll sends several commands in one pipeline.
+	// Carry sends a command and fills in its Answer, which has a Fault if ctx ends first. CarryAll
+	// sends several commands in one pipeline.
 	Carry(ctx context.Context, x *wire.Exchange)
 	CarryAll(ctx context.Context, all []*wire.Exchange)
 	// IsAbandonable reports whether the caller of Carry may leave a command behind, by the end of

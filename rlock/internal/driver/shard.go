@@ -51,7 +51,7 @@ func (c *Client) shardOf(n *Name) *shard { return &c.shards[n.Hash%shardCount] }
 // kind returns the kind of the lock.
 func (l *lock) kind() *kind { return kinds[l.name.KindID] }
 
-// enter returns the lock of that name, of a semaphore that of the owner, with the mutex held. It
+// enter returns the lock of that name, for a semaphore the owner's lock, with the mutex held. It
 // makes the lock if there is none. The caller leaves by exit. The clocks are read after the mutex
 // is taken.
 func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
@@ -64,7 +64,7 @@ func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
 	return l, now
 }
 
-// find returns the lock of that kind and key, of a semaphore that of the owner; or nil.
+// find returns the lock of that kind and key, for a semaphore the owner's lock; or nil.
 func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
 	if !kinds[id].permits {
 		return s.locks[id][key]

@@ -87,8 +87,8 @@ const (
 	LossReasonCount = iota // the number of reasons
 )
 
-// TellReleased calls the hook for an Unlock: Released, or Lost for that reason if the Unlock has
-// found that the lock was lost.
+// TellReleased calls the hook for an Unlock: Released, or, if the Unlock has found that the lock was
+// lost, Lost with lost as the reason.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {
 	if errors.Is(e.Err, ErrLost) {
 		e.Reason = lost

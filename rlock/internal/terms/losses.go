@@ -57,8 +57,8 @@ type loss struct {
 // None reports whether there are no losses, as is usual.
 func (l *Losses) None() bool { return l.count.Load() == 0 }
 
-// Add remembers that the owner lost the level before its end, or at its end: then Until is not in
-// the future.
+// Add remembers that the owner lost the level: before its end, or, if lost.Until is not in the
+// future, at its end.
 func (l *Losses) Add(key LossKey, lost LostLevel, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,7 +44,7 @@ func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
 // of one handle.
 func (o Owner) IsNamed() bool { return o.ID >= firstOwner && !o.OfHandle() }
 
-// Goroutine returns the goroutine that the owner is, 0 if it is none.
+// Goroutine returns the id of the owner's goroutine, 0 if the owner is no goroutine.
 func (o Owner) Goroutine() uint64 {
 	if o.ID < firstOwner {
 		return o.ID
