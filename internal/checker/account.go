@@ -64,8 +64,13 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 			}
 		}
 		if o.From != "" && e.Kind == history.Returned && o.took() { // it was his until then
-			if a := byID[id{o.Name, o.From, o.Shared}]; a != nil && a.last() != nil {
-				a.last().assured = max(a.last().assured, o.called)
+			if a := byID[id{o.Name, o.From, o.Shared}]; a != nil {
+				for _, h := range slices.Backward(a.holds) {
+					if h.begin <= o.Passed {
+						h.assured = max(h.assured, o.called)
+						break
+					}
+				}
 			}
 		}
 		a := byID[of(o)]

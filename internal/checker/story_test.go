@@ -140,6 +140,8 @@ func call(owner string, method history.Method, options []string) (op history.Op,
 			op.Ends = at(value)
 		case "from":
 			op.From = value
+		case "passed":
+			op.Passed = at(value)
 		case "watched":
 			result.Watched = true
 		case "fixed":

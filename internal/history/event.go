@@ -100,9 +100,10 @@ type Op struct {
 	// the latest.
 	Ends Time `json:"ends,omitempty"`
 
-	// From is the owner that has passed the lock on, which the call takes over: it was that owner's
-	// until then.
-	From string `json:"from,omitempty"`
+	// From is the owner that has passed the lock on at the time Passed, which the call takes over: it
+	// was that owner's until then.
+	From   string `json:"from,omitempty"`
+	Passed Time   `json:"passed,omitempty"`
 
 	// Parts is how many names the call takes at once, each with an Op of its own; 0 is one. While
 	// it waits for one of them it may have any other.

@@ -236,7 +236,7 @@ func (c *caller) pass(o *Op) {
 		return
 	}
 	r := c.run
-	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits, until: v.began + o.arg("within").D}
+	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits, passed: v.began, until: v.began + o.arg("within").D}
 	r.mu.Lock()
 	r.parcels = append(r.parcels, p)
 	r.mu.Unlock()

@@ -289,6 +289,7 @@ type parcel struct {
 	token   uint64
 	from    string // its owner before
 	permits int
+	passed  time.Duration // the time at which it was passed on
 	until   time.Duration // it stays until then
 	tried   bool          // by a call for it
 }
@@ -307,7 +308,7 @@ func (c *caller) resume(o *Op) {
 		r.parcels = r.parcels[1:]
 	}
 	r.mu.Unlock()
-	k := c.taking(o, "rlock.Client.Resume", history.Op{Method: history.Acquire, From: p.from, Permits: p.permits}, p.lock, nil, 0)
+	k := c.taking(o, "rlock.Client.Resume", history.Op{Method: history.Acquire, From: p.from, Passed: history.At(r.begin.Add(p.passed)), Permits: p.permits}, p.lock, nil, 0)
 	if r.face.call("rlock.Client.Resume"); sure {
 		k.parcel = p
 	}

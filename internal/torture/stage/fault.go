@@ -136,7 +136,7 @@ var kinds = []Kind{
 		}, everywhere("CONFIG", "SET", "maxclients", "10000"))
 	}},
 	{Name: "out-of-memory", Where: Topologies, Choose: func(*rand.Rand, Scene) *Fault {
-		return newFault("maxmemory without eviction", everywhere("CONFIG", "SET", "maxmemory", "1"), everywhere("CONFIG", "SET", "maxmemory", "0"))
+		return newFault("maxmemory without eviction", everywhere("CONFIG", "SET", "maxmemory", "1"), unlimited)
 	}},
 	{Name: "refuse-command", Where: Topologies, Choose: func(random *rand.Rand, _ Scene) *Fault {
 		command := refusable[random.IntN(len(refusable))]
@@ -272,6 +272,14 @@ const (
 	ballastBytes = 10_000
 )
 
+// unlimited takes the limit of memory away. Sentinel may have written it to the server's file, from
+// which the server would read it when it starts again.
+func unlimited(s *Stage) error {
+	err := s.Everywhere("CONFIG", "SET", "maxmemory", "0")
+	_ = s.Everywhere("CONFIG", "REWRITE") // without a file it is refused
+	return err
+}
+
 func (f *evict) inject(s *Stage) error {
 	failed := s.AllAnswer() // else each key would wait for the nodes that do not answer
 	for n := 0; n < ballastKeys && failed == nil; n++ {
@@ -300,8 +308,7 @@ func (f *evict) fill(s *Stage) error {
 
 func (f *evict) heal(s *Stage) error {
 	f.stop()
-	err := errors.Join(s.Everywhere("CONFIG", "SET", "maxmemory", "0"), s.Everywhere("CONFIG", "SET", "maxmemory-policy", "noeviction"))
-	if err != nil {
+	if err := errors.Join(unlimited(s), s.Everywhere("CONFIG", "SET", "maxmemory-policy", "noeviction")); err != nil {
 		return err
 	}
 	keys, err := s.Keys()
