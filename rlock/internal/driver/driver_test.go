@@ -97,6 +97,7 @@ func (f *fake) isClean() {
 	for _, w := range f.clients {
 		assert.Zero(f.t, w.all.Asks.InFlight(), "a slot is not given back")
 		assert.Zero(f.t, w.all.Releases.InFlight(), "a slot is not given back")
+		assert.Zero(f.t, w.client.live.Load(), "Close would wait, or not wait")
 		for s := range w.client.allShards {
 			s.glance(func() {
 				for _, locks := range s.locks {

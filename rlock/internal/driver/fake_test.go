@@ -217,6 +217,7 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.A
 		case <-holdBack().done:
 			return true
 		case <-ctx.Done():
+			none.Err = ctx.Err()
 			return false
 		}
 	}

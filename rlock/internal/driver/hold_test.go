@@ -305,6 +305,36 @@ func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
 	}
 }
 
+// A lock that is left to its least hold is nothing to wait for, but the mark that the queue has of
+// it is.
+func TestCloseWaitsForTheMarkOfALeastHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		next := request(terms.NewHandleOwner())
+		next.Least = time.Hour
+		granted := make(chan Handle, 1)
+		go func() {
+			h, err := here.lock().Hold(t.Context(), t.Context(), next)
+			assert.NoError(t, err)
+			granted <- h
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, h.Release(t.Context()))
+		h = <-granted
+		f.onOp(core.Unmark, lost)
+		require.NoError(t, h.Release(t.Context()))
+		synctest.Wait()
+		require.Equal(t, 1, f.count(core.Unmark))
+		begin := time.Now()
+		require.NoError(t, here.Close())
+		assert.Less(t, time.Since(begin), time.Second)
+		assert.Equal(t, 2, f.count(core.Unmark))
+		time.Sleep(time.Hour)
+		f.isClean()
+	})
+}
+
 // A call that leaves holds nothing, though its command is executed.
 func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 	eachPassableKind(t, func(t *testing.T, f *fake) {

@@ -70,7 +70,6 @@ func (s *shard) over(k *work) {
 	}
 	if k.slot != nil {
 		k.slot.Leave()
-		k.slot = nil
 	}
 	if !s.client.keeper.Stop(k) {
 		t.Tag = nil // the keeper may still read k, which must not be reused
