@@ -199,8 +199,7 @@ func (f *flight) round(looks bool) (again bool) {
 	f.noteClock(reading{a.Clock, a.Read})
 	switch {
 	case errors.Is(err, terms.ErrAnswered):
-		f.takeAnswer(&a)
-		return false
+		return f.takeAnswer(&a)
 	case err != nil:
 		if f.ctx.Err() == nil {
 			f.giveUp(err)
@@ -236,27 +235,28 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// takeAnswer gives an answer to the callers that it is for.
-func (f *flight) takeAnswer(a *terms.Answer) {
+// takeAnswer gives an answer to the callers that it is for. It returns what round returns.
+func (f *flight) takeAnswer(a *terms.Answer) (again bool) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // the value, or the clock, has to be read
-		f.look(f.ask)
+		_, err := f.look(f.ask)
+		return err != nil // the value may be there, so that no caller of this process has to run
 	case a.Checked:
 		f.deliver(&s, Looked)
 	default:
 		f.deliver(&s, Message)
 	}
+	return false
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
 // flight is over, which it reports. It returns an error if waiting does not cure it.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
-		var failed error
-		over = f.look(func(ctx context.Context, wanted []string) ([]string, error) {
+		over, failed := f.look(func(ctx context.Context, wanted []string) ([]string, error) {
 			reply, err := hold.Exec(ctx, lookSource, []string{f.at}, wanted)
-			if failed = err; err != nil {
+			if err != nil {
 				f.noteTrouble(wire.Explain(err))
 				return nil, err
 			}
@@ -316,20 +316,20 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 }
 
 // look asks for the value, gives it to the callers that it is for, and reports whether the flight
-// is over. Without an answer nothing changes.
-func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool) {
+// is over. Without an answer nothing changes, and err says why there is none.
+func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool, err error) {
 	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	sent := time.Now()
 	reply, err := ask(ctx, wanted)
 	if err != nil || len(reply) == 0 {
-		return f.ctx.Err() != nil
+		return f.ctx.Err() != nil, err
 	}
 	now, _ := strconv.ParseInt(reply[0], 10, 64)
 	f.noteClock(reading{now, sent})
 	s, ok := readStored(reply[1:])
-	return ok && f.deliver(&s, Looked)
+	return ok && f.deliver(&s, Looked), nil
 }
 
 // A trouble is an error of Redis after which the flight tries again.

@@ -561,6 +561,54 @@ func TestLongValues(t *testing.T) {
 	})
 }
 
+// A process looks again for a long value if its look has no answer, also if it has to take the lock
+// before.
+func TestALookWithoutAnAnswerIsRepeated(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		a, b := start(w, once.Options{Inline: -1}), start(w, once.Options{Inline: -1})
+		a.warm(w, b)
+		lead := a.asks(w.Ctx, 1, takes(time.Second, "it", &runs))
+		synctest.Wait()
+		waits := b.asks(w.Ctx, 3, takes(time.Second, "no", &runs))
+		synctest.Wait()
+		looks := 0
+		b.client.Net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Request && f.Is("EVALSHA") && strings.HasSuffix(f.Args[3], ":once") {
+				looks++
+			}
+			switch {
+			case looks == 0:
+			case f.Stage == network.Push || f.Is("SUBSCRIBE") || f.Is("SSUBSCRIBE"):
+				return network.Cut // b hears no message
+			case f.Stage == network.Reply && looks == 1:
+				return network.Hold
+			}
+			return network.Pass
+		})
+		w.Answer(func(_ string, args ...string) string {
+			if len(args) > 2 && args[1] == "1" && strings.HasSuffix(args[2], ":once") {
+				return "LOADING Redis is loading the dataset in memory"
+			}
+			return ""
+		})
+		<-lead
+		synctest.Wait()
+		require.Equal(t, 1, looks)
+		w.Answer(nil)
+		w.Publish("rlock_grants:{"+key+"}:"+b.client.ID(), "")
+		time.Sleep(time.Second)
+		b.client.Net.Rule(nil)
+		b.client.Net.Deliver()
+		for range 3 {
+			e := <-waits
+			require.NoError(t, e.err)
+			assert.Equal(t, "it", e.value)
+		}
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
+
 // Typed values, and the events for metrics.
 func TestTypedValuesAndEvents(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
