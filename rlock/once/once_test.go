@@ -687,21 +687,30 @@ func TestALookUnderTheLockThatRedisRefusesIsAnError(t *testing.T) {
 // While Redis cannot be reached the look under the lock is repeated, with pauses.
 func TestALookUnderTheLockWaitsForRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := start(w, once.Options{Keep: time.Minute})
-		p.warm(w, start(w, once.Options{Keep: time.Minute}))
+		p, other := start(w, once.Options{}), start(w, once.Options{})
+		p.warm(w, other)
 		var runs atomic.Int32
-		sent := 0
+		failed := errors.New("it fails")
+		first := other.asks(w.Ctx, 1, func(context.Context) ([]byte, error) { time.Sleep(time.Second); return nil, failed })
+		synctest.Wait()
+		looks := 0
 		p.client.Net.Rule(func(f network.Frame) network.Fate {
 			if f.Stage == network.Request && (f.Is("EVALSHA") || f.Is("EVAL")) && slices.ContainsFunc(f.Args, func(a string) bool { return strings.HasSuffix(a, ":once") }) {
-				if sent++; sent < 8 {
+				if looks++; looks < 8 {
 					return network.Cut
 				}
 			}
 			return network.Pass
 		})
-		e := <-p.asks(w.Ctx, 1, takes(time.Second, "value", &runs))
+		ends := p.asks(w.Ctx, 1, takes(time.Second, "value", &runs))
+		ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Second)
+		defer cancel()
+		leaves := p.asks(ctx, 1, takes(0, "no", &runs))
+		require.ErrorIs(t, (<-first).err, failed)
+		require.ErrorContains(t, (<-leaves).err, "Redis said last")
+		e := <-ends
 		require.NoError(t, e.err)
 		assert.Equal(t, "value", e.value)
-		assert.Greater(t, e.after, time.Second+100*time.Millisecond, "it pauses")
+		assert.Equal(t, 2*time.Second+(1<<7-1)*20*time.Millisecond, e.after, "each pause is twice as long as the one before")
 	})
 }
