@@ -172,6 +172,11 @@ func TestACommandAboutAPermitIsRepeated(t *testing.T) {
 			p.client.Net.Rule(network.Nth(1, network.Cut, stage, "EVALSHA"))
 			assert.True(p, must(p.here.Release(p.Ctx, one.ID())))
 			p.free(2)
+
+			one, two := p.take(time.Hour), p.take(time.Hour)
+			p.client.Net.Rule(network.Nth(1, network.Cut, stage, "EVALSHA"))
+			assert.Equal(p, 2, must(p.here.ReleaseAll(p.Ctx, one.ID(), two.ID(), one.ID())))
+			p.free(2)
 		}
 	})
 }
@@ -195,6 +200,18 @@ func TestAServerIsSilentAboutAPermit(t *testing.T) {
 		p.free(1)
 		assert.Less(p, time.Since(began), time.Minute)
 		assert.LessOrEqual(p, p.ends(two, rlock.ErrLost)+p.ends(three, rlock.ErrLost), time.Minute)
+	})
+}
+
+// A release that the server refuses for now goes on in the background as well.
+func TestAPermitIsReleasedOnceItsServerIsReady(t *testing.T) {
+	withPermits(t, 1, func(p *permits) {
+		one := p.take(time.Hour)
+		p.AnswerScripts("LOADING Redis is loading the dataset in memory")
+		require.ErrorIs(p, one.Release(p.Ctx), rlock.ErrUnconfirmed)
+		p.AnswerScripts("")
+		time.Sleep(10 * time.Second)
+		p.free(1)
 	})
 }
 
@@ -285,7 +302,14 @@ func TestWhatElseASemaphoreDoes(t *testing.T) {
 		l := c.PermitSemaphore("l")
 		require.NoError(t, l.SetPermits(ctx, 2))
 		one := must(l.Acquire(ctx, 0))
-		assert.True(t, must(l.Expire(ctx, time.Hour)))
+		for _, update := range []func(time.Duration) (bool, error){
+			func(d time.Duration) (bool, error) { return l.UpdateLease(ctx, one.ID(), d) },
+			func(d time.Duration) (bool, error) { return l.Expire(ctx, d) },
+		} {
+			_, err := update(time.Microsecond)
+			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+			assert.True(t, must(update(time.Hour)))
+		}
 		for _, key := range []string{"l", "{l}:timeout"} {
 			assert.Regexp(t, `^3\d{6}$`, p.do("PTTL", key), key)
 		}
