@@ -244,6 +244,32 @@ func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 	})
 }
 
+// The holder of the other parts releases them a little later than the first.
+func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		var others []terms.Part
+		for _, s := range servers {
+			others = append(others, s.occupy())
+		}
+		var h *Hold
+		result := begin(func() (err error) { h, err = take(l, forever); return err })
+		pending(t, result)
+		for i, p := range others {
+			if i == 1 {
+				time.Sleep(grace / 2)
+			}
+			require.NoError(t, p.Release(t.Context()))
+		}
+		require.NoError(t, <-result)
+		synctest.Wait()
+		for _, s := range servers {
+			assert.Equal(t, 1, s.held())
+		}
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 func TestTheWaitForARedLockEndsInTime(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
