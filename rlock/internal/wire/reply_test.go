@@ -186,6 +186,19 @@ func TestTheErrorsOfRedisSayWhetherACommandHasRun(t *testing.T) {
 	}
 }
 
+// The score of a permit is the end of its lease; one whose lease has ended does not count.
+func TestThePermitsOfOwnersAreRead(t *testing.T) {
+	redis := open(t)
+	members := reply(t, redis, "{'one', '5001', 'three*3', '7000', 'over', '5000'}")
+	held, err := wire.PermitsOf(members, reply(t, redis, "{'5', '0'}"))
+	require.NoError(t, err)
+	assert.Equal(t, []wire.Permit{{Owner: "one", Count: 1, Left: time.Millisecond}, {Owner: "three", Count: 3, Left: 2 * time.Second}}, held)
+	for _, clock := range []string{"{}", "{'5'}", "{'5', '0', '0'}", "{'5', 'x'}", "redis.error_reply('ERR no')"} {
+		_, err := wire.PermitsOf(members, reply(t, redis, clock))
+		require.Error(t, err, clock)
+	}
+}
+
 // lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java.
 func TestAForeignLeaseMayBeLongerThanADuration(t *testing.T) {
 	assert.Equal(t, 5*time.Second, wire.Milliseconds(5000))
