@@ -49,3 +49,10 @@ func WithText(text string) *Script {
 
 // HasDirect reports whether a lone caller has a connection of its own now.
 func (r *Redis) HasDirect() bool { return r.direct.line.Load() != nil && !r.direct.busy.Load() }
+
+// ForgetAddresses lets no node be reached by its address, until the topology is read again.
+func (n *Nodes) ForgetAddresses() {
+	t := *n.topology.Load()
+	t.addresses = make([]string, len(t.addresses))
+	n.topology.Store(&t)
+}

@@ -267,27 +267,32 @@ func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	assert.NotEqual(t, wire.NewID().Owner(1)[wire.ClientLen:], wire.NewID().Owner(1)[wire.ClientLen:], "each client has numbers of its own")
 }
 
-func TestEachSlotOfARangeBelongsToItsNode(t *testing.T) {
-	server := redistest.Cluster(t)
-	redis, err := wire.Open(wire.Options{Redis: server.Options()}, wire.NewID().Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		redis.Stop()
-		redis.Close()
-	})
-	ranges, err := redis.Client.Do(t.Context(), redis.Client.B().ClusterSlots().Build()).ToArray()
-	require.NoError(t, err)
-	nodes := make(map[uint32]bool)
-	for _, r := range ranges {
-		fields, err := r.ToArray()
+func TestTheNodesOfACluster(t *testing.T) {
+	redis := openAt(t, redistest.Cluster(t))
+	t.Run("each slot of a range belongs to its node", func(t *testing.T) {
+		ranges, err := redis.Client.Do(t.Context(), redis.Client.B().ClusterSlots().Build()).ToArray()
 		require.NoError(t, err)
-		first, _ := fields[0].AsInt64()
-		last, _ := fields[1].AsInt64()
-		node := redis.Nodes.Of(uint16(first))
-		assert.Equal(t, node, redis.Nodes.Of(uint16(last)), "%d to %d", first, last)
-		nodes[node] = true
-	}
-	assert.Len(t, nodes, 3)
+		nodes := make(map[uint32]bool)
+		for _, r := range ranges {
+			fields, err := r.ToArray()
+			require.NoError(t, err)
+			first, _ := fields[0].AsInt64()
+			last, _ := fields[1].AsInt64()
+			node := redis.Nodes.Of(uint16(first))
+			assert.Equal(t, node, redis.Nodes.Of(uint16(last)), "%d to %d", first, last)
+			nodes[node] = true
+		}
+		assert.Len(t, nodes, 3)
+	})
+	t.Run("a command that finds no node has the topology read again", func(t *testing.T) {
+		keys := keysOf(t, redis, "lock", wire.Plain.Layout)
+		redis.Nodes.ForgetAddresses()
+		require.Eventually(t, func() bool {
+			x := leave(&keys, wire.NewID().Owner(1))
+			redis.DoReplicated(t.Context(), x)
+			return x.Answer.Err == nil
+		}, redistest.Hang, 10*time.Millisecond)
+	})
 }
 
 // The server is asked for scripts of Redisson at the first contended lock, and then no sooner than
