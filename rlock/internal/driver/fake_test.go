@@ -56,6 +56,7 @@ type fake struct {
 	texts   []string                 // of the tenures that were released
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
 	wrote   map[core.ID]int          // how often the guarded write of a release was executed
+	flying  map[core.ID]int          // how many commands of a tenure are in flight, or were left behind
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
 	met     string                   // what each condition returns, "" for nothing
 }
@@ -82,7 +83,7 @@ type fakeWire struct {
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind KindID) *fake {
-	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), wrote: make(map[core.ID]int), others: make(map[string]*server.Server)}
+	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), wrote: make(map[core.ID]int), flying: make(map[core.ID]int), others: make(map[string]*server.Server)}
 	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
@@ -161,6 +162,8 @@ func (w *fakeWire) Carry(ctx context.Context, c *wire.Exchange) {
 		w.fake.texts = append(w.fake.texts, c.Text)
 		w.fake.mu.Unlock()
 	}
+	w.fake.takesOff(w.outward(c.Cmd.ID), c)
+	defer w.fake.lands(ctx, w.outward(c.Cmd.ID), c)
 	c.Answer = w.fake.run(ctx, w, c)
 	a := &c.Answer
 	if c.Cmd.Carries && a.Fault == core.Answered {
@@ -182,6 +185,28 @@ func (w *fakeWire) Carry(ctx context.Context, c *wire.Exchange) {
 func (w *fakeWire) CarryAll(ctx context.Context, all []*wire.Exchange) {
 	for _, c := range all {
 		w.Carry(ctx, c)
+	}
+}
+
+// takesOff counts a command of the tenure, which must follow none if it may use a connection of its
+// own. A guarded write may come at any time.
+func (f *fake) takesOff(id core.ID, c *wire.Exchange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.First {
+		assert.Zero(f.t, f.flying[id], "%v may overtake a command", c.Cmd.Op)
+	}
+	if c.Cmd.Op != core.Write {
+		f.flying[id]++
+	}
+}
+
+// lands ends the flight of a command that was not left behind.
+func (f *fake) lands(ctx context.Context, id core.ID, c *wire.Exchange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.Cmd.Op != core.Write && ctx.Err() == nil {
+		f.flying[id]--
 	}
 }
 
