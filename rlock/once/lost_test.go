@@ -139,8 +139,12 @@ func TestAValueWithoutCallersIsStored(t *testing.T) {
 		"nothing":    {func(*testbed.World, *process) {}, func(*testbed.World, *process) {}},
 		"connection": {func(_ *testbed.World, p *process) { p.away("the value", network.Request) }, func(_ *testbed.World, p *process) { p.client.Net.Rule(nil) }},
 		"memory": {func(w *testbed.World, _ *process) {
+			refused := 0
 			w.Answer(func(command string, args ...string) string {
 				if strings.HasPrefix(command, "eval") && strings.Contains(strings.Join(args, " "), "the value") {
+					if refused++; refused > 8 {
+						assert.Fail(w.T, "the pauses do not grow")
+					}
 					return "OOM command not allowed when used memory > 'maxmemory'."
 				}
 				return ""
@@ -320,11 +324,13 @@ func TestForgetWaitsForRedis(t *testing.T) {
 		err := p.Forget(ctx, key)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "Redis said last")
+		began := time.Now()
 		time.AfterFunc(time.Minute, p.client.Net.Heal)
 		require.NoError(t, p.Forget(w.Ctx, key))
+		assert.Equal(t, 60540*time.Millisecond, time.Since(began), "each pause is twice as long as the one before, up to two seconds")
 		assert.Equal(t, "new", (<-p.asks(w.Ctx, 1, takes(0, "new", &runs))).value)
 
-		began := time.Now()
+		began = time.Now()
 		require.ErrorIs(t, p.Forget(w.Ctx, ""), rlock.ErrInvalidName)
 		w.AnswerScripts("NOPERM No permissions to access a key")
 		require.ErrorIs(t, p.Forget(w.Ctx, key), rlock.ErrNoPermission)
