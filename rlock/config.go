@@ -65,8 +65,7 @@ type Advanced struct {
 	// another client is known to wait; then this client's next waiter joins the end of the queue.
 	// Negative: none. A fair lock has none, nor a lock after [Client.Resume]. Defaults to 16.
 	HandoffLimit int
-	// HandoffTime is the longest time for which it is handed off then. Not negative. Defaults to
-	// 10 ms.
+	// HandoffTime is the longest time of these hand-offs. Not negative. Defaults to 10 ms.
 	HandoffTime time.Duration
 	// PubSub is the family of commands that notifies waiters, the same for all clients of a lock.
 	PubSub PubSub
@@ -82,8 +81,7 @@ type Advanced struct {
 	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
-	// LogSteps logs each change of what is wanted of a lock, or of its place in Redis, at level
-	// Debug.
+	// LogSteps logs, for Debug, each change of what is wanted of a lock, or of its place in Redis.
 	LogSteps bool
 }
 

@@ -189,14 +189,14 @@ func (w *fakeWire) CarryAll(ctx context.Context, all []*wire.Exchange) {
 }
 
 // takesOff counts a command of the tenure, which must follow none if it may use a connection of its
-// own. A guarded write may come at any time.
+// own. A guarded write may come at any time, and so may a Leave: the second one finds nothing.
 func (f *fake) takesOff(id core.ID, c *wire.Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.First {
 		assert.Zero(f.t, f.flying[id], "%v may overtake a command", c.Cmd.Op)
 	}
-	if c.Cmd.Op != core.Write {
+	if mustLead(c.Cmd.Op) {
 		f.flying[id]++
 	}
 }
@@ -205,10 +205,13 @@ func (f *fake) takesOff(id core.ID, c *wire.Exchange) {
 func (f *fake) lands(ctx context.Context, id core.ID, c *wire.Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c.Cmd.Op != core.Write && ctx.Err() == nil {
+	if mustLead(c.Cmd.Op) && ctx.Err() == nil {
 		f.flying[id]--
 	}
 }
+
+// mustLead reports whether no later command of the tenure may be executed before this one.
+func mustLead(op core.Op) bool { return op != core.Write && op != core.Leave }
 
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.Answer) {

@@ -312,7 +312,7 @@ func TestCloseWaitsForTheMarkOfALeastHold(t *testing.T) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		next := request(terms.NewHandleOwner())
-		next.Least = time.Hour
+		next.MinHold = time.Hour
 		granted := make(chan Handle, 1)
 		go func() {
 			h, err := here.lock().Hold(t.Context(), t.Context(), next)
