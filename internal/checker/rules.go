@@ -21,6 +21,9 @@ func (c *check) overlaps(n *name) {
 			if !a.excludes(h) {
 				continue
 			}
+			if a.assured <= h.begin && a.end().Sub(h.begin) <= c.options.Noted {
+				continue
+			}
 			both := min(a.end(), h.end()).Sub(h.begin)
 			c.add(Violation{
 				Rule: Overlap, Name: n.key, Both: both, Events: slices.Concat(a.events(), h.events()),

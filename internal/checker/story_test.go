@@ -193,7 +193,7 @@ func (s *story) sorted() []history.Event {
 
 func (s *story) check(t *testing.T) checker.Report {
 	t.Helper()
-	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * time.Second, Late: 20 * time.Millisecond})
+	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * time.Second, Late: 20 * time.Millisecond, Noted: 2 * time.Millisecond})
 	require.NoError(t, err)
 	return report
 }
