@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"encoding/hex"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -711,5 +712,57 @@ func TestWithTheKitATextIsNoSynchronizer(t *testing.T) {
 			assert.Less(t, time.Since(began), time.Second, call)
 		}
 		assert.Equal(t, "dark", must(server.Miniredis().Get("settings")))
+	})
+}
+
+// Redis counts with no number that has leading zeros, or too many digits. A permit that has ended is not taken out then, since it
+// could not be given back.
+func TestANumberThatRedisRefusesIsNone(t *testing.T) {
+	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
+		s, permits, ctx := c.Semaphore("p"), c.PermitSemaphore("p"), p.ctx
+		p.do("ZADD", "{p}:timeout", "1", "0123456789abcdef") // has ended
+		for _, text := range []string{"01", "-0", "-01", "00", "123456789012345678901"} {
+			p.do("SET", "p", text)
+			for call, do := range map[string]func() error{
+				"Semaphore.Acquire":       func() error { return s.Acquire(ctx, 1) },
+				"Semaphore.DrainPermits":  func() error { _, err := s.DrainPermits(ctx); return err },
+				"PermitSemaphore.Acquire": func() error { _, err := permits.Acquire(ctx, 0); return err },
+				"PermitSemaphore.Permits": func() error { _, err := permits.Permits(ctx); return err },
+			} {
+				assert.ErrorIs(t, do(), rlock.ErrWrongType, "%s with %q", call, text)
+				assert.Equal(t, "1", p.do("ZCARD", "{p}:timeout"), "%s with %q", call, text)
+			}
+		}
+	})
+}
+
+// Lua writes a number from 1e17 on in a form that is none for Redis.
+func TestALargeNumberIsOneToRedis(t *testing.T) {
+	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
+		const large = 200_000_000_000_000_000
+		s, ctx := c.Semaphore("s"), p.ctx
+		require.NoError(t, s.AddPermits(ctx, large))
+		drained, err := s.DrainPermits(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, large, drained)
+		assert.Equal(t, "0", p.do("GET", "s"))
+
+		require.NoError(t, c.PermitSemaphore("p").SetPermits(ctx, 2))
+		p.do("PEXPIRE", "p", strconv.Itoa(large))
+		permit, err := c.PermitSemaphore("p").Acquire(ctx, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, permit.Release(ctx))
+	})
+}
+
+// A number that would become too large is a number all the same: the key is of the right type.
+func TestANumberThatIsFullIsANumber(t *testing.T) {
+	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
+		s, ctx := c.Semaphore("s"), p.ctx
+		require.NoError(t, s.AddPermits(ctx, math.MaxInt64))
+		err := s.AddPermits(ctx, 1)
+		require.ErrorContains(t, err, "overflow")
+		require.NotErrorIs(t, err, rlock.ErrWrongType)
+		require.NoError(t, s.Acquire(ctx, 1))
 	})
 }

@@ -541,7 +541,8 @@ func Diagnose(err error) (Fault, error) {
 		return Never, refused
 	}
 	switch {
-	case has("WRONGTYPE"), has("value is not an integer"), has("increment or decrement would overflow"): // the last two are about counters
+	case has("WRONGTYPE"), has("value is not an integer"), // the latter is about a counter
+		has("increment or decrement would overflow") && strings.Contains(message, "token counter"): // else the type is right
 		return Never, wrongType{detail(message), err}
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))

@@ -1,9 +1,10 @@
--- Comes before the scripts that take from a number: a text that is none is left as it is.
+-- Comes before the scripts that take from a number: a text that is none is left as it is. INCRBY
+-- refuses one with leading zeros, or with more digits than a number can have.
 --
 -- KEYS[1]  the number of free permits
 --
 -- an error "WRONGTYPE": it is no number, and nothing was changed
 local number = redis.call('get', KEYS[1])
-if number and not string.find(number, '^%-?%d+$') then
+if number and number ~= '0' and (#number > 20 or not string.find(number, '^%-?[1-9]%d*$')) then
 	return redis.error_reply('WRONGTYPE it is no number')
 end

@@ -26,7 +26,7 @@ if taken or free and tonumber(free) >= ids then
 	end
 	local expires = redis.call('pttl', KEYS[1])
 	if expires > 0 then -- both keys go together
-		redis.call('pexpire', KEYS[2], expires)
+		redis.call('pexpire', KEYS[2], string.format('%.0f', expires))
 	end
 	return -1
 end

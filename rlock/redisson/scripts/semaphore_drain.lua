@@ -5,7 +5,7 @@
 -- How many it has taken.
 local free = tonumber(number or 0)
 if free > 0 then
-	redis.call('decrby', KEYS[1], free)
+	redis.call('decrby', KEYS[1], number)
 	return free
 end
 return 0
