@@ -119,7 +119,8 @@ const (
 	Skipped               // as NotRun, but since another answer made the command needless, and not since Redis has failed
 )
 
-// isCallers reports whether the reason of the fault is the caller, and not Redis.
+// isCallers reports whether the fault is the work of this client: its caller has left, or it sent
+// the command in vain. Else Redis has failed.
 func (f Fault) isCallers() bool { return f == Behind || f == Skipped }
 
 // A Found is where a command has found its tenure.

@@ -101,7 +101,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 }
 
 // failed notes that the command has no answer, or was not executed: behind says that its caller has
-// left it, else Redis has failed.
+// left it, or that it was skipped, else Redis has failed.
 func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
 	if v == unknown && (f.op.enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
