@@ -225,6 +225,86 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 	}
 }
 
+// A function that ends after its call has missed its turn takes nothing from the next holder, which may be the same owner.
+func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
+	for name, end := range map[string]func(){"panics": func() { panic("told") }, "ends the goroutine": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+				held := heldElsewhere(t, w, of)
+				p := w.NewClient()
+				owner := rlock.WithOwner(w.Ctx, rlock.NewOwner())
+				goOn, ended := make(chan struct{}), make(chan any, 1)
+				go func() {
+					defer func() { ended <- recover() }()
+					_, _ = of(p.Client, testbed.Key).Acquire(owner, rlock.WithProgress(func(int, int) { <-goOn; end() }))
+				}()
+				synctest.Wait()
+				require.NoError(t, held.Release(w.Ctx))
+				time.Sleep(2 * time.Second) // the call has the lock for one of them
+				require.NoError(t, of(p.Client, testbed.Key).Lock(owner))
+				close(goOn)
+				<-ended
+				synctest.Wait()
+				assert.Len(t, p.Held(), 1)
+				assert.EqualValues(t, 1, p.Stats().Held)
+				assert.Zero(t, p.Stats().Waiting)
+				require.NoError(t, of(p.Client, testbed.Key).Unlock(owner))
+				require.Eventually(t, func() bool { return w.IsFree(of(p.Client, testbed.Key)) }, time.Minute, time.Millisecond)
+			})
+		})
+	}
+}
+
+// The client may be closed, or the lock lost, while a call that was granted the lock waits for its function.
+func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
+	for name, ends := range map[string]func(t *testing.T, w *testbed.World, p *rlock.Client){
+		"closed": func(t *testing.T, _ *testbed.World, p *rlock.Client) { require.NoError(t, p.Close()) },
+		"by force": func(t *testing.T, w *testbed.World, p *rlock.Client) {
+			freed, err := p.NewLock(testbed.Key).ForceUnlock(w.Ctx)
+			require.NoError(t, err)
+			require.True(t, freed)
+		},
+	} {
+		for _, panics := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", panics ", panics), func(t *testing.T) {
+				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+					held := heldElsewhere(t, w, (*rlock.Client).NewLock)
+					p := w.NewClient()
+					goOn, ended := make(chan struct{}), make(chan any, 1)
+					var h *rlock.Hold
+					var err error
+					go func() {
+						defer func() { ended <- recover() }()
+						h, err = p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithProgress(func(int, int) {
+							if <-goOn; panics {
+								panic("told")
+							}
+						}))
+					}()
+					synctest.Wait()
+					require.NoError(t, held.Release(w.Ctx))
+					synctest.Wait()
+					require.Len(t, p.Held(), 1)
+					ends(t, w, p.Client)
+					time.Sleep(2 * time.Second) // the turn is over
+					close(goOn)
+					why := <-ended
+					synctest.Wait()
+					if panics {
+						assert.Equal(t, "told", why)
+						assert.Nil(t, h)
+					} else if assert.NoError(t, err) {
+						assert.Error(t, context.Cause(h.Context()))
+						assert.Error(t, h.Release(w.Ctx))
+					}
+					assert.Zero(t, p.Stats().Held)
+					assert.Zero(t, p.Stats().Waiting)
+				})
+			})
+		}
+	}
+}
+
 // Queues that refuse: WithMaxWaiters.
 
 // waitersOf are the locks of one name, for which all callers wait that have to.
