@@ -186,6 +186,9 @@ func (c *caller) refused(*Op) {
 	if g.hold == nil || g.outer == nil && !g.call.lock.group() {
 		return
 	}
+	if g.count() == 1 { // the lease of the outer level is over, and this one has taken the lock anew
+		return
+	}
 	_, err := g.hold.Pass(c.run.ctx, time.Second)
 	c.run.face.error(err, "rlock.ErrPass", rlock.ErrPass)
 	if !errors.Is(err, rlock.ErrPass) && !errors.Is(err, rlock.ErrNotHeld) && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrClosed) {
