@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,10 +174,15 @@ func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
 		lock := of(w.NewClient().Client, testbed.Key)
 		held, err := lock.Acquire(w.Ctx, rlock.WithMinHold(time.Minute))
 		require.NoError(t, err)
-		goOn := make(chan struct{})
+		goOn, running := make(chan struct{}), atomic.Int32{}
 		stuck := testbed.Waits(t, func() error {
-			return lock.Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
+			return lock.Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) {
+				assert.EqualValues(t, 1, running.Add(1), "it runs twice at a time")
+				<-goOn
+				running.Add(-1)
+			}))
 		})
+		time.Sleep(5 * time.Second)             // it would be told again
 		require.NoError(t, held.Release(w.Ctx)) // Redis keeps the lock for the rest of the minute
 		_, err = lock.Acquire(w.Caller(), rlock.WithWait(5*time.Millisecond))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
