@@ -145,8 +145,8 @@ func (h *Hub) listen(channel string, plain bool, hear func(message string), conf
 
 // Confirmed reports whether this hub is subscribed to channel right now and the server counts it,
 // so that PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1; also while the channel lingers. It is
-// false if that is not certain: always on a hub without Sharded in a Cluster, where a node counts
-// its own subscribers only.
+// false if that is not certain: always on a hub without Sharded in a Cluster, since a node of a
+// Cluster counts only the subscribers that are connected to the node.
 func (h *Hub) Confirmed(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

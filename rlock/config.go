@@ -81,7 +81,7 @@ type Advanced struct {
 	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
-	// LogSteps logs, for Debug, each change of what is wanted of a lock, or of its place in Redis.
+	// LogSteps logs, at level Debug, each step of a lock: what the client wants, and what Redis has.
 	LogSteps bool
 }
 

@@ -19,8 +19,8 @@ type Options struct {
 	// run. Defaults to 0; the Report has the largest delay.
 	Late time.Duration
 
-	// Noted is how late a goroutine that waits for the end of a hold's context may note it. A belief
-	// that has only that evidence overlaps no hold that began so shortly before. Defaults to 0.
+	// Noted is the delay with which a goroutine may note the end of a hold's context. If only that
+	// note shows an overlap, and the overlap is no longer than Noted, there is none. Defaults to 0.
 	Noted time.Duration
 
 	// Slow is how late a call may return after the end of its context, likewise. Defaults to 2 s.

@@ -1,8 +1,9 @@
-// Package golden runs tests that are texts: a file in testdata says what happens, and what comes of it. Only tests import it.
+// Package golden runs tests whose input and expected output stand together in a file of testdata.
+// Only tests import it. This writes the present output into the files:
 //
 //	go test ./rlock/internal/core -run Traces -rewrite
 //
-// writes what comes of it now. Review that as you would an assertion.
+// Review the difference as you would an assertion.
 package golden
 
 import (
@@ -20,8 +21,9 @@ import (
 // Rewrite is the flag -rewrite.
 var Rewrite = flag.Bool("rewrite", false, "write into testdata what the tests find")
 
-// Each runs a sub-test for each file testdata/*.txt. run carries the text out, and returns it with what comes of it now. If
-// that is another text, the sub-test fails, or with -rewrite writes the file.
+// Each runs a sub-test for each file testdata/*.txt. The function run executes the input of the
+// text, and returns the text with its present output. If the two texts differ, the sub-test fails,
+// or writes the file if -rewrite is set.
 func Each(t *testing.T, run func(t *testing.T, text string) string) {
 	t.Helper()
 	Files(t, func(t *testing.T, file, want string) {
@@ -38,7 +40,8 @@ func Each(t *testing.T, run func(t *testing.T, text string) string) {
 	})
 }
 
-// Files runs a sub-test for each file testdata/*.txt with its text. The sub-test compares, or writes the file.
+// Files runs a sub-test for each file testdata/*.txt with its text. The function run compares the
+// output, or writes the file if -rewrite is set.
 func Files(t *testing.T, run func(t *testing.T, file, text string)) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -53,8 +56,9 @@ func Files(t *testing.T, run func(t *testing.T, file, text string)) {
 	}
 }
 
-// Steps carries out a text of steps, one a line, and returns it with what they show now: do is called for each line, and writes
-// that to out. In the text it stands below its step, up to an empty line.
+// Steps executes a text of steps, one a line, and returns the text with the present output of the
+// steps. The function do executes a step, writes its output to out, and reports whether there is
+// any. In the text the output of a step stands below it, up to an empty line.
 func Steps(text string, do func(step string, out *strings.Builder) (shows bool)) string {
 	var out strings.Builder
 	shown := false

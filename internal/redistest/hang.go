@@ -24,8 +24,8 @@ func hang(text string) time.Duration {
 	return d
 }
 
-// Await returns what comes from a channel, or its zero value when the channel is closed. It fails the test when Hang has passed.
-// It is for tests in real time: [Virtual] ends one in virtual time.
+// Await receives a value from a channel, the zero value if the channel is closed. It fails the test
+// when Hang has passed. It is for tests in real time: [Virtual] ends a test in virtual time.
 func Await[V any](t testing.TB, from <-chan V) (v V) {
 	t.Helper()
 	select {

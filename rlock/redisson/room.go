@@ -120,7 +120,7 @@ func (r *room) isFirst(s *seat) bool {
 // which another attempt may succeed without a message, or 0 if unknown.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
-// A look is what is known before an attempt.
+// A look has the arguments of an attempt.
 type look struct {
 	waits bool  // the call waits
 	free  int64 // the permits that were free a moment ago; 0 if unknown

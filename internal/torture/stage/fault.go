@@ -272,8 +272,8 @@ const (
 	ballastBytes = 10_000
 )
 
-// unlimited takes the limit of memory away. Sentinel may have written it to the server's file, from
-// which the server would read it when it starts again.
+// unlimited removes the limit of memory, also from the server's file: Sentinel may have written the
+// limit there, and a server that is started again reads its file.
 func unlimited(s *Stage) error {
 	err := s.Everywhere("CONFIG", "SET", "maxmemory", "0")
 	_ = s.Everywhere("CONFIG", "REWRITE") // without a file it is refused

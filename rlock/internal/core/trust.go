@@ -68,9 +68,9 @@ func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
 // no longer.
 func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
 
-// enough reports whether a hold may begin with what is left of a claim. A Look comes first if little
-// is left, since the delay of one command would end the hold, and if replicas have to confirm the
-// grant, which only the answer to a Look says.
+// enough reports whether a hold may begin with the rest of a claim. Otherwise a Look comes first: if
+// less than half of the claim is left, since the delay of one command might end the hold; and if
+// replicas have to confirm the grant, which only the answer to a Look says.
 func (t *Tenure) enough(now Now) bool {
 	c := t.lock.client
 	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas

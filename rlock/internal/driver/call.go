@@ -137,8 +137,8 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	return c.finished(ctx, n, w)
 }
 
-// refuses returns the error of a request that is refused whoever holds the lock. It is not asked for
-// an owner that holds the lock already.
+// refuses returns the error of a request that is refused also if the lock is free: the client is
+// closed, or the owner has not unlocked a loss. An owner that holds the lock is not refused.
 func (l *lock) refuses(req *Request, now core.Now) error {
 	c := l.shard.client
 	if c.Closed.Load() {

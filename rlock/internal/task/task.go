@@ -15,8 +15,8 @@ type Task struct {
 	// Done is closed then.
 	Start func(work func()) bool
 	Done  <-chan struct{}
-	// Work does the work. It returns the pause until the work may be done again, and whether it is
-	// to be done then even if nobody asks for it.
+	// Work does the work. It returns the least pause before the next time, and whether the work is
+	// repeated after the pause without a call of Ask.
 	Work func() (pause time.Duration, again bool)
 
 	asked atomic.Bool // the work was asked for since it last began
