@@ -72,18 +72,16 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns its result: the error of the
-// context, unless a result has come just before.
-func (f *flight) leave(c *caller) result {
+// leave takes out a caller whose context has ended, and returns the error for it; nil if it has just
+// got a result.
+func (f *flight) leave(c *caller) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	select {
-	case r := <-c.done:
-		return r
-	default:
-		f.remove(c)
-		return result{nil, Failed, f.timeUp(c.ctx)}
+	if c.place == nil {
+		return nil
 	}
+	f.remove(c)
+	return f.timeUp(c.ctx)
 }
 
 // remove takes out a caller, and ends the flight with the last one. The mutex is held.
@@ -109,7 +107,8 @@ func (f *flight) hand(c *caller, r result) bool {
 	if c.place == nil {
 		return false
 	}
-	c.done <- r
+	c.result = r
+	close(c.done)
 	f.remove(c)
 	return true
 }
@@ -128,13 +127,13 @@ func (f *flight) each(do func(c *caller)) {
 func (f *flight) deliver(s *stored, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.run
+	r, given := f.run, s.result(from)
 	if r != nil && s.run == r.id {
 		f.give(r)
 	}
 	f.each(func(c *caller) {
 		if c.takes(s) {
-			f.hand(c, s.result(from))
+			f.hand(c, given)
 		}
 	})
 	if r != nil && s.at > r.clock {

@@ -178,8 +178,12 @@ func (f *flight) give(r *run) {
 
 // share is give, but does not end the run. The mutex is held.
 func (f *flight) share(r *run) {
+	shared := result{r.value, Process, nil}
+	if r.kind == kindError {
+		shared = result{nil, Process, &Shared{string(r.value)}}
+	}
 	for _, c := range r.fit {
-		given := (&stored{kind: r.kind, value: string(r.value)}).result(Process)
+		given := shared
 		if c == r.caller {
 			given = result{r.value, Ran, unmarked(r.err)}
 		}

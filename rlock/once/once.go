@@ -119,7 +119,8 @@ func (g *Group) Close() {
 // keeps reports whether callers may get a value that was stored before they asked.
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
-// A caller is one call of Do. The flight's mutex protects place, before, floor and ran.
+// A caller is one call of Do. The flight's mutex protects place, before, floor and ran, and result
+// until done is closed.
 type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
@@ -128,9 +129,10 @@ type caller struct {
 	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if unknown yet
 	ran   bool          // the caller's function has begun
 
-	fresh  bool        // the caller takes only a value whose function began after it asked
-	before int         // the number of functions of the flight that had begun when the caller asked
-	done   chan result // has room for one result
+	fresh  bool // the caller takes only a value whose function began after it asked
+	before int  // the number of functions of the flight that had begun when the caller asked
+	result
+	done chan struct{} // closed when the caller has its result
 }
 
 // takes reports whether the value is for the caller.
@@ -182,30 +184,33 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are [ErrClosed], [ErrNested],
 // [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
-	asked := time.Now()
-	r := g.do(ctx, key, fn, asked)
-	if g.o.Done != nil {
-		g.o.Done(ctx, Event{Key: key, Source: r.source, Took: time.Since(asked), Err: r.err})
+	c := &caller{ctx: ctx, fn: fn, asked: time.Now(), fresh: terms.IsFresh(ctx), done: make(chan struct{})}
+	if err := g.await(key, c); err != nil {
+		c.result = result{nil, Failed, err}
 	}
-	return r.value, r.source != Ran && r.source != Failed, r.err
+	if g.o.Done != nil {
+		g.o.Done(ctx, Event{Key: key, Source: c.source, Took: time.Since(c.asked), Err: c.err})
+	}
+	return c.value, c.source != Ran && c.source != Failed, c.err
 }
 
-func (g *Group) do(ctx context.Context, key string, fn func(context.Context) ([]byte, error), asked time.Time) result {
-	if r, _ := ctx.Value(nested{g.shared, key}).(*run); r != nil && !r.returned.Load() {
-		return result{nil, Failed, ErrNested}
+// await waits until a flight of the key has given the caller its result. It returns an error if the
+// caller has none.
+func (g *Group) await(key string, c *caller) error {
+	if r, _ := c.ctx.Value(nested{g.shared, key}).(*run); r != nil && !r.returned.Load() {
+		return ErrNested
 	}
-	if err := ctx.Err(); err != nil {
-		return result{nil, Failed, err}
+	if err := c.ctx.Err(); err != nil {
+		return err
 	}
-	c := &caller{ctx: ctx, fn: fn, asked: asked, fresh: terms.IsFresh(ctx), done: make(chan result, 1)}
 	f := g.join(key, c)
 	if f == nil {
-		return result{nil, Failed, ErrClosed}
+		return ErrClosed
 	}
 	select {
-	case r := <-c.done:
-		return r
-	case <-ctx.Done():
+	case <-c.done:
+		return nil
+	case <-c.ctx.Done():
 		return f.leave(c)
 	}
 }
