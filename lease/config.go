@@ -13,8 +13,8 @@ type Renewable interface {
 	// Entry returns the entry embedded in the renewable: the same one always. It takes no mutex.
 	Entry() *Entry
 
-	// Group returns the node that the lease lives on, which may change. It is called after each Due
-	// that returned true. A batch never mixes groups.
+	// Group returns the node that the lease lives on, which may change. It is called each time Due
+	// has returned true. All leases of a batch are on one node.
 	Group() uint32
 
 	// Due is called when a time given to [Keeper.Schedule] has come, after a [Keeper.Nudge], before

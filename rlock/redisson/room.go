@@ -188,7 +188,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 		} else if !w.ordered || w.room.isFirst(w.seat) {
 			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.takeFree()})
 			if w.ordered && f == executed && err == nil {
-				w.judges(done)
+				w.noteFirst(done)
 			}
 			if done || f.isFinal() || ended {
 				return done, err

@@ -113,9 +113,9 @@ func (o *object) waitsFor() time.Duration {
 	return 0
 }
 
-// judges notes whether the first attempt after a turn has got a permit: then no other process has
+// noteFirst notes whether the first attempt after a turn has got a permit: then no other process has
 // used the turn.
-func (o *object) judges(got bool) {
+func (o *object) noteFirst(got bool) {
 	ts := &o.client.turns
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
