@@ -131,7 +131,11 @@ func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) 
 // gives it back.
 func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 	c, n := l.shard.client, l.name
-	if !l.run(ctx, w, now) {
+	var slot *wire.Limit
+	if w.Tenure != nil { // most likely the call has a command to send
+		slot, _ = l.slots(w).TryEnter()
+	}
+	if !l.run(ctx, w, slot, now) {
 		l.leave(w)
 	}
 	return c.finished(ctx, n, w)

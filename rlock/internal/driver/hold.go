@@ -279,7 +279,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
 		l.Write(&w.Call)
-		l.run(ctx, w, now)
+		l.run(ctx, w, nil, now)
 		l.shard.exit(l)
 		fault, found, cause, err, sent := w.Fault, w.Found, w.Cause, w.err, w.write
 		c.done(w)

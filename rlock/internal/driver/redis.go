@@ -39,7 +39,7 @@ type carrier interface {
 	Ends() bool
 	// IsSettled reports whether a command of the generation has been executed, or never will be.
 	IsSettled(generation uint64) bool
-	// Deadline returns the context of a command whose caller does not leave.
+	// Deadline returns the context of a call or command that no caller leaves.
 	Deadline(now time.Time) context.Context
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
 
@@ -69,9 +69,6 @@ type carrier interface {
 func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	switch {
 	case x.until == nil: // the caller does not leave
-		if ctx.Done() == nil && !c.wire.Ends() { // a context to wait for costs 3 % of the throughput of many goroutines
-			ctx = c.deadline()
-		}
 		c.do(ctx, x)
 		if x.Answer.Sent.IsLate() { // the keeper repeats the command
 			x.Answer.Sent.GiveUp()
@@ -84,7 +81,7 @@ func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	}
 }
 
-// deadline returns the context of a command whose caller does not leave.
+// deadline returns the context of a command that its caller leaves behind.
 func (c *Client) deadline() context.Context {
 	return c.wire.Deadline(c.clock.time(c.clock.now().Time))
 }

@@ -74,8 +74,8 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 
 // release releases the tenure t, with a guarded write unless that is nil, or passes the lock on;
 // the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil, the
-// context of that hold ends before the command is sent. No context of a caller ends the call. It
-// takes no longer than an Unlock may, the wait for a slot included.
+// context of that hold ends before the command is sent. No context of a caller ends the call, but
+// it takes no longer than an Unlock may, the wait for a slot included.
 func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
 	w := c.newCall(&core.Call{Carries: write != nil})
@@ -88,7 +88,12 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 		now = l.shard.take()
 	}
 	w.Until = now.Time.After(core.Span(c.Redis.Patience))
-	l.run(context.Background(), w, now)
+	ctx := context.Background()
+	slot, atOnce := l.slots(w).TryEnter()
+	if !atOnce || !c.wire.Ends() { // else the connection ends the command, and a context to wait for costs 3 % of the throughput of many goroutines
+		ctx = c.wire.Deadline(c.clock.time(now.Time))
+	}
+	l.run(ctx, w, slot, now)
 	var ends time.Time
 	switch t := l.Find(id); {
 	case w.Cause == core.KeyGone:
@@ -236,7 +241,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 		w := c.newCall(&core.Call{Named: c.Redis.IDOf(holder), Until: core.Never})
 		w.passed = holder
 		one.Force(&w.Call)
-		one.run(ctx, w, now)
+		one.run(ctx, w, nil, now)
 		one.shard.exit(one)
 		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
 		if c.done(w); fault != core.Answered {

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -10,15 +9,11 @@ import (
 )
 
 // run is the loop of every call that waits: for the lock, for a release, for a guarded write. It
-// carries out what package core decides. It is called with the mutex held, and returns with it,
-// unless the call was served: then the lock was granted to it while it slept, and it has not taken
-// the mutex again.
-func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
+// carries out what package core decides. slot is a slot for the first command, or nil. run is
+// called with the mutex held, and returns with it, unless the call was served: then the lock was
+// granted to it while it slept, and it has not taken the mutex again.
+func (l *lock) run(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
 	s := l.shard
-	var slot *wire.Limit
-	if w.Tenure != nil { // most likely the call has a command to send
-		slot, _ = l.slots(w).TryEnter()
-	}
 	for {
 		s.applyAll()
 		if w.ends != nil && w.Outcome == core.Waiting {
@@ -65,10 +60,6 @@ func (l *lock) slots(w *waiter) *wire.Limit {
 	return &limits.Asks
 }
 
-// lastMoment is the time for which a release waits for its answer, at least, that got its slot when
-// its time was almost over.
-const lastMoment = time.Second
-
 // send sends a command of the call and lands the answer, unless the caller leaves before it comes.
 func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
@@ -89,11 +80,6 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		u = w.until
 	}
 	x.until = u
-	if w.Purpose == core.Releases && now.Time.After(core.Span(c.Redis.Patience)) > w.Until { // it has waited for the slot
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.clock.time(w.Until).Add(lastMoment))
-		defer cancel()
-	}
 	l.shard.exit(l)
 
 	answered := c.carry(ctx, x)
@@ -247,13 +233,13 @@ func (l *lock) entered(x *exchange, alive bool) {
 	}
 }
 
-// freeSlot gives back the slot of a command. A command that was left behind may still be in flight,
-// and keeps the slot until its tenure has left.
+// freeSlot gives back the slot of a command. A command that was left behind, or whose deadline has
+// passed, may still stand in rueidis' ring, and keeps the slot until its tenure is over.
 func (l *lock) freeSlot(x *exchange, alive bool) {
 	k := x.work
 	switch {
 	case x.slot == nil:
-	case alive && k.tenure != nil && k.slot == nil && x.isBehind() && x.Cmd.Op != core.Leave:
+	case alive && k.tenure != nil && k.slot == nil && x.isBehind():
 		k.slot = x.slot
 	default:
 		x.slot.Leave()

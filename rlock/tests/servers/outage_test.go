@@ -115,6 +115,31 @@ func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
 	})
 }
 
+// Unlocks that are not answered may stand in rueidis' ring for as long as the connection lasts. They
+// must not fill it, since a command that finds it full waits whatever its context says.
+func TestUnlockIsBoundedHoweverManyCameBefore(t *testing.T) {
+	redistest.Slow(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(func(c *rlock.Config) { c.Redis.Dialer.KeepAlive = time.Hour }), w.Caller() // no ping ends the connection
+		const waves, size = 4, 128                                                                       // the ring has room for 256
+		for i := range waves * size {
+			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Lock(me))
+		}
+		p.Net.Rule(network.Silence)
+		for wave := range waves {
+			testbed.Within(t, 0, 4*time.Second, func() {
+				var results []<-chan error
+				for i := range size {
+					results = append(results, testbed.Start(func() error { return p.NewLock(fmt.Sprint("lock ", wave*size+i)).Unlock(me) }))
+				}
+				for _, result := range results {
+					require.ErrorIs(t, <-result, rlock.ErrUnconfirmed)
+				}
+			})
+		}
+	})
+}
+
 func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 	redistest.Slow(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
