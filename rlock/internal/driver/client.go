@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,9 @@ type Client struct {
 	// Closed is set, without a mutex, before Close visits the locks. A goroutine that reads false
 	// under the mutex of a shard is visited later.
 	Closed atomic.Bool
+	closer atomic.Uint64 // the goroutine in the first Close; 0 before, and closed after
+	gone   chan struct{} // closed at the end of the first Close
+	last   error         // the result of the first Close, once gone is closed
 	// live is the number of tenures that are not over, counted from before the acquire is sent. In
 	// a closed client the goroutine that brings it to zero sends to drained.
 	live    atomic.Int64
@@ -131,7 +135,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		exchanges:  sync.Pool{New: func() any { return new(exchange) }},
 		waitBegins: func() {}, holdBegins: func() {},
 		seed:    maphash.MakeSeed(),
-		drained: make(chan struct{}, 1),
+		drained: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	c.Config.Logger, c.notices = newLogger(config.Logger)
 	if config.LogSteps {
@@ -226,12 +230,28 @@ func (c *Client) Connect() {
 	})
 }
 
+// closed is no goroutine.
+const closed = math.MaxUint64
+
 // Close ends the client: see package rlock. Calls return at once, also those whose command is in
 // flight, and the keeper releases what Redis shows.
 func (c *Client) Close() error {
-	if c.Closed.Swap(true) {
+	switch me := terms.GoroutineID(); {
+	case c.closer.CompareAndSwap(0, me):
+		defer close(c.gone)
+		c.last = c.close()
+		c.closer.Store(closed)
+	case c.closer.Load() == me: // a hook that Close calls must not wait for its own end
 		return nil
+	default:
+		<-c.gone
 	}
+	return c.last
+}
+
+// close is the first Close.
+func (c *Client) close() error {
+	c.Closed.Store(true)
 	c.Redis.Stop()
 	c.eachLock(func(l *lock, now core.Now) { l.Lock.Close(now) })
 	err := c.drain()
@@ -256,8 +276,10 @@ func (c *Client) drain() error {
 		case <-ctx.Done():
 			left := make(map[string]bool) // a lock may have many tenures: one for each attempt without an answer
 			c.eachLock(func(l *lock, _ core.Now) {
-				for range l.Tenures {
-					left[l.name.Key] = true
+				for t := range l.Tenures {
+					if t.Want() != core.Parted || t.Agent != nil { // else it was passed on, and stays
+						left[l.name.Key] = true
+					}
 				}
 			})
 			if len(left) > 0 {

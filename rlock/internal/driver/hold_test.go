@@ -289,6 +289,28 @@ func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// A lock that was passed on stays in Redis: Close does not count it if Redis does not say that its
+// mark was taken out.
+func TestCloseDoesNotCountALockThatWasPassedOn(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		first, second := f.join(nil), f.join(nil)
+		h := holds(t, first.lock())
+		granted := later(func() error {
+			h, err := second.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
+			if err == nil {
+				f.gives(lost, core.Unmark)
+				_, err = h.Pass(t.Context(), time.Minute)
+			}
+			return err
+		})
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-granted)
+		require.NoError(t, second.Close())
+		assert.NotZero(t, f.count(core.Unmark))
+		assert.Equal(t, 1, f.holders())
+	})
+}
+
 // A pass without an answer is released, so that others do not wait for it.
 func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
 	for _, lose := range []fate{unheard, lost, panicking} {

@@ -261,6 +261,45 @@ func TestCloseCountsTheLocksThatAreNotReleased(t *testing.T) {
 	})
 }
 
+// Whoever closes the client is told that it is closed, and the outcome.
+func TestEachCloseReturnsTheResultOfTheFirst(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, me := w.NewClient(), w.Caller()
+		require.NoError(t, p.NewLock(testbed.Key).Lock(me))
+		p.Net.Rule(network.Silence)
+		first := testbed.Start(func() error {
+			require.ErrorIs(t, p.Close(), rlock.ErrUnconfirmed)
+			return p.Close()
+		})
+		synctest.Wait()
+		testbed.Within(t, 3*time.Second, 6*time.Second, func() { require.ErrorIs(t, p.Close(), rlock.ErrUnconfirmed) })
+		synctest.Wait()
+		require.Len(t, first, 1, "the first has returned")
+		require.ErrorIs(t, <-first, rlock.ErrUnconfirmed, "and returned it again")
+		testbed.Within(t, 0, 0, func() { require.ErrorIs(t, p.Close(), rlock.ErrUnconfirmed, "later") })
+	})
+}
+
+// Close calls hooks in its own goroutine, and waits a second for the others.
+func TestAHookMayCloseTheClient(t *testing.T) {
+	for name, observer := range map[string]rlock.Observer{
+		"Released": {Released: func(_ context.Context, i rlock.ReleasedInfo) { _ = i.Client.Close() }},
+		"Lost":     {Lost: func(_ context.Context, i rlock.LostInfo) { _ = i.Client.Close() }},
+		"Closed":   {Closed: func(c *rlock.Client) { _ = c.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p, me := w.NewClient(func(c *rlock.Config) { c.Observer = &observer }), w.Caller()
+				require.NoError(t, p.NewLock("lost").LockFor(me, time.Second))
+				require.NoError(t, p.NewLock("held").Lock(me))
+				time.Sleep(999 * time.Millisecond)
+				testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
+
 // sharing returns a lock client that shares a rueidis client of the world's server, and the
 // network between them. The changes are made to the options of the rueidis client.
 func sharing(w *testbed.World, changes ...func(*rueidis.ClientOption)) (*rlock.Client, rueidis.Client, *network.Network) {
