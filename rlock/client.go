@@ -125,10 +125,10 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], waiting and later calls return ErrClosed, and no goroutine is left. Locks that
 // were passed on stay, as does a shared rueidis client. Close waits for Redis to confirm the
-// releases, three seconds at most, or Config.Redis.ConnWriteTimeout if that is longer. Then it
+// releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it
 // returns [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger
-// and the Observer may take up to three seconds more. A further call waits for the first, and
-// returns its error; in a hook that Close calls it returns nil.
+// and the Observer may take up to three seconds more. A further call waits for the first and returns
+// its error; in a hook of the first it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.

@@ -84,7 +84,7 @@ func WithPermits(k int) AcquireOption {
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait
 // already; with 0 or less it never waits. Redis counts places in the queue. A caller with this
 // option has a place of its own, as has each caller of a fair lock or a semaphore. The other
-// callers of a process share one place, and are counted one by one in their own process only.
+// callers of a process share one place, and only their own process counts them one by one.
 func WithMaxWaiters(n int) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.MaxWaiters = int32(min(n, math.MaxInt32)); n <= 0 {
@@ -95,8 +95,8 @@ func WithMaxWaiters(n int) AcquireOption {
 
 // WithProgress calls f, in a goroutine of its own, with the caller's place, from 1, among the
 // waiters, counted as by WithMaxWaiters: at least every two seconds, without more commands. The call
-// returns after f has; if f panics, so does the caller, and holds nothing. A call that is granted
-// the lock while f runs loses it after a second, and waits again when f has returned.
+// returns after f has; if f panics, so does the caller, with an error that has f's stack, and holds
+// nothing. A call granted the lock while f runs loses it after a second, and waits again.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }

@@ -269,7 +269,7 @@ func apart(f func()) (returned bool) {
 	go func() {
 		defer func() {
 			p := recover()
-			if p == errProgress || p == errWork {
+			if err, ok := p.(error); ok && (errors.Is(err, errProgress) || errors.Is(err, errWork)) {
 				p = nil
 			}
 			done <- p

@@ -2,7 +2,8 @@ package once
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 var (
@@ -54,13 +55,7 @@ type Shared struct{ Text string }
 
 func (e *Shared) Error() string { return e.Text }
 
-// PanicError is the error of a caller whose function has panicked, or has called runtime.Goexit:
-// then Value is nil.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("once: the function panicked: %v\n%s", e.Value, e.Stack)
-}
+// PanicError is the error of a caller whose function has panicked: Value is the value of the panic,
+// which the error wraps if it is an error, and Stack, a []byte, the stack of the function. Value is
+// nil if the function has called runtime.Goexit.
+type PanicError = terms.PanicError

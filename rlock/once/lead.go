@@ -240,7 +240,7 @@ func called(ctx context.Context, fn func(context.Context) ([]byte, error)) (valu
 		defer close(done)
 		defer func() {
 			if !returned {
-				value, err = nil, &PanicError{recover(), debug.Stack()}
+				value, err = nil, &PanicError{Value: recover(), Stack: debug.Stack()}
 			}
 		}()
 		value, err = fn(ctx)

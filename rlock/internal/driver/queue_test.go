@@ -292,6 +292,21 @@ func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
 	})
 }
 
+// A carrier calls code of the user: a Dialer, a rueidis client that is shared.
+func TestTheErrorOfACarrierThatPanicsHasItsStack(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		f.gives(panicking, core.Acquire)
+		attempt := request(terms.NewOwner())
+		attempt.Wait = 0
+		err := f.join(nil).lock().Take(t.Context(), attempt)
+		panicked := (*terms.PanicError)(nil)
+		require.ErrorAs(t, err, &panicked)
+		assert.Contains(t, string(panicked.Stack), ".(*fake).run(")
+		time.Sleep(time.Minute) // the acquire may have been executed
+		f.isClean()
+	})
+}
+
 // many returns locks of one client, in one slot.
 func (f *fake) many(c *Client, n int) (locks []*Lock) {
 	for i := range n {

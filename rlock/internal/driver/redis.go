@@ -3,13 +3,14 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -197,9 +198,10 @@ func (c *Client) landLate(x *exchange) {
 	l.shard.exit(l)
 }
 
-// panicked returns the answer to a command whose carrier panicked.
-func panicked(r any) wire.Answer {
-	return wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: fmt.Errorf("a command panicked: %v", r)}
+// panicked returns the answer to a command whose carrier panicked, as code of the user that rueidis
+// calls may. It is called by the function that has recovered.
+func panicked(value any) wire.Answer {
+	return wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: &terms.PanicError{Value: value, Stack: debug.Stack()}}
 }
 
 // isBehind reports whether the command has no answer since its caller left, or its deadline passed.

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
@@ -434,15 +435,14 @@ func (a *audience) ticketOf(call *core.Call) (before int, ok bool) {
 func (s *shard) tellPlace(w *waiter, told chan struct{}, place, waiting int) {
 	returned := false
 	defer func() {
-		why := recover()
+		ends := runtime.Goexit
+		if value := recover(); value != nil {
+			why := &terms.PanicError{Value: value, Stack: debug.Stack()}
+			ends = func() { panic(why) }
+		}
 		s.glance(func() {
 			if w.telling = nil; !returned {
-				w.ends = func() {
-					if why != nil {
-						panic(why)
-					}
-					runtime.Goexit()
-				}
+				w.ends = ends
 			}
 			w.wake()
 			close(told)

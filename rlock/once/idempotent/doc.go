@@ -17,8 +17,8 @@
 //	the server died in the handler: within the lease     it waits, or 409
 //	... after the lease                                  500, the outcome is unknown, until Keep is over
 //	... after the lease, with Options.Again              the handler is run again
-//	the handler has panicked                             the same as after a death; the panic goes on, or is logged as
-//	                                                     the server does if the request of the handler has left
+//	the handler has panicked                             the same as after a death; the panic goes on as a once.PanicError,
+//	                                                     or is logged as the server does if its request has left
 //	the server was stopped past its lease                the response of its successor, if there is one, else 500, as
 //	                                                     later requests; its own response is not kept
 //	Redis refuses to store the response                  its own response; later requests get 500

@@ -158,10 +158,10 @@ type turn struct {
 	state atomic.Int32    // waits, runs or left
 	gone  context.Context // ends when the request does not wait any more
 
-	mu       sync.Mutex // protects following
-	mine     *response  // the response of its own handler; nil if that has not begun
-	panicked any        // the value with which its handler panicked
-	over     bool       // the request has returned
+	mu       sync.Mutex       // protects following
+	mine     *response        // the response of its own handler; nil if that has not begun
+	panicked *once.PanicError // the panic of its handler, or nil
+	over     bool             // the request has returned
 }
 
 const (
@@ -179,7 +179,7 @@ func (t *turn) begins(mine *response) {
 }
 
 // panics notes a panic of the handler, and reports whether its request is still there to panic.
-func (t *turn) panics(p any) bool {
+func (t *turn) panics(p *once.PanicError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.panicked = p
@@ -188,7 +188,7 @@ func (t *turn) panics(p any) bool {
 
 // ends notes that the request is about to return, and returns the response of its handler, which
 // writes to the request no more. passed is set if a part of the response was passed on.
-func (t *turn) ends() (mine *response, panicked any, passed bool) {
+func (t *turn) ends() (mine *response, panicked *once.PanicError, passed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
@@ -220,13 +220,13 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	outer := w.Header().Clone()
 	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, w, outer, r, q, next) })
 	mine, panicked, passed := t.ends()
-	if panicked != nil {
+	if panicked != nil && panicked.Value != http.ErrAbortHandler {
 		panic(panicked)
 	}
 	exited := (*once.PanicError)(nil)
 	switch {
-	case errors.As(err, &exited): // the handler has called runtime.Goexit
-		panic(http.ErrAbortHandler)
+	case panicked != nil, errors.As(err, &exited): // the handler aborts its response, or has called runtime.Goexit
+		panic(http.ErrAbortHandler) // itself, by which the server knows it
 	case passed: // the handler has written to the request
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		unknown(w, q.key)
@@ -302,10 +302,11 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
 	defer func() {
 		if p := recover(); p != nil {
-			if t.panics(p) {
+			panicked := &once.PanicError{Value: p, Stack: debug.Stack()}
+			if t.panics(panicked) {
 				panic(p)
 			}
-			logPanic(r, p)
+			logPanic(r, panicked)
 			value, err = nil, errLeft
 		}
 	}()
@@ -320,13 +321,13 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 }
 
 // logPanic logs a panic of a handler whose request has returned, as the server logs the others.
-func logPanic(r *http.Request, p any) {
-	if p == http.ErrAbortHandler {
+func logPanic(r *http.Request, p *once.PanicError) {
+	if p.Value == http.ErrAbortHandler {
 		return
 	}
 	print := log.Printf
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
 		print = s.ErrorLog.Printf
 	}
-	print("http: panic serving %v, which had left: %v\n%s", r.RemoteAddr, p, debug.Stack())
+	print("http: panic serving %v, which had left: %v", r.RemoteAddr, p)
 }

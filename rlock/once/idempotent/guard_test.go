@@ -3,6 +3,7 @@ package idempotent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -413,6 +414,20 @@ func TestAHandlerThatPanics(t *testing.T) {
 			assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
 			assert.Zero(t, b.runs.Load())
 		})
+}
+
+// The panic goes on in the goroutine of the request, and shows where it began.
+func TestThePanicOfAHandlerHasItsStack(t *testing.T) {
+	reason := errors.New("a reason")
+	fails := func(http.ResponseWriter, *http.Request) { panic(reason) }
+	bubble(t, idempotent.Options{}, fails, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
+		defer func() {
+			err, _ := recover().(error)
+			require.ErrorIs(t, err, reason)
+			assert.Contains(t, err.Error(), "TestThePanicOfAHandlerHasItsStack.func1(")
+		}()
+		a.post(key, "7")
+	})
 }
 
 // A response that comes after the loss of the lock is not kept, and no other is known.

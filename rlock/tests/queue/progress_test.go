@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -194,9 +195,23 @@ func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
 	})
 }
 
+// errTold is the panic of a function.
+var errTold = errors.New("told")
+
+func panics() { panic(errTold) }
+
+// toldAll asserts that the panic of a caller says what the function has panicked with, and where.
+func toldAll(t *testing.T, why any) {
+	t.Helper()
+	err, _ := why.(error)
+	require.ErrorIs(t, err, errTold)
+	assert.Contains(t, err.Error(), "progress_test.go")
+	assert.Contains(t, err.Error(), ".panics(")
+}
+
 // If the function panics, or ends the goroutine, nothing is held and no place is taken: also if the lock was granted meanwhile.
 func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
-	for name, end := range map[string]func(){"panics": func() { panic("told") }, "ends the goroutine": runtime.Goexit} {
+	for name, end := range map[string]func(){"panics": panics, "ends the goroutine": runtime.Goexit} {
 		for _, granted := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", granted ", granted), func(t *testing.T) {
 				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -215,7 +230,7 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 					}
 					close(goOn)
 					if why := <-ended; name == "panics" {
-						assert.Equal(t, "told", why)
+						toldAll(t, why)
 					}
 					synctest.Wait()
 					assert.Empty(t, w.Queued())
@@ -233,7 +248,7 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 
 // A function that ends after its call has missed its turn takes nothing from the next holder, which may be the same owner.
 func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
-	for name, end := range map[string]func(){"panics": func() { panic("told") }, "ends the goroutine": runtime.Goexit} {
+	for name, end := range map[string]func(){"panics": panics, "ends the goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
 				held := heldElsewhere(t, w, of)
@@ -271,8 +286,8 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 			require.True(t, freed)
 		},
 	} {
-		for _, panics := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", panics ", panics), func(t *testing.T) {
+		for _, panicked := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", panics ", panicked), func(t *testing.T) {
 				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 					held := heldElsewhere(t, w, (*rlock.Client).NewLock)
 					p := w.NewClient()
@@ -282,8 +297,8 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 					go func() {
 						defer func() { ended <- recover() }()
 						h, err = p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithProgress(func(int, int) {
-							if <-goOn; panics {
-								panic("told")
+							if <-goOn; panicked {
+								panics()
 							}
 						}))
 					}()
@@ -296,8 +311,8 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 					close(goOn)
 					why := <-ended
 					synctest.Wait()
-					if panics {
-						assert.Equal(t, "told", why)
+					if panicked {
+						toldAll(t, why)
 						assert.Nil(t, h)
 					} else if assert.NoError(t, err) {
 						assert.Error(t, context.Cause(h.Context()))
