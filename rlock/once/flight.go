@@ -15,10 +15,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-//go:embed look.lua
-var lookSource string
+//go:embed value.lua
+var valueSource string
 
-var lookScript = wire.ScriptOf(lookSource)
+//go:embed look.lua
+var lookEnd string
+
+var (
+	lookSource = valueSource + lookEnd
+	lookScript = wire.ScriptOf(lookSource)
+)
 
 // unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
 var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"

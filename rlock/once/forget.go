@@ -13,9 +13,9 @@ import (
 )
 
 //go:embed forget.lua
-var forgetSource string
+var forgetEnd string
 
-var forgetScript = wire.ScriptOf(forgetSource)
+var forgetScript = wire.ScriptOf(valueSource + forgetEnd)
 
 // longRun is the time that a function may take, after a Forget of its value, for the value not to
 // be kept.

@@ -1,11 +1,11 @@
--- Forgets a value that is kept, and that of a function which runs now. It stays for those that
--- asked before it was stored.
+-- Forgets a value that is kept, and that of a function which runs now, behind value.lua. It stays
+-- for those that asked before it was stored.
 --
 -- KEYS[1]  the hash of the value: see store.lua
 -- ARGV[1]  for how long a function may have run that still is not kept, in ms
 local time = redis.call('time')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-if redis.call('hexists', KEYS[1], 's') == 1 then
+if s then
 	redis.call('hset', KEYS[1], 'u', '0')
 end
 redis.call('hset', KEYS[1], 'f', now)

@@ -15,7 +15,9 @@ import (
 )
 
 //go:embed store.lua
-var storeSource string
+var storeEnd string
+
+var storeSource = valueSource + storeEnd
 
 // A run is one call of a function under the lock, and its result until that is stored or given to
 // callers. Only the flight's goroutine uses it; it writes the fields from value to fit under the

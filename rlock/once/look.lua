@@ -1,4 +1,4 @@
--- Looks for a value. The script has no flags, so that it goes to the primary.
+-- Looks for a value, behind value.lua. The script has no flags, so that it goes to the primary.
 --
 -- KEYS[1]  the hash of the value: see store.lua
 -- ARGV[1]  a value counts that was stored later than this time, in µs of Redis' clock
@@ -9,8 +9,7 @@
 -- {now, s, u, b, r, k, v}   the value
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local s = redis.call('hmget', KEYS[1], 's', 'u', 'b', 'r', 'k')
-if s[1] and (tonumber(s[1]) > tonumber(ARGV[1]) or tonumber(s[3]) > tonumber(ARGV[2]) or ARGV[3] == '1' and now < tonumber(s[2])) then
-	return {string.format('%.0f', now), s[1], s[2], s[3], s[4], s[5], redis.call('hget', KEYS[1], 'v')}
+if s and (tonumber(s) > tonumber(ARGV[1]) or tonumber(b) > tonumber(ARGV[2]) or ARGV[3] == '1' and now < tonumber(u)) then
+	return {string.format('%.0f', now), s, u, b, r, k, redis.call('hget', KEYS[1], 'v')}
 end
 return {string.format('%.0f', now)}

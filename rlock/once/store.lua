@@ -1,5 +1,5 @@
--- Stores a value, as a part of the release of its lock, and returns it as the answer for those that
--- wait: see ReleaseWith. The value is never as old as the one before it.
+-- Stores a value, behind value.lua, as a part of the release of its lock, and returns it as the
+-- answer for those that wait: see ReleaseWith. The value is never as old as the one before it.
 --
 -- KEYS[1]  the hash of the value: s stored at, u kept until, b its function began (µs of Redis'
 --          clock), r run, k kind, v value; f, when the value was forgotten: see forget.lua
@@ -19,12 +19,11 @@ if not now then
 	local time = redis.call('time')
 	now = time[1] * 1000000 + time[2]
 end
-local former = redis.call('hmget', KEYS[1], 's', 'f')
-local last, forgotten = tonumber(former[1] or 0), tonumber(former[2] or -1)
+local last, forgotten = tonumber(s or 0), tonumber(f or -1)
 if last >= now then
 	now = last + 1
 end
-local s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
+s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
 if forgotten >= tonumber(ARGV[7]) then
 	u = s -- the function may have read its data before that
 end

@@ -6,7 +6,7 @@
 --
 -- 1        deleted
 -- 0        there was none
-if not redis.call('get', KEYS[1]) then -- an error for a key of another type
+if not number then
 	return 0
 end
 redis.call('del', KEYS[1])

@@ -1,5 +1,6 @@
--- Comes before the scripts that take from a number: a text that is none is left as it is. INCRBY
--- refuses one with leading zeros, or with more digits than a number can have.
+-- Comes before the scripts that take from a number, delete it or give it an end: a text that is none
+-- is left as it is. INCRBY refuses one with leading zeros, or with more digits than a number can
+-- have.
 --
 -- KEYS[1]  the number of free permits
 --

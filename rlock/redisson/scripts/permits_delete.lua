@@ -4,8 +4,8 @@
 --
 -- 1        deleted
 -- 0        it was not there
-local free, taken = redis.call('get', KEYS[1]), redis.call('zcount', KEYS[2], '-inf', '+inf') -- errors for keys of another type
-if not free and taken == 0 then
+local taken = redis.call('zcount', KEYS[2], '-inf', '+inf') -- an error for a key of another type
+if not number and taken == 0 then
 	return 0
 end
 redis.call('del', KEYS[1], KEYS[2])

@@ -6,8 +6,8 @@
 --
 -- 1        it is there
 -- 0        it is not
-local free, taken = redis.call('get', KEYS[1]), redis.call('zcount', KEYS[2], '-inf', '+inf') -- errors for keys of another type
-if not free and taken == 0 then
+local taken = redis.call('zcount', KEYS[2], '-inf', '+inf') -- an error for a key of another type
+if not number and taken == 0 then
 	return 0
 end
 for i = 1, 2 do

@@ -4,7 +4,7 @@
 --
 -- 1        deleted
 -- 0        it was not there
-if not redis.call('get', KEYS[1]) then -- an error for a key of another type
+if not number then
 	return 0
 end
 return redis.call('del', KEYS[1])

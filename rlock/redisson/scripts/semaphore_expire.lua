@@ -5,7 +5,7 @@
 --
 -- 1        it is there
 -- 0        it is not
-if not redis.call('get', KEYS[1]) then -- an error for a key of another type
+if not number then
 	return 0
 end
 if ARGV[1] == '0' then
