@@ -344,7 +344,9 @@ func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
 
 // together sends two commands as one pipeline on a connection that no other command shares
 // meanwhile. The second command has to be marked as one that blocks: for these rueidis has separate
-// connections. In a Cluster both go to the node that serves the slot of the first.
+// connections. In a Cluster both go to the node that serves the slot of the first. An ASK is not
+// followed: while one of several keys is missing there, the node that imports the slot refuses the
+// command as well.
 //
 // A connection of rueidis' Dedicate would do as well, but rueidis unsubscribes when it takes the
 // connection back, which ends the process if the server refuses that: see package pubsub.
