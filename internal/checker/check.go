@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,72 +23,59 @@ type Options struct {
 	// Noted is the delay with which a goroutine may note the end of a hold's context. If only that
 	// note shows an overlap, and the overlap is no longer than Noted, there is none. Defaults to 0.
 	Noted time.Duration
-
-	// Slow is how late a call may return after the end of its context, likewise. Defaults to 2 s.
-	Slow time.Duration
 }
 
-// A check is one run.
+// slow is how late a call may return after the end of its context, beyond the time in which its
+// process could not run.
+const slow = 2 * time.Second
+
+// A check is one run: the history, parsed, and what is found.
 type check struct {
-	world
 	options Options
 	report  Report
+
+	names       map[string]*name
+	processes   map[string]*process
+	faults      []*fault
+	calls       []*call      // in the order of their beginnings
+	first, last history.Time // of all events
 }
 
-// Check finds the violations in a history, whose events must be in the order of time (as
-// [history.ReadFiles] returns them). An error means that the events are not a history.
-func Check(events []history.Event, options Options) (Report, error) {
+// Check finds the violations in a history. It sorts the events by time.
+func Check(events []history.Event, options Options) Report {
 	options.Patience = cmp.Or(options.Patience, 10*time.Second)
-	options.Slow = cmp.Or(options.Slow, 2*time.Second)
-	c := &check{options: options}
-	if err := c.read(events); err != nil {
-		return Report{}, err
-	}
-	c.count()
-	for _, n := range c.names {
+	c := &check{options: options, names: make(map[string]*name), processes: make(map[string]*process)}
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
+	calls := c.read(events)
+	c.keepAccounts(events, calls)
+	for _, key := range slices.Sorted(maps.Keys(c.names)) {
+		n := c.names[key]
 		c.overlaps(n)
 		c.tokens(n)
 		c.losses(n)
 		c.strandings(n)
 	}
-	c.returns()
-	for _, e := range c.leftovers {
-		c.violate(Leftover, &name{}, []history.Event{e}, nil, "%s", e.Leftover)
-	}
-	return c.report, nil
-}
-
-func (c *check) count() {
-	r := &c.report
-	r.Outcomes = make(map[history.Outcome]int)
-	r.Faults = make(map[string]int)
-	for _, o := range c.operations {
-		r.Operations++
-		r.Outcomes[o.outcome()]++
+	for _, o := range c.calls {
+		c.report.Calls++
 		if o.took() {
-			r.LongestWait = max(r.LongestWait, o.returned.Sub(o.called))
+			c.report.Acquired++
+			c.report.LongestWait = max(c.report.LongestWait, o.returned.Sub(o.called))
 		}
+		c.returns(o)
 	}
-	for _, f := range c.faults {
-		r.Faults[f.What]++
-	}
-	for _, n := range c.names {
-		r.Holds += len(n.holds)
-	}
+	return c.report
 }
 
-// returns finds calls that go on after the ends of their contexts.
-func (c *check) returns() {
-	for _, o := range c.operations {
-		if o.Ends == 0 {
-			continue
-		}
-		until := min(o.returned, c.processes[o.process].ended, c.last)
-		late := until.Sub(max(o.Ends, o.called)) - c.stopped(o.process, o.Ends, until)
-		c.report.LatestReturn = max(c.report.LatestReturn, late)
-		if late > c.options.Slow {
-			c.violate(Slow, &name{key: o.Name}, o.events, nil, "%s by %s goes on %v after the end of its context", o.Method, o.Owner, late)
-		}
+// returns finds a call that goes on after the end of its context.
+func (c *check) returns(o *call) {
+	if o.Ends == 0 {
+		return
+	}
+	until := min(o.returned, o.process.ended, c.last)
+	late := until.Sub(max(o.Ends, o.called)) - c.stopped(o.process, o.Ends, until)
+	c.report.LatestReturn = max(c.report.LatestReturn, late)
+	if late > slow {
+		c.violate(Slow, o.name, o.events, nil, "%s by %s goes on %v after the end of its context", o.Method, o.Owner, late)
 	}
 }
 
@@ -107,61 +95,62 @@ func (c *check) add(v Violation, excuse *fault) {
 // never is later than all known times.
 const never = history.Time(1<<63 - 1)
 
-// A world is the history, parsed.
-type world struct {
-	names     []*name // in alphabetical order
-	processes map[string]*process
-	faults    []*fault
-	leftovers []history.Event
-
-	operations  []*operation // in the order of their calls
-	first, last history.Time // of all events
-}
-
 // A name is the part of the history about one lock.
 type name struct {
-	key     string
-	forgets []*fault      // by which Redis may have forgotten the holder
-	lease   time.Duration // the longest lease that was asked for
-	takes   []*operation  // the operations that tried to take it, in the order of their calls
-	holds   []*hold       // by their begins
+	key   string
+	lease time.Duration // the longest lease that was asked for
+	calls []*call       // in the order of their beginnings
+	holds []*hold       // by their begins
 }
 
 // A process is the events of one recorder. A killed process ends at the kill; if that is not
 // known, it never ends.
 type process struct {
-	last     history.Time // of its events
-	ended    history.Time
-	closes   history.Time // when its client is closed; never if it is not
-	inOrder  bool
-	stalls   []span // in which the machine did not run it
-	accounts []*account
+	name    string
+	last    history.Time // of its events
+	ended   history.Time
+	closes  history.Time // when its client is closed; never if it is not
+	inOrder bool
+	stalls  []span // in which the machine did not run it
 }
 
-// An operation is one call, with its return if there was one.
-type operation struct {
+// A call is one call for a lock, with its return if there was one. If it took the lock, it stands
+// for a level of it.
+type call struct {
 	history.Op
-	process  string
+	name     *name
+	process  *process
 	called   history.Time
 	returned history.Time    // never, as far as is known, without a result
 	result   *history.Result // nil if the outcome is unknown
 	events   []history.Event // its call, its return
-	level    *level          // that it took
+
+	// The following are of a level.
+	hold   *hold
+	given  *giving        // how it is given back; nil: it is not
+	closed bool           // given back by the end of its client
+	missed *history.Event // the first look that found it lost
+	told   *history.Event // the report of its loss
 }
 
-func (o *operation) outcome() history.Outcome {
-	if o.result == nil {
+func (o *call) outcome() history.Outcome { return outcome(o.result) }
+
+func outcome(r *history.Result) history.Outcome {
+	if r == nil {
 		return ""
 	}
-	return o.result.Outcome
+	return r.Outcome
 }
 
-// took reports whether the operation took a level.
-func (o *operation) took() bool { return o.Method.Takes() && o.outcome() == history.Acquired }
+// took reports whether the call took a level.
+func (o *call) took() bool { return o.outcome() == history.Acquired }
 
-// gives reports whether it gives one back.
-func (o *operation) gives() bool {
-	return o.Method == history.Unlock || o.Method == history.Release || o.Method == history.DoEnd
+// A giving is the call that gives a level back.
+type giving struct {
+	called   history.Time
+	returned history.Time    // never, as far as is known, without a result
+	result   *history.Result // nil if the outcome is unknown
+	event    history.Event   // its call
 }
 
 // A span is the time between two times.
@@ -169,23 +158,19 @@ type span struct{ from, to history.Time }
 
 func (s span) length() time.Duration { return s.to.Sub(s.from) }
 
+// A key is that of a call, or of a fault.
 type key struct {
 	process string
 	number  uint64
 }
 
-// read parses the events, which must be in the order of time, and keeps the accounts.
-func (c *check) read(events []history.Event) error {
-	c.processes = make(map[string]*process)
-	operations := make(map[key]*operation)
-	faults := make(map[key]*fault)
+// read parses the events, and returns the calls.
+func (c *check) read(events []history.Event) map[key]*call {
+	calls, faults := make(map[key]*call), make(map[key]*fault)
 	for i, e := range events {
-		if i > 0 && e.At < events[i-1].At {
-			return fmt.Errorf("checker: event %d, of process %s, is earlier than the one before: sort them by time", i, e.Process)
-		}
 		p := c.processes[e.Process]
 		if p == nil {
-			p = &process{ended: never, closes: never}
+			p = &process{name: e.Process, ended: never, closes: never}
 			c.processes[e.Process] = p
 		}
 		if i == 0 {
@@ -196,82 +181,49 @@ func (c *check) read(events []history.Event) error {
 		k := key{e.Process, e.Number}
 		switch e.Kind {
 		case history.Called:
-			o := &operation{Op: *e.Op, process: e.Process, called: e.At, returned: never, events: []history.Event{e}}
-			operations[k] = o
-			c.operations = append(c.operations, o)
-		case history.Returned:
-			o := operations[k]
-			if o == nil {
-				return fmt.Errorf("checker: process %s returned from call %d, which it never began", e.Process, e.Number)
+			n := c.names[e.Op.Name]
+			if n == nil {
+				n = &name{key: e.Op.Name}
+				c.names[e.Op.Name] = n
 			}
+			o := &call{Op: *e.Op, name: n, process: p, called: e.At, returned: never, events: []history.Event{e}}
+			calls[k] = o
+			c.calls, n.calls = append(c.calls, o), append(n.calls, o)
+			n.lease = max(n.lease, o.Lease)
+		case history.Returned:
+			o := calls[k]
 			o.returned, o.result = e.At, e.Result
 			o.events = append(o.events, e)
-			if e.Result.Owner != "" {
-				o.Owner = e.Result.Owner
+		case history.Gives:
+			calls[k].given = &giving{called: e.At, returned: never, event: e}
+		case history.Gave:
+			o := calls[k]
+			o.given.returned, o.given.result = e.At, e.Result
+			if e.Result.Until != 0 {
+				o.name.lease = max(o.name.lease, e.Result.Until.Sub(o.given.called))
 			}
+		case history.Closes:
+			p.closes = e.At
 		case history.Injected:
 			f := &fault{Fault: *e.Fault, from: e.At, to: never}
 			faults[k] = f
 			c.faults = append(c.faults, f)
 		case history.Healed:
-			if f := faults[k]; f != nil {
-				f.to = e.At
-			}
+			faults[k].to = e.At
 		case history.Stalled:
 			p.stalls = append(p.stalls, span{e.At.Add(-e.Stall), e.At})
-		case history.Left:
-			c.leftovers = append(c.leftovers, e)
 		case history.Ended:
 			p.ended, p.inOrder = e.At, true
 		}
 	}
-	c.mourn()
-	c.sortByName()
-	c.keepAccounts(events, operations)
-	return nil
-}
-
-// mourn sets the end of the processes that did not end in order: their last fault. For a
-// process that was stopped and went on, it is its last event.
-func (c *check) mourn() {
+	// A process that did not end in order ended by its last fault. For one that was stopped and
+	// went on, it is its last event.
 	for _, f := range c.faults {
 		if p := c.processes[f.Victim]; p != nil && !p.inOrder {
 			p.ended = max(p.last, f.to)
 		}
 	}
-}
-
-func (c *check) sortByName() {
-	byKey := make(map[string]*name)
-	for _, o := range c.operations {
-		switch {
-		case o.Method == history.ForceUnlock:
-			c.faults = append(c.faults, c.forced(o))
-		case !o.Method.Takes():
-			if n := byKey[o.Name]; n != nil && o.result != nil && o.result.Until != 0 { // after the acquire
-				n.lease = max(n.lease, o.result.Until.Sub(o.called))
-			}
-			continue
-		}
-		n := byKey[o.Name]
-		if n == nil {
-			n = &name{key: o.Name}
-			byKey[o.Name] = n
-			c.names = append(c.names, n)
-		}
-		if o.Method.Takes() {
-			n.takes = append(n.takes, o)
-			n.lease = max(n.lease, o.Lease)
-		}
-	}
-	for _, f := range c.faults {
-		for _, n := range c.names {
-			if f.Forgets && f.concerns(n) {
-				n.forgets = append(n.forgets, f)
-			}
-		}
-	}
-	slices.SortFunc(c.names, func(a, b *name) int { return cmp.Compare(a.key, b.key) })
+	return calls
 }
 
 // A fault is an injected fault, and its time.
@@ -282,26 +234,6 @@ type fault struct {
 
 func (f *fault) concerns(n *name) bool { return f.Name == "" || f.Name == n.key }
 
-// forced is the effect of a ForceUnlock on the holders of the lock.
-func (c *check) forced(o *operation) *fault {
-	f := &fault{
-		Fault: history.Fault{What: string(o.Method), Forgets: o.outcome() != history.NotHeld, Name: o.Name},
-		from:  o.called, to: o.returned,
-	}
-	if o.result == nil {
-		f.to = o.called
-	}
-	if o.outcome() == history.Released {
-		return f
-	}
-	for _, g := range c.faults { // it may be executed when the network is back
-		if g.from <= f.to && f.from <= g.to {
-			f.to = max(f.to, g.to)
-		}
-	}
-	return f
-}
-
 // excuse returns the last fault by which Redis may have forgotten a grant, so that there may
 // be two holders at some time between from and to; nil if there is none.
 //
@@ -309,8 +241,8 @@ func (c *check) forced(o *operation) *fault {
 // has effects for that long. A hand-off may begin a hold in the meantime, so that the holder
 // during the fault is not enough to know.
 func (c *check) excuse(n *name, from, to history.Time) (last *fault) {
-	for _, f := range n.forgets {
-		if f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) && (last == nil || f.from >= last.from) {
+	for _, f := range c.faults {
+		if f.Forgets && f.concerns(n) && f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) {
 			last = f
 		}
 	}
@@ -319,10 +251,10 @@ func (c *check) excuse(n *name, from, to history.Time) (last *fault) {
 
 // stopped returns for how long between from and to the process could not run, since it was
 // stopped, or the machine had no time for it.
-func (c *check) stopped(process string, from, to history.Time) (length time.Duration) {
-	stops := slices.Clone(c.processes[process].stalls)
+func (c *check) stopped(p *process, from, to history.Time) (length time.Duration) {
+	stops := slices.Clone(p.stalls)
 	for _, f := range c.faults {
-		if f.Victim == process {
+		if f.Victim == p.name {
 			stops = append(stops, span{f.from, f.to})
 		}
 	}

@@ -3,7 +3,7 @@
 // how the lock works.
 //
 //	events, err := history.ReadFiles(paths...)
-//	report, err := checker.Check(events, checker.Options{Late: 100 * time.Millisecond})
+//	report := checker.Check(events, checker.Options{Late: 100 * time.Millisecond})
 //	fmt.Print(report)
 //
 // # Beliefs
@@ -30,13 +30,11 @@
 //	Token      fencing tokens grow from hold to hold, and stay within one
 //	Overdue    no claim is made after the lease, the promised time, the loss, the unlock
 //	NeverTold  a holder that lost the lock is notified: by Done, or by the unlock
-//	ToldTwice  a holder is notified once only in each way
 //	ToldLate   a holder is notified before another owner can have been granted the lock
 //	Stranded   no owner waits while the lock is free and nothing is broken, and no reader
 //	           while others read and no writer waits
 //	Refused    no call is refused a lock that no other owner has or waits for
 //	Slow       no call goes on after the end of its context
-//	Leftover   nothing is left behind
 //
 // A reader's hold and a writer's hold of one owner are two holds, which may begin and end
 // independently. The order in which waiters are served is not judged.

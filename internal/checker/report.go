@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,44 +20,36 @@ const (
 	Token     Rule = "token"      // a fencing token was repeated, or smaller than before
 	Overdue   Rule = "overdue"    // a holder was assured of a hold that was over
 	NeverTold Rule = "never told" // a holder was not notified of its loss
-	ToldTwice Rule = "told twice" // a holder was notified twice in the same way
 	ToldLate  Rule = "told late"  // a holder was notified after Redis could grant the lock to another owner
 	Stranded  Rule = "stranded"   // a waiter did not get a free lock
 	Refused   Rule = "refused"    // a call was refused a lock that no other owner had or waited for
 	Slow      Rule = "slow"       // a call went on after the end of its context
-	Leftover  Rule = "leftover"   // something was left behind
 )
 
 // A Report is the result of a check.
 type Report struct {
-	Operations int                     `json:"operations"`
-	Outcomes   map[history.Outcome]int `json:"outcomes"` // "" counts unknown outcomes
-	Holds      int                     `json:"holds"`
-	LossesTold int                     `json:"losses_told"` // levels
-	Faults     map[string]int          `json:"faults"`      // by kind, with ForceUnlock
+	Calls      int // for locks
+	Acquired   int // of them
+	LossesTold int // levels
 
 	// LongestWait is the longest wait of an acquire that succeeded. LatestLoss is the largest
 	// delay of a loss report after the time from which Redis could have granted the lock to
-	// another owner.
-	LongestWait time.Duration `json:"longest_wait"`
-	LatestLoss  time.Duration `json:"latest_loss"`
+	// another owner. LatestReturn is how late a call returned after the end of its context.
+	LongestWait, LatestLoss, LatestReturn time.Duration
 
-	// LatestReturn is how late a call returned after the end of its context.
-	LatestReturn time.Duration `json:"latest_return"`
-
-	Violations []Violation `json:"violations"`
-	Excused    []Violation `json:"excused"` // caused by a fault that makes Redis forget
+	Violations []Violation
+	Excused    []Violation // caused by a fault that makes Redis forget
 }
 
 // A Violation is a broken promise, with the events that show it.
 type Violation struct {
-	Rule   Rule            `json:"rule"`
-	Name   string          `json:"name,omitempty"`
-	What   string          `json:"what"`
-	Both   time.Duration   `json:"both,omitempty"`   // the length of an overlap
-	Excuse string          `json:"excuse,omitempty"` // the fault that explains it
-	Cause  string          `json:"cause,omitempty"`  // the kind of that fault
-	Events []history.Event `json:"events"`
+	Rule   Rule
+	Name   string
+	What   string
+	Both   time.Duration // the length of an overlap
+	Excuse string        // the fault that explains it
+	Cause  string        // the kind of that fault
+	Events []history.Event
 }
 
 // String returns the violation as text, with its events, a line each.
@@ -88,14 +79,8 @@ func (r Report) Broken(rule Rule) (n int) {
 // full.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d operations, %d holds, %d losses told, the longest wait %v, the latest loss told %v late\n",
-		r.Operations, r.Holds, r.LossesTold, r.LongestWait, r.LatestLoss)
-	for _, outcome := range slices.Sorted(maps.Keys(r.Outcomes)) {
-		fmt.Fprintf(&b, "  %-12s %d\n", cmp.Or(string(outcome), "unknown"), r.Outcomes[outcome])
-	}
-	for _, what := range slices.Sorted(maps.Keys(r.Faults)) {
-		fmt.Fprintf(&b, "  fault %-20s %d\n", what, r.Faults[what])
-	}
+	fmt.Fprintf(&b, "%d calls, %d acquired, %d losses told, the longest wait %v, the latest loss told %v late\n",
+		r.Calls, r.Acquired, r.LossesTold, r.LongestWait, r.LatestLoss)
 	list(&b, "violations", r.Violations)
 	list(&b, "excused by a fault that makes Redis forget", r.Excused)
 	return b.String()

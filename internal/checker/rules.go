@@ -82,8 +82,7 @@ func (c *check) tokens(n *name) {
 	}
 }
 
-// losses finds owners that were not notified of a loss, or too late. Loss reports that came
-// twice were found when the accounts were kept.
+// losses finds owners that were not notified of a loss, or too late.
 func (c *check) losses(n *name) {
 	for i, h := range n.holds {
 		due, by := c.due(n, i)
@@ -139,7 +138,7 @@ func (h *hold) after(g *hold) bool {
 // that a hold proves nothing. But if f was the only fault, and h was held when it began, no
 // other process had a lock to hand off.
 func (c *check) reveals(n *name, f *fault, h *hold, at history.Time) bool {
-	renewed := slices.ContainsFunc(h.levels, func(l *level) bool {
+	renewed := slices.ContainsFunc(h.levels, func(l *call) bool {
 		return l.Kept && (l.given == nil || l.given.called > at)
 	})
 	for _, g := range c.faults {
@@ -151,7 +150,7 @@ func (c *check) reveals(n *name, f *fault, h *hold, at history.Time) bool {
 }
 
 // loss judges one level.
-func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
+func (c *check) loss(n *name, l *call, due history.Time, by *hold) {
 	heard, event := l.heard()
 	if heard != never {
 		c.report.LossesTold++
@@ -177,8 +176,8 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 		return
 	}
 	if heard == never {
-		until := c.processes[l.process].ended
-		if !c.processes[l.process].inOrder {
+		until := l.process.ended
+		if !l.process.inOrder {
 			return // it was killed before it could learn
 		}
 		if l.given != nil {
@@ -197,12 +196,12 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 }
 
 // heard returns when the holder of the level was first notified of its loss.
-func (l *level) heard() (history.Time, history.Event) {
-	if len(l.told) > 0 {
-		return l.told[0].At, l.told[0]
+func (o *call) heard() (history.Time, history.Event) {
+	if o.told != nil {
+		return o.told.At, *o.told
 	}
-	if l.given != nil && l.given.outcome() == history.Lost {
-		return l.given.called, l.given.events[0]
+	if o.given != nil && outcome(o.given.result) == history.Lost {
+		return o.given.called, o.given.event
 	}
 	return never, history.Event{}
 }
@@ -212,10 +211,10 @@ func (l *level) heard() (history.Time, history.Event) {
 // others read, unless a writer waits, which they may let pass.
 func (c *check) strandings(n *name) {
 	busy := c.busy(n, false)
-	c.strandingsAmong(n, n.takes, busy)
+	c.strandingsAmong(n, n.calls, busy)
 	c.refusals(n, busy)
-	var reads []*operation
-	for _, o := range n.takes {
+	var reads []*call
+	for _, o := range n.calls {
 		if o.Shared && o.Permits == 0 {
 			reads = append(reads, o)
 		}
@@ -233,12 +232,12 @@ func (c *check) refusals(n *name, busy []span) {
 		lasts[i] = max(s.to, lasts[max(i-1, 0)])
 	}
 	var wanted history.Time // the latest end of the calls before
-	for i, o := range n.takes {
+	for i, o := range n.calls {
 		since := o.called.Add(-c.options.Patience)
 		begun, _ := slices.BinarySearchFunc(busy, o.returned, func(s span, t history.Time) int { return cmp.Compare(s.from, t+1) })
 		switch {
 		case o.outcome() != history.Refused || o.Parts > 1:
-		case begun > 0 && lasts[begun-1] >= since, wanted >= since, i+1 < len(n.takes) && n.takes[i+1].called <= o.returned:
+		case begun > 0 && lasts[begun-1] >= since, wanted >= since, i+1 < len(n.calls) && n.calls[i+1].called <= o.returned:
 		default:
 			c.violate(Refused, n, o.events, nil, "%s by %s is refused a lock that no other owner has or waits for", o.Method, o.Owner)
 		}
@@ -246,29 +245,29 @@ func (c *check) refusals(n *name, busy []span) {
 	}
 }
 
-func (c *check) strandingsAmong(n *name, takes []*operation, busy []span) {
+func (c *check) strandingsAmong(n *name, calls []*call, busy []span) {
 	free := c.first // the lock is free since then
 	for _, b := range append(busy, span{c.last, never}) {
 		if idle := (span{free, b.from}); idle.length() >= c.options.Patience {
-			c.strand(n, takes, idle)
+			c.strand(n, calls, idle)
 		}
 		free = max(free, b.to)
 	}
 }
 
 // strand reports the longest waiter while the lock was free.
-func (c *check) strand(n *name, takes []*operation, free span) {
+func (c *check) strand(n *name, calls []*call, free span) {
 	var longest span
-	var waiter *operation
-	for _, o := range takes {
-		waited := span{max(o.called, free.from), min(o.returned, free.to, c.processes[o.process].ended)}
+	var waiter *call
+	for _, o := range calls {
+		waited := span{max(o.called, free.from), min(o.returned, free.to, o.process.ended)}
 		if waited.length() > longest.length() {
 			longest, waiter = waited, o
 		}
 	}
 	if longest.length() >= c.options.Patience {
 		c.violate(Stranded, n, waiter.events, nil, "%s by %s waits for %v while the lock is free",
-			waiter.Method, waiter.process, longest.length())
+			waiter.Method, waiter.process.name, longest.length())
 	}
 }
 
@@ -282,8 +281,8 @@ func (c *check) busy(n *name, toReaders bool) []span {
 			busy = append(busy, span{f.from, f.to})
 		}
 	}
-	for _, o := range n.takes {
-		ended := c.processes[o.process].ended
+	for _, o := range n.calls {
+		ended := o.process.ended
 		if toReaders && o.Shared {
 			continue
 		}
@@ -315,7 +314,7 @@ func (c *check) freed(n *name, h *hold) history.Time {
 		if bound := h.bound(); bound != never {
 			return bound
 		}
-		ended := c.processes[h.process].ended
+		ended := h.process.ended
 		if ended == never {
 			return never
 		}

@@ -1,7 +1,6 @@
 package checker_test
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,13 +18,19 @@ import (
 // A story is a history written by hand, in the language of testdata/stories.txt. It has no end
 // unless it says so.
 type story struct {
-	events      []history.Event
-	number      uint64
-	first, last map[string]uint64 // the acquires of each owner
+	events []history.Event
+	number uint64
+	levels map[string][]*level // of each owner, in the order of its calls
+}
+
+// A level is a call for the lock.
+type level struct {
+	number        uint64
+	shared, given bool
 }
 
 func newStory(lines ...string) *story {
-	s := &story{first: make(map[string]uint64), last: make(map[string]uint64)}
+	s := &story{levels: make(map[string][]*level)}
 	s.tell(lines...)
 	return s
 }
@@ -37,11 +42,6 @@ var faults = map[string]history.Fault{
 	"kill": {What: "kill -9"},
 }
 
-var methods = map[string]history.Method{
-	"acquires": history.Acquire, "locks": history.Lock, "locksFor": history.LockFor,
-	"unlocks": history.Unlock, "forces": history.ForceUnlock, "closes": history.Close,
-}
-
 var outcomes = []history.Outcome{
 	history.Refused, history.Cancelled, history.Failed, history.Released, history.Lost, history.Unconfirmed, history.NotHeld,
 }
@@ -50,7 +50,7 @@ var outcomes = []history.Outcome{
 func (s *story) tell(lines ...string) {
 	for _, line := range lines {
 		words := strings.Fields(line)
-		begin, end, returns := strings.Cut(words[0], "-")
+		begin, end, _ := strings.Cut(words[0], "-")
 		from, subject, rest := at(begin), words[1], words[2:]
 		if f, ok := faults[subject]; ok {
 			switch {
@@ -64,36 +64,33 @@ func (s *story) tell(lines ...string) {
 			s.add("runner", at(end), history.Event{Kind: history.Healed, Number: s.number})
 			continue
 		}
-		if subject == "left" {
-			s.add("runner", from, history.Event{Kind: history.Left, Leftover: strings.Join(rest, " ")})
-			continue
-		}
 		verb, options := rest[0], rest[1:]
 		switch verb {
 		case "looks":
 			s.look(subject, from, options)
 		case "told":
-			s.add(subject, from, history.Event{Kind: history.Told, Number: s.level(subject, options), Way: "Done"})
+			s.add(subject, from, history.Event{Kind: history.Told, Number: s.level(subject, options).number})
+		case "closes":
+			s.add(subject, from, history.Event{Kind: history.Closes})
 		case "ends":
 			s.add(subject, from, history.Event{Kind: history.Ended})
 		case "stalled":
 			s.add(subject, from, history.Event{Kind: history.Stalled, Stall: time.Duration(at(options[0]))})
-		default:
-			method, ok := methods[verb]
-			if !ok || !returns {
-				panic(line)
-			}
-			op, result := call(subject, method, options)
+		case "unlocks":
+			op, result := call(subject, verb, options)
+			l := s.gives(subject, op.Shared, options)
+			s.add(subject, from, history.Event{Kind: history.Gives, Number: l.number})
+			s.add(subject, at(end), history.Event{Kind: history.Gave, Number: l.number, Result: &result})
+		case "acquires", "locks":
+			op, result := call(subject, verb, options)
 			s.number++
-			if op.Method.Takes() {
-				if s.last[subject] = s.number; s.first[subject] == 0 {
-					s.first[subject] = s.number
-				}
-			}
+			s.levels[subject] = append(s.levels[subject], &level{number: s.number, shared: op.Shared})
 			s.add(subject, from, history.Event{Kind: history.Called, Number: s.number, Op: &op})
 			if end != "" {
 				s.add(subject, at(end), history.Event{Kind: history.Returned, Number: s.number, Result: &result})
 			}
+		default:
+			panic(line)
 		}
 	}
 }
@@ -114,14 +111,10 @@ func (s *story) add(process string, at history.Time, e history.Event) {
 	s.events = append(s.events, e)
 }
 
-// call returns an operation with its result, which is success unless the options have another
-// outcome.
-func call(owner string, method history.Method, options []string) (op history.Op, result history.Result) {
-	op = history.Op{Method: method, Name: "orders:42", Owner: owner}
-	if method.Takes() {
-		op.Lease, op.Kept = time.Second, true
-		result.Outcome = history.Acquired
-	}
+// call returns a call with its result, which is success unless the options have another outcome.
+func call(owner, method string, options []string) (op history.Op, result history.Result) {
+	op = history.Op{Method: method, Name: "orders:42", Owner: owner, Lease: time.Second, Kept: true}
+	result.Outcome = history.Acquired
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); key {
 		case "until":
@@ -148,6 +141,7 @@ func call(owner string, method history.Method, options []string) (op history.Op,
 			op.Kept = false
 		case "shared":
 			op.Shared = true
+		case "first":
 		default:
 			result.Outcome = history.Outcome(strings.ReplaceAll(option, "_", " "))
 			if !slices.Contains(outcomes, result.Outcome) {
@@ -158,12 +152,26 @@ func call(owner string, method history.Method, options []string) (op history.Op,
 	return op, result
 }
 
-// level returns the number of the acquire that the options mean.
-func (s *story) level(owner string, options []string) uint64 {
+// level returns the level that the options mean: the last one, or the first.
+func (s *story) level(owner string, options []string) *level {
+	all := s.levels[owner]
 	if slices.Contains(options, "first") {
-		return s.first[owner]
+		return all[0]
 	}
-	return s.last[owner]
+	return all[len(all)-1]
+}
+
+// gives returns the level that an unlock gives back: the last one that is not, or the first.
+func (s *story) gives(owner string, shared bool, options []string) *level {
+	l := s.level(owner, options)
+	for _, one := range slices.Backward(s.levels[owner]) {
+		if !slices.Contains(options, "first") && !one.given && one.shared == shared {
+			l = one
+			break
+		}
+	}
+	l.given = true
+	return l
 }
 
 func (s *story) look(owner string, when history.Time, options []string) {
@@ -183,19 +191,11 @@ func (s *story) look(owner string, when history.Time, options []string) {
 			panic("no option " + option)
 		}
 	}
-	s.add(owner, when, history.Event{Kind: history.Looked, Number: s.level(owner, options), Belief: &belief})
+	s.add(owner, when, history.Event{Kind: history.Looked, Number: s.level(owner, options).number, Belief: &belief})
 }
 
-func (s *story) sorted() []history.Event {
-	slices.SortStableFunc(s.events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
-	return s.events
-}
-
-func (s *story) check(t *testing.T) checker.Report {
-	t.Helper()
-	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * time.Second, Late: 20 * time.Millisecond, Noted: 2 * time.Millisecond})
-	require.NoError(t, err)
-	return report
+func (s *story) check() checker.Report {
+	return checker.Check(s.events, checker.Options{Patience: 5 * time.Second, Late: 20 * time.Millisecond, Noted: 2 * time.Millisecond})
 }
 
 // A told story has the rules that it breaks, and those that a fault excuses, in alphabetical order.

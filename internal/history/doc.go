@@ -2,17 +2,17 @@
 // judges the record afterwards.
 //
 // Each process has one [Recorder], with a file of its own. A worker, which is a goroutine, notes
-// each operation twice, before it and after:
+// each call for a lock twice, before it and after, and so how the level is given back:
 //
-//	call := recorder.Begin(history.Op{Method: history.Lock, Name: name, Owner: owner, Lease: lease, Kept: true})
+//	call := recorder.Begin(history.Op{Method: "Lock", Name: name, Owner: owner, Lease: lease, Kept: true})
 //	err := lock.Lock(ctx)
 //	call.End(history.Result{Outcome: history.Acquired, Count: lock.HoldCount(ctx)})
 //	...
 //	call.Look(func() history.Belief { return history.Belief{Held: lock.IsHeld(ctx)} })
 //	...
-//	unlock := recorder.Begin(history.Op{Method: history.Unlock, Name: name, Owner: owner})
+//	call.Gives(history.Now())
 //	err = lock.Unlock(ctx)
-//	unlock.End(history.Result{Outcome: history.Released})
+//	call.Gave(history.Result{Outcome: history.Released})
 //
 // When a handle's context ends because of a loss, the worker notes it with [Call.Told]. An injector
 // of faults notes them with [Recorder.Inject], so that the checker knows when Redis may have
@@ -27,9 +27,9 @@
 // worker that is stopped in between claims less, never more: before a call, before a look, after a
 // return.
 //
-// An event is one line of JSON, written by one write(2) to a file that is appended to. So kill -9
-// loses no earlier event: an operation without a return has an unknown outcome. A last line that
-// was cut off is ignored.
+// In a file an event is one line of JSON, which is appended by one write(2). So kill -9 loses no
+// earlier event: a call without a return has an unknown outcome. A last line that was cut off is
+// ignored.
 //
 // # Failure
 //

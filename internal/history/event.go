@@ -8,16 +8,14 @@ type Event struct {
 	Kind    Kind   `json:"kind"`
 	Process string `json:"process"`
 
-	// Number distinguishes the operations of a process, and its faults. The events of one
-	// operation share it.
+	// Number distinguishes the calls of a process, and its faults. The events of one call share
+	// it.
 	Number uint64 `json:"number,omitempty"`
 
-	Op       *Op     `json:"op,omitempty"`
-	Result   *Result `json:"result,omitempty"`
-	Belief   *Belief `json:"belief,omitempty"`
-	Way      string  `json:"way,omitempty"` // of Told
-	Fault    *Fault  `json:"fault,omitempty"`
-	Leftover string  `json:"leftover,omitempty"`
+	Op     *Op     `json:"op,omitempty"`
+	Result *Result `json:"result,omitempty"`
+	Belief *Belief `json:"belief,omitempty"`
+	Fault  *Fault  `json:"fault,omitempty"`
 
 	// Stall is for how long the process could not run.
 	Stall time.Duration `json:"stall,omitempty"`
@@ -30,68 +28,36 @@ const (
 	Called   Kind = "called"   // Op is about to begin
 	Returned Kind = "returned" // it has returned, with Result
 	Looked   Kind = "looked"   // the state that the holder observed at that time: Belief
-	Told     Kind = "told"     // the holder was notified of its loss, in this Way
+	Told     Kind = "told"     // the context of the hold has ended with its loss
+	Gives    Kind = "gives"    // the holder is about to give the level back
+	Gave     Kind = "gave"     // that has returned, with Result
+	Closes   Kind = "closes"   // the client is about to be closed, which gives back all that the process has
 	Injected Kind = "injected" // Fault is about to begin
 	Healed   Kind = "healed"   // Fault is over
 	Stalled  Kind = "stalled"  // the machine did not run the process, for the time in Stall, until now
-	Left     Kind = "left"     // Leftover was found when no lock was held
 	Ended    Kind = "ended"    // the process ended in order: it was not killed
 )
 
-// A Method is the method that was called.
-type Method string
-
-// The methods that take a lock. For Do, the acquire ends where the function begins.
-const (
-	Lock       Method = "Lock"
-	LockFor    Method = "LockFor"
-	TryLock    Method = "TryLock"
-	TryLockFor Method = "TryLockFor"
-	Acquire    Method = "Acquire"
-	TryAcquire Method = "TryAcquire"
-	Do         Method = "Do"
-)
-
-// The methods that give a lock back. DoEnd is the part of Do after the function. Close has no
-// name: it gives back every lock of its process.
-const (
-	Unlock      Method = "Unlock"
-	Release     Method = "Release"
-	DoEnd       Method = "DoEnd"
-	ForceUnlock Method = "ForceUnlock"
-	Close       Method = "Close"
-)
-
-// Takes reports whether m is one of the methods that take a lock.
-func (m Method) Takes() bool {
-	switch m {
-	case Lock, LockFor, TryLock, TryLockFor, Acquire, TryAcquire, Do:
-		return true
-	}
-	return false
-}
-
-// An Op is one call of a method.
+// An Op is one call that takes a lock.
 type Op struct {
 	Worker int    `json:"worker,omitempty"`
-	Method Method `json:"method"`
-	Name   string `json:"name,omitempty"`
+	Method string `json:"method"`
+	Name   string `json:"name"`
 
-	// Owner is the owner for whom the lock is taken or given back. It must be unique over all
-	// processes. For a handle only the Result knows it.
-	Owner string `json:"owner,omitempty"`
+	// Owner is the owner for whom the lock is taken. It must be unique over all processes.
+	Owner string `json:"owner"`
 
 	// Lease is the lease that Redis is asked for: the caller's, or the watchdog's if the
 	// watchdog keeps the lock (Kept).
 	Lease time.Duration `json:"lease,omitempty"`
 	Kept  bool          `json:"kept,omitempty"`
 
-	// Shared marks an operation of a reader: any number of owners may read at once, and no
+	// Shared marks the call of a reader: any number of owners may read at once, and no
 	// other owner has the lock then. A read hold and a write hold of one owner are two holds,
 	// which may exist at the same time.
 	Shared bool `json:"shared,omitempty"`
 
-	// Permits is how many an operation takes of a semaphore, which is Shared, and Of is how many
+	// Permits is how many a call takes of a semaphore, which is Shared, and Of is how many
 	// there are.
 	Permits int `json:"permits,omitempty"`
 	Of      int `json:"of,omitempty"`
@@ -114,15 +80,15 @@ type Op struct {
 type Outcome string
 
 const (
-	// Outcomes of a method that takes. After all but the first, the caller holds nothing more
+	// Outcomes of a call that takes. After all but the first, the caller holds nothing more
 	// than before.
 	Acquired  Outcome = "acquired"
 	Refused   Outcome = "refused"   // another owner holds the lock
 	Cancelled Outcome = "cancelled" // the caller gave up
 	Failed    Outcome = "failed"    // any other error
 
-	// Outcomes of a method that gives back. After all but the last the caller holds one level
-	// less; after Failed as well, since it cannot know.
+	// Outcomes of a call that gives back. After each, and after Failed as well, since it cannot
+	// know, the caller holds one level less.
 	Released    Outcome = "released"    // it had been held until then
 	Lost        Outcome = "lost"        // it had been lost before
 	Unconfirmed Outcome = "unconfirmed" // Redis did not answer
@@ -140,10 +106,9 @@ type Result struct {
 
 	// The following are set for an acquire that succeeded.
 
-	Owner   string `json:"owner,omitempty"`   // the owner of the handle, if the Op could not have it
 	Count   int    `json:"count,omitempty"`   // the levels of the owner, 0 if not asked
 	Token   uint64 `json:"token,omitempty"`   // 0 if none
-	Watched bool   `json:"watched,omitempty"` // the worker waits for Done, and notes Told
+	Watched bool   `json:"watched,omitempty"` // it has a handle, for whose context the worker waits: see Told
 }
 
 // A Belief is the state that a holder observes when it looks.

@@ -1,7 +1,6 @@
 package history_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	go r.Pulse(context.Background())
 	for {
-		r.Begin(history.Op{Method: history.Lock, Name: "orders:42"})
+		r.Begin(history.Op{Method: "Lock", Name: "orders:42"})
 		if _, err := fmt.Println("noted"); err != nil {
 			return
 		}
@@ -79,33 +78,36 @@ func TestWhatAProcessHasRecordedBeforeAKillIsRead(t *testing.T) {
 	require.EqualValues(t, len(events), events[len(events)-1].Number)
 }
 
-func TestEveryEventIsReadAsItWasWrittenInTheOrderOfTime(t *testing.T) {
-	dir := t.TempDir()
-	r, err := history.Create(filepath.Join(dir, "a"), "a")
+func TestEveryEventIsReadAsItWasWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	r, err := history.Create(path, "a")
 	require.NoError(t, err)
-	_, err = history.Create(filepath.Join(dir, "a"), "b")
+	_, err = history.Create(path, "b")
 	require.ErrorIs(t, err, os.ErrExist)
-	other, err := history.Create(filepath.Join(dir, "b"), "b")
-	require.NoError(t, err)
-	op := history.Op{Worker: 3, Method: history.Acquire, Name: "orders:42", Lease: time.Second, Kept: true}
-	result := history.Result{Outcome: history.Acquired, Owner: "a:1", Count: 1, Token: 7, Until: history.Now(), Watched: true}
+	op := history.Op{Worker: 3, Method: "Acquire", Name: "orders:42", Owner: "a:1", Lease: time.Second, Kept: true}
+	result := history.Result{Outcome: history.Acquired, Count: 1, Token: 7, Until: history.Now(), Watched: true}
+	given := history.Result{Outcome: history.Lost, Error: "it is lost"}
 	fault := history.Fault{What: "FLUSHALL", Forgets: true, Name: "orders:42", Victim: "b"}
 	since := history.Now()
 	call := r.Begin(op)
 	call.End(result)
 	call.Look(func() history.Belief { return history.Belief{Held: true, Until: 5, Count: 1} })
-	call.Told("Done")
+	call.Told()
 	heal := r.Inject(fault)
-	other.Leftover("a key")
+	call.Gives(since)
+	call.Gave(given)
 	heal()
 	heal()
 	r.Happened(fault, since, history.Now())
+	r.Closes()
 	require.NoError(t, r.Close())
-	require.NoError(t, other.Close())
 
-	events, err := history.ReadFiles(filepath.Join(dir, "b"), filepath.Join(dir, "a"))
+	events, err := history.ReadFiles(path, path)
 	require.NoError(t, err)
-	require.Equal(t, since, events[0].At)
+	require.Equal(t, events[:len(events)/2], events[len(events)/2:])
+	events = events[:len(events)/2]
+	require.Equal(t, since, events[5].At)
+	require.Equal(t, since, events[8].At)
 	for i := range events {
 		events[i].At = 0
 		if events[i].Belief != nil {
@@ -114,74 +116,57 @@ func TestEveryEventIsReadAsItWasWrittenInTheOrderOfTime(t *testing.T) {
 		}
 	}
 	require.Equal(t, []history.Event{
-		{Kind: history.Injected, Process: "a", Number: 3, Fault: &fault},
 		{Kind: history.Called, Process: "a", Number: 1, Op: &op},
 		{Kind: history.Returned, Process: "a", Number: 1, Result: &result},
 		{Kind: history.Looked, Process: "a", Number: 1, Belief: &history.Belief{Held: true, Until: 5, Count: 1}},
-		{Kind: history.Told, Process: "a", Number: 1, Way: "Done"},
+		{Kind: history.Told, Process: "a", Number: 1},
 		{Kind: history.Injected, Process: "a", Number: 2, Fault: &fault},
-		{Kind: history.Left, Process: "b", Leftover: "a key"},
+		{Kind: history.Gives, Process: "a", Number: 1},
+		{Kind: history.Gave, Process: "a", Number: 1, Result: &given},
 		{Kind: history.Healed, Process: "a", Number: 2},
+		{Kind: history.Injected, Process: "a", Number: 3, Fault: &fault},
 		{Kind: history.Healed, Process: "a", Number: 3},
+		{Kind: history.Closes, Process: "a"},
 		{Kind: history.Ended, Process: "a"},
-		{Kind: history.Ended, Process: "b"},
 	}, events)
 }
 
 func TestALastLineThatWasCutIsIgnored(t *testing.T) {
-	var file bytes.Buffer
-	r := history.NewRecorder(&file, "a")
-	r.Leftover("a key")
-	r.Leftover("a goroutine")
-	events, err := history.Read(strings.NewReader(file.String()[:file.Len()-10]))
+	events, err := history.Read(strings.NewReader("{\"at\":1}\n{\"at\":2,\"kind\":"))
 	require.NoError(t, err)
-	require.Len(t, events, 1)
-	require.Equal(t, "a key", events[0].Leftover)
-	_, err = history.Read(strings.NewReader("{\"at\":1\n" + file.String()))
-	require.ErrorContains(t, err, "line 1")
+	require.Equal(t, []history.Event{{At: 1}}, events)
+	_, err = history.Read(strings.NewReader("{\"at\":1\n{\"at\":2}\n"))
+	require.ErrorContains(t, err, "event 1")
 }
 
-func TestCloseReportsAFailedWriteAfterWhichNothingIsWritten(t *testing.T) {
-	w := &writer{err: errors.New("disk full")}
-	r := history.NewRecorder(w, "a")
-	r.Leftover("")
-	w.err = nil
-	r.Leftover("")
-	require.ErrorContains(t, r.Close(), "disk full")
-	require.Empty(t, w.lines)
-	r = history.NewRecorder(w, "a")
-	r.Leftover("one line is one write")
-	require.NoError(t, r.Close())
-	require.Len(t, w.lines, 2)
-	require.Equal(t, 1, strings.Count(w.lines[0], "\n"))
-}
-
-type writer struct {
-	lines []string
-	err   error
-}
-
-func (w *writer) Write(p []byte) (int, error) {
-	if w.err == nil {
-		w.lines = append(w.lines, string(p))
-	}
-	return len(p), w.err
+func TestCloseReportsAFailureAfterWhichNothingIsNoted(t *testing.T) {
+	failed, noted := errors.New("disk full"), 0
+	r := history.NewRecorder("a", func(history.Event) error {
+		noted++
+		return failed
+	})
+	r.Closes()
+	r.Closes()
+	require.ErrorIs(t, r.Close(), failed)
+	require.Equal(t, 1, noted)
 }
 
 func TestALookHasTheTimeBeforeItAndAReturnTheTimeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var file bytes.Buffer
-		r := history.NewRecorder(&file, "a")
+		var events []history.Event
+		r := history.NewRecorder("a", func(e history.Event) error {
+			events = append(events, e)
+			return nil
+		})
 		begin := history.Now()
-		call := r.Begin(history.Op{Method: history.Acquire})
+		require.Equal(t, time.Now(), time.Unix(0, int64(begin)))
+		call := r.Begin(history.Op{Method: "Acquire"})
 		time.Sleep(time.Second)
 		call.End(history.Result{Outcome: history.Acquired, Until: history.At(time.Now().Add(time.Hour))})
 		call.Look(func() history.Belief {
 			time.Sleep(time.Second)
 			return history.Belief{Held: true, Until: history.At(time.Time{})}
 		})
-		events, err := history.Read(&file)
-		require.NoError(t, err)
 		require.Equal(t, begin, events[0].At)
 		require.Equal(t, begin.Add(time.Second), events[1].At)
 		require.Equal(t, time.Hour, events[1].Result.Until.Sub(events[1].At))

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,37 +8,39 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// A Recorder writes the events of one process, or of one of its clients. Its methods, and those of
+// A Recorder notes the events of one process, or of one of its clients. Its methods, and those of
 // its calls, may be called concurrently.
 type Recorder struct {
 	process string
 	numbers atomic.Uint64
 
-	mu  sync.Mutex // protects following
-	w   io.Writer
-	err error // the first failed write: nothing is written after it
+	mu   sync.Mutex // protects following
+	note func(Event) error
+	err  error // the first one of note, which is not called after it
+	file io.Closer
 }
 
-// Create returns a Recorder that writes a new file. The name of the process must be unique in the
-// history; a process that is started again needs another name.
+// Create returns a Recorder that writes a new file, one line a write(2). The name of the process
+// must be unique in the history; a process that is started again needs another name.
 func Create(path, process string) (*Recorder, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	return NewRecorder(file, process), nil
+	lines := json.NewEncoder(file)
+	r := NewRecorder(process, func(e Event) error { return lines.Encode(e) })
+	r.file = file
+	return r, nil
 }
 
-// NewRecorder returns a Recorder that writes to w, one line a Write, and closes it at Close if it
-// can be closed.
-func NewRecorder(w io.Writer, process string) *Recorder {
-	return &Recorder{process: process, w: w}
+// NewRecorder returns a Recorder that gives each event to note, one after the other.
+func NewRecorder(process string, note func(Event) error) *Recorder {
+	return &Recorder{process: process, note: note}
 }
 
 // Close notes that the process ended in order, and returns the first error, after which the history
@@ -48,10 +49,8 @@ func (r *Recorder) Close() error {
 	r.write(Event{At: Now(), Kind: Ended})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if file, ok := r.w.(io.Closer); ok {
-		if err := file.Close(); r.err == nil {
-			r.err = err
-		}
+	if r.file != nil {
+		r.err = cmp.Or(r.err, r.file.Close())
 	}
 	if r.err != nil {
 		return fmt.Errorf("history: of process %s: %w", r.process, r.err)
@@ -61,26 +60,23 @@ func (r *Recorder) Close() error {
 
 func (r *Recorder) write(e Event) {
 	e.Process = r.process
-	line, err := json.Marshal(e)
-	line = append(line, '\n')
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err = cmp.Or(r.err, err); r.err == nil {
-		_, r.err = r.w.Write(line)
+	if r.err == nil {
+		r.err = r.note(e)
 	}
 }
 
 // Begin notes that op is about to be called. Call End when it has returned; without an end the
 // outcome is unknown.
-func (r *Recorder) Begin(op Op) *Call { return r.Began(op, Now()) }
-
-// Began is Begin for a call that began at a time before: of some calls it is known only when they
-// have returned whether they have taken or given a level.
-func (r *Recorder) Began(op Op, at Time) *Call {
+func (r *Recorder) Begin(op Op) *Call {
 	c := &Call{recorder: r, number: r.numbers.Add(1)}
-	r.write(Event{At: at, Kind: Called, Number: c.number, Op: &op})
+	c.write(Event{At: Now(), Kind: Called, Op: &op})
 	return c
 }
+
+// Closes notes that the client is about to be closed.
+func (r *Recorder) Closes() { r.write(Event{At: Now(), Kind: Closes}) }
 
 // Inject notes that a fault is about to begin, and returns a function that notes its end. A fault
 // that is never healed lasts to the end of the history.
@@ -98,12 +94,6 @@ func (r *Recorder) Happened(f Fault, from, to Time) {
 	number := r.numbers.Add(1)
 	r.write(Event{At: from, Kind: Injected, Number: number, Fault: &f})
 	r.write(Event{At: to, Kind: Healed, Number: number})
-}
-
-// Leftover notes something that was found after all locks were given back: a key, a subscription, a
-// goroutine.
-func (r *Recorder) Leftover(what string) {
-	r.write(Event{At: Now(), Kind: Left, Leftover: what})
 }
 
 // beat is the interval of a pulse, and the delay that it notes.
@@ -128,17 +118,20 @@ func (r *Recorder) Pulse(ctx context.Context) {
 	}
 }
 
-// A Call is an operation that has begun; if it took a lock, it stands for that level of the lock.
+// A Call is a call for a lock that has begun; if it took the lock, it stands for that level of it.
 type Call struct {
 	recorder *Recorder
 	number   uint64
 }
 
+func (c *Call) write(e Event) {
+	e.Number = c.number
+	c.recorder.write(e)
+}
+
 // End notes that the call has returned. End reads the time: determine the fields of the Result
 // before.
-func (c *Call) End(result Result) {
-	c.recorder.write(Event{At: Now(), Kind: Returned, Number: c.number, Result: &result})
-}
+func (c *Call) End(result Result) { c.write(Event{At: Now(), Kind: Returned, Result: &result}) }
 
 // Look notes the state that look returns. The time is read before: the state holds at that time or
 // later.
@@ -146,16 +139,21 @@ func (c *Call) Look(look func() Belief) {
 	at := Now()
 	belief := look()
 	belief.Seen = Now()
-	c.recorder.write(Event{At: at, Kind: Looked, Number: c.number, Belief: &belief})
+	c.write(Event{At: at, Kind: Looked, Belief: &belief})
 }
 
-// Told notes that the holder was notified of the loss of the lock, and in which way, such as
-// "Done". The result of Unlock is noted as its outcome.
-func (c *Call) Told(way string) {
-	c.recorder.write(Event{At: Now(), Kind: Told, Number: c.number, Way: way})
-}
+// Told notes that the context of the hold has ended because the lock was lost.
+func (c *Call) Told() { c.write(Event{At: Now(), Kind: Told}) }
 
-// ReadFiles returns the events of all files together, in the order of their times.
+// Gives notes that the level is given back, since a time before: of some calls it is known only
+// when they have returned whether they have given it back.
+func (c *Call) Gives(since Time) { c.write(Event{At: since, Kind: Gives}) }
+
+// Gave notes that the call which gives the level back has returned; without it the outcome is
+// unknown.
+func (c *Call) Gave(result Result) { c.write(Event{At: Now(), Kind: Gave, Result: &result}) }
+
+// ReadFiles returns the events of all files.
 func ReadFiles(paths ...string) (events []Event, err error) {
 	for _, path := range paths {
 		file, err := os.Open(path)
@@ -169,25 +167,19 @@ func ReadFiles(paths ...string) (events []Event, err error) {
 		}
 		events = append(events, read...)
 	}
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return events, nil
 }
 
 // Read returns the events that one Recorder wrote, in order. A last line without its end is
 // ignored: its writer was killed.
 func Read(r io.Reader) (events []Event, err error) {
-	lines := bufio.NewReader(r)
-	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return events, nil
-		}
+	for lines := json.NewDecoder(r); ; {
 		var e Event
-		if err == nil {
-			err = json.Unmarshal(line, &e)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		switch err := lines.Decode(&e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return events, nil
+		case err != nil:
+			return nil, fmt.Errorf("event %d: %w", len(events)+1, err)
 		}
 		events = append(events, e)
 	}

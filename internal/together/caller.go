@@ -112,13 +112,8 @@ type callKey struct{}
 // noWait is the wait of a call without a limit of its own.
 const noWait time.Duration = -1
 
-// begin notes that a call for a lock begins. The lease is that of a method with one.
-func (c *caller) begin(o *Op, verb string, method history.Method, l Lock, outer *grant, lease time.Duration) *call {
-	return c.taking(o, verb, history.Op{Method: method}, l, outer, lease)
-}
-
-// taking is begin for an operation of which more is known.
-func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant, lease time.Duration) *call {
+// begin notes that a call for a lock begins. Of one that resumes a hold, more is known.
+func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) *call {
 	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait, permits: op.Permits}
 	id := c.run.number()
 	k.owner = fmt.Sprintf("%s/%d#%d", c.m.name, c.lane, id)
@@ -157,16 +152,13 @@ func (c *caller) taking(o *Op, verb string, op history.Op, l Lock, outer *grant,
 			k.permits = outer.call.permits
 		}
 	}
-	op.Worker, op.Owner, op.Shared = c.lane, k.owner, k.shares
+	op.Method, op.Worker, op.Owner, op.Shared = verb, c.lane, k.owner, k.shares
 	if op.Permits = k.permits; op.Permits > 0 {
 		op.Of = Permits
 	}
 	op.Lease, op.Kept = c.run.program.World.Lease, true
 	if d := find(o.With, "WithLease").D; d > 0 {
-		lease = d
-	}
-	if lease > 0 {
-		op.Lease, op.Kept = lease, o.moves(l)
+		op.Lease, op.Kept = d, o.moves(l)
 	}
 	if d := find(o.With, "WithMaxHold").D; d > 0 {
 		op.Lease, op.Kept = d, o.moves(l)

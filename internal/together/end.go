@@ -1,7 +1,6 @@
 package together
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -170,12 +169,6 @@ func stays(key string) bool {
 // Problems judges the history, and returns all problems of the run, the first first. Call it
 // outside of the bubble.
 func (r *Run) Problems() []string {
-	events, err := history.Read(&r.history)
-	if err != nil {
-		return append(r.problems, err.Error())
-	}
-	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
-	since(events, history.At(r.begin)-1)
 	late := 30 * ms
 	if !r.ground.Virtual {
 		late = 2 * time.Second // the machine may be busy
@@ -184,38 +177,10 @@ func (r *Run) Problems() []string {
 	if r.sane() && r.ground.Virtual && !slices.ContainsFunc(r.program.World.Clients, Client.replicated) {
 		options.Patience = idle
 	}
-	report, err := checker.Check(events, options)
-	if err != nil {
-		return append(r.problems, err.Error())
-	}
-	for _, v := range report.Violations {
+	for _, v := range checker.Check(r.history, options).Violations {
 		r.problems = append(r.problems, "checker: "+v.String())
 	}
 	return r.problems
-}
-
-// since makes the times of a history those since a moment: in a bubble they are before zero, which
-// is no time.
-func since(events []history.Event, begin history.Time) {
-	shift := func(t *history.Time) {
-		if *t != 0 {
-			*t -= begin
-		}
-	}
-	for i := range events {
-		e := &events[i]
-		shift(&e.At)
-		if e.Op != nil {
-			shift(&e.Op.Ends)
-		}
-		if e.Belief != nil {
-			shift(&e.Belief.Until)
-			shift(&e.Belief.Seen)
-		}
-		if e.Result != nil {
-			shift(&e.Result.Until)
-		}
-	}
 }
 
 // longest returns the longest lease of a program: for as long a hold may outlive what made Redis

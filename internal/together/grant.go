@@ -107,7 +107,7 @@ func (g *grant) watch() {
 	r.mu.Unlock()
 	if errors.Is(cause, rlock.ErrLost) {
 		for _, record := range g.call.records {
-			record.Told("Done")
+			record.Told()
 		}
 	}
 	g.judgeCause()
@@ -153,22 +153,20 @@ func (c *caller) end(g *grant, o *Op) {
 
 // giving is how a level is given back.
 type giving struct {
-	grant   *grant
-	verb    string
-	ctx     context.Context
-	began   time.Duration
-	at      history.Time
-	records []*history.Call
-	method  history.Method
+	grant *grant
+	verb  string
+	ctx   context.Context
+	began time.Duration
+	at    history.Time
+	late  bool // it is recorded when it is known whether the level is given back
 }
 
-// give notes that a level is about to be given back. A late giving is recorded when it is known
-// whether it was one.
-func (g *grant) give(verb string, method history.Method, o *Op, late bool) *giving {
+// give notes that a level is about to be given back.
+func (g *grant) give(verb string, o *Op, late bool) *giving {
 	r := g.run()
 	g.look()
 	r.face.call(verb)
-	v := &giving{grant: g, verb: verb, began: r.now(), at: history.Now(), method: method}
+	v := &giving{grant: g, verb: verb, began: r.now(), at: history.Now(), late: late}
 	v.ctx = context.WithValue(g.ctx, callKey{}, g.call)
 	if g.hold != nil {
 		v.ctx = context.WithValue(r.ctx, callKey{}, g.call)
@@ -188,10 +186,8 @@ func (g *grant) give(verb string, method history.Method, o *Op, late bool) *givi
 }
 
 func (v *giving) record() {
-	g := v.grant
-	op := history.Op{Worker: g.call.c.lane, Method: v.method, Owner: g.owner, Shared: g.call.shares}
-	for _, op.Name = range g.call.recorded() {
-		v.records = append(v.records, g.call.m.recorder.Began(op, v.at))
+	for _, record := range v.grant.call.records {
+		record.Gives(v.at)
 	}
 }
 
@@ -204,8 +200,8 @@ func (v *giving) unknown() {
 		if g.outer.valid() {
 			result.Outcome = history.Released
 		}
-		for _, record := range v.records {
-			record.End(result)
+		for _, record := range g.call.records {
+			record.Gave(result)
 		}
 	}
 	g.call.seen.vanished = true
@@ -243,8 +239,7 @@ func (v *giving) returned(err error) {
 	case errors.Is(err, rlock.ErrNotHeld):
 		outcome = history.NotHeld
 	}
-	late := v.records == nil
-	if late {
+	if v.late {
 		v.record()
 	}
 	result := history.Result{Outcome: outcome}
@@ -252,23 +247,23 @@ func (v *giving) returned(err error) {
 		result.Error = err.Error()
 	}
 	g.close(err)
-	if until := v.stays(late); err == nil && until > 0 {
+	if until := v.stays(v.late); err == nil && until > 0 {
 		result.Until = history.At(r.begin.Add(until))
 	}
-	for _, record := range v.records {
-		record.End(result)
+	for _, record := range g.call.records {
+		record.Gave(result)
 	}
 	v.judge(err)
 }
 
 // release gives a handle's level back.
 func (g *grant) release(o *Op) {
-	v := g.give("rlock.Hold.Release", history.Release, o, false)
+	v := g.give("rlock.Hold.Release", o, false)
 	v.returned(g.hold.Release(v.ctx))
 }
 
 // unlock gives a level without a handle back.
 func (g *grant) unlock(o *Op) {
-	v := g.give("rlock.Lock.Unlock", history.Unlock, o, false)
+	v := g.give("rlock.Lock.Unlock", o, false)
 	v.returned(g.lock.Unlock(v.ctx))
 }

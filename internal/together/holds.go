@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -206,7 +205,7 @@ func (c *caller) releaseWith(o *Op) {
 		return
 	}
 	key := g.key("v")
-	v := g.give("rlock.Hold.ReleaseWith", history.Release, o, false)
+	v := g.give("rlock.Hold.ReleaseWith", o, false)
 	_, err := g.hold.ReleaseWith(v.ctx, counted, []string{key}, nil)
 	g.noteCount(err)
 	v.returned(err)
@@ -222,7 +221,7 @@ func (c *caller) pass(o *Op) {
 	if g.call.lock.Kind == "fenced" {
 		token = g.token()
 	}
-	v := g.give("rlock.Hold.Pass", history.Release, o, true)
+	v := g.give("rlock.Hold.Pass", o, true)
 	text, err := g.hold.Pass(v.ctx, o.arg("within").D)
 	if errors.Is(err, rlock.ErrLost) {
 		_ = g.hold.Release(c.run.ctx) // of a hold that was over before, Pass has changed nothing

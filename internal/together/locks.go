@@ -118,13 +118,9 @@ func (c *caller) acquire(o *Op) {
 	if !may {
 		return
 	}
-	method := history.Acquire
-	if w := find(o.With, "WithWait"); w.Name != "" && w.D == 0 {
-		method = history.TryAcquire
-	}
 	l := c.lockOf(o)
 	lock := c.lock(l)
-	k := c.begin(o, "rlock.Lock.Acquire", method, l, outer, 0)
+	k := c.begin(o, "rlock.Lock.Acquire", history.Op{}, l, outer)
 	c.run.face.call("rlock.Lock.Acquire")
 	var hold *rlock.Hold
 	var err error
@@ -172,7 +168,7 @@ func (c *caller) do(o *Op) {
 	}
 	l := c.lockOf(o)
 	lock := c.lock(l)
-	k := c.begin(o, "rlock.Lock.Do", history.Do, l, outer, 0)
+	k := c.begin(o, "rlock.Lock.Do", history.Op{}, l, outer)
 	c.run.face.call("rlock.Lock.Do")
 	var g *grant
 	var v *giving
@@ -192,7 +188,7 @@ func (c *caller) do(o *Op) {
 				c.end(l, nil)
 			}
 			g.later = nil
-			v = g.give("rlock.Lock.Do", history.DoEnd, &Op{}, false)
+			v = g.give("rlock.Lock.Do", &Op{}, false)
 			switch o.arg("work").S {
 			case "fails":
 				return failure
@@ -248,8 +244,7 @@ func (c *caller) lockAndUnlock(o *Op) {
 	}
 	l, by := c.lockOf(o), o.arg("by").S
 	lock := c.lock(l)
-	methods := map[string]history.Method{"Lock": history.Lock, "LockFor": history.LockFor, "TryLock": history.TryLock, "TryLockFor": history.TryLockFor}
-	k := c.begin(o, "rlock.Lock."+by, methods[by], l, outer, 0)
+	k := c.begin(o, "rlock.Lock."+by, history.Op{}, l, outer)
 	c.run.face.call("rlock.Lock." + by)
 	lease, wait := find(o.With, "WithLease").D, find(o.With, "WithWait").D
 	ok, err := true, error(nil)
@@ -308,7 +303,7 @@ func (c *caller) resume(o *Op) {
 		r.parcels = r.parcels[1:]
 	}
 	r.mu.Unlock()
-	k := c.taking(o, "rlock.Client.Resume", history.Op{Method: history.Acquire, From: p.from, Passed: history.At(r.begin.Add(p.passed)), Permits: p.permits}, p.lock, nil, 0)
+	k := c.begin(o, "rlock.Client.Resume", history.Op{From: p.from, Passed: history.At(r.begin.Add(p.passed)), Permits: p.permits}, p.lock, nil)
 	if r.face.call("rlock.Client.Resume"); sure {
 		k.parcel = p
 	}
@@ -404,17 +399,17 @@ func (c *caller) guest(o *Op) {
 			continue
 		}
 		r.face.call("guest")
-		op := history.Op{Worker: c.lane, Method: history.Acquire, Name: o.Lock.Name, Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
-		c.m.recorder.Begin(op).End(history.Result{Outcome: history.Acquired, Until: history.At(time.Now().Add(o.arg("for").D))})
+		op := history.Op{Worker: c.lane, Method: "guest", Name: o.Lock.Name, Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
+		record := c.m.recorder.Begin(op)
+		record.End(history.Result{Outcome: history.Acquired, Until: history.At(time.Now().Add(o.arg("for").D))})
 		from := r.now()
 		time.Sleep(o.arg("for").D)
-		op.Method = history.Release
-		leaves := c.m.recorder.Begin(op)
+		record.Gives(history.Now())
 		if err := a.Do(ctx, a.B().Eval().Script(guestLeaves).Numkeys(1).Key(key).Arg(owner, channel, tagged).Build()).Error(); err != nil {
-			leaves.End(history.Result{Outcome: history.Unconfirmed})
+			record.Gave(history.Result{Outcome: history.Unconfirmed})
 			return // it ends with its lease
 		}
-		leaves.End(history.Result{Outcome: history.Released})
+		record.Gave(history.Result{Outcome: history.Released})
 		// Without a message waiters look within two seconds. Open: a writer has waited for a second
 		// more (the program of seed 200 has it), nearly until the end of a guest's lease.
 		r.apart(o.Lock, from, r.now()+looks+time.Second)

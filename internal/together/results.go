@@ -458,15 +458,15 @@ func (c *caller) elect(o *Op) {
 	err := m.candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
 		terms++
 		op := history.Op{
-			Worker: c.lane, Method: history.Acquire, Name: leaders, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
+			Worker: c.lane, Method: "elect.Candidate.Run", Name: leaders, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
 			Lease: r.program.World.Lease, Kept: true,
 		}
 		token, _ := term.Token()
 		leads := m.recorder.Begin(op)
 		leads.End(history.Result{Outcome: history.Acquired, Token: token, Until: history.At(term.ValidUntil())})
 		defer func() {
-			op.Method = history.Release
-			m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
+			leads.Gives(history.Now())
+			leads.Gave(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
 		}()
 		look := func() {
 			leads.Look(func() history.Belief {

@@ -1,7 +1,6 @@
 package together
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -65,7 +64,7 @@ type Run struct {
 
 	mu         sync.Mutex // protects following
 	problems   []string
-	history    bytes.Buffer             // of all clients, in the order of events
+	history    []history.Event          // of all clients
 	gone       []*member                // that were closed
 	forgotten  map[string]bool          // the locks that Redis was made to forget
 	deleted    map[string]time.Duration // when it was made to last; "" for all
@@ -135,11 +134,17 @@ func (r *Run) number() int {
 	return r.ground.First + r.ids
 }
 
-// Write appends a line of a recorder.
-func (r *Run) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.history.Write(line)
+// recorder returns that of a client, or of faults: the ground's, or one of its own.
+func (r *Run) recorder(name string) *history.Recorder {
+	if r.ground.Recorder != nil {
+		return r.ground.Recorder
+	}
+	return history.NewRecorder(name, func(e history.Event) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.history = append(r.history, e)
+		return nil
+	})
 }
 
 // Execute runs a program, and waits until all of its clients are closed. face counts the calls.
@@ -174,10 +179,7 @@ func newRun(p *Program, ground Ground, face *Face) *Run {
 		posts: posts{responses: make(map[string]string), keys: make(map[string]string), settled: make(map[string]bool)},
 	}
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), 24*time.Hour)
-	r.injector = ground.Recorder
-	if r.injector == nil {
-		r.injector = history.NewRecorder(r, "faults")
-	}
+	r.injector = r.recorder("faults")
 	return r
 }
 
@@ -255,9 +257,7 @@ func (r *Run) member(index, life int) (*member, error) {
 	if r.ground.Name != "" {
 		m.name = r.ground.Name + "/" + m.name
 	}
-	if m.recorder = r.ground.Recorder; m.recorder == nil {
-		m.recorder = history.NewRecorder(r, m.name)
-	}
+	m.recorder = r.recorder(m.name)
 	m.observed = newObserved(m)
 	for i, server := range r.ground.Servers {
 		config := r.program.World.config(m.setting)
@@ -329,7 +329,7 @@ func (m *member) leave() {
 	m.group.Close()
 	m.run.face.call("idempotent.Guard.Close")
 	m.guard.Close()
-	closing := m.recorder.Begin(history.Op{Method: history.Close})
+	m.recorder.Closes()
 	var failed error
 	var took time.Duration
 	for _, c := range m.clients {
@@ -340,7 +340,6 @@ func (m *member) leave() {
 		}
 		took = max(took, m.run.now()-began)
 	}
-	closing.End(history.Result{Outcome: history.Released})
 	m.run.mu.Lock()
 	opened, ended := m.observed.opened, m.observed.closed
 	m.run.mu.Unlock()

@@ -159,14 +159,14 @@ func (c *caller) permits(o *Op) {
 	r.face.call("redisson.Permit.ID")
 	id := p.ID()
 	op := history.Op{
-		Worker: c.lane, Method: history.Acquire, Name: permitsName, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
+		Worker: c.lane, Method: "redisson.PermitSemaphore.Acquire", Name: permitsName, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
 		Lease: r.program.World.Lease, Kept: true,
 	}
 	record, since := c.m.recorder.Begin(op), r.now()
 	record.End(history.Result{Outcome: history.Acquired})
 	defer func() {
-		op.Method = history.Release
-		c.m.recorder.Begin(op).End(history.Result{Outcome: history.Unconfirmed})
+		record.Gives(history.Now())
+		record.Gave(history.Result{Outcome: history.Unconfirmed})
 	}()
 	look := func() {
 		r.face.call("redisson.Permit.Err")

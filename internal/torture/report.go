@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/checker"
-	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -64,19 +63,13 @@ func (f *figures) add(a *figures) {
 		f.excused[name] = append(f.excused[name], both...)
 	}
 	to, from := &f.report, &a.report
-	to.Operations, to.Holds, to.LossesTold = to.Operations+from.Operations, to.Holds+from.Holds, to.LossesTold+from.LossesTold
+	to.Calls, to.Acquired, to.LossesTold = to.Calls+from.Calls, to.Acquired+from.Acquired, to.LossesTold+from.LossesTold
 	to.LongestWait, to.LatestLoss, to.LatestReturn = max(to.LongestWait, from.LongestWait), max(to.LatestLoss, from.LatestLoss), max(to.LatestReturn, from.LatestReturn)
 	to.Violations = append(to.Violations, from.Violations...)
-	for outcome, n := range from.Outcomes {
-		to.Outcomes[outcome] += n
-	}
 }
 
 func newFigures(t stage.Topology) *figures {
-	return &figures{
-		topology: t, faults: make(map[string]count), excused: make(map[string][]time.Duration),
-		report: checker.Report{Outcomes: make(map[history.Outcome]int)},
-	}
+	return &figures{topology: t, faults: make(map[string]count), excused: make(map[string][]time.Duration)}
 }
 
 // markdown returns the report as Markdown, with a column for each topology.
@@ -150,8 +143,8 @@ var rows = []struct {
 	{"", func(f *figures) any { return f.topology }},
 	{"time", func(f *figures) any { return f.took.Round(time.Second) }},
 	{"rounds of faults", func(f *figures) any { return f.rounds }},
-	{"operations on locks", func(f *figures) any { return f.report.Operations }},
-	{"acquired", func(f *figures) any { return f.report.Outcomes[history.Acquired] }},
+	{"calls for locks", func(f *figures) any { return f.report.Calls }},
+	{"acquired", func(f *figures) any { return f.report.Acquired }},
 	{"most levels that a process held at once", func(f *figures) any { return f.most }},
 	{"losses told", func(f *figures) any { return f.report.LossesTold }},
 	{"workers killed", func(f *figures) any { return f.deaths }},

@@ -177,7 +177,6 @@ func (w *worker) end(there bool) (problems []string) {
 		}
 	}
 	if left != nil {
-		w.recorder.Leftover("goroutines of " + w.name())
 		problems = append(problems, left.Error())
 	}
 	if err := w.recorder.Close(); err != nil {
