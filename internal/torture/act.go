@@ -42,7 +42,7 @@ const (
 type act struct {
 	options
 	number int
-	began  time.Time // the run
+	run    *report
 	until  time.Time // when no further round begins
 	first  int       // round
 	plan   plan
@@ -92,7 +92,7 @@ func (a *act) play(ctx context.Context) (err error) {
 	return os.RemoveAll(a.dir)
 }
 
-func (a *act) say(format string, args ...any) { say(a.began, format, args...) }
+func (a *act) say(format string, args ...any) { say(a.run.when, format, args...) }
 
 // perform runs the rounds. An error is that of a worker that has ended, or of servers that do not
 // come to order.
@@ -221,14 +221,14 @@ func (a *act) inject(s step) (healed func()) {
 		f.Victim = job{Worker: of, Life: a.stage.Workers[of].Lives() - 1}.name()
 	}
 	healed = a.recorder.Inject(f)
-	n := a.faults[s.kind.Name]
+	n := a.run.faults[s.kind.Name]
 	if err := s.fault.Inject(a.stage); err != nil {
 		a.say("missed: %v: %v", s.fault, err)
 		n.missed++
 	} else {
 		n.injected++
 	}
-	a.faults[s.kind.Name] = n
+	a.run.faults[s.kind.Name] = n
 	if s.kind.Once {
 		healed()
 	}
@@ -334,14 +334,14 @@ func (a *act) check() error {
 	}
 	a.say("checking %d events", len(events))
 	checked := checker.Check(events, checker.Options{Late: lateLoss, Noted: 2 * time.Millisecond})
-	a.report = checked
+	a.checked = checked
 	a.recover(events)
 	for _, v := range checked.Violations {
 		a.violate("%s of %q: %s", v.Rule, v.Name, v.What)
 	}
 	for _, v := range checked.Excused {
 		if v.Rule == checker.Overlap {
-			a.excused[v.Cause] = append(a.excused[v.Cause], v.Both)
+			a.run.excused[v.Cause] = append(a.run.excused[v.Cause], v.Both)
 		}
 	}
 	if len(checked.Violations) > 0 {

@@ -66,24 +66,8 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1_000_000), "of the plan of faults")
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "of all together")
-	flags.Func("topology", fmt.Sprint("comma-separated; default: all of ", stage.Topologies), func(text string) error {
-		for name := range strings.SplitSeq(text, ",") {
-			if !slices.Contains(stage.Topologies, stage.Topology(name)) {
-				return fmt.Errorf("no topology is called %q", name)
-			}
-			o.topologies = append(o.topologies, stage.Topology(name))
-		}
-		return nil
-	})
-	flags.Func("faults", fmt.Sprint("comma-separated; default: all of ", stage.FaultNames()), func(text string) error {
-		for name := range strings.SplitSeq(text, ",") {
-			if !slices.Contains(stage.FaultNames(), name) {
-				return fmt.Errorf("no fault is called %q", name)
-			}
-			o.kinds = append(o.kinds, name)
-		}
-		return nil
-	})
+	some(flags, "topology", stage.Topologies, &o.topologies)
+	some(flags, "faults", stage.FaultNames(), &o.kinds)
 	flags.IntVar(&o.processes, "processes", 4, "that lock")
 	flags.IntVar(&o.wideNames, "names", 1500, "that every second process wants besides, with so many goroutines more: at most 10 000")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
@@ -107,6 +91,19 @@ func parse(args []string) (o options, err error) {
 		}
 	}
 	return o, nil
+}
+
+// some defines a flag for some of the names.
+func some[T ~string](flags *flag.FlagSet, name string, of []T, to *[]T) {
+	flags.Func(name, fmt.Sprint("comma-separated; default: all of ", of), func(text string) error {
+		for one := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(of, T(one)) {
+				return fmt.Errorf("there is none of that name: %q", one)
+			}
+			*to = append(*to, T(one))
+		}
+		return nil
+	})
 }
 
 // args are the arguments that repeat a run with the same plan.
@@ -148,7 +145,11 @@ func run(ctx context.Context, o options) (violations int, err error) {
 		return 0, fmt.Errorf("torture: %w", err)
 	}
 	began := time.Now()
-	r := &report{seed: o.seed, command: "go run ./internal/torture " + strings.Join(o.args(), " "), when: began, machine: fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())}
+	r := &report{
+		seed: o.seed, command: "go run ./internal/torture " + strings.Join(o.args(), " "), when: began,
+		machine: fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version()),
+		faults:  make(map[string]count), excused: make(map[string][]time.Duration),
+	}
 	say(began, "%s", r.command)
 
 	length := o.duration / time.Duration(len(o.topologies))
@@ -159,11 +160,11 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	for n := 0; ctx.Err() == nil && (n < len(o.topologies) || time.Since(began) < o.duration-length/2); n++ {
 		topology := o.topologies[n%len(o.topologies)]
 		a := &act{
-			options: o, number: n, began: began,
+			options: o, number: n, run: r,
 			until:   began.Add(time.Duration(n+1)*length - closing),
 			first:   rounds[topology],
 			plan:    plan{o.seed, topology, stage.For(topology, o.kinds...), stage.Scene{Workers: o.processes, Names: together.Names, Lease: o.lease}},
-			figures: *newFigures(topology),
+			figures: figures{topology: topology},
 		}
 		if err := a.play(ctx); err != nil {
 			return 0, fmt.Errorf("torture: act %d, %s: %w", n, topology, err)
