@@ -30,15 +30,11 @@ type caller struct {
 // perform waits for the time of an operation, and runs it.
 func (c *caller) perform(o *Op) {
 	time.Sleep(o.After)
-	c.m = c.slot.current()
+	c.m = c.slot.Load()
 	lanes.find(o.Verb).run(c, o)
 }
 
-// lock returns the lock of an operation.
-func (c *caller) lock(l Lock) *rlock.Lock {
-	return c.m.lock(l)
-}
-
+// lock returns a lock of the client.
 func (m *member) lock(l Lock) *rlock.Lock {
 	face, client := m.run.face, m.main()
 	switch l.Kind {
@@ -114,6 +110,7 @@ const noWait time.Duration = -1
 
 // begin notes that a call for a lock begins. Of one that resumes a hold, more is known.
 func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) *call {
+	c.run.face.call(verb)
 	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait, permits: op.Permits}
 	id := c.run.number()
 	k.owner = fmt.Sprintf("%s/%d#%d", c.m.name, c.lane, id)

@@ -22,22 +22,22 @@ func unsure(err error) bool {
 func (r *Run) end() {
 	time.Sleep(10 * time.Second) // leases end that no client releases
 	for _, s := range r.members {
-		r.canHaveAll(s.current())
+		r.canHaveAll(s.Load())
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
 	r.judgeCounts(ctx)
 	time.Sleep(5 * time.Second) // the Observer is called in a goroutine
 	for _, s := range r.members {
-		s.current().judgeStats()
+		s.Load().judgeStats()
 	}
 	r.judgeData(ctx)
 	r.judgeKeys(ctx)
 	for _, s := range r.members {
-		s.current().leave()
+		s.Load().leave()
 	}
 	for _, s := range r.members {
-		r.gone = append(r.gone, s.current())
+		r.gone = append(r.gone, s.Load())
 	}
 	r.judgeSights()
 	if r.ground.Virtual {
@@ -117,7 +117,7 @@ func (r *Run) judgeData(ctx context.Context) {
 	admin := r.admin[0]
 	for _, name := range []string{"p", "q", "rw", "s"} {
 		key := func(beside string) string {
-			return r.members[0].current().main().NewLock(name).Key(beside)
+			return r.members[0].Load().main().NewLock(name).Key(beside)
 		}
 		entries, err := admin.Do(ctx, admin.B().Lrange().Key(key("log")).Start(0).Stop(-1).Build()).AsStrSlice()
 		if err != nil {

@@ -27,7 +27,7 @@ func init() {
 					if at := o.arg("client").N; at >= 0 && at != i {
 						continue
 					}
-					s.current().nets[o.arg("server").N].each(func(n *network.Network) { do(o, n) })
+					s.Load().nets[o.arg("server").N].each(func(n *network.Network) { do(o, n) })
 				}
 			}}
 	}
@@ -70,7 +70,7 @@ func init() {
 			func(o *Op, n *network.Network) { n.SetSlice(o.arg("bytes").N) }),
 		row{"heal", 6, nil, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
 			func(c *caller, o *Op) {
-				for _, n := range c.run.members[o.arg("client").N].current().nets {
+				for _, n := range c.run.members[o.arg("client").N].Load().nets {
 					n.heal()
 				}
 			}},
@@ -93,7 +93,7 @@ func init() {
 		row{"close and open", 3, inside, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
 			func(c *caller, o *Op) {
 				i := o.arg("client").N
-				for _, n := range c.run.members[i].current().nets { // New fails in an outage
+				for _, n := range c.run.members[i].Load().nets { // New fails in an outage
 					n.heal()
 				}
 				for s := range c.run.ground.Servers {
@@ -135,7 +135,7 @@ func init() {
 			if c.run.program.World.Outside && o.arg("unless").N > 0 {
 				return // what makes Redis forget excuses much
 			}
-			c.m = c.run.members[o.arg("client").N].current()
+			c.m = c.run.members[o.arg("client").N].Load()
 			c.run.forget("ForceUnlock", o.Lock.names(), func() error { return c.force(o) })
 		}},
 	)
@@ -212,7 +212,7 @@ func (c *caller) force(o *Op) error {
 	ctx, cancel := context.WithTimeout(c.run.ctx, time.Second)
 	defer cancel()
 	c.run.face.call("rlock.Lock.ForceUnlock")
-	_, err := c.lock(o.Lock).ForceUnlock(ctx)
+	_, err := c.m.lock(o.Lock).ForceUnlock(ctx)
 	c.judgeQuestion("rlock.Lock.ForceUnlock", err, ctx)
 	return err
 }
@@ -254,7 +254,7 @@ func (r *Run) each(do func(m *member)) {
 	all := slices.Clone(r.gone)
 	r.mu.Unlock()
 	for _, s := range r.members {
-		all = append(all, s.current())
+		all = append(all, s.Load())
 	}
 	for _, m := range all {
 		do(m)

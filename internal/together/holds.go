@@ -97,20 +97,27 @@ func (g *grant) key(name string) string {
 	return g.lock.Key(name)
 }
 
-func (c *caller) write(o *Op) {
+// guarded executes what is refused when the hold is over, with the key of data beside the lock.
+func (c *caller) guarded(o *Op, verb, name string, do func(ctx context.Context, key string) error) {
 	g := c.in
 	if g.hold == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
 	defer cancel()
-	c.run.face.call("rlock.Hold.Write")
-	key := g.key("log")
-	entry := g.writer + "|" + o.String()
-	valid := g.valid()
-	_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
-	c.judgeGuarded(g, "rlock.Hold.Write", err, ctx, valid)
-	g.noteWrite(entry, err)
+	c.run.face.call(verb)
+	key, valid := g.key(name), g.valid()
+	c.judgeGuarded(g, verb, do(ctx, key), ctx, valid)
+}
+
+func (c *caller) write(o *Op) {
+	g := c.in
+	c.guarded(o, "rlock.Hold.Write", "log", func(ctx context.Context, key string) error {
+		entry := g.writer + "|" + o.String()
+		_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
+		g.noteWrite(entry, err)
+		return err
+	})
 }
 
 // counted adds one to a number beside the lock.
@@ -118,22 +125,16 @@ const counted = "return redis.call('incr', KEYS[1])"
 
 func (c *caller) exec(o *Op) {
 	g := c.in
-	if g.hold == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
-	defer cancel()
-	c.run.face.call("rlock.Hold.Exec")
-	key := g.key("v")
-	valid := g.valid()
-	reply, err := g.hold.Exec(ctx, counted, []string{key}, nil)
-	c.judgeGuarded(g, "rlock.Hold.Exec", err, ctx, valid)
-	g.noteCount(err)
-	if err == nil {
-		if n, err := reply.AsInt64(); err != nil || n < 1 {
-			c.run.problem("%s: Exec returns %v, %v", g.call, n, err)
+	c.guarded(o, "rlock.Hold.Exec", "v", func(ctx context.Context, key string) error {
+		reply, err := g.hold.Exec(ctx, counted, []string{key}, nil)
+		g.noteCount(err)
+		if err == nil {
+			if n, err := reply.AsInt64(); err != nil || n < 1 {
+				c.run.problem("%s: Exec returns %v, %v", g.call, n, err)
+			}
 		}
-	}
+		return err
+	})
 }
 
 // with makes a context from another one, which must end with the hold.

@@ -103,25 +103,23 @@ func (c *caller) lockOf(o *Op) Lock {
 	return l
 }
 
-// nested is what the caller may nest in; it reports false if a lock does not nest: a goroutine's by
-// a handle, and in the context of a hold that is over, which counts no more.
-func (c *caller) nested(byLock bool) (outer *grant, may bool) {
-	g := c.in
-	if g == nil {
-		return nil, true
+// takes begins a call for the lock of an operation, which nests in what the caller holds; nil if it
+// does not: a goroutine's lock by a handle, and in the context of a hold that is over, which counts
+// no more.
+func (c *caller) takes(o *Op, verb string, byLock bool) (*call, *rlock.Lock) {
+	if g := c.in; g != nil && (g.goes && !byLock || g.ended > 0 || g.root().handles && !g.valid()) {
+		return nil, nil
 	}
-	return g, (byLock || !g.goes) && g.ended == 0 && (!g.root().handles || g.valid())
+	l := c.lockOf(o)
+	lock := c.m.lock(l)
+	return c.begin(o, verb, history.Op{}, l, c.in), lock
 }
 
 func (c *caller) acquire(o *Op) {
-	outer, may := c.nested(false)
-	if !may {
+	k, lock := c.takes(o, "rlock.Lock.Acquire", false)
+	if k == nil {
 		return
 	}
-	l := c.lockOf(o)
-	lock := c.lock(l)
-	k := c.begin(o, "rlock.Lock.Acquire", history.Op{}, l, outer)
-	c.run.face.call("rlock.Lock.Acquire")
 	var hold *rlock.Hold
 	var err error
 	if !apart(func() { hold, err = lock.Acquire(k.ctx, k.options()...) }) {
@@ -162,14 +160,11 @@ func (k *call) vanish() {
 }
 
 func (c *caller) do(o *Op) {
-	outer, may := c.nested(false)
-	if !may {
+	outer := c.in
+	k, lock := c.takes(o, "rlock.Lock.Do", false)
+	if k == nil {
 		return
 	}
-	l := c.lockOf(o)
-	lock := c.lock(l)
-	k := c.begin(o, "rlock.Lock.Do", history.Op{}, l, outer)
-	c.run.face.call("rlock.Lock.Do")
 	var g *grant
 	var v *giving
 	var err error
@@ -238,14 +233,11 @@ func without(err, part error) error {
 
 // lockAndUnlock takes a lock in the name of the goroutine, or of an owner in the context.
 func (c *caller) lockAndUnlock(o *Op) {
-	outer, may := c.nested(true)
-	if !may {
+	by := o.arg("by").S
+	k, lock := c.takes(o, "rlock.Lock."+by, true)
+	if k == nil {
 		return
 	}
-	l, by := c.lockOf(o), o.arg("by").S
-	lock := c.lock(l)
-	k := c.begin(o, "rlock.Lock."+by, history.Op{}, l, outer)
-	c.run.face.call("rlock.Lock." + by)
 	lease, wait := find(o.With, "WithLease").D, find(o.With, "WithWait").D
 	ok, err := true, error(nil)
 	switch by {
@@ -273,7 +265,7 @@ func (c *caller) lockAndUnlock(o *Op) {
 	g := k.got(nil, ctx, lock)
 	_, carried := rlock.OwnerFrom(ctx)
 	c.run.face.call("rlock.OwnerFrom")
-	g.goes = !carried && (outer == nil || outer.goes)
+	g.goes = !carried && (k.outer == nil || k.outer.goes)
 	c.use(g, o)
 }
 
@@ -304,7 +296,7 @@ func (c *caller) resume(o *Op) {
 	}
 	r.mu.Unlock()
 	k := c.begin(o, "rlock.Client.Resume", history.Op{From: p.from, Passed: history.At(r.begin.Add(p.passed)), Permits: p.permits}, p.lock, nil)
-	if r.face.call("rlock.Client.Resume"); sure {
+	if sure {
 		k.parcel = p
 	}
 	ctx := k.ctx
@@ -318,7 +310,7 @@ func (c *caller) resume(o *Op) {
 		return
 	}
 	k.cancel()
-	lock := c.lock(p.lock)
+	lock := c.m.lock(p.lock)
 	g := k.got(hold, hold.Context(), lock)
 	if token := g.token(); p.lock.Kind == "fenced" && token != p.token {
 		r.problem("%s: the token is %d, and was %d before", k, token, p.token)

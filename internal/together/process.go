@@ -83,7 +83,7 @@ func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Proces
 			return newProcess(r, seed), nil
 		}
 		for _, s := range r.members {
-			s.current().discard()
+			s.Load().discard()
 		}
 		r.close()
 		select {
@@ -217,8 +217,8 @@ func (p *Process) Settle(limit time.Duration) (s Settled) {
 func (p *Process) End() []string {
 	r := p.run
 	for _, s := range r.members {
-		s.current().judgeStats()
-		s.current().leave()
+		s.Load().judgeStats()
+		s.Load().leave()
 	}
 	r.close()
 	return r.problems

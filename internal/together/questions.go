@@ -26,7 +26,7 @@ func init() {
 			ctx, cancel := context.WithTimeout(c.run.ctx, o.Ctx.D)
 			defer cancel()
 			q := questions[o.arg("what").N]
-			err := q.ask(c, ctx, c.lock(o.Lock))
+			err := q.ask(c, ctx, c.m.lock(o.Lock))
 			c.question(q.name, err, ctx)
 		}},
 		row{"refused", 3, nil, func(g *generator, o *Op) { o.add(Choice{Name: "what", N: g.IntN(len(refusals))}) },

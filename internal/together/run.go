@@ -84,16 +84,7 @@ type Run struct {
 }
 
 // A slot is a client of the program, which may be closed and made anew.
-type slot struct {
-	mu  sync.Mutex
-	now *member
-}
-
-func (s *slot) current() *member {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
-}
+type slot = atomic.Pointer[member]
 
 // A member is one life of a client of the program, with a client of each server.
 type member struct {
@@ -202,7 +193,9 @@ func (r *Run) open() error {
 		if err != nil {
 			return fmt.Errorf("client %d: %w", i, err)
 		}
-		r.members = append(r.members, &slot{now: m})
+		s := new(slot)
+		s.Store(m)
+		r.members = append(r.members, s)
 	}
 	r.setPermits()
 	return nil
@@ -356,7 +349,7 @@ func (m *member) leave() {
 // replace closes a client, and makes it anew.
 func (r *Run) replace(i int) {
 	s := r.members[i]
-	old := s.current()
+	old := s.Load()
 	r.mu.Lock()
 	r.gone = append(r.gone, old)
 	life := len(r.gone)
@@ -366,9 +359,7 @@ func (r *Run) replace(i int) {
 		r.problem("client %d is not made anew: %v", i, err)
 		return
 	}
-	s.mu.Lock()
-	s.now = next
-	s.mu.Unlock()
+	s.Store(next)
 	r.closing.Go(old.leave)
 }
 

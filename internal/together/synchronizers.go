@@ -42,7 +42,7 @@ type counts struct{ least, most int }
 func (r *Run) setPermits() {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
-	s := r.members[0].current().sync
+	s := r.members[0].Load().sync
 	r.face.call("redisson.Semaphore.TrySetPermits")
 	if set, err := s.Semaphore(semaphoreName).TrySetPermits(ctx, semaphorePermits); (err != nil || !set) && !r.program.World.Outside {
 		r.problem("redisson: the permits are not set: %v, %v", set, err)
@@ -278,7 +278,7 @@ func (c *caller) latch(o *Op) {
 	defer cancel()
 	name, n := fmt.Sprintf("xl%d", o.ID), o.arg("n").N
 	r.face.call("redisson.Client.CountDownLatch")
-	here, there := c.m.sync.CountDownLatch(name), r.members[(c.m.index+1)%len(r.members)].current().sync.CountDownLatch(name)
+	here, there := c.m.sync.CountDownLatch(name), r.members[(c.m.index+1)%len(r.members)].Load().sync.CountDownLatch(name)
 	defer r.sweep(name)
 	set, err := here.TrySetCount(ctx, int64(n))
 	c.question("redisson.CountDownLatch.TrySetCount", err, ctx)
@@ -335,7 +335,7 @@ func (c *caller) latch(o *Op) {
 
 // judgeCounts judges the numbers in the end.
 func (r *Run) judgeCounts(ctx context.Context) {
-	m := r.members[0].current()
+	m := r.members[0].Load()
 	if r.flushed.Load() {
 		return
 	}
