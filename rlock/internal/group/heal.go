@@ -18,7 +18,7 @@ import (
 // been restarted just before: then the grant does not count.
 //
 // The hold waits for the part as any other owner, since processes that wait for the red lock have
-// the part most of the time, each for a short time. Many grants are confirmed together.
+// the part most of the time, each for a short time.
 
 const (
 	// lookEvery is the time between two looks at a server while a hold lacks its part there, unless
@@ -27,24 +27,20 @@ const (
 	// healWait is the longest wait for a part before the server is looked at again. It is longer
 	// than lookAround, for which a waiter for the red lock may keep the part.
 	healWait = 20 * time.Second
-	// confirmEvery is the least time between two questions to a server whether grants count.
-	confirmEvery = 10 * time.Millisecond
 )
 
 // A healer acquires lacking parts on the server of one client.
 type healer struct {
-	home     *Home
-	looks    task.Task // looks at the server, while a valid hold lacks a part
-	confirms task.Task // confirms grants
+	home  *Home
+	looks task.Task // looks at the server, while a valid hold lacks a part
 
 	// Only the goroutine of looks uses following.
 
 	server string    // the run id at the last look; "" if there was no answer
 	since  time.Time // the first of the looks in a row that have seen that run id
 
-	mu      sync.Mutex         // protects following; taken after the mutex of a hold
-	lack    map[*Hold]*lacking // the holds that lack a part
-	granted []regrant          // the grants that are not confirmed yet
+	mu   sync.Mutex         // protects following; taken after the mutex of a hold
+	lack map[*Hold]*lacking // the holds that lack a part
 }
 
 // A lacking is a hold that lacks a part.
@@ -55,17 +51,9 @@ type lacking struct {
 	asks bool          // a call waits for the part; the healer's mutex protects it
 }
 
-// A regrant is a part that was granted again, by the server with that run id.
-type regrant struct {
-	hold   *Hold
-	got    *member
-	server string
-}
-
 func newHealer(h *Home) *healer {
 	l := &healer{home: h, lack: make(map[*Hold]*lacking)}
 	l.looks = task.Task{Start: h.Start, Done: h.Done, Work: l.look}
-	l.confirms = task.Task{Start: h.Start, Done: h.Done, Work: l.confirm}
 	return l
 }
 
@@ -119,11 +107,7 @@ func (l *healer) look() (pause time.Duration, again bool) {
 	}
 	due, next, lack := l.due()
 	for _, k := range due {
-		if k.hold.isKept() {
-			l.home.do(func() { l.heal(k, server) })
-		} else {
-			l.done(k, regrant{})
-		}
+		l.home.do(func() { l.heal(k, server) })
 	}
 	if lack == 0 {
 		l.server = "" // the next look is not known to be soon
@@ -151,47 +135,25 @@ func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	return due, next, len(l.lack)
 }
 
-// heal waits for the part.
+// heal waits for the part, and adds it to the hold if it was granted by the server with that run
+// id. A fixed lease would end before a part may be acquired again.
 func (l *healer) heal(k *lacking, server string) {
-	got, _ := k.hold.take(context.Background(), k.part, Options{Wait: healWait, Quit: k.quit})
-	l.done(k, regrant{k.hold, got, server})
-}
-
-// done notes that the wait for the part is over. If the part was granted, it is confirmed next.
-func (l *healer) done(k *lacking, g regrant) {
+	if k.hold.isKept() {
+		got, err := k.hold.take(context.Background(), k.part, Options{Wait: healWait, Quit: k.quit})
+		if err == nil {
+			if now, _ := l.home.Server(); now == server && k.hold.regain(got) {
+				l.home.Logger.Info("rlock: a red lock has a part again", "lock", k.hold.of.name, "owner", k.hold.owner, "server", l.home.Where())
+			} else {
+				got.part.ReleaseLater()
+			}
+		}
+	}
 	l.mu.Lock()
 	k.asks = false
-	if g.got != nil {
-		l.granted = append(l.granted, g)
-	}
 	l.mu.Unlock()
-	if g.got != nil {
-		l.confirms.Ask()
-	}
 }
 
-// confirm adds the granted parts to their holds, if the server is still the same.
-func (l *healer) confirm() (pause time.Duration, again bool) {
-	l.mu.Lock()
-	granted := l.granted
-	l.granted = nil
-	l.mu.Unlock()
-	if len(granted) == 0 {
-		return 0, false
-	}
-	server, _ := l.home.Server()
-	for _, g := range granted {
-		if server == "" || g.server != server || !g.hold.regain(g.got) {
-			g.got.part.ReleaseLater()
-			continue
-		}
-		l.home.Logger.Info("rlock: a red lock has a part again", "lock", g.hold.of.name, "owner", g.hold.owner, "server", l.home.Where())
-	}
-	return confirmEvery, false
-}
-
-// isKept reports whether the hold is valid and the watchdog keeps it. A fixed lease would end
-// before a part may be acquired again.
+// isKept reports whether the hold is valid and the watchdog keeps it.
 func (h *Hold) isKept() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
