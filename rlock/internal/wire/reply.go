@@ -186,25 +186,6 @@ func (a *Answer) readMet(values []rueidis.RedisMessage) error {
 	return err
 }
 
-// eachAcquire returns the replies to those Acquires in one call that were executed: up to the first
-// that was refused.
-func eachAcquire(result rueidis.RedisResult, many int) (replies []*rueidis.RedisMessage, err error) {
-	values, err := result.ToArray()
-	if err == nil && len(values) != many {
-		err = fmt.Errorf("%d replies to %d acquires", len(values), many)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i := range values {
-		if text, err := values[i].ToString(); err == nil && text == "" {
-			break
-		}
-		replies = append(replies, &values[i])
-	}
-	return replies, nil
-}
-
 // readStep reads the reply to a step in which a ticket joins or is looked for.
 func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) (err error) {
 	if len(values) == metValues {
@@ -300,45 +281,25 @@ func parseCounter(text string, n uint64) (uint64, error) {
 	return last, err
 }
 
-// readAll reads the reply to the commands of one call.
+// readAll reads the reply to the commands of one call. Acquires behind the first that was refused,
+// whose reply is empty, were not executed.
 func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
-	switch {
-	case part[0].Cmd.Op == core.Mirror:
-		r.readMirrors(part, result)
-	case len(part) > 1:
-		r.readAcquires(part, result)
-	default:
+	op := part[0].Cmd.Op
+	if len(part) == 1 && op != core.Mirror {
 		part[0].Answer = read(r, part[0], result)
+		return
 	}
-}
-
-// readMirrors reads the reply to the Mirrors of one call.
-func (r *Redis) readMirrors(part []*Exchange, result rueidis.RedisResult) {
 	replies, err := result.ToArray()
 	if err == nil && len(replies) != len(part) {
-		err = fmt.Errorf("%d replies to %d mirrors", len(replies), len(part))
+		err = fmt.Errorf("%d replies to %d commands", len(replies), len(part))
 	}
 	for i, x := range part {
 		if err != nil {
 			x.Answer = x.failed(err)
+		} else if text, wrong := replies[i].ToString(); op == core.Acquire && wrong == nil && text == "" {
+			x.Answer = Answer{Reply: core.Reply{Fault: core.Skipped}, Heard: true, Before: -1}
 		} else {
 			x.Answer = read(r, x, &replies[i])
-		}
-	}
-}
-
-// readAcquires reads the reply to the Acquires of one call. Those behind the first that was refused
-// were not executed.
-func (r *Redis) readAcquires(part []*Exchange, result rueidis.RedisResult) {
-	replies, err := eachAcquire(result, len(part))
-	for i, x := range part {
-		switch {
-		case err != nil:
-			x.Answer = x.failed(err)
-		case i < len(replies):
-			x.Answer = read(r, x, replies[i])
-		default:
-			x.Answer = Answer{Reply: core.Reply{Fault: core.Skipped}, Heard: true, Before: -1}
 		}
 	}
 }
