@@ -155,15 +155,6 @@ func (h *Hold) lose(m *member, why error) {
 	releaseLater(left)
 }
 
-// life returns the life that ends with the hold; nil for a part, which shares the life of its
-// whole.
-func (h *Hold) life() *terms.Life {
-	if h.options.Whole != nil {
-		return nil
-	}
-	return h.options.Life
-}
-
 // outlived returns an error if the caller is a guest of a hold that is over. For a part its whole
 // checks that.
 func (h *Hold) outlived() error {

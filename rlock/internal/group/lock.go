@@ -121,7 +121,11 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
 	}
 	h.whole.Site = l.home.Site()
-	h.Begin(parent, h.life())
+	life := h.options.Life
+	if h.options.Whole != nil {
+		life = nil // the whole ends the life that its parts share
+	}
+	h.Begin(parent, life)
 	defer h.watchWait()()
 	err := h.outlived()
 	if err == nil {
@@ -141,10 +145,13 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 // Take acquires the lock without a handle.
 func (l *Lock) Take(ctx context.Context, o terms.Owner, options Options) error {
 	h, err := l.Hold(ctx, context.Background(), o, options)
-	if err == nil {
-		l.home.push(l.key(o), h)
+	if err != nil {
+		return err
 	}
-	return err
+	l.home.mu.Lock()
+	defer l.home.mu.Unlock()
+	l.home.taken[l.key(o)] = append(l.home.taken[l.key(o)], h)
+	return nil
 }
 
 // Unlock releases what Take acquired, and not what the owner has acquired of the parts by
@@ -291,13 +298,6 @@ func NewHome(c Config) *Home {
 	h := &Home{Config: c, taken: make(map[terms.LossKey][]*Hold)}
 	h.healer = newHealer(h)
 	return h
-}
-
-// push remembers a hold that was acquired without a handle.
-func (h *Home) push(k terms.LossKey, hold *Hold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.taken[k] = append(h.taken[k], hold)
 }
 
 // remove forgets the hold, or the innermost one if hold is nil, and returns it, or nil if there is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -123,7 +124,9 @@ func (a *attempt) run(ctx context.Context) error {
 		return nil
 	}
 	if a.options.Wait > 0 {
-		a.at = a.behind()
+		// Behind another owner of this process, which has a part or waits for it, the attempt asks no
+		// server.
+		a.at = a.first(func(r *replica) bool { return r.state().Taken })
 	}
 	for {
 		if a.at == nil && ctx.Err() == nil && a.askAround(ctx) {
@@ -162,7 +165,7 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 		won = a.count(ctx, timer.C, a.settled)
 	}
 	if !won && !a.isolated() {
-		a.at = a.firstDenial()
+		a.at = a.first(func(r *replica) bool { return r.denied() && !r.asking })
 	}
 	return won
 }
@@ -174,12 +177,7 @@ func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.nee
 // show that. A call with a single attempt waits for these answers, for terms.Silence at most: by
 // one denial and one silent server it is not known.
 func (a *attempt) settled() bool {
-	denied, spare := 0, len(a.replicas)-a.lock.need
-	for _, r := range a.replicas {
-		if r.denied() && !r.asking {
-			denied++
-		}
-	}
+	denied, spare := a.number(func(r *replica) bool { return r.denied() && !r.asking }), a.lock.spare()
 	return denied > spare || denied+a.asked <= spare
 }
 
@@ -337,37 +335,30 @@ const (
 	grace = 50 * time.Millisecond
 )
 
-// behind returns the first part that another owner of this process has or waits for, or nil: the
-// attempt waits behind that owner, and asks no server.
-func (a *attempt) behind() *replica {
-	for _, r := range a.replicas {
-		if r.state().Taken {
-			return r
-		}
+// first returns the first part that is so, or nil.
+func (a *attempt) first(is func(*replica) bool) *replica {
+	if i := slices.IndexFunc(a.replicas, is); i >= 0 {
+		return a.replicas[i]
 	}
 	return nil
+}
+
+// number returns the number of the parts that are so.
+func (a *attempt) number(is func(*replica) bool) (n int) {
+	for _, r := range a.replicas {
+		if is(r) {
+			n++
+		}
+	}
+	return n
 }
 
 // isolated reports whether too few servers answer for a majority.
 func (a *attempt) isolated() bool {
-	dead := 0
-	for _, r := range a.replicas {
+	return a.lock.spare() < a.number(func(r *replica) bool {
 		fault := r.denial != nil && !r.denied()
-		if r.held == nil && (fault || r.asking && a.rounds > 1 && r.state().IsSilent()) {
-			dead++
-		}
-	}
-	return dead > len(a.replicas)-a.lock.need
-}
-
-// firstDenial returns the first part that another owner has, or nil.
-func (a *attempt) firstDenial() *replica {
-	for _, r := range a.replicas {
-		if r.denied() && !r.asking {
-			return r
-		}
-	}
-	return nil
+		return r.held == nil && (fault || r.asking && a.rounds > 1 && r.state().IsSilent())
+	})
 }
 
 // wait waits for the part a.at, or, if that is nil, for servers to come back: then it gives up all
@@ -428,16 +419,11 @@ func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (w
 
 // over returns the error of an attempt that ends without a majority, or nil if it goes on.
 func (a *attempt) over(ctx context.Context) error {
-	denied, hopeless, spare := 0, 0, len(a.replicas)-a.lock.need
-	for _, r := range a.replicas {
-		if r.denied() {
-			denied++
-		}
-		if err := r.fault(); err != nil && incurable(err) {
-			hopeless++
-		}
-	}
-	fault := a.fault()
+	denied, spare, fault := a.number((*replica).denied), a.lock.spare(), a.fault()
+	hopeless := a.number(func(r *replica) bool {
+		err := r.fault()
+		return err != nil && incurable(err)
+	})
 	switch name := a.lock.name; {
 	case ctx.Err() != nil:
 		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
