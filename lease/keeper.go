@@ -82,8 +82,7 @@ func newKeeper(config Config, clock func() time.Time) *Keeper {
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	k.wakesAt, k.wokenFor = awake, awake
-	k.wg.Add(1)
-	go k.run()
+	k.wg.Go(k.run)
 	return k
 }
 
@@ -197,7 +196,6 @@ const (
 // Everything but the calls of Due and Group happens under the mutex. The wake that is left for the
 // goroutine while it makes a pass is never lost, since it gathers once more before it sleeps.
 func (k *Keeper) run() {
-	defer k.wg.Done()
 	defer k.timer.Stop()
 	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking it then would
 	// hide the panic.
@@ -533,13 +531,11 @@ func (k *Keeper) launchGroupLocked(g *group) {
 	}
 	g.flights++
 	g.probing = g.probing || probe
-	k.wg.Add(1)
-	go k.fly(g, batch, probe)
+	k.wg.Go(func() { k.fly(g, batch, probe) })
 }
 
 // fly sends one batch, and then lines up members that were nudged meanwhile.
 func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
-	defer k.wg.Done()
 	reached := k.config.Send(k.ctx, g.id, batch)
 
 	k.mu.Lock()

@@ -60,7 +60,8 @@ func (l *link) open() (*conn, error) {
 	return c, nil
 }
 
-// close ends the connection, and with it its subscriptions.
+// close ends the connection, and with it its subscriptions. It may take a second if the server is
+// silent.
 func (c *conn) close() { c.client.Close() }
 
 // onMessage runs on the connection's reader, as onSubscription does. A hook that blocks would stop

@@ -68,20 +68,21 @@ type link struct {
 func (h *Hub) newLinkLocked(addr string) *link {
 	l := &link{hub: h, addr: addr, wake: make(chan struct{}, 1), channels: make(map[string]*channel)}
 	h.links[addr] = l
-	h.running.Add(1)
-	go l.run()
+	h.running.Go(l.run)
 	return l
 }
 
 func (l *link) run() {
-	defer l.hub.running.Done()
 	for failures := 0; l.inUse(failures); {
 		failures++
-		c, err := l.connect()
+		c, err := l.open()
 		if err != nil {
 			l.lost(nil, err)
 			continue
 		}
+		l.hub.mu.Lock()
+		l.conn = c
+		l.hub.mu.Unlock()
 		c, err = l.serve(c)
 		// First, since to close a connection to a silent server takes rueidis a second.
 		l.lost(c, err)
@@ -90,18 +91,6 @@ func (l *link) run() {
 			failures = 1
 		}
 	}
-}
-
-// connect opens the connection over which channels are asked for.
-func (l *link) connect() (*conn, error) {
-	c, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	l.conn = c
-	return c, nil
 }
 
 // pause waits before the next connection, and for longer if the link leaves the server alone.

@@ -45,9 +45,7 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 	}
 	opened, given := make(chan *conn), make(chan struct{})
 	r.opened, r.given = opened, given
-	l.hub.running.Add(1)
-	go func() {
-		defer l.hub.running.Done()
+	l.hub.running.Go(func() {
 		next, _ := l.open()
 		select {
 		case opened <- next:
@@ -56,7 +54,7 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 				next.close()
 			}
 		}
-	}()
+	})
 	return now.Add(tick)
 }
 
@@ -89,11 +87,11 @@ func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	h := l.hub
 	r.stop()
 	if next != nil && l.moveTo(next, c) == nil {
-		l.closeAside(c)
+		l.hub.running.Go(c.close)
 		return next, nil
 	}
 	if next != nil {
-		l.closeAside(next)
+		l.hub.running.Go(next.close)
 	}
 	r.notBefore = time.Now().Add(max(keepLeft*h.linger, maxBackoff))
 	h.mu.Lock()
@@ -102,16 +100,6 @@ func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 		return c, errCrowded
 	}
 	return c, nil
-}
-
-// closeAside closes a connection without waiting for rueidis, which takes a second if the server is
-// silent.
-func (l *link) closeAside(c *conn) {
-	l.hub.running.Add(1)
-	go func() {
-		defer l.hub.running.Done()
-		c.close()
-	}()
 }
 
 // moveTo subscribes over next to the channels of c that are needed. Once all of them are confirmed
