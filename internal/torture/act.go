@@ -52,16 +52,14 @@ type act struct {
 	history  string // below it: a file for each life of a worker, and that of the faults
 	stage    *stage.Stage
 	recorder *history.Recorder
-	reigns   []string               // of the primaries, at the last look
-	looked   history.Time           // the time of that look
-	healed   map[history.Time]round // when the faults of each round were
+	reigns   []string     // of the primaries, at the last look
+	looked   history.Time // the time of that look
 }
 
 // play runs the act. An error means that it could not begin, or could not be checked.
 func (a *act) play(ctx context.Context) (err error) {
 	began := time.Now()
 	defer func() { a.took = time.Since(began) }()
-	a.healed = make(map[history.Time]round)
 	a.dir = filepath.Join(a.out, fmt.Sprintf("act-%d", a.number))
 	a.history = filepath.Join(a.dir, "history")
 	if err := os.MkdirAll(a.history, 0o755); err != nil {
@@ -140,7 +138,6 @@ func (a *act) round(ctx context.Context, r round) error {
 	for _, heal := range heals {
 		heal()
 	}
-	a.healed[history.Now()] = r
 	a.findFailover(slices.ContainsFunc(r.steps, func(s step) bool { return s.kind.Forgets || s.kind.Name == "cluster-failover" }))
 	answers, err := stage.AskAll[together.Settled](a.stage, "settle")
 	if err != nil {
@@ -335,7 +332,6 @@ func (a *act) check() error {
 	a.say("checking %d events", len(events))
 	checked := checker.Check(events, checker.Options{Late: lateLoss, Noted: 2 * time.Millisecond})
 	a.checked = checked
-	a.recover(events)
 	for _, v := range checked.Violations {
 		a.violate("%s of %q: %s", v.Rule, v.Name, v.What)
 	}
@@ -348,16 +344,4 @@ func (a *act) check() error {
 		return os.WriteFile(filepath.Join(a.dir, "checker.txt"), []byte(checked.String()), 0o644)
 	}
 	return nil
-}
-
-// recover finds how soon a lock was taken after the faults of each round were healed.
-func (a *act) recover(events []history.Event) {
-	for at, r := range a.healed {
-		for _, e := range events {
-			if e.At > at && e.Result != nil && e.Result.Outcome == history.Acquired {
-				a.recoveries = append(a.recoveries, recovery{r.String(), e.At.Sub(at)})
-				break
-			}
-		}
-	}
 }

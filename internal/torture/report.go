@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,13 +28,12 @@ type report struct {
 
 // figures are those of one act.
 type figures struct {
-	topology   stage.Topology
-	took       time.Duration
-	rounds     int
-	deaths     int // of workers, on purpose
-	most       int // levels that one worker held at once
-	checked    checker.Report
-	recoveries []recovery
+	topology stage.Topology
+	took     time.Duration
+	rounds   int
+	deaths   int // of workers, on purpose
+	most     int // levels that one worker held at once
+	checked  checker.Report
 
 	violations  []string
 	historyKept string // where the history is, if there are violations
@@ -44,12 +42,6 @@ type figures struct {
 // A count tells how often a fault was injected, and how often another one prevented it.
 type count struct{ injected, missed int }
 
-// A recovery tells how soon a lock was taken after the faults of a round.
-type recovery struct {
-	after string
-	took  time.Duration
-}
-
 func (f *figures) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
@@ -57,10 +49,8 @@ func (f *figures) violate(format string, args ...any) {
 // markdown returns the report as Markdown.
 func (r *report) markdown() string {
 	violations, overlaps := 0, 0
-	var recoveries []recovery
 	for _, a := range r.acts {
 		violations, overlaps = violations+len(a.violations), overlaps+a.checked.Broken(checker.Overlap)
-		recoveries = append(recoveries, a.recoveries...)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Torture\n\n%s, %s. Seed %d, %v", r.when.UTC().Format("2006-01-02 15:04 MST"), r.machine, r.seed, r.took.Round(time.Second))
@@ -106,10 +96,6 @@ func (r *report) markdown() string {
 	for _, name := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Fprintf(&b, "| %s | %d | %d |\n", name, r.faults[name].injected, r.faults[name].missed)
 	}
-	b.WriteString("\nThe slowest to have a lock again:\n\n")
-	for _, rec := range slowest(recoveries)[:min(len(recoveries), 5)] {
-		fmt.Fprintf(&b, "- %s after %s\n", short(rec.took), rec.after)
-	}
 	return b.String()
 }
 
@@ -131,17 +117,6 @@ var columns = []struct {
 	{"latest loss, after Redis could grant the lock to another", func(f *figures) any { return short(f.checked.LatestLoss) }},
 	{"latest return, after the end of the call's context", func(f *figures) any { return short(f.checked.LatestReturn) }},
 	{"longest wait, faults included", func(f *figures) any { return short(f.checked.LongestWait) }},
-	{"a lock is taken again after the faults: median, worst", func(f *figures) any {
-		all := slowest(f.recoveries)
-		if len(all) == 0 {
-			return ""
-		}
-		return short(all[len(all)/2].took) + ", " + short(all[0].took)
-	}},
-}
-
-func slowest(all []recovery) []recovery {
-	return slices.SortedFunc(slices.Values(all), func(x, y recovery) int { return cmp.Compare(y.took, x.took) })
 }
 
 // short rounds a duration for the report.

@@ -109,9 +109,6 @@ var kinds = []Kind{
 	{Name: "client-kill-pubsub", Where: Topologies, Choose: killing("pubsub")},
 	{Name: "client-pause", Where: alone, Choose: pausing},
 	{Name: "client-pause", Where: []Topology{Sentinel}, Forgets: true, Choose: pausing},
-	{Name: "script-flush", Where: Topologies, Choose: func(*rand.Rand, Scene) *Fault {
-		return repeated("SCRIPT FLUSH every 10ms", 10*time.Millisecond, func(s *Stage) { _ = s.Everywhere("SCRIPT", "FLUSH") })
-	}},
 
 	// Of data.
 	{Name: "flushall", Where: Topologies, Forgets: true, Once: true, Choose: func(*rand.Rand, Scene) *Fault {
@@ -208,8 +205,15 @@ func ofPrimary(how string, hurt, mend func(*redistest.Server)) func(*rand.Rand, 
 func killing(kind string) func(*rand.Rand, Scene) *Fault {
 	return func(random *rand.Rand, _ Scene) *Fault {
 		interval := []time.Duration{10, 30, 100, 300, 1000}[random.IntN(5)] * time.Millisecond
-		return repeated(fmt.Sprintf("CLIENT KILL of %s connections every %v", kind, interval), interval, func(s *Stage) {
-			_ = s.Everywhere("CLIENT", "KILL", "USER", user, "TYPE", kind) // a node that is down has no connections
+		stop := func() {}
+		return newFault(fmt.Sprintf("CLIENT KILL of %s connections every %v", kind, interval), func(s *Stage) error {
+			stop = every(interval, func() {
+				_ = s.Everywhere("CLIENT", "KILL", "USER", user, "TYPE", kind) // a node that is down has no connections
+			})
+			return nil
+		}, func(*Stage) error {
+			stop()
+			return nil
 		})
 	}
 }
@@ -225,18 +229,6 @@ func pausing(random *rand.Rand, scene Scene) *Fault {
 // everywhere sends a command to all data nodes.
 func everywhere(command ...string) func(*Stage) error {
 	return func(s *Stage) error { return s.Everywhere(command...) }
-}
-
-// repeated returns a fault that does something about once in each interval until it is healed.
-func repeated(text string, interval time.Duration, do func(*Stage)) *Fault {
-	stop := func() {}
-	return newFault(text, func(s *Stage) error {
-		stop = every(interval, func() { do(s) })
-		return nil
-	}, func(*Stage) error {
-		stop()
-		return nil
-	})
 }
 
 // every calls do once in each interval, until stop, which returns when do has.
