@@ -1,11 +1,10 @@
 package together_test
 
 import (
-	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,90 +33,60 @@ var uncalled = map[string]string{
 }
 
 // exported returns the exported functions, methods, options, fields of settings and of the
-// Observer, and errors of a package.
+// Observer, errors, and words of a type of words, of a package.
 func exported(t *testing.T, name, dir string) (names, options []string) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
 	set := token.NewFileSet()
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
+	var files []*ast.File
+	for _, path := range paths {
+		if !strings.HasSuffix(path, "_test.go") {
+			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			files = append(files, file)
 		}
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if full, option := function(d); full != "" {
-					names = append(names, name+"."+full)
-					if option {
-						options = append(options, full)
+	}
+	p, err := doc.NewFromFiles(set, files, name)
+	require.NoError(t, err)
+	add := func(words ...string) { names = append(names, name+"."+strings.Join(words, "")) }
+	for _, v := range p.Vars {
+		for _, n := range v.Names {
+			if strings.HasPrefix(n, "Err") {
+				add(n)
+			}
+		}
+	}
+	for _, f := range p.Funcs {
+		add(f.Name)
+	}
+	for _, of := range p.Types {
+		for _, f := range of.Funcs {
+			if add(f.Name); of.Name == "AcquireOption" {
+				options = append(options, f.Name)
+			}
+		}
+		for _, m := range of.Methods {
+			add(of.Name, ".", m.Name)
+		}
+		for _, c := range of.Consts {
+			for _, s := range c.Decl.Specs {
+				if values := s.(*ast.ValueSpec).Values; len(values) > 0 {
+					if word, ok := values[0].(*ast.BasicLit); ok && word.Kind == token.STRING {
+						add(of.Name, " ", strings.Trim(word.Value, `"`))
 					}
 				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					names = append(names, specified(name, s)...)
+			}
+		}
+		fields, ok := of.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType)
+		if ok && slices.Contains([]string{"Config", "Advanced", "Options", "Observer"}, of.Name) {
+			for _, f := range fields.Fields.List {
+				for _, n := range f.Names {
+					add(of.Name, ".", n.Name)
 				}
 			}
 		}
 	}
 	return names, options
-}
-
-// function returns the name of an exported function, or of a method of an exported type, and
-// whether it makes an AcquireOption.
-func function(d *ast.FuncDecl) (name string, option bool) {
-	if !d.Name.IsExported() {
-		return "", false
-	}
-	if d.Recv != nil {
-		recv := d.Recv.List[0].Type
-		if star, ok := recv.(*ast.StarExpr); ok {
-			recv = star.X
-		}
-		of, ok := recv.(*ast.Ident)
-		if !ok || !of.IsExported() {
-			return "", false
-		}
-		return of.Name + "." + d.Name.Name, false
-	}
-	if d.Type.Results != nil && len(d.Type.Results.List) == 1 {
-		result, ok := d.Type.Results.List[0].Type.(*ast.Ident)
-		option = ok && result.Name == "AcquireOption"
-	}
-	return d.Name.Name, option
-}
-
-// specified returns the errors, the words of a type of words, and the fields of Config, Options and
-// Observer, of a declaration.
-func specified(name string, s ast.Spec) (names []string) {
-	switch s := s.(type) {
-	case *ast.ValueSpec:
-		for i, n := range s.Names {
-			if strings.HasPrefix(n.Name, "Err") {
-				names = append(names, name+"."+n.Name)
-			}
-			of, word := s.Type.(*ast.Ident)
-			if word && i < len(s.Values) && of.IsExported() {
-				if value, ok := s.Values[i].(*ast.BasicLit); ok && value.Kind == token.STRING {
-					names = append(names, name+"."+of.Name+" "+strings.Trim(value.Value, `"`))
-				}
-			}
-		}
-	case *ast.TypeSpec:
-		fields, ok := s.Type.(*ast.StructType)
-		if !ok || s.Name.Name != "Config" && s.Name.Name != "Advanced" && s.Name.Name != "Options" && s.Name.Name != "Observer" {
-			return nil
-		}
-		for _, f := range fields.Fields.List {
-			for _, n := range f.Names {
-				names = append(names, fmt.Sprintf("%s.%s.%s", name, s.Name.Name, n.Name))
-			}
-		}
-	}
-	return names
 }
 
 // covers fails the test if the programs have not called an exported name, or not had two options in
