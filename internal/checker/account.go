@@ -17,53 +17,52 @@ type account struct {
 	holds []*hold
 }
 
+// An id tells accounts apart.
+type id struct {
+	name   *name
+	owner  string
+	shared bool
+}
+
 // keepAccounts makes the holds.
-func (c *check) keepAccounts(events []history.Event, calls map[key]*call) {
-	type id struct {
-		name, owner string
-		shared      bool
-	}
-	accounts := make(map[id]*account)
+func (c *check) keepAccounts(events []history.Event, calls map[key][]*call) {
 	for _, e := range events {
 		if e.Kind == history.Closes {
-			for _, a := range accounts {
+			for _, a := range c.accounts {
 				a.close(e)
 			}
-			continue
 		}
-		o := calls[key{e.Process, e.Number}]
-		if o == nil || !o.took() {
-			continue
-		}
-		switch e.Kind {
-		case history.Returned:
-			a := accounts[id{o.Name, o.Owner, o.Shared}]
-			if a == nil {
-				a = &account{check: c, name: o.name}
-				accounts[id{o.Name, o.Owner, o.Shared}] = a
-				if twin := accounts[id{o.Name, o.Owner, !o.Shared}]; twin != nil {
-					a.twin, twin.twin = twin, a
-				}
+		for _, o := range calls[key{e.Process, e.Number}] {
+			switch {
+			case !o.took():
+			case e.Kind == history.Returned:
+				c.accountOf(o).take(o, e)
+			case e.Kind == history.Gives:
+				o.hold.account.give(o, e)
+			case e.Kind == history.Looked:
+				o.hold.account.look(o, e)
+			case e.Kind == history.Told:
+				o.told = &e
+				o.hold.lost = true
+				o.hold.stopped = min(o.hold.stopped, e.At)
 			}
-			if from := accounts[id{o.Name, o.From, o.Shared}]; o.From != "" && from != nil { // it was his until then
-				for _, h := range slices.Backward(from.holds) {
-					if h.begin <= o.Passed {
-						h.assured = max(h.assured, o.called)
-						break
-					}
-				}
-			}
-			a.take(o, e)
-		case history.Gives:
-			o.hold.account.give(o, e)
-		case history.Looked:
-			o.hold.account.look(o, e)
-		case history.Told:
-			o.told = &e
-			o.hold.lost = true
-			o.hold.stopped = min(o.hold.stopped, e.At)
 		}
 	}
+}
+
+// accountOf returns the account of the owner for whom a call has taken a lock.
+func (c *check) accountOf(o *call) *account {
+	of := id{o.name, o.Owner, o.Shared}
+	a := c.accounts[of]
+	if a == nil {
+		a = &account{check: c, name: o.name}
+		c.accounts[of] = a
+		of.shared = !of.shared
+		if a.twin = c.accounts[of]; a.twin != nil {
+			a.twin.twin = a
+		}
+	}
+	return a
 }
 
 // last returns the hold that the owner took last, nil before the first.
@@ -75,8 +74,17 @@ func (a *account) last() *hold {
 }
 
 // take notes that an acquire has returned with a level: the first of a hold, or a further
-// one. A count of 1 marks the first; without a count the lease decides.
+// one. A count of 1 marks the first; without a count the lease decides. A lock that was passed on
+// was its former owner's until the call.
 func (a *account) take(o *call, e history.Event) {
+	if from := a.check.accounts[id{o.name, o.From, o.Shared}]; from != nil {
+		for _, h := range slices.Backward(from.holds) {
+			if h.begin <= o.Passed {
+				h.assured = max(h.assured, o.called)
+				break
+			}
+		}
+	}
 	h, count := a.last(), o.result.Count
 	open := 0
 	if h != nil {

@@ -36,6 +36,7 @@ type check struct {
 
 	names       map[string]*name
 	processes   map[string]*process
+	accounts    map[id]*account
 	faults      []*fault
 	calls       []*call      // in the order of their beginnings
 	first, last history.Time // of all events
@@ -44,7 +45,7 @@ type check struct {
 // Check finds the violations in a history. It sorts the events by time.
 func Check(events []history.Event, options Options) Report {
 	options.Patience = cmp.Or(options.Patience, 10*time.Second)
-	c := &check{options: options, names: make(map[string]*name), processes: make(map[string]*process)}
+	c := &check{options: options, names: make(map[string]*name), processes: make(map[string]*process), accounts: make(map[id]*account)}
 	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
 	calls := c.read(events)
 	c.keepAccounts(events, calls)
@@ -114,8 +115,8 @@ type process struct {
 	stalls  []span // in which the machine did not run it
 }
 
-// A call is one call for a lock, with its return if there was one. If it took the lock, it stands
-// for a level of it.
+// A call is one call for a lock, with its return if there was one; one for several locks is a call
+// for each. If it took the lock, it stands for a level of it.
 type call struct {
 	history.Op
 	name     *name
@@ -165,8 +166,8 @@ type key struct {
 }
 
 // read parses the events, and returns the calls.
-func (c *check) read(events []history.Event) map[key]*call {
-	calls, faults := make(map[key]*call), make(map[key]*fault)
+func (c *check) read(events []history.Event) map[key][]*call {
+	calls, faults := make(map[key][]*call), make(map[key]*fault)
 	for i, e := range events {
 		p := c.processes[e.Process]
 		if p == nil {
@@ -181,26 +182,31 @@ func (c *check) read(events []history.Event) map[key]*call {
 		k := key{e.Process, e.Number}
 		switch e.Kind {
 		case history.Called:
-			n := c.names[e.Op.Name]
-			if n == nil {
-				n = &name{key: e.Op.Name}
-				c.names[e.Op.Name] = n
+			for _, of := range e.Op.Names {
+				n := c.names[of]
+				if n == nil {
+					n = &name{key: of}
+					c.names[of] = n
+				}
+				o := &call{Op: *e.Op, name: n, process: p, called: e.At, returned: never, events: []history.Event{e}}
+				calls[k], c.calls, n.calls = append(calls[k], o), append(c.calls, o), append(n.calls, o)
+				n.lease = max(n.lease, o.Lease)
 			}
-			o := &call{Op: *e.Op, name: n, process: p, called: e.At, returned: never, events: []history.Event{e}}
-			calls[k] = o
-			c.calls, n.calls = append(c.calls, o), append(n.calls, o)
-			n.lease = max(n.lease, o.Lease)
 		case history.Returned:
-			o := calls[k]
-			o.returned, o.result = e.At, e.Result
-			o.events = append(o.events, e)
+			for _, o := range calls[k] {
+				o.returned, o.result = e.At, e.Result
+				o.events = append(o.events, e)
+			}
 		case history.Gives:
-			calls[k].given = &giving{called: e.At, returned: never, event: e}
+			for _, o := range calls[k] {
+				o.given = &giving{called: e.At, returned: never, event: e}
+			}
 		case history.Gave:
-			o := calls[k]
-			o.given.returned, o.given.result = e.At, e.Result
-			if e.Result.Until != 0 {
-				o.name.lease = max(o.name.lease, e.Result.Until.Sub(o.given.called))
+			for _, o := range calls[k] {
+				o.given.returned, o.given.result = e.At, e.Result
+				if e.Result.Until != 0 {
+					o.name.lease = max(o.name.lease, e.Result.Until.Sub(o.given.called))
+				}
 			}
 		case history.Closes:
 			p.closes = e.At

@@ -236,7 +236,7 @@ func (c *check) refusals(n *name, busy []span) {
 		since := o.called.Add(-c.options.Patience)
 		begun, _ := slices.BinarySearchFunc(busy, o.returned, func(s span, t history.Time) int { return cmp.Compare(s.from, t+1) })
 		switch {
-		case o.outcome() != history.Refused || o.Parts > 1:
+		case o.outcome() != history.Refused:
 		case begun > 0 && lasts[begun-1] >= since, wanted >= since, i+1 < len(n.calls) && n.calls[i+1].called <= o.returned:
 		default:
 			c.violate(Refused, n, o.events, nil, "%s by %s is refused a lock that no other owner has or waits for", o.Method, o.Owner)
@@ -286,7 +286,7 @@ func (c *check) busy(n *name, toReaders bool) []span {
 		if toReaders && o.Shared {
 			continue
 		}
-		if toReaders || o.Parts > 1 { // the call may have this part, and wait for another one
+		if toReaders || len(o.Names) > 1 { // the call may have this part, and wait for another one
 			busy = append(busy, span{o.called, min(o.returned, ended)})
 		}
 		switch {

@@ -1,6 +1,7 @@
 package checker_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,7 +114,7 @@ func (s *story) add(process string, at history.Time, e history.Event) {
 
 // call returns a call with its result, which is success unless the options have another outcome.
 func call(owner, method string, options []string) (op history.Op, result history.Result) {
-	op = history.Op{Method: method, Name: "orders:42", Owner: owner, Lease: time.Second, Kept: true}
+	op = history.Op{Method: method, Names: []string{"orders:42"}, Owner: owner, Lease: time.Second, Kept: true}
 	result.Outcome = history.Acquired
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); key {
@@ -126,7 +127,9 @@ func call(owner, method string, options []string) (op history.Op, result history
 		case "lease":
 			op.Lease = time.Duration(at(value))
 		case "parts":
-			op.Parts = number(value)
+			for i := 1; i < number(value); i++ {
+				op.Names = append(op.Names, fmt.Sprint("part ", i))
+			}
 		case "permits":
 			op.Permits, op.Of, op.Shared = number(value), 3, true
 		case "ends":

@@ -4,7 +4,7 @@
 // Each process has one [Recorder], with a file of its own. A worker, which is a goroutine, notes
 // each call for a lock twice, before it and after, and so how the level is given back:
 //
-//	call := recorder.Begin(history.Op{Method: "Lock", Name: name, Owner: owner, Lease: lease, Kept: true})
+//	call := recorder.Begin(history.Op{Method: "Lock", Names: []string{name}, Owner: owner, Lease: lease, Kept: true})
 //	err := lock.Lock(ctx)
 //	call.End(history.Result{Outcome: history.Acquired, Count: lock.HoldCount(ctx)})
 //	...

@@ -42,7 +42,10 @@ const (
 type Op struct {
 	Worker int    `json:"worker,omitempty"`
 	Method string `json:"method"`
-	Name   string `json:"name"`
+
+	// Names are the names of the locks that it takes at once. While it waits for one of them it may
+	// have any other. Without names the call is not judged.
+	Names []string `json:"names"`
 
 	// Owner is the owner for whom the lock is taken. It must be unique over all processes.
 	Owner string `json:"owner"`
@@ -70,10 +73,6 @@ type Op struct {
 	// was that owner's until then.
 	From   string `json:"from,omitempty"`
 	Passed Time   `json:"passed,omitempty"`
-
-	// Parts is how many names the call takes at once, each with an Op of its own; 0 is one. While
-	// it waits for one of them it may have any other.
-	Parts int `json:"parts,omitempty"`
 }
 
 // An Outcome tells how a call ended, as reported to the caller.

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	go r.Pulse(context.Background())
 	for {
-		r.Begin(history.Op{Method: "Lock", Name: "orders:42"})
+		r.Begin(history.Op{Method: "Lock", Names: []string{"orders:42"}})
 		if _, err := fmt.Println("noted"); err != nil {
 			return
 		}
@@ -84,7 +84,7 @@ func TestEveryEventIsReadAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	_, err = history.Create(path, "b")
 	require.ErrorIs(t, err, os.ErrExist)
-	op := history.Op{Worker: 3, Method: "Acquire", Name: "orders:42", Owner: "a:1", Lease: time.Second, Kept: true}
+	op := history.Op{Worker: 3, Method: "Acquire", Names: []string{"orders:42"}, Owner: "a:1", Lease: time.Second, Kept: true}
 	result := history.Result{Outcome: history.Acquired, Count: 1, Token: 7, Until: history.Now(), Watched: true}
 	given := history.Result{Outcome: history.Lost, Error: "it is lost"}
 	fault := history.Fault{What: "FLUSHALL", Forgets: true, Name: "orders:42", Victim: "b"}

@@ -92,7 +92,7 @@ type call struct {
 	cancel  context.CancelFunc
 	ends    time.Duration // when ctx does
 	began   time.Duration
-	records []*history.Call
+	record  *history.Call
 	wait    time.Duration // that it asked for; negative for none
 	pauses  time.Duration // of its progress function
 	permits int           // of a semaphore
@@ -166,12 +166,10 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 	if !c.run.ground.Virtual && !k.blocks() { // else judgeWait judges it
 		op.Ends = history.At(c.run.begin.Add(k.ends))
 	}
-	for _, op.Name = range k.recorded() {
-		if op.Parts = len(l.names()); op.Parts == 1 {
-			op.Parts = 0
-		}
-		k.records = append(k.records, c.m.recorder.Begin(op))
+	if !l.red() || outer == nil { // each level of a red lock has parts of its own, and may be lost alone
+		op.Names = l.names()
 	}
+	k.record = c.m.recorder.Begin(op)
 	if l.group() {
 		c.run.mu.Lock()
 		c.m.observed.overSeveral = true
@@ -187,16 +185,6 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 // blocks reports whether the call may go on after the end of its context, since its progress
 // function may block.
 func (k *call) blocks() bool { return find(k.o.With, "WithProgress").S == "blocks" }
-
-// recorded returns the names of the locks in the history that the call is about. Each level of a
-// red lock has parts of its own, and may be lost alone: those that nest are judged by what their
-// callers are told, and not as levels of one lock.
-func (k *call) recorded() []string {
-	if k.lock.red() && k.outer != nil {
-		return nil
-	}
-	return k.lock.names()
-}
 
 // moves reports whether a step of the operation, or of one nested in it, moves the end of its hold.
 // So does each level of a red lock, which is not in the history.
@@ -285,9 +273,7 @@ func (k *call) fail(err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		outcome = history.Cancelled
 	}
-	for _, r := range k.records {
-		r.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
-	}
+	k.record.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
 	k.judgeError(err)
 	k.judgeWait(err)
 	k.cancel()
@@ -319,9 +305,7 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 	if k.lock.Kind == "fenced" && k.verb != "rlock.Client.Resume" {
 		result.Token = g.token()
 	}
-	for _, record := range k.records {
-		record.End(result)
-	}
+	k.record.End(result)
 	k.judgeWait(nil)
 	k.waited()
 	r.mu.Lock()

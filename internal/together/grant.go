@@ -85,12 +85,7 @@ func (g *grant) look() bool {
 		b.Count = g.count()
 		return b
 	}
-	for _, record := range g.call.records {
-		record.Look(look)
-	}
-	if len(g.call.records) == 0 {
-		look()
-	}
+	g.call.record.Look(look)
 	if held {
 		g.judgeLength()
 	}
@@ -106,9 +101,7 @@ func (g *grant) watch() {
 	g.over, g.cause = max(over, 1), cause
 	r.mu.Unlock()
 	if errors.Is(cause, rlock.ErrLost) {
-		for _, record := range g.call.records {
-			record.Told()
-		}
+		g.call.record.Told()
 	}
 	g.judgeCause()
 }
@@ -180,15 +173,9 @@ func (g *grant) give(verb string, o *Op, late bool) *giving {
 	g.call.seen.gives, g.call.seen.gave = verb, v.began
 	r.mu.Unlock()
 	if !late {
-		v.record()
+		g.call.record.Gives(v.at)
 	}
 	return v
-}
-
-func (v *giving) record() {
-	for _, record := range v.grant.call.records {
-		record.Gives(v.at)
-	}
 }
 
 // unknown notes that the level was given back by a call that has not returned, so that nothing is
@@ -200,9 +187,7 @@ func (v *giving) unknown() {
 		if g.outer.valid() {
 			result.Outcome = history.Released
 		}
-		for _, record := range g.call.records {
-			record.Gave(result)
-		}
+		g.call.record.Gave(result)
 	}
 	g.call.seen.vanished = true
 	g.close(nil)
@@ -240,7 +225,7 @@ func (v *giving) returned(err error) {
 		outcome = history.NotHeld
 	}
 	if v.late {
-		v.record()
+		g.call.record.Gives(v.at)
 	}
 	result := history.Result{Outcome: outcome}
 	if err != nil {
@@ -250,9 +235,7 @@ func (v *giving) returned(err error) {
 	if until := v.stays(v.late); err == nil && until > 0 {
 		result.Until = history.At(r.begin.Add(until))
 	}
-	for _, record := range g.call.records {
-		record.Gave(result)
-	}
+	g.call.record.Gave(result)
 	v.judge(err)
 }
 

@@ -152,9 +152,7 @@ func (c *caller) use(g *grant, o *Op) {
 
 // vanish notes that the call has not returned, since its progress function has ended its goroutine.
 func (k *call) vanish() {
-	for _, r := range k.records {
-		r.End(history.Result{Outcome: history.Failed, Error: "its progress function has not returned"})
-	}
+	k.record.End(history.Result{Outcome: history.Failed, Error: "its progress function has not returned"})
 	k.seen.vanished = true
 	k.cancel()
 }
@@ -391,7 +389,7 @@ func (c *caller) guest(o *Op) {
 			continue
 		}
 		r.face.call("guest")
-		op := history.Op{Worker: c.lane, Method: "guest", Name: o.Lock.Name, Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
+		op := history.Op{Worker: c.lane, Method: "guest", Names: o.Lock.names(), Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
 		record := c.m.recorder.Begin(op)
 		record.End(history.Result{Outcome: history.Acquired, Until: history.At(time.Now().Add(o.arg("for").D))})
 		from := r.now()

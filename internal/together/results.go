@@ -458,7 +458,7 @@ func (c *caller) elect(o *Op) {
 	err := m.candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
 		terms++
 		op := history.Op{
-			Worker: c.lane, Method: "elect.Candidate.Run", Name: leaders, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
+			Worker: c.lane, Method: "elect.Candidate.Run", Names: []string{leaders}, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
 			Lease: r.program.World.Lease, Kept: true,
 		}
 		token, _ := term.Token()

@@ -159,7 +159,7 @@ func (c *caller) permits(o *Op) {
 	r.face.call("redisson.Permit.ID")
 	id := p.ID()
 	op := history.Op{
-		Worker: c.lane, Method: "redisson.PermitSemaphore.Acquire", Name: permitsName, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
+		Worker: c.lane, Method: "redisson.PermitSemaphore.Acquire", Names: []string{permitsName}, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
 		Lease: r.program.World.Lease, Kept: true,
 	}
 	record, since := c.m.recorder.Begin(op), r.now()
