@@ -28,6 +28,7 @@ type id struct {
 func (c *check) keepAccounts(events []history.Event, calls map[key][]*call) {
 	for _, e := range events {
 		if e.Kind == history.Closes {
+			c.processes[e.Process].closes = e.At
 			for _, a := range c.accounts {
 				a.close(e)
 			}

@@ -208,8 +208,6 @@ func (c *check) read(events []history.Event) map[key][]*call {
 					o.name.lease = max(o.name.lease, e.Result.Until.Sub(o.given.called))
 				}
 			}
-		case history.Closes:
-			p.closes = e.At
 		case history.Injected:
 			f := &fault{Fault: *e.Fault, from: e.At, to: never}
 			faults[k] = f
