@@ -53,19 +53,14 @@ type single struct {
 
 var _ group.Locker = single{}
 
-// newSingle returns the lock of one key of the client as a part.
-func newSingle(c *Client, f *driver.Lock) single {
-	return single{f, []group.Leaf{leafOf(c, f)}}
-}
-
-func leafOf(c *Client, l *driver.Lock) group.Leaf {
-	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
-}
-
 // Name implements [group.Locker], as Leaves and Acquire.
 func (s single) Name() string { return s.Title() }
 
 func (s single) Leaves() []group.Leaf { return s.leaves }
+
+func leafOf(c *Client, l *driver.Lock) group.Leaf {
+	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
+}
 
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), requestFor(o, &options))
@@ -102,7 +97,7 @@ func (l *Lock) part() (group.Locker, error) {
 	case over:
 		return f.Lock, f.Err()
 	case *driver.Lock:
-		return newSingle(l.client, f), f.Name.Err
+		return single{f, []group.Leaf{leafOf(l.client, f)}}, f.Name.Err
 	}
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
 }

@@ -461,7 +461,9 @@ func (r *Redis) connect(told func(error)) {
 	o := r.opening
 	defer close(o.ended)
 	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
-		err := r.open(r.stoppable())
+		options := r.options
+		options.Redis.DialCtxFn = r.stoppable(dialOf(options.Redis))
+		err := r.open(options)
 		if err == nil {
 			told(nil)
 			o.open.Store(true)
@@ -487,17 +489,14 @@ func (r *Redis) connect(told func(error)) {
 	}
 }
 
-// stoppable returns the options with a dial function that ends when the client closes.
-func (r *Redis) stoppable() Options {
-	o := r.options
-	dial := dialOf(o.Redis)
-	o.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+// stoppable returns dial as a function that ends when the client closes.
+func (r *Redis) stoppable(dial dialFunc) dialFunc {
+	return func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(r.ctx, cancel)()
 		return dial(ctx, address, dialer, config)
 	}
-	return o
 }
 
 // isOpen reports whether the client has been connected.

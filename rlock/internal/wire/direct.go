@@ -121,7 +121,7 @@ func newDirect(r *Redis) *direct {
 	if r.cluster || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
 		return nil
 	}
-	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: dialOf(o), fresh: time.Second}
+	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: r.stoppable(dialOf(o)), fresh: time.Second}
 	if o.Dialer.KeepAlive > 0 {
 		d.fresh = o.Dialer.KeepAlive
 		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // the pings of the pipeline add as much
@@ -261,9 +261,6 @@ func (d *direct) dial(address string) (*line, error) {
 		if l.Conn != nil {
 			return nil, errDialled
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(d.redis.ctx, cancel)()
 		conn, err := d.connect(ctx, address, &d.dialer, config)
 		if err != nil {
 			return nil, err
