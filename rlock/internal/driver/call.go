@@ -309,15 +309,16 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) error {
 	cancel()
 	h, ends := w.hold, w.ends
 	err := c.result(ctx, n, w)
-	if h != nil {
-		_ = h.begun(err)
+	if h != nil && h.begun(err) == nil { // it was lost
+		_ = h.Release(ctx)
 	}
 	ends()
 	return err
 }
 
 // result returns the result of a call. If the context of the caller has ended, the level that the
-// call was granted is given back.
+// call was granted is given back, unless it has ended: then the call has acquired the lock and lost
+// it, and its caller learns that.
 func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	defer c.done(w)
 	if a := w.req.Answer; a != nil {
@@ -331,12 +332,11 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	cancelled := w.Outcome == core.Cancelled
 	if w.Outcome == core.Acquired {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil || !c.giveBack(n, w) {
 			c.returns(n, w.Owner, &w.earlier)
 			c.tellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
 		}
-		c.giveBack(n, w)
 		cancelled = true
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
@@ -348,7 +348,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	s, ended := c.shardOf(n), ctx.Err() != nil
 	s.glance(func() {
 		s.counts.GaveUp(err, ended)
-		s.counts.Waited += waited
+		s.counts.Waited += waited - w.waited // which was counted if the lock was granted
 	})
 	if errors.Is(err, wire.ErrWrongType) {
 		err = c.Redis.OfOtherKind(ctx, &n.Keys, err)
@@ -369,18 +369,17 @@ func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	}
 }
 
-// giveBack releases the lock that was granted to a call whose caller has left.
-func (c *Client) giveBack(n *Name, w *waiter) {
+// giveBack releases the lock that was granted to a call whose caller has left, and reports whether
+// the call still had it.
+func (c *Client) giveBack(n *Name, w *waiter) bool {
 	l, now := c.enter(n, w.Owner)
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
-	switch {
-	case ok:
+	if ok {
 		l.shard.counts.undone(w.req.Way, was.First)
-	case w.hold == nil: // the level was lost, and its caller has never had it
-		c.Losses.Unlock(n.lossKey(w.req.Owner), w.req.Shared)
+		w.err, w.holder = nil, ""
 	}
-	w.err, w.holder = nil, ""
 	l.shard.exit(l)
+	return ok
 }
 
 // refusal returns the error of a call with the outcome o, which names the holder unless that is "".

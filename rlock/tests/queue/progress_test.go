@@ -224,6 +224,7 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 					}()
 					synctest.Wait()
 					require.Len(t, w.Queued(), 1)
+					time.Sleep(time.Second)
 					if granted {
 						require.NoError(t, held.Release(w.Ctx))
 						synctest.Wait()
@@ -236,6 +237,7 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 					assert.Empty(t, w.Queued())
 					assert.Zero(t, p.Stats().Held)
 					assert.Zero(t, p.Stats().Waiting)
+					assert.Equal(t, time.Second, p.Stats().WaitTime)
 					if !granted {
 						require.NoError(t, held.Release(w.Ctx))
 					}
@@ -276,7 +278,8 @@ func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
 	}
 }
 
-// The client may be closed, or the lock lost, while a call that was granted the lock waits for its function.
+// The client may be closed, or the lock lost, while a call that was granted the lock waits for its function. Then the call has
+// acquired the lock, also if its caller has left or cannot be told: the Observer is told so, and the figures agree with it.
 func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 	for name, ends := range map[string]func(t *testing.T, w *testbed.World, p *rlock.Client){
 		"closed": func(t *testing.T, _ *testbed.World, p *rlock.Client) { require.NoError(t, p.Close()) },
@@ -286,18 +289,29 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 			require.True(t, freed)
 		},
 	} {
-		for _, panicked := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", panics ", panicked), func(t *testing.T) {
+		for _, then := range []string{"the function returns", "the function panics", "the caller has left"} {
+			t.Run(fmt.Sprint(name, ", ", then), func(t *testing.T) {
 				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 					held := heldElsewhere(t, w, (*rlock.Client).NewLock)
-					p := w.NewClient()
+					var told struct{ acquired, gaveUp, ended atomic.Int64 }
+					p := w.NewClient(func(c *rlock.Config) {
+						c.Observer = &rlock.Observer{
+							Acquired: func(context.Context, rlock.AcquiredInfo) { told.acquired.Add(1) },
+							GaveUp:   func(context.Context, rlock.GaveUpInfo) { told.gaveUp.Add(1) },
+							Released: func(context.Context, rlock.ReleasedInfo) { told.ended.Add(1) },
+							Lost:     func(context.Context, rlock.LostInfo) { told.ended.Add(1) },
+						}
+					})
 					goOn, ended := make(chan struct{}), make(chan any, 1)
+					owner := rlock.WithOwner(w.Ctx, rlock.NewOwner())
+					ctx, leave := context.WithCancel(owner)
+					defer leave()
 					var h *rlock.Hold
 					var err error
 					go func() {
 						defer func() { ended <- recover() }()
-						h, err = p.NewLock(testbed.Key).Acquire(w.Ctx, rlock.WithProgress(func(int, int) {
-							if <-goOn; panicked {
+						h, err = p.NewLock(testbed.Key).Acquire(ctx, rlock.WithProgress(func(int, int) {
+							if <-goOn; then == "the function panics" {
 								panics()
 							}
 						}))
@@ -307,19 +321,30 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 					synctest.Wait()
 					require.Len(t, p.Held(), 1)
 					ends(t, w, p.Client)
+					if then == "the caller has left" {
+						leave()
+					}
 					time.Sleep(2 * time.Second) // the turn is over
 					close(goOn)
 					why := <-ended
 					synctest.Wait()
-					if panicked {
+					if then == "the function panics" {
 						toldAll(t, why)
 						assert.Nil(t, h)
 					} else if assert.NoError(t, err) {
 						assert.Error(t, context.Cause(h.Context()))
 						assert.Error(t, h.Release(w.Ctx))
 					}
-					assert.Zero(t, p.Stats().Held)
-					assert.Zero(t, p.Stats().Waiting)
+					stats := p.Stats()
+					assert.Zero(t, stats.Held)
+					assert.Zero(t, stats.Waiting)
+					assert.EqualValues(t, 1, stats.AcquiredByQueue)
+					assert.EqualValues(t, 1, told.acquired.Load())
+					assert.EqualValues(t, 1, told.ended.Load())
+					assert.Zero(t, stats.Canceled+told.gaveUp.Load())
+					if name == "by force" { // the owner has nothing left to unlock
+						require.NoError(t, p.NewLock(testbed.Key).Do(owner, testbed.Nothing))
+					}
 				})
 			})
 		}
