@@ -505,10 +505,10 @@ type rowCall struct {
 }
 
 // HoldAll acquires locks of one client in their order, with a handle and a single attempt each, up
-// to the first that is not free, in one round trip. It returns the handles of the locks before that
-// one and, if there is one, its error. A lock behind it may have been acquired and released. A
-// client whose grants wait for replicas must not call it: a pipeline has no WAIT behind each
-// command.
+// to the first that is not free at once, in one round trip. It returns the handles of the locks
+// before that one and, if another command does not acquire that one as well, its error. A lock
+// behind it was not asked for, or may have been acquired and released. A client whose grants wait
+// for replicas must not call it: a pipeline has no WAIT behind each command.
 func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (holds []Handle, err error) {
 	r := &row{client: locks[0].driver}
 	for i, l := range locks {
@@ -517,9 +517,10 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (ho
 		}
 	}
 	r.send(ctx)
+	atOnce := true // the locks so far were free at once
 	for i := range r.calls {
 		one := &r.calls[i]
-		if err != nil { // it is behind the first lock that was not free: a grant is released in the background
+		if !atOnce { // a grant is released in the background
 			if one.waiter != nil {
 				one.goOn(ctx, true)
 			}
@@ -529,11 +530,13 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (ho
 			continue
 		}
 		if one.waiter != nil {
-			one.goOn(ctx, ctx.Err() != nil)
+			atOnce = one.goOn(ctx, ctx.Err() != nil)
 		}
-		if err = one.hold.begun(one.err); err == nil {
-			holds = append(holds, one.hold)
+		if err = one.hold.begun(one.err); err != nil {
+			atOnce = false
+			continue
 		}
+		holds = append(holds, one.hold)
 	}
 	return holds, err
 }
@@ -596,13 +599,15 @@ func (r *row) send(ctx context.Context) {
 	}
 }
 
-// goOn goes on with the call as with any other, or ends it if its caller leaves.
-func (c *rowCall) goOn(ctx context.Context, leaves bool) {
+// goOn goes on with the call as with any other, or ends it if its caller leaves. It reports whether
+// the call had ended by itself.
+func (c *rowCall) goOn(ctx context.Context, leaves bool) (ended bool) {
 	l, w := c.lock, c.waiter
 	now := l.shard.take()
-	w.stage = running
+	w.stage, ended = running, w.Outcome != core.Waiting
 	if w.abandon(); leaves {
 		l.Leave(&w.Call, core.Cancelled, now)
 	}
 	c.err = l.wait(ctx, w, now)
+	return ended
 }
