@@ -314,7 +314,8 @@ func (v *giving) judge(err error) {
 
 // stays returns until when a lock stays after the release of its last level, for the least hold of
 // one of them; 0 if that is not known. A level that was given back late, or by a call that has not
-// returned, may not have been released in order.
+// returned, may not have been released in order. A read lock ends sooner if its process is killed
+// while others read.
 func (v *giving) stays(late bool) (until time.Duration) {
 	g, r := v.grant, v.grant.run()
 	root := g.root()
@@ -329,7 +330,7 @@ func (v *giving) stays(late bool) (until time.Duration) {
 		return 0
 	}
 	r.apart(g.call.lock, v.began, root.most+looks)
-	if late || g.call.lock.Kind == "read" && r.program.endsReads() {
+	if late || g.call.lock.Kind == "read" && r.program.World.Outside {
 		return 0
 	}
 	return root.least

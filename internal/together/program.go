@@ -126,15 +126,6 @@ func (p *Program) any(is func(o *Op) bool) (found bool) {
 	return found
 }
 
-// endsReads reports whether a lock that is read may end with a reader that passes it on, loses it
-// or is closed, which ends the least hold of another reader of its process.
-func (p *Program) endsReads() bool {
-	return p.World.Outside || p.any(func(o *Op) bool {
-		return o.Verb == "close and open" || o.Lock.Kind == "read" && (o.End != nil && o.End.Verb == "Pass" ||
-			find(o.With, "WithLease").D > 0 || find(o.With, "WithMaxHold").D > 0)
-	})
-}
-
 // Numbers returns the numbers of all operations.
 func (p *Program) Numbers() (all []int) {
 	p.all(func(o *Op) { all = append(all, o.ID) })

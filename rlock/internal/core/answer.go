@@ -216,7 +216,7 @@ func (l *Lock) lapse(now Now) {
 			if l.IsHeld() {
 				l.changed(now)
 			} else {
-				l.give(t, now)
+				l.giveOrStay(now)
 			}
 		}
 	}
@@ -340,5 +340,9 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 func (l *Lock) lose(cause Cause, now Now) {
 	l.loses(l.levels.all, cause)
 	l.levels = levels{l.levels.all[:0], sum(nil)}
+	if cause == ByClose || cause == LeaseEnded { // Redis has the tenure
+		l.giveOrStay(now)
+		return
+	}
 	l.give(l.owner, now)
 }

@@ -82,7 +82,7 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 		f.lease, t.within, f.exact = t.within, 0, true
 		t.shown, t.old = oneLevel(passedOn, t.mode), false
 	} else {
-		if f.lease = l.levels.asked.Since(now.Safe); l.levels.asked == NeverSafe {
+		if f.lease = l.askedUntil(now).Since(now.Safe); l.levels.asked == NeverSafe {
 			f.lease = max(l.client.Lease, l.levels.longest.Since(now.Safe))
 		}
 		f.exact = l.shortens(t, f.lease, now)

@@ -227,6 +227,12 @@ func (l *Lock) cappedAt(o OwnerID) SafeTime {
 	return at
 }
 
+// askedUntil returns the end of the lease that Redis is asked for: that of the last level, or of a
+// least hold; NeverSafe if it is renewed.
+func (l *Lock) askedUntil(now Now) SafeTime {
+	return max(l.levels.asked, now.Safe.After(l.stays.Since(now.Time)))
+}
+
 // TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner,
 // and is held.
 func (l *Lock) TrustedUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
@@ -240,7 +246,7 @@ func (l *Lock) Ends() SafeTime {
 // shape returns what Redis is to show.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner
-	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.levels.asked}
+	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.askedUntil(now)}
 	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until
 	}

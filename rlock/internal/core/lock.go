@@ -116,15 +116,12 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 			l.admitReaders(t.isOpen(), now)
 		}
 		l.changed(now)
-	case now.Time < l.stays:
-		releases = t
-		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
-	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.tryPass(now): // only the first waiter is considered, so that a long line costs nothing
+	case now.Time >= l.stays && w != nil && (t.mode == w.Mode || t.mode == Alone) && l.tryPass(now): // only the first waiter is considered, so that a long line costs nothing
 		t.share.handed = true
 		l.served(w, now)
 		l.begin(t, w, ByHandoff, now)
 	default:
-		l.give(t, now)
+		l.giveOrStay(now)
 		releases = t
 	}
 	l.Settle(now)

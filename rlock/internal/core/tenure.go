@@ -213,7 +213,7 @@ type PartResult uint8
 
 const (
 	HasParted   PartResult = iota // the hold has ended, and Redis shows the lock until its lease ends
-	NotAlone                      // the owner has other levels
+	NotAlone                      // there are other levels, or the least hold of another reader
 	NothingHeld                   // the owner has no such level
 )
 
@@ -221,14 +221,15 @@ const (
 const passedOn OwnerID = 0
 
 // Pass ends the hold of the only level, and passes the lock on for the time within. A call sends
-// the command: see Release. If Redis does not confirm the pass, the lock is released.
+// the command: see Release. If Redis does not confirm the pass, the lock is released. A reader does
+// not end the least hold of another one.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
 	l.lapse(now)
 	t, i := l.owner, l.levelOf(o, m, handle)
 	switch {
 	case t == nil || i < 0:
 		return was, nil, NothingHeld
-	case len(l.levels.all) > 1:
+	case len(l.levels.all) > 1, l.isRead() && now.Time < l.stays:
 		return was, nil, NotAlone
 	}
 	was = l.close(i)
@@ -237,8 +238,9 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	return was, t, HasParted
 }
 
-// StayUntil sets a least hold: if the last level is closed before at, the lock is left to a lease
-// that ends then. The latest of several counts. A lock that is lost does not stay.
+// StayUntil sets a least hold: if the last level ends before at, by Unlock, by its own lease or by
+// Close, the lock is left to a lease that ends then. The latest of several counts. A lock that Redis
+// may not have any more does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
 
 // Resume begins a call that takes a lock which was passed on. The call does not wait in the line,

@@ -48,6 +48,16 @@ func (l *Lock) leaveToLease(within Span) {
 	l.touch(t)
 }
 
+// giveOrStay gives back the tenure of the lock, which has no level any more, or leaves it to its
+// lease until the end of the least hold.
+func (l *Lock) giveOrStay(now Now) {
+	if now.Time < l.stays {
+		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
+		return
+	}
+	l.give(l.owner, now)
+}
+
 // give makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease has
 // ended. To undo an acquire, to release a hold and to return an unwanted grant are all this
 // transition.

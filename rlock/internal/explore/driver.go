@@ -82,7 +82,9 @@ func (w *world) leaves(c *client, i int) {
 	u.stays = 0
 	u.ends, u.passes, u.carries, u.wroteOut, u.left = core.ID{}, false, false, false, false
 	if call.Outcome == core.Acquired { // and does not know it
-		l.Unlock(call.Owner, call.Mode, call.Handle, now)
+		if _, t, _ := l.Unlock(call.Owner, call.Mode, call.Handle, now); t != nil {
+			w.stays(c, u, t)
+		}
 	} else {
 		l.Leave(call, core.Cancelled, now)
 		l.Next(call, false, now) // it returns
@@ -343,6 +345,21 @@ func (w *world) loses(c *client, e core.Effect) {
 		}
 		u.levels(v.Mode, -1)
 	}
+	switch {
+	case e.Lock.IsHeld():
+	case e.Cause == core.LeaseEnded, e.Cause == core.TooLong, e.Cause == core.ByClose:
+		w.stays(c, &c.users[w.userOf(c, e.Lost[0])], e.Tenure)
+	default:
+		c.stays = 0
+	}
+}
+
+// stays notes that a user had the last level of the tenure, which stays for another reader's least hold.
+func (w *world) stays(c *client, u *user, t *core.Tenure) {
+	if c.stays > w.clock(c).Time {
+		u.parted, u.partedUntil = t.ID, c.stays
+	}
+	c.stays = 0
 }
 
 // userOf returns which user has opened the level.

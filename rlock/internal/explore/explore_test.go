@@ -54,6 +54,7 @@ var quick = []Setup{
 	{Name: "2x1, stays", Clients: 2, Users: 1, Rounds: 1, Do: Stay | Cancel},
 	{Name: "1x2, stays", Clients: 1, Users: 2, Rounds: 1, Do: Stay | Nest},
 	{Name: "readers 2x1, stays", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Stay | Read},
+	{Name: "readers 1x2, stays", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Stay | Read | FixedRead | Capped | Pass | Close},
 	{Name: "permit 2x1, stays", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Stay},
 	{Name: "1x3, attempts", Clients: 1, Users: 3, Rounds: 1, Do: Try | OnlyTry | Cancel},
 	{Name: "readers 1x3, attempts", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Try | OnlyTry | Read | OnlyRead | Cancel},

@@ -291,6 +291,9 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 // appendUsers writes the users in the order in which the lock has named them, and then the others, sorted.
 func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 	b = append(b, byte(len(c.nudges)), byte(c.slots[asks]), byte(c.slots[releases]))
+	if c.stays > w.now {
+		b = append(b, w.left(c.stays))
+	}
 	for _, d := range c.nudges {
 		b = append(b, byte(d.user+1))
 		if d.tenure != nil {

@@ -289,11 +289,16 @@ func (w *world) nestsWide(c *client, i int) {
 
 // releases makes a call wait for the release of the tenure that it has ended, or for it to be passed on.
 func (w *world) releases(c *client, i int, t *core.Tenure) {
-	if t == nil {
-		c.users[i].stays = 0 // other readers go on
+	u, now := &c.users[i], w.clock(c).Time
+	if t == nil { // other readers go on
+		c.stays, u.stays = max(c.stays, u.stays), 0
 		return
 	}
-	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Carries: c.users[i].carries, Tag: i}
+	if c.stays > now {
+		u.stays = max(c.stays, u.stays)
+	}
+	c.stays = 0
+	call := &core.Call{Owner: w.ownerOf(i), Until: now + 1, Carries: u.carries, Tag: i}
 	u.ends = t.ID
 	w.calls(c, i, unlocking, call)
 	t.Lock().Release(t, call)

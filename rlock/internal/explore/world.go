@@ -77,6 +77,7 @@ type client struct {
 	dead, frozen, asleep bool
 	off                  bool      // no command of it reaches Redis
 	lag                  core.Time // how far its monotonic clock is behind
+	stays                core.Time // the end of the least hold of a reader that has unlocked, while others go on; 0 for none
 	epoch                int       // of its connection
 	sub                  subscription
 	abroad               subscription // to what foreign clients are told
@@ -213,7 +214,7 @@ func (w *world) copyTo(n *world) {
 }
 
 func (c *client) copyTo(n *client) {
-	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.abroad, n.seen, n.kept = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.abroad, c.seen, c.kept
+	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.abroad, n.seen, n.kept, n.stays = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.abroad, c.seen, c.kept, c.stays
 	y := &n.image
 	y.Copy(c.core, c.locks...)
 	n.core, n.locks = &y.Client, n.locks[:0]
