@@ -348,12 +348,18 @@ const (
 		redis.call('hset', KEYS[1], 'mode', 'read', ARGV[1], 1)
 		redis.call('set', ARGV[2] .. ':' .. ARGV[1] .. ':rwlock_timeout:1', 1, 'px', 3000)
 		return redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), 3000))`
+	// As Redisson, it leaves the lock to the longest lease of the readers that go on.
 	guestLeaves = `
-		redis.call('hdel', KEYS[1], ARGV[1], ARGV[1] .. ':write')
-		redis.call('del', ARGV[3] .. ':' .. ARGV[1] .. ':rwlock_timeout:1')
-		local left = redis.call('hkeys', KEYS[1])
-		if #left > 1 or left[1] and left[1] ~= 'mode' then
+		if redis.call('hdel', KEYS[1], ARGV[1], ARGV[1] .. ':write') == 0 then
 			return 0
+		end
+		redis.call('del', ARGV[3] .. ':' .. ARGV[1] .. ':rwlock_timeout:1')
+		local longest = 0
+		for _, reader in ipairs(redis.call('hkeys', KEYS[1])) do
+			longest = math.max(longest, redis.call('pttl', ARGV[3] .. ':' .. reader .. ':rwlock_timeout:1'))
+		end
+		if longest > 0 then
+			return redis.call('pexpire', KEYS[1], longest)
 		end
 		redis.call('del', KEYS[1])
 		return ARGV[2] == '' and 0 or redis.call('publish', ARGV[2], '0')`
@@ -400,9 +406,7 @@ func (c *caller) guest(o *Op) {
 			return // it ends with its lease
 		}
 		record.Gave(history.Result{Outcome: history.Released})
-		// Without a message waiters look within two seconds. Open: a writer has waited for a second
-		// more (the program of seed 200 has it), nearly until the end of a guest's lease.
-		r.apart(o.Lock, from, r.now()+looks+time.Second)
+		r.apart(o.Lock, from, r.now()+looks) // it may have sent no message
 		return
 	}
 }
