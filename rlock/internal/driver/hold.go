@@ -360,7 +360,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		levels := len(l.Levels())
 		l.shard.exit(l)
 		if levels == 1 {
-			return "", fmt.Errorf("rlock: lock %q: %w: another reader of this process has a least hold", n.Key, terms.ErrPass)
+			return "", fmt.Errorf("rlock: lock %q: %w: the WithMinHold of another reader of this process lasts", n.Key, terms.ErrPass)
 		}
 		return "", fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, levels)
 	case core.NothingHeld:
