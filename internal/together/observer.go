@@ -124,6 +124,9 @@ func (b *observed) hooks() *rlock.Observer {
 			}
 			locked("Released", func() {
 				s.released++
+				if errors.Is(i.Err, rlock.ErrUnconfirmed) {
+					r.unanswered[i.Name] = r.now()
+				}
 				if errors.Is(i.Err, rlock.ErrClosed) { // by Close, which has another context
 					b.losers[loser{i.Name, i.Owner}]++
 				}

@@ -64,7 +64,8 @@ type onceRun struct {
 	key   string
 	began time.Duration // when it was called
 	ended time.Duration // when the function returned
-	over  bool          // Redis had no lock of its any more by then, so that its value is void
+	over  bool          // its hold was over by then, so that its value is void
+	gone  bool          // Redis had forgotten its lock: the value is void unless the store is repeated
 	fails bool          // its result is an error for all
 }
 
@@ -126,7 +127,7 @@ func (c *caller) once(o *Op) {
 		r.mu.Lock()
 		r.results[id] = &onceRun{key: key, began: began, ended: r.now(), over: !hold.Valid(), fails: fails}
 		if gone := max(r.deleted[key], r.deleted[""]); gone > began && !r.refuses && r.refused < began && find(r.program.World.Options, "once.Most").N == 0 {
-			r.results[id].over = true // else its process alone may have the value, which is not stored
+			r.results[id].gone = true // else its process alone may have the value, which is not stored
 		}
 		r.mu.Unlock()
 		if fails {
@@ -181,7 +182,7 @@ func (c *caller) once(o *Op) {
 // was stored after the caller asked, or is kept.
 func (r *Run) judgeValue(o *Op, key string, of, mine int, asked time.Duration, fails bool) {
 	r.mu.Lock()
-	run, w := r.results[of], r.program.World
+	run, w, unanswered := r.results[of], r.program.World, r.unanswered[key]
 	r.mu.Unlock()
 	if w.Outside && run == nil {
 		return // of another process
@@ -195,7 +196,7 @@ func (r *Run) judgeValue(o *Op, key string, of, mine int, asked time.Duration, f
 	switch {
 	case run == nil || run.key != key || run.fails != fails:
 		r.problem("once: %s got the value of run %d: %+v", o, of, run)
-	case run.over:
+	case run.over, run.gone && unanswered < run.ended:
 		r.problem("once: %s got the value of run %d, which had lost its lock", o, of)
 	case of != mine && o.arg("how").S == "fresh" && r.ground.Virtual && run.began < asked:
 		r.problem("once: %s asked at %v for a fresh value, and got that of run %d, which began at %v", o, asked, of, run.began)

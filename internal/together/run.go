@@ -68,6 +68,7 @@ type Run struct {
 	gone       []*member                // that were closed
 	forgotten  map[string]bool          // the locks that Redis was made to forget
 	deleted    map[string]time.Duration // when it was made to last; "" for all
+	unanswered map[string]time.Duration // when a release of it was last not confirmed
 	refuses    bool                     // Redis refuses scripts, ...
 	refused    time.Duration            // ...or did until then
 	maybe      []func()                 // end faults that may still come
@@ -165,7 +166,7 @@ func Execute(p *Program, ground Ground, face *Face) *Run {
 func newRun(p *Program, ground Ground, face *Face) *Run {
 	r := &Run{
 		program: p, ground: ground, begin: time.Now(), face: face,
-		forgotten: make(map[string]bool), deleted: make(map[string]time.Duration),
+		forgotten: make(map[string]bool), deleted: make(map[string]time.Duration), unanswered: make(map[string]time.Duration),
 		results: make(map[int]*onceRun), notes: make(map[string]*note),
 		posts: posts{responses: make(map[string]string), keys: make(map[string]string), settled: make(map[string]bool)},
 	}
