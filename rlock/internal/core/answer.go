@@ -188,6 +188,9 @@ func (l *Lock) Settle(now Now) {
 	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
 			l.admitReaders(false, now) // a writer before the readers may have left
+			if l.holdsBack() && l.owner.claim {
+				l.touch(l.owner) // its Mirror is due sooner
+			}
 		}
 		l.seek(now)
 	}

@@ -156,7 +156,11 @@ func (t *Tenure) mirrors(now Now) Time {
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
 	if t.claim { // most sections that began with a claim end within ShortSection, and need no renewal
-		return max(seen.After(min(lease, t.trust.lease)/3), t.share.since.After(c.ShortSection), t.again)
+		at := max(t.share.since.After(c.ShortSection), t.again)
+		if l.holdsBack() { // until the answer says whether others wait
+			return at
+		}
+		return max(at, seen.After(min(lease, t.trust.lease)/3))
 	}
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }

@@ -408,6 +408,13 @@ func (l *Lock) heldBackFrom(w *Call) Time {
 	return w.Began.After(l.client.ReadersTime)
 }
 
+// holdsBack reports whether a reader waits to join the readers of this client, since others may
+// wait as well.
+func (l *Lock) holdsBack() bool {
+	w := l.line.first()
+	return w != nil && w.Tenure == nil && l.heldBackFrom(w) != Never
+}
+
 // giveWay puts the writers at the front of the line behind the readers: while foreign readers keep
 // writers out, readers get a turn now and then.
 func (l *Lock) giveWay(now Now) {
