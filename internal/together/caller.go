@@ -145,7 +145,7 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 	k.shares = l.Kind == "read" || l.Kind == "semaphore"
 	if l.Kind == "semaphore" && k.permits == 0 {
 		k.permits = k.asked
-		if outer != nil {
+		if outer != nil && outer.valid() { // else it begins a hold of its own
 			k.permits = outer.call.permits
 		}
 	}
