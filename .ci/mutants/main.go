@@ -13,6 +13,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -139,6 +140,8 @@ func try(root string, m mutant) (result string, err error) {
 	switch {
 	case failed == nil:
 		return "lived", nil
+	case strings.Contains(string(output), "no space left"):
+		return "", errors.New("no space left on the disk") // which is no judgement of the mutant
 	case strings.Contains(string(output), "[build failed]"):
 		return "does not compile", nil
 	case strings.Contains(string(output), "panic: test timed out"):
@@ -163,9 +166,12 @@ func mutantsOf(root, dir string) (all []mutant, err error) {
 		if err != nil {
 			return nil, err
 		}
-		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return nil, err
+		}
+		if ast.IsGenerated(file) {
+			continue
 		}
 		name, err := filepath.Rel(root, path)
 		if err != nil {
