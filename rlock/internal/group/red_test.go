@@ -170,27 +170,29 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 		"all are another's":       {5, 0, terms.ErrNotAcquired},
 		"faults with one other's": {1, 4, refused},
 	} {
-		virtual(t, func(t *testing.T, f *fleet) {
-			servers, l := f.servers(5)
-			for i, s := range servers {
-				if i < want.held {
-					s.occupy()
-				} else if i < want.held+want.faults {
-					s.err = refused
+		for _, abroad := range []bool{true, false} { // the others are owners of another process, or of this one
+			virtual(t, func(t *testing.T, f *fleet) {
+				servers, l := f.servers(5)
+				for i, s := range servers {
+					if i < want.held {
+						s.occupy().(*fakePart).abroad = abroad
+					} else if i < want.held+want.faults {
+						s.err = refused
+					}
 				}
-			}
-			h, err := take(l, Options{})
-			if want.err == nil {
-				require.NoError(t, err, what)
-				require.NoError(t, h.Release(t.Context()))
-			} else {
-				require.ErrorIs(t, err, want.err, what)
-			}
-			synctest.Wait()
-			for i, s := range servers {
-				assert.Equal(t, i < want.held, s.held() > 0, "%s: server %d", what, i)
-			}
-		})
+				h, err := take(l, Options{})
+				if want.err == nil {
+					require.NoError(t, err, what)
+					require.NoError(t, h.Release(t.Context()))
+				} else {
+					require.ErrorIs(t, err, want.err, what)
+				}
+				synctest.Wait()
+				for i, s := range servers {
+					assert.Equal(t, i < want.held, s.held() > 0, "%s: server %d", what, i)
+				}
+			})
+		}
 	}
 }
 
