@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/rlock/once"
 )
@@ -50,13 +48,10 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 	_, shared, err := g.group.Do(ctx, key, func(ctx context.Context) ([]byte, error) {
 		at := g.markOf(key)
 		reply, err := once.HoldOf(ctx).Exec(ctx, "return redis.call('get', KEYS[1])", []string{at}, nil)
-		if err == nil {
-			err = reply.Error()
-		}
-		if err != nil && !rueidis.IsRedisNil(err) {
+		if err != nil {
 			return nil, err
 		}
-		value, _ := reply.ToString()
+		value, _ := reply.ToString() // "" if there is no mark
 		print, _, _ := strings.Cut(value, " ")
 		return json.Marshal(record{Print: print, Status: response.Status, Header: response.Header, Body: response.Body})
 	})
