@@ -84,6 +84,30 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	}
 }
 
+// What a red lock asks its parts: a call that makes one attempt does not count as one that waits,
+// and neither does one that waits for a silent server.
+func TestTheStateOfALockWhileACallAsksForIt(t *testing.T) {
+	for _, wait := range []time.Duration{0, terms.Forever} {
+		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+			l, o := f.join(nil).lock(), terms.NewOwner()
+			f.gives(held)
+			asks := request(terms.NewOwner())
+			asks.Wait = wait
+			result := later(func() error { return l.Take(t.Context(), asks) })
+			assert.Equal(t, wait > 0, l.State(o).Taken)
+			time.Sleep(terms.Silence)
+			silent := l.State(o)
+			assert.True(t, silent.IsSilent())
+			assert.False(t, silent.Taken)
+			f.gives(passes)
+			f.deliver(-1)
+			require.NoError(t, <-result)
+			assert.True(t, l.State(o).Taken)
+			assert.False(t, l.State(asks.Owner).Taken)
+		})
+	}
+}
+
 // A message may grant a permit to a ticket that its caller has left, or that this client has never
 // had.
 func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {

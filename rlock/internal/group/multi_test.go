@@ -34,6 +34,22 @@ func TestPartsAreTakenInOneOrder(t *testing.T) {
 	})
 }
 
+// The same locks of one key in other parts make another lock.
+func TestLocksAreTheSameIfTheirPartsAre(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		var s []*fakeLock
+		for range 4 {
+			s = append(s, f.lock(f.home(), "a"))
+		}
+		red := func(parts ...*fakeLock) Locker { return NewRed("a", lockers(parts...), len(parts)) }
+		l, same, other := NewMulti([]Locker{red(s[:3]...), s[3]}), NewMulti([]Locker{s[3], red(s[:3]...)}), NewMulti([]Locker{s[0], red(s[1:]...)})
+		o := terms.NewOwner()
+		require.NoError(t, l.Take(t.Context(), o, forever))
+		require.ErrorIs(t, other.Unlock(t.Context(), o), terms.ErrNotHeld)
+		require.NoError(t, same.Unlock(t.Context(), o))
+	})
+}
+
 func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		home := f.home()
