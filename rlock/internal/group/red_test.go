@@ -450,6 +450,8 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 		assert.Len(t, h.has(), 2, "a server that refuses INFO")
 		f.homes[0].set(func() { after = f.homes[0].looked })
 		assert.Equal(t, looked+1, after, "it is asked once")
+		_, _, lack := f.homes[0].healer.due()
+		assert.Zero(t, lack, "the part is given up")
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
