@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -684,6 +685,33 @@ func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client(func(c *rlock.Config) { c.Lazy = true })
 		assert.True(t, must(redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)))
+	})
+}
+
+// The first command is built when the client knows by which family its server publishes.
+func TestWithTheKitALazyClientPublishesByTheFamilyOfItsServer(t *testing.T) {
+	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
+		option := server.Options()
+		dial := option.DialCtxFn
+		between := network.New(func() (net.Conn, error) { return dial(t.Context(), option.InitAddress[0], nil, nil) })
+		defer between.Close()
+		var by []string
+		between.Rule(func(f network.Frame) network.Fate {
+			switch {
+			case f.Stage == network.Reply && f.Is("PUBSUB"):
+				return network.Replace("*0\r\n")
+			case f.Stage == network.Reply && f.Is("EVALSHA"):
+				return network.Replace(":1\r\n")
+			case f.Is("EVALSHA"):
+				by = append(by, f.Args[len(f.Args)-1])
+			}
+			return network.Pass
+		})
+		option.DialCtxFn = between.Dial
+		client := must(rlock.New(rlock.Config{Redis: option, Lazy: true, Advanced: rlock.Advanced{PubSub: rlock.PubSubSharded}}))
+		require.NoError(t, redisson.New(client).CountDownLatch("l").CountDown(t.Context()))
+		assert.Equal(t, []string{"spublish"}, by)
+		require.NoError(t, client.Close())
 	})
 }
 
