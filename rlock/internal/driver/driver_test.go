@@ -306,3 +306,22 @@ func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
 }
 
 func init() { CheckRules(true) }
+
+// Each that watches a lock hears of its trouble until it stops, and nothing is remembered then.
+func TestTroubleIsToldToThoseThatWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c, told := f.join(nil), map[string]int{}
+		watch := func(who, lock string) (stop func()) {
+			return c.WatchTrouble(lock, func(error) { told[who]++ })
+		}
+		stops := []func(){watch("one", key), watch("two", key), watch("three", "other")}
+		for _, stop := range stops {
+			c.TellTrouble(key, time.Now(), wire.ErrNoAnswer)
+			stop()
+		}
+		c.TellTrouble(key, time.Now(), wire.ErrNoAnswer)
+		assert.Equal(t, map[string]int{"one": 1, "two": 2}, told)
+		assert.Zero(t, c.troubles.count.Load())
+		assert.Empty(t, c.troubles.of)
+	})
+}

@@ -447,7 +447,7 @@ type troubles struct {
 }
 
 // WatchTrouble calls told with the error of each failed attempt for the lock with that key, until
-// stop is called. told is called with a mutex held: it must return at once, and use no lock.
+// stop is called, once. told is called with a mutex held: it must return at once, and use no lock.
 func (c *Client) WatchTrouble(key string, told func(err error)) (stop func()) {
 	t, id := &c.troubles, &told
 	t.mu.Lock()
@@ -463,9 +463,6 @@ func (c *Client) WatchTrouble(key string, told func(err error)) (stop func()) {
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if _, ok := t.of[key][id]; !ok {
-			return
-		}
 		t.count.Add(-1)
 		if delete(t.of[key], id); len(t.of[key]) == 0 {
 			delete(t.of, key)
