@@ -289,27 +289,45 @@ func TestAFunctionOfAFreshCallerAsksForFreshValues(t *testing.T) {
 
 // A value that is forgotten is not kept, nor is that of a function which ran then; the next one is.
 func TestAForgottenValueIsNotKept(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		o := once.Options{Keep: time.Hour}
-		a, b := start(w, o), start(w, o)
-		var runs atomic.Int32
-		require.NoError(t, a.Forget(w.Ctx, key), "there is none")
-		<-a.asks(w.Ctx, 1, takes(0, "old", &runs))
-		require.NoError(t, b.Forget(w.Ctx, key))
-		time.Sleep(time.Millisecond)
-		assert.Equal(t, "new", (<-b.asks(w.Ctx, 1, takes(0, "new", &runs))).value)
-		assert.Equal(t, "new", (<-a.asks(w.Ctx, 1, takes(0, "no", &runs))).value, "it is kept")
+	for name, o := range map[string]once.Options{"a value": {Keep: time.Hour}, "an error for all": {KeepErrors: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				a, b, fails := start(w, o), start(w, o), o.KeepErrors > 0
+				asks := func(p *process, d time.Duration, text string) <-chan string {
+					result := make(chan string, 1)
+					go func() {
+						value, _, err := p.Do(w.Ctx, key, func(context.Context) ([]byte, error) {
+							if time.Sleep(d); fails {
+								return nil, once.ForAll(errors.New(text))
+							}
+							return []byte(text), nil
+						})
+						if fails {
+							value = []byte(err.Error())
+						}
+						result <- string(value)
+					}()
+					return result
+				}
+				require.NoError(t, a.Forget(w.Ctx, key), "there is none")
+				<-asks(a, 0, "old")
+				require.NoError(t, b.Forget(w.Ctx, key))
+				time.Sleep(time.Millisecond)
+				assert.Equal(t, "new", <-asks(b, 0, "new"))
+				assert.Equal(t, "new", <-asks(a, 0, "no"), "it is kept")
 
-		require.NoError(t, a.Forget(w.Ctx, key))
-		running := a.asks(w.Ctx, 1, takes(time.Minute, "stale", &runs))
-		time.Sleep(30 * time.Second)
-		require.NoError(t, b.Forget(w.Ctx, key))
-		waits := b.asks(w.Ctx, 1, takes(0, "no", &runs))
-		assert.Equal(t, "stale", (<-running).value)
-		assert.Equal(t, "stale", (<-waits).value, "it is stored after the question")
-		assert.Equal(t, "newest", (<-b.asks(w.Ctx, 1, takes(0, "newest", &runs))).value)
-		assert.Equal(t, "newest", (<-a.asks(w.Ctx, 1, takes(0, "no", &runs))).value, "it is kept")
-	})
+				require.NoError(t, a.Forget(w.Ctx, key))
+				running := asks(a, time.Minute, "stale")
+				time.Sleep(30 * time.Second)
+				require.NoError(t, b.Forget(w.Ctx, key))
+				waits := asks(b, 0, "no")
+				assert.Equal(t, "stale", <-running)
+				assert.Equal(t, "stale", <-waits, "it is stored after the question")
+				assert.Equal(t, "newest", <-asks(b, 0, "newest"))
+				assert.Equal(t, "newest", <-asks(a, 0, "no"), "it is kept")
+			})
+		})
+	}
 }
 
 func TestForgetWaitsForRedis(t *testing.T) {

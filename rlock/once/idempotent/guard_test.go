@@ -496,6 +496,12 @@ func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 		require.NoError(t, b.Forget(ctx, keys[2]))
 		time.Sleep(time.Millisecond)
 		assert.Equal(t, http.StatusCreated, b.post(`"other"`, "7").Code, "the mark is forgotten, too")
+		require.NoError(t, b.Forget(ctx, keys[2]))
+		time.Sleep(time.Millisecond)
+		require.NoError(t, b.Settle(ctx, keys[2], paid))
+		for _, body := range []string{"7", "8"} {
+			assert.Equal(t, http.StatusAccepted, a.post(`"other"`, body).Code, "it was settled without a request, and is for all")
+		}
 		for i, good := range []idempotent.Response{paid, {Status: 200}, {Status: 999, Body: make([]byte, 100)}} {
 			require.NoError(t, a.Settle(ctx, fmt.Sprint("idempotency:", i), good), "of a key without a request")
 		}
@@ -540,6 +546,19 @@ func TestAFreshRequestIsNoOtherRequest(t *testing.T) {
 			assert.Equal(t, "true", w.Body.String())
 		}
 		assert.EqualValues(t, 1, a.runs.Load()+b.runs.Load())
+	})
+}
+
+func TestTheLongestResponseIsKept(t *testing.T) {
+	const most = 1 << 20 // by default
+	longest := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, most)) }
+	bubble(t, idempotent.Options{}, longest, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		for _, s := range []*server{a, b} {
+			w := s.post(key, "7")
+			assert.Equal(t, http.StatusOK, w.Code)
+			assert.Equal(t, most, w.Body.Len())
+		}
+		assert.Zero(t, b.runs.Load())
 	})
 }
 
