@@ -6,9 +6,12 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -306,4 +309,39 @@ func TestTheServerIsAskedForRedissonOnceInAWhile(t *testing.T) {
 	redis.Stop()
 	redis.Close() // when the questions have ended
 	assert.EqualValues(t, 3, redis.Commands()-sent)
+}
+
+// The server has a script of Redisson, and then, when it was restarted, none: each answer counts
+// until the next question, and one without a number not at all.
+func TestClientsOfRedissonAreExpectedWhereTheServerHasTheirScripts(t *testing.T) {
+	redistest.WithoutServer(t)
+	redistest.Virtual(t, func(t *testing.T) {
+		server, says := inmemory.New(), ""
+		t.Cleanup(server.Close)
+		between, option := network.New(server.Dial), server.Options()
+		option.DialCtxFn = between.Dial
+		redis, err := wire.Open(wire.Options{Redis: option}, wire.NewID().Prefix)
+		require.NoError(t, err)
+		defer redis.Close()
+		defer redis.Stop()
+		between.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Reply && f.Is("SCRIPT") {
+				return network.Replace(says)
+			}
+			return network.Pass
+		})
+		for _, answer := range []struct {
+			says  string
+			polls bool
+		}{
+			{"*3\r\n:0\r\n:0\r\n:0\r\n", false}, {"*3\r\n:0\r\n:1\r\n:0\r\n", true}, {"-ERR no\r\n", true},
+			{"*3\r\n:0\r\n:0\r\n:0\r\n", false},
+		} {
+			says = answer.says
+			redis.LookForRedisson(time.Now())
+			synctest.Wait()
+			assert.Equal(t, answer.polls, redis.Polls(), answer.says)
+			time.Sleep(time.Minute)
+		}
+	})
 }
