@@ -257,8 +257,8 @@ func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
 			return rueidis.AuthCredentials{RefreshAfter: time.Now().Add(10 * time.Second)}, nil
 		}
 	}
-	alone(t, expiring, func(t *testing.T, l *lone, _ *inmemory.Server) {
-		opened := len(l.direct.Sent("HELLO"))
+	alone(t, expiring, func(t *testing.T, l *lone, server *inmemory.Server) {
+		opened, open := len(l.direct.Sent("HELLO")), server.Miniredis().CurrentConnectionCount()
 		for range 39 {
 			time.Sleep(250 * time.Millisecond)
 			l.requireDirect()
@@ -268,6 +268,8 @@ func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
 		l.send(2)
 		l.requireDirect()
 		assert.Len(t, l.direct.Sent("HELLO"), opened+1)
+		synctest.Wait()
+		assert.Equal(t, open, server.Miniredis().CurrentConnectionCount(), "the former one is closed")
 	})
 }
 
