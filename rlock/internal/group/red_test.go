@@ -467,6 +467,15 @@ func TestALostPartIsWaitedForInTheLine(t *testing.T) {
 		require.NoError(t, other.Release(t.Context()))
 		synctest.Wait()
 		assert.Len(t, h.has(), 3, "it is not left to the next look")
+
+		servers[0].the().lose(errGone)
+		other = servers[0].occupy()
+		time.Sleep(longest + lookEvery/2)
+		h.SetLease(time.Minute)
+		require.NoError(t, other.Release(t.Context()))
+		synctest.Wait()
+		assert.Len(t, h.has(), 2, "the part would have the lease from now on, and end later than the others")
+		assert.Zero(t, servers[0].held())
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
