@@ -295,10 +295,11 @@ func (c *caller) latch(o *Op) {
 		err := there.Await(ctx)
 		r.face.call("redisson.CountDownLatch.Await")
 		r.mu.Lock()
-		early := err == nil && r.now() < opened && sure && !r.flushed.Load()
+		sure := sure && !r.flushed.Load()
+		early, late := err == nil && r.now() < opened && sure, err != nil && r.now() > opened+looks && sure && r.program.World.Calm
 		r.mu.Unlock()
-		if early {
-			r.problem("redisson: Await of %s returns before the count is zero", o)
+		if early || late && !errors.Is(err, rlock.ErrClosed) {
+			r.problem("redisson: Await of %s returns %v, and the count is zero from %v on", o, err, opened)
 		}
 	}()
 	for i := range n {
