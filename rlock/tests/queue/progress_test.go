@@ -169,6 +169,24 @@ func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
 	})
 }
 
+// A call that has missed its turn waits for the rest of its time, and no longer.
+func TestACallThatHasMissedItsTurnWaitsForTheRestOfItsTime(t *testing.T) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		other := of(w.NewClient().Client, testbed.Key)
+		held, began, goOn := testbed.Take(t, w.Ctx, other), time.Now(), make(chan struct{})
+		misses := testbed.Waits(t, func() error {
+			return of(w.NewClient().Client, testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithWait(10*time.Second), rlock.WithProgress(func(int, int) { <-goOn }))
+		})
+		require.NoError(t, held.Release(w.Ctx))
+		held = testbed.Take(t, w.Ctx, other)
+		time.Sleep(5*time.Second - time.Since(began))
+		close(goOn)
+		require.ErrorIs(t, <-misses, rlock.ErrNotAcquired)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		require.NoError(t, held.Release(w.Ctx))
+	})
+}
+
 // No other call waits for a function that does not return, although its call has to ask Redis first.
 func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
 	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
