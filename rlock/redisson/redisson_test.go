@@ -522,6 +522,24 @@ func TestATurnInVainIsRare(t *testing.T) {
 	})
 }
 
+// A release of nothing sends no message: the next one is that of another client, which has had its
+// turn.
+func TestAReleaseOfNothingIsNotHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := redisson.New(w.NewClient().Client).PermitSemaphore("p"), redisson.New(w.NewClient().Client).PermitSemaphore("p")
+		require.NoError(t, here.SetPermits(w.Ctx, 1))
+		first := must(here.Acquire(w.Ctx, 0))
+		theirs := result(func() error { return must(there.Acquire(w.Ctx, 0)).Release(w.Ctx) })
+		ours := result(func() error { return must(here.Acquire(w.Ctx, 0)).Release(w.Ctx) })
+		began := time.Now()
+		assert.False(t, must(here.Release(w.Ctx, strings.Repeat("00", 16))))
+		require.NoError(t, first.Release(w.Ctx))
+		require.NoError(t, <-theirs)
+		require.NoError(t, <-ours)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
 // A caller that leaves the others their turn when its client is closed returns at once.
 func TestAClientThatIsClosedInATurnOfTheOthers(t *testing.T) {
 	for after := range 10 {
