@@ -330,6 +330,28 @@ func TestAForgottenValueIsNotKept(t *testing.T) {
 	}
 }
 
+// A value that Redis refuses is for those that asked before its function returned. The next caller
+// does not wait for it, unless Options.Finish is set.
+func TestAValueThatRedisRefusesIsNotWaitedFor(t *testing.T) {
+	testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{Keep: time.Hour})
+		p.warm(w, start(w, once.Options{Keep: time.Hour}))
+		w.Answer(func(command string, args ...string) string {
+			if strings.HasPrefix(command, "eval") && strings.Contains(strings.Join(args, " "), "refused text") {
+				return "OOM command not allowed when used memory > 'maxmemory'."
+			}
+			return ""
+		})
+		p.client.Net.SetRoundTrip(time.Second)
+		var runs atomic.Int32
+		first := p.asks(w.Ctx, 1, takes(0, "refused text", &runs))
+		time.Sleep(1500 * time.Millisecond) // the store is under way
+		next := p.asks(w.Ctx, 1, takes(0, "another", &runs))
+		assert.Equal(t, "refused text", (<-first).value)
+		assert.Equal(t, "another", (<-next).value)
+	})
+}
+
 func TestForgetWaitsForRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		o := once.Options{Keep: time.Hour}
