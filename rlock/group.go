@@ -74,7 +74,7 @@ func requestFor(o terms.Owner, options *group.Options) driver.Request {
 	return driver.Request{
 		AcquireOptions: acquireOptions{Lease: options.Lease, Wait: options.Wait},
 		Owner:          o, Caller: options.Caller, Quit: options.Quit,
-		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
+		Life: options.Life, Whole: options.Whole, Lost: options.Lost,
 	}
 }
 

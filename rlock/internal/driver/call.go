@@ -21,7 +21,7 @@ type Request struct {
 	Owner  terms.Owner
 	Shared bool            // the read lock
 	Whole  *terms.Whole    // the lock over several that the hold is a part of; nil for none
-	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest
+	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
 	Life   *terms.Life     // life of the hold with a handle, or of the whole that it is a part of
 	Lost   func(error)     // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
 	Way    terms.Way       // the way in which the lock was acquired
@@ -72,7 +72,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that hold at once. A part leaves that to its whole,
 	// which may have lost parts.
-	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
+	if req.Within != nil && !l.isLife(req.Within, now) {
 		l.shard.exit(l)
 		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
 	}

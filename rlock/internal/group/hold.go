@@ -78,8 +78,7 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 // with.
 func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
-	options.Caller, options.Whole = h.options.Caller, &h.whole
-	options.Within, options.Life = h.options.Within, h.options.Life
+	options.Caller, options.Whole, options.Life = h.options.Caller, &h.whole, h.options.Life
 	options.Lost = func(cause error) { h.lose(m, cause) }
 	return m, options
 }
@@ -158,7 +157,7 @@ func (h *Hold) lose(m *member, why error) {
 // outlived returns an error if the caller is a guest of a hold that is over. For a part its whole
 // checks that.
 func (h *Hold) outlived() error {
-	if in := h.options.Within; in == nil || h.options.Whole != nil || !in.IsOver() {
+	if in := h.options.Within; in == nil || !in.IsOver() {
 		return nil
 	}
 	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
