@@ -272,6 +272,33 @@ func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
 	})
 }
 
+// It asks the others for a moment, which a release ends: nothing is taken for a hold that is over.
+func TestAReleaseEndsTheWaitsForOtherParts(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		var others []terms.Part
+		for _, s := range servers {
+			others = append(others, s.occupy())
+		}
+		result := begin(func() error {
+			h, err := take(l, forever)
+			if err == nil {
+				err = h.Release(t.Context())
+			}
+			return err
+		})
+		for _, p := range others[:2] {
+			require.NoError(t, p.Release(t.Context()))
+		}
+		require.NoError(t, <-result)
+		synctest.Wait()
+		f.told()
+		require.NoError(t, others[2].Release(t.Context()))
+		synctest.Wait()
+		assert.NotContains(t, f.told(), "grants red")
+	})
+}
+
 func TestTheWaitForARedLockEndsInTime(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
