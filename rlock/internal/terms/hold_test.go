@@ -1,0 +1,20 @@
+package terms
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A handle that is dropped after its hold has ended is nobody's concern.
+func TestAHoldIsDroppedAsLongAsItIsHeld(t *testing.T) {
+	var hold HoldContext
+	life := new(Life)
+	hold.Begin(t.Context(), life)
+	assert.False(t, life.IsDropped())
+	life.Drop()
+	assert.True(t, life.IsDropped())
+	hold.End(errors.New("released"))
+	assert.False(t, life.IsDropped())
+}
