@@ -151,6 +151,11 @@ func TestAValueWithoutCallersIsStored(t *testing.T) {
 			})
 		}, func(w *testbed.World, _ *process) { w.AnswerScripts("") }},
 		"closed": {func(_ *testbed.World, p *process) { time.AfterFunc(500*time.Millisecond, p.Group.Close) }, func(*testbed.World, *process) {}},
+		"closed without a connection": {func(_ *testbed.World, p *process) {
+			p.away("the value", network.Request)
+			time.AfterFunc(500*time.Millisecond, p.Group.Close)
+			time.AfterFunc(1500*time.Millisecond, func() { p.client.Net.Rule(nil) })
+		}, func(*testbed.World, *process) {}},
 	} {
 		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
 			o := once.Options{Keep: time.Hour, Finish: true}
