@@ -120,12 +120,6 @@ func (p *Program) all(do func(o *Op)) {
 	each(p.Faults)
 }
 
-// any reports whether an operation is so.
-func (p *Program) any(is func(o *Op) bool) (found bool) {
-	p.all(func(o *Op) { found = found || is(o) })
-	return found
-}
-
 // Numbers returns the numbers of all operations.
 func (p *Program) Numbers() (all []int) {
 	p.all(func(o *Op) { all = append(all, o.ID) })
