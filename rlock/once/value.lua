@@ -4,7 +4,12 @@
 --
 -- an error "WRONGTYPE": it is no hash, or has other fields, and nothing was changed
 local s, u, b, r, k, f = unpack(redis.call('hmget', KEYS[1], 's', 'u', 'b', 'r', 'k', 'f'))
-local has = (s and 6 or 0) + (f and 1 or 0)
-if #redis.call('hkeys', KEYS[1]) ~= has or s and not (tonumber(s) and tonumber(u) and tonumber(b) and r and k) or f and not tonumber(f) then
+local ours
+if s then
+	ours = tonumber(s) and tonumber(u) and tonumber(b) and r and k
+else
+	ours = #redis.call('hkeys', KEYS[1]) == (f and 1 or 0)
+end
+if not ours or f and not tonumber(f) then
 	redis.call('zrange', KEYS[1], '0', '0') -- the error of the wrong type
 end
