@@ -192,6 +192,14 @@ func (f *fleet) servers(n int) ([]*fakeLock, *Lock) {
 	return locks, NewRed("red", lockers(locks...), n)
 }
 
+// occupy has other owners take all the locks.
+func occupy(locks []*fakeLock) (others []terms.Part) {
+	for _, l := range locks {
+		others = append(others, l.occupy())
+	}
+	return others
+}
+
 func lockers(locks ...*fakeLock) (all []Locker) {
 	for _, l := range locks {
 		all = append(all, l)

@@ -250,10 +250,7 @@ func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
-		var others []terms.Part
-		for _, s := range servers {
-			others = append(others, s.occupy())
-		}
+		others := occupy(servers)
 		var h *Hold
 		result := begin(func() (err error) { h, err = take(l, forever); return err })
 		pending(t, result)
@@ -276,10 +273,7 @@ func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
 func TestAReleaseEndsTheWaitsForOtherParts(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
-		var others []terms.Part
-		for _, s := range servers {
-			others = append(others, s.occupy())
-		}
+		others := occupy(servers)
 		result := begin(func() error {
 			h, err := take(l, forever)
 			if err == nil {
