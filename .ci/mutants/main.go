@@ -141,7 +141,7 @@ func try(root string, m mutant) (result string, err error) {
 	case failed == nil:
 		return "lived", nil
 	case strings.Contains(string(output), "no space left"):
-		return "", errors.New("no space left on the disk") // which is no judgement of the mutant
+		return "", errors.New("no space left on the disk") // the mutant was not tested
 	case strings.Contains(string(output), "[build failed]"):
 		return "does not compile", nil
 	case strings.Contains(string(output), "panic: test timed out"):

@@ -29,7 +29,7 @@ type Options struct {
 // process could not run.
 const slow = 2 * time.Second
 
-// A check is one run: the history, parsed, and what is found.
+// A check is the state of one call of Check: the parsed history, and the report.
 type check struct {
 	options Options
 	report  Report
@@ -112,7 +112,7 @@ type process struct {
 	ended   history.Time
 	closes  history.Time // when its client is closed; never if it is not
 	inOrder bool
-	stalls  []span // in which the machine did not run it
+	stalls  []span // the times in which the machine did not run the process
 }
 
 // A call is one call for a lock, with its return if there was one; one for several locks is a call

@@ -30,7 +30,7 @@ const (
 	Looked   Kind = "looked"   // the state that the holder observed at that time: Belief
 	Told     Kind = "told"     // the context of the hold has ended with its loss
 	Gives    Kind = "gives"    // the holder is about to give the level back
-	Gave     Kind = "gave"     // that has returned, with Result
+	Gave     Kind = "gave"     // the call that gives the level back has returned, with Result
 	Closes   Kind = "closes"   // the client is about to be closed, which gives back all that the process has
 	Injected Kind = "injected" // Fault is about to begin
 	Healed   Kind = "healed"   // Fault is over
@@ -107,7 +107,7 @@ type Result struct {
 
 	Count   int    `json:"count,omitempty"`   // the levels of the owner, 0 if not asked
 	Token   uint64 `json:"token,omitempty"`   // 0 if none
-	Watched bool   `json:"watched,omitempty"` // it has a handle, for whose context the worker waits: see Told
+	Watched bool   `json:"watched,omitempty"` // the level has a handle, and the worker waits for the end of its context: see Told
 }
 
 // A Belief is the state that a holder observes when it looks.

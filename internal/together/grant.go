@@ -151,7 +151,7 @@ type giving struct {
 	ctx   context.Context
 	began time.Duration
 	at    history.Time
-	late  bool // it is recorded when it is known whether the level is given back
+	late  bool // the call is recorded after its return: only then it is known whether it gives the level back
 }
 
 // give notes that a level is about to be given back.

@@ -97,7 +97,8 @@ func (g *grant) key(name string) string {
 	return g.lock.Key(name)
 }
 
-// guarded executes what is refused when the hold is over, with the key of data beside the lock.
+// guarded makes a guarded call of the hold by do, which gets a key in the slot of the lock. Once the
+// hold is over, the call must be refused.
 func (c *caller) guarded(o *Op, verb, name string, do func(ctx context.Context, key string) error) {
 	g := c.in
 	if g.hold == nil {

@@ -467,7 +467,7 @@ func (c *caller) elect(o *Op) {
 		leads.End(history.Result{Outcome: history.Acquired, Token: token, Until: history.At(term.ValidUntil())})
 		defer func() {
 			leads.Gives(history.Now())
-			leads.Gave(history.Result{Outcome: history.Unconfirmed}) // it is released when this has returned
+			leads.Gave(history.Result{Outcome: history.Unconfirmed}) // Run releases the lock once this function has returned
 		}()
 		look := func() {
 			leads.Look(func() history.Belief {

@@ -55,7 +55,7 @@ type Shared struct{ Text string }
 
 func (e *Shared) Error() string { return e.Text }
 
-// PanicError is the error of a caller whose function has panicked: Value is the value of the panic,
-// which the error wraps if it is an error, and Stack, a []byte, the stack of the function. Value is
-// nil if the function has called runtime.Goexit.
+// PanicError is the error of a caller whose function has panicked. Value is the value of the panic,
+// or nil if the function has called runtime.Goexit; Stack is the stack of the function, as text. If
+// Value is an error, PanicError wraps it.
 type PanicError = terms.PanicError

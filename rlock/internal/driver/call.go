@@ -348,7 +348,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	s, ended := c.shardOf(n), ctx.Err() != nil
 	s.glance(func() {
 		s.counts.GaveUp(err, ended)
-		s.counts.Waited += waited - w.waited // which was counted if the lock was granted
+		s.counts.Waited += waited - w.waited // a grant has counted w.waited already
 	})
 	if errors.Is(err, wire.ErrWrongType) {
 		err = c.Redis.OfOtherKind(ctx, &n.Keys, err)

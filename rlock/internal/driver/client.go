@@ -230,7 +230,7 @@ func (c *Client) Connect() {
 	})
 }
 
-// closed is no goroutine.
+// closed is the closer of a client that is closed: no goroutine has that id.
 const closed = math.MaxUint64
 
 // Close ends the client: see package rlock. Calls return at once, also those whose command is in

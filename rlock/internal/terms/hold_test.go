@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A handle that is dropped after its hold has ended is nobody's concern.
+// A handle counts as dropped only if its hold lasts.
 func TestAHoldIsDroppedAsLongAsItIsHeld(t *testing.T) {
 	var hold HoldContext
 	life := new(Life)

@@ -261,7 +261,7 @@ func TestCloseCountsTheLocksThatAreNotReleased(t *testing.T) {
 	})
 }
 
-// Whoever closes the client is told that it is closed, and the outcome.
+// Each Close waits until the client is closed, and returns the error of the first.
 func TestEachCloseReturnsTheResultOfTheFirst(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, me := w.NewClient(), w.Caller()

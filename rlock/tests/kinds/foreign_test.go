@@ -51,7 +51,7 @@ type user struct {
 	use   func(ctx context.Context) error
 }
 
-// A party is what users use: two clients, and what is made of the first.
+// A party has two clients, and the groups and synchronizers of the first.
 type party struct {
 	*testbed.World
 	here, there *testbed.Client
@@ -268,7 +268,7 @@ func (p *party) keys() (keys []string) {
 	return keys
 }
 
-// says are the errors that name what is wrong.
+// says has the errors with which a call may refuse foreign data.
 var says = []error{rlock.ErrWrongType, rlock.ErrLost, rlock.ErrFenced, rlock.ErrNotPassed, rlock.ErrNotAcquired, rlock.ErrNotHeld, rlock.ErrTooManyWaiters}
 
 func TestForeignDataAreRefusedAndLeftAlone(t *testing.T) {
