@@ -3,6 +3,7 @@ package losses_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,15 @@ func awaitTracked(s *testbed.Site, n int) {
 func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool { return inspect.Of(client).Stats().Tracked == n }, testbed.Hang, time.Millisecond)
+}
+
+// awaitDepth returns when Redis shows so many levels of the lock named Key.
+func awaitDepth(s *testbed.Site, depth string) {
+	s.T.Helper()
+	require.Eventually(s.T, func() bool {
+		counts, err := s.Do("HVALS", testbed.Key).AsStrSlice()
+		return err == nil && slices.Equal(counts, []string{depth})
+	}, testbed.Hang, time.Millisecond)
 }
 
 // The promise of docs/guarantees.md, by default: no renewal comes during the test.
@@ -156,10 +166,10 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	for range 2 {
 		require.NoError(t, s.Do("SCRIPT", "FLUSH").Error()) // the next script is sent twice
 		nested := testbed.Take(t, hold.Context(), lock)
-		require.Eventually(t, func() bool { n, _ := s.Do("HVALS", testbed.Key).AsStrSlice(); return n[0] == "2" }, testbed.Hang, time.Millisecond)
+		awaitDepth(s, "2")
 		awaitTracked(s, 1)
 		require.NoError(t, nested.Release(s.Ctx))
-		require.Eventually(t, func() bool { n, _ := s.Do("HVALS", testbed.Key).AsStrSlice(); return n[0] == "1" }, testbed.Hang, time.Millisecond)
+		awaitDepth(s, "1")
 		awaitTracked(s, 1)
 	}
 	require.NoError(t, s.Do("DEL", testbed.Key).Error())
@@ -196,8 +206,7 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	})
 }
 
-// Each server is asked by a client with a short lease: what it refuses costs no lock, and the next
-// renewal finds the loss.
+// What a server refuses costs no lock, and the next mirror finds the loss. Here a nested lock causes the mirrors.
 func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7)
@@ -218,7 +227,7 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, config := s.In(t), c.config
-			config.Lease = 600 * time.Millisecond
+			unrenewed(&config)
 			client := s.NewClient(func(c *rlock.Config) { *c = config })
 			lock := client.NewLock(testbed.Key)
 			hold := testbed.Take(t, s.Ctx, lock)
@@ -226,9 +235,15 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 			if c.refuses {
 				require.Eventually(t, func() bool { return inspect.Of(client).Stats().TrackingRefused == 1 }, testbed.Hang, time.Millisecond)
 			}
+			nested := testbed.Take(t, hold.Context(), lock)
+			awaitDepth(s, "2")
 			require.NoError(t, context.Cause(hold.Context()))
+			require.NoError(t, nested.Release(s.Ctx))
+			awaitDepth(s, "1")
 			s.Number("DEL", testbed.Key)
-			testbed.RequireLoss(s.T, s.Ctx, hold)
+			nested = testbed.Take(t, hold.Context(), lock)
+			testbed.RequireLoss(s.T, s.Ctx, nested)
+			require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
 			assert.Zero(t, inspect.Of(client).Stats().Tracked)
 			assert.Equal(t, c.refuses, inspect.Of(client).Stats().TrackingRefused > 0)
 		})
