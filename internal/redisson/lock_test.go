@@ -172,22 +172,32 @@ func limits(s *scene, first, second side) {
 	s.t.Logf("a wait of %v for a lock that is held took %v", wait, took)
 	assert.GreaterOrEqual(s.t, took, wait-10*time.Millisecond, "Redisson counts in whole milliseconds")
 
-	waiter := s.start(func() error {
-		ok, err := second.TryLock(lock, redistest.Hang, lease)
-		if err == nil && !ok {
-			err = errors.New("not within the wait")
-		}
-		return err
-	})
-	s.awaitAsleep(second, lock)
 	require.NoError(s.t, first.Unlock(lock))
-	waiter.succeeds()
-	// rlock is granted the lock for a claim of two seconds, and then tells Redis of the lease.
-	assert.Eventually(s.t, func() bool {
-		ttl, err := first.TTL(lock)
-		return err == nil && ttl <= lease
-	}, time.Second, time.Millisecond)
 
+	granted := func(lease time.Duration) (lock string) {
+		lock = s.fresh()
+		require.NoError(s.t, first.Lock(lock, 0))
+		waiter := s.start(func() error {
+			ok, err := second.TryLock(lock, redistest.Hang, lease)
+			if err == nil && !ok {
+				err = errors.New("not within the wait")
+			}
+			return err
+		})
+		s.awaitAsleep(second, lock)
+		require.NoError(s.t, first.Unlock(lock))
+		waiter.succeeds()
+		return lock
+	}
+	// rlock is granted the lock for a claim of two seconds, and then tells Redis of the lease.
+	lock = granted(time.Hour)
+	require.Eventually(s.t, func() bool {
+		ttl, err := first.TTL(lock)
+		return err == nil && ttl > time.Hour-redistest.Hang
+	}, redistest.Hang, time.Millisecond)
+	require.NoError(s.t, second.Unlock(lock))
+
+	lock = granted(lease)
 	require.NoError(s.t, first.Lock(lock, 0), "it is not unlocked: its lease ends")
 	assert.True(s.t, notHeld(second.Unlock(lock)), "the lease has ended")
 	require.NoError(s.t, first.Unlock(lock))
