@@ -59,7 +59,7 @@ func TestASingleServer(t *testing.T) {
 		"a user without a password":  {Addr: s.Addr(), Username: "bob"},
 		"the network":                {Addr: s.Addr(), Network: "tcp4"},
 		"no identity":                {Addr: s.Addr(), DisableIdentity: true},
-		"timeouts":                   {Addr: s.Addr(), DialTimeout: time.Second, ReadTimeout: -1, WriteTimeout: -2},
+		"timeouts":                   {Addr: s.Addr(), DialTimeout: redistest.Hang, ReadTimeout: -1, WriteTimeout: -2},
 		"fields without counterpart": {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute},
 		"a name for the connections": {Addr: s.Addr(), ClientName: "orders"},
 	} {
