@@ -242,6 +242,7 @@ func releaseWhileItWaits(g *game) string {
 }
 
 func interruptTheWait(g *game) string {
+	needsSignal(g.t, syscall.SIGINT)
 	g.begin()
 	g.s.awaitWaiter(g.name)
 	g.signal(syscall.SIGINT)
@@ -253,11 +254,17 @@ func interruptTheWait(g *game) string {
 	return fate
 }
 
+// needsSignal skips a test of a signal that this process ignores, and with it the command.
+func needsSignal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if ossignal.Ignored(s) {
+		t.Skip("the test was started with the signal ignored, as by nohup, or by a script in the background")
+	}
+}
+
 func signalled(by syscall.Signal) func(g *game) string {
 	return func(g *game) string {
-		if ossignal.Ignored(by) {
-			g.t.Skip("the test was started with the signal ignored, as by nohup, and so is the command")
-		}
+		needsSignal(g.t, by)
 		g.ready()
 		g.signal(by)
 		return g.end()

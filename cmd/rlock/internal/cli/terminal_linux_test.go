@@ -99,6 +99,7 @@ func TestTheShellHasItsTerminalBackFromACommandThatCannotBeExecuted(t *testing.T
 }
 
 func TestCtrlCReachesTheCommandOnce(t *testing.T) {
+	needsSignal(t, syscall.SIGINT)
 	t.Parallel()
 	s := newSite(t)
 	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; while :; do sleep 0.02; done`))
