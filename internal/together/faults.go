@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
@@ -86,9 +88,7 @@ func init() {
 			}
 		}},
 		row{"forget scripts", 2, nil, nil, func(c *caller, _ *Op) {
-			for _, a := range c.run.admin {
-				_ = a.Do(c.run.ctx, a.B().ScriptFlush().Build()).Error()
-			}
+			c.run.nodes(func(a rueidis.Client) { _ = a.Do(c.run.ctx, a.B().ScriptFlush().Build()).Error() })
 		}},
 		row{"close and open", 3, inside, func(g *generator, o *Op) { o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients))}) },
 			func(c *caller, o *Op) {
@@ -117,9 +117,7 @@ func init() {
 			c.run.forget("flush", []string{""}, func() error {
 				c.run.flushed.Store(true)
 				from := c.run.now()
-				for _, a := range c.run.admin {
-					_ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error()
-				}
+				c.run.nodes(func(a rueidis.Client) { _ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error() })
 				c.run.isDeleted("", from)
 				return nil
 			})
@@ -194,6 +192,15 @@ func (r *Run) isAway(server int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.away = server
+}
+
+// nodes does something to all nodes of all servers. A replica refuses a write.
+func (r *Run) nodes(do func(a rueidis.Client)) {
+	for _, a := range r.admin {
+		for _, node := range a.Nodes() {
+			do(node)
+		}
+	}
 }
 
 // isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/redisson"
@@ -281,6 +283,9 @@ func (c *caller) latch(o *Op) {
 	here, there := c.m.sync.CountDownLatch(name), r.members[(c.m.index+1)%len(r.members)].Load().sync.CountDownLatch(name)
 	defer r.sweep(name)
 	set, err := here.TrySetCount(ctx, int64(n))
+	if errors.Is(err, rlock.ErrInvalidName) && r.program.World.Prefix != "" && r.admin[0].Mode() == rueidis.ClientModeCluster {
+		return // the braces of the prefix give its channel another slot
+	}
 	c.question("redisson.CountDownLatch.TrySetCount", err, ctx)
 	if err != nil {
 		return

@@ -17,10 +17,10 @@ var real = flag.Int("real", 0, "how many programs to run on each sort of server,
 // busy, so the leases of the watchdogs are longer, and durations are not judged.
 func TestProgramsOnServers(t *testing.T) {
 	redistest.Slow(t)
-	count := max(*real, 1)
-	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
-		for n := *first; n < *first+uint64(count); n++ {
-			t.Run(fmt.Sprint(n), func(t *testing.T) {
+	kinds := []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+	for n := *first; n < *first+uint64(max(*real, 1)); n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			redistest.Over(t, kinds, func(t *testing.T, server *redistest.Server) {
 				p := together.Generate(3 * n) // which has one server
 				p.World.Lease = 8 * time.Second
 				if p.World.Servers != 1 {
@@ -32,9 +32,9 @@ func TestProgramsOnServers(t *testing.T) {
 				}}}
 				r := together.Execute(p, ground, together.NewFace())
 				for _, problem := range r.Problems() {
-					t.Errorf("%s: %s", p.Again(), problem)
+					t.Errorf("-run OnServers//%s -first %d: %s", server.Kind, n, problem)
 				}
 			})
-		}
-	})
+		})
+	}
 }
