@@ -326,7 +326,7 @@ func (v *giving) stays(late bool) (until time.Duration) {
 		}
 		root.least, root.most = max(root.least, from+d-2*ms), max(root.most, g.since+d+r.slack())
 	}
-	if root.open > 0 || root.most == 0 || !g.held || v.verb == "rlock.Hold.Pass" || g.call.m.closes.Load() {
+	if root.open > 0 || root.most < v.began || !g.held || v.verb == "rlock.Hold.Pass" || g.call.m.closes.Load() {
 		return 0
 	}
 	r.apart(g.call.lock, v.began, root.most+looks)
