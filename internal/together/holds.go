@@ -69,6 +69,7 @@ func (c *caller) extend(o *Op) {
 	c.run.mu.Lock()
 	again := g.moved
 	g.moved, g.lasts = true, 0 // the next end may be sooner than that of an earlier Extend
+	g.root().longest = max(g.root().longest, d)
 	c.run.mu.Unlock()
 	began := c.run.now()
 	err := g.hold.Extend(ctx, d)

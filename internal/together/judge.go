@@ -141,6 +141,7 @@ func (k *call) judgeGrant(g *grant) {
 	if lease := find(k.o.With, "WithLease").D; lease > 0 || k.o.has("WithMaxHold") {
 		root.limited = true
 	}
+	root.longest = max(root.longest, find(k.o.With, "WithLease").D, find(k.o.With, "WithMinHold").D)
 	root.open++
 	if r.held++; r.held > r.most {
 		r.most = r.held

@@ -205,6 +205,11 @@ func (c *caller) shown(*Op) {
 	if !mine || !locked || ends.Before(until) && g.lasts == 0 && r.program.World.Lease >= claim {
 		r.problem("%s: Redis does not show the holder, which is valid until %v: %v, for %v: %+v", k, time.Until(until), locked, time.Until(ends), state)
 	}
+	since := r.now() - g.root().since // the lease of a claim, or of a former owner, is replaced
+	most := max(r.program.World.Lease, g.root().longest, claim-since)
+	if r.sane() && r.ground.Virtual && exclusive(k.lock) && since > r.slack() && left > most+r.slack() {
+		r.problem("%s: Redis shows a lease of %v, and its levels ask for %v at most", k, left, most)
+	}
 }
 
 // claim is the lease of a lock that is granted by the queue. The first renewal makes it shorter if
