@@ -240,7 +240,7 @@ func (c *caller) shownByParts(ctx context.Context) {
 		ms, err := a.Do(ctx, a.B().Pttl().Key(key).Build()).AsInt64()
 		found += fmt.Sprintf(" %q for %d ms", owners, ms)
 		mine := func(owner string) bool { return strings.Contains(owner, inspect.Of(g.call.m.clients[server]).ID()) }
-		return slices.ContainsFunc(owners, mine) && time.Duration(ms+2)*time.Millisecond >= left, err == nil
+		return slices.ContainsFunc(owners, mine) && time.Until(until) <= time.Duration(ms+2)*time.Millisecond, err == nil
 	}
 	for _, name := range g.call.lock.names() {
 		servers, shown := 1, 0
