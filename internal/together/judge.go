@@ -98,7 +98,7 @@ func (k *call) explains(err error) string {
 		if k.m.setting.replicated() {
 			return "rlock.ErrNotReplicated"
 		}
-	case !r.sane() && (k.wait >= 0 || k.lock.group()):
+	case r.unserved(k.m) && (k.wait >= 0 || k.lock.group()):
 		return "a fault" // at once
 	}
 	return ""
