@@ -207,7 +207,7 @@ func (c *caller) shown(*Op) {
 	}
 	since := r.now() - g.root().since // the lease of a claim, or of a former owner, is replaced
 	most := max(r.program.World.Lease, g.root().longest, claim-since)
-	if r.sane() && r.ground.Virtual && exclusive(k.lock) && since > r.slack() && left > most+r.slack() {
+	if r.sane() && r.ground.Virtual && !k.shares && since > r.slack() && left > most+r.slack() {
 		r.problem("%s: Redis shows a lease of %v, and its levels ask for %v at most", k, left, most)
 	}
 }
