@@ -15,8 +15,8 @@ import (
 
 // A Client makes locks and holds them. A process usually has one. To each node it has one
 // connection for commands and one for subscriptions, and outside of a Cluster one more for lone
-// callers; it has one watchdog for all its locks and a constant number of goroutines. Its methods
-// may be called concurrently.
+// callers; it has one watchdog and a constant number of goroutines. Its methods may be called
+// concurrently; those of a zero Client panic.
 //
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
 // may be restored several times, or two of its copies may hold one lock.

@@ -172,6 +172,10 @@ func (c Config) checkValues() error {
 	switch {
 	case c.Redis.ConnLifetime > 0:
 		return invalid("Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", c.Redis.ConnLifetime)
+	case c.Redis.Dialer.Timeout < 0 || c.Redis.ConnWriteTimeout < 0:
+		return invalid("Redis.Dialer.Timeout is %v, Redis.ConnWriteTimeout %v: neither may be negative", c.Redis.Dialer.Timeout, c.Redis.ConnWriteTimeout)
+	case c.Redis.ReplicaOnly || c.Redis.SendToReplicas != nil || len(c.Redis.Standalone.ReplicaAddress) > 0:
+		return invalid("Redis.ReplicaOnly, Redis.SendToReplicas or Redis.Standalone.ReplicaAddress is set: leave them out, since replicas have no locks")
 	case c.Advanced.RedissonPolls < RedissonPollsAuto || c.Advanced.RedissonPolls > RedissonPollsAlways:
 		return invalid("Advanced.RedissonPolls is %d: use one of its constants", c.Advanced.RedissonPolls)
 	case c.Advanced.PubSub < PubSubAuto || c.Advanced.PubSub > PubSubPlain:

@@ -36,7 +36,7 @@ func (h *holding) handle() *Hold {
 	return handle
 }
 
-// An AcquireOption changes one acquire. Some options exclude each other, or a kind of lock:
+// An AcquireOption changes one acquire; nil changes nothing. Some exclude each other, or a kind:
 //
 //	WithMaxHold   and WithLease, or a longer WithMinHold: ErrInvalidLease
 //	WithPermits   of several permits, and a kind that is no semaphore: errors.ErrUnsupported
@@ -77,7 +77,7 @@ func WithWait(wait time.Duration) AcquireOption {
 // owner gives all back. A nested call takes none, and returns [ErrUpgrade] if the owner has fewer
 // than k. A k below 1, or above the semaphore's number, is [ErrPermits].
 func WithPermits(k int) AcquireOption {
-	return func(o *acquireOptions) { o.More = k - 1 }
+	return func(o *acquireOptions) { o.More = max(k, 0) - 1 }
 }
 
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait
@@ -105,7 +105,9 @@ func WithProgress(f func(place, waiting int)) AcquireOption {
 func newRequest(options []AcquireOption) driver.Request {
 	with := acquireOptions{Wait: terms.Forever}
 	for _, option := range options {
-		option(&with)
+		if option != nil {
+			option(&with)
+		}
 	}
 	req := driver.Request{AcquireOptions: with, Caller: terms.Caller()}
 	if a := req.Answer; a != nil {

@@ -127,8 +127,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.tak
 // TryLockFor waits for the lock at most as long as wait, and reports whether the caller holds it:
 // false without an error means that others held it or came first. A wait of 0 or less is one
 // attempt. An attempt in flight is waited for, some seconds at most, or until ctx ends; if Redis
-// could not be reached all the time, the error says so. The lease is as for LockFor; 0 means the
-// watchdog.
+// could not be reached all the time, the error says so. The lease is as for LockFor.
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
 	return outcome(l.take(ctx, lease, max(wait, 0)))
 }
@@ -184,7 +183,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().
 
 // IsLocked asks Redis whether the lock has a holder. A writer that also reads holds the read lock
 // as well. A lock over several is locked if no other owner can acquire enough parts. The answer may
-// be out of date: a holder of this client counts until Redis denies it.
+// be out of date: a holder of this client counts until Redis denies it. Other data at the key count
+// as a holder, or are [ErrWrongType].
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis for the time until the lock, or enough of its parts, is free unless it is renewed:

@@ -93,7 +93,7 @@ type RenewedInfo struct {
 	Err    error         // the error of one of the locks that failed
 }
 
-// AcquiredBy is how a lock was acquired: a word in lower case, fit for a label of a metric.
+// AcquiredBy is how a lock was acquired: a lower-case word, fit for a metric.
 type AcquiredBy string
 
 const (
@@ -106,7 +106,7 @@ const (
 	ByParts   AcquiredBy = "parts"   // enough parts of a lock over several were acquired
 )
 
-// A LossReason is why a lock was lost: a word in lower case, fit for a label of a metric.
+// A LossReason is why a lock was lost: a lower-case word, fit for a metric.
 type LossReason string
 
 const (

@@ -189,7 +189,7 @@ func (n *Name) checkPermits(more int) error {
 	case n.KindID != SemaphoreKind && more > 0:
 		return fmt.Errorf("rlock: lock %q: %w: only a semaphore has several permits", n.Key, errors.ErrUnsupported)
 	case more < 0:
-		return fmt.Errorf("rlock: lock %q: %w: a call takes %d: use 1 or more", n.Key, terms.ErrPermits, 1+more)
+		return fmt.Errorf("rlock: lock %q: %w: a call takes fewer than one: use 1 or more", n.Key, terms.ErrPermits)
 	case more >= n.Permits:
 		return fmt.Errorf("rlock: semaphore %q: %w: a call takes %d of %d", n.Key, terms.ErrPermits, 1+more, n.Permits)
 	}

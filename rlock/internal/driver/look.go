@@ -157,7 +157,7 @@ func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
 	held, err := l.permitsHeld(ctx)
-	return sumOf(held) >= l.Name.Permits, err
+	return err == nil && sumOf(held) >= l.Name.Permits, err
 }
 
 func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {

@@ -122,14 +122,23 @@ func remedy(message string, f Fault) string {
 // checkMode returns an error if the client of a single server is connected with a Sentinel, or with
 // a node of a Cluster that refuses to list the other nodes: rueidis takes that for a single server,
 // and the names of the other nodes could never be locked. A server that does not know HELLO is
-// older than Redis 6, or no Redis, and passes.
+// older than Redis 6, or no Redis, and passes. A shared client that is closed, or has lost its
+// server, is an error of [Open].
 func (r *Redis) checkMode() error {
 	if r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
 	}
-	forced := r.options.Client == nil && r.options.Redis.ForceSingleClient
+	shared := r.options.Client != nil
+	forced := !shared && r.options.Redis.ForceSingleClient
 	hello, err := r.Hello(r.ctx, r.Client)
+	_, replied := reply(err)
+	if shared && err != nil && !replied { // its connection may have died idle
+		hello, err = r.Hello(r.ctx, r.Client)
+		_, replied = reply(err)
+	}
 	switch {
+	case shared && err != nil && !replied && r.opening == nil:
+		return fmt.Errorf("the rueidis client in Config.Client does not reach Redis: %w", err)
 	case err != nil:
 		return nil
 	case hello["mode"] == "sentinel":

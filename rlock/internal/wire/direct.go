@@ -113,12 +113,11 @@ type direct struct {
 }
 
 // newDirect returns nil if there may be no direct connection: with a shared rueidis client, whose
-// connections are not ours; in a Cluster; if rueidis chooses between several servers or
-// connections; and if WAIT follows each acquire.
+// connections are not ours; in a Cluster; if rueidis chooses between several connections, or may be
+// redirected to another server; and if WAIT follows each acquire.
 func newDirect(r *Redis) *direct {
 	o := r.options.Redis
-	chooses := len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect || o.SendToReplicas != nil || o.ReplicaOnly
-	if r.cluster || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
+	if r.cluster || !r.Ordered() || o.Standalone.EnableRedirect || o.ConnWriteTimeout <= 0 {
 		return nil
 	}
 	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: r.stoppable(dialOf(o)), fresh: time.Second}

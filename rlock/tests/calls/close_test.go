@@ -360,6 +360,29 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 	})
 }
 
+func TestASharedClientWithoutAServerIsTheErrorOfNew(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		_, shared, n := sharing(w)
+		n.Refuse()
+		n.Cut()
+		_, err := rlock.New(rlock.Config{Client: shared})
+		require.ErrorContains(t, err, "Config.Client does not reach Redis")
+		n.Heal()
+		client, err := rlock.New(rlock.Config{Client: shared})
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		n.Cut()
+		client, err = rlock.New(rlock.Config{Client: shared})
+		require.NoError(t, err, "a connection that has ended is opened again")
+		require.NoError(t, client.Close())
+
+		_, shared, _ = sharing(w)
+		shared.Close()
+		_, err = rlock.New(rlock.Config{Client: shared})
+		require.ErrorIs(t, err, rueidis.ErrClosing)
+	})
+}
+
 func TestASharedClientKeepsItsNameAndStaysOpen(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))

@@ -369,6 +369,8 @@ func TestDoTakesTheOptionsOfAcquire(t *testing.T) {
 			require.ErrorIs(t, err, rlock.ErrLost)
 		})
 		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithLease(-1)), rlock.ErrInvalidLease)
+		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithPermits(math.MinInt)), rlock.ErrPermits)
+		require.NoError(t, here.Do(w.Ctx, func(context.Context) error { return nil }, nil), "nil is no option")
 	})
 }
 

@@ -35,8 +35,11 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 
 func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 	server := redistest.Embedded(t)
-	expiring := server.Options()
-	expiring.ConnLifetime = time.Hour
+	with := func(change func(*rueidis.ClientOption)) rlock.Config {
+		options := server.Options()
+		change(&options)
+		return rlock.Config{Redis: options}
+	}
 	for what, config := range map[string]rlock.Config{
 		"no address":              {},
 		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
@@ -44,15 +47,24 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"negative pub/sub":        {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: -1}},
 		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
-		"connections that expire": {Redis: expiring},
-		"a lease too long":        {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
-		"a negative lease":        {Redis: server.Options(), Lease: -time.Second},
-		"a negative longest one":  {Redis: server.Options(), LongestLease: -time.Second},
-		"a negative hand-off":     {Redis: server.Options(), Advanced: rlock.Advanced{HandoffTime: -time.Second}},
-		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
-		"rueidis.ParseURL":        {Redis: rueidis.ClientOption{InitAddress: []string{"redis://127.0.0.1:6379"}}},
-		"host:port":               {Redis: rueidis.ClientOption{InitAddress: []string{"redis.example"}}},
-		"host:port of IPv6":       {Redis: rueidis.ClientOption{InitAddress: []string{"::1"}}},
+		"connections that expire": with(func(o *rueidis.ClientOption) { o.ConnLifetime = time.Hour }),
+		"a negative dial time":    with(func(o *rueidis.ClientOption) { o.Dialer.Timeout = -1 }),
+		"a negative write time":   with(func(o *rueidis.ClientOption) { o.ConnWriteTimeout = -1 }),
+		"replicas only":           with(func(o *rueidis.ClientOption) { o.ReplicaOnly = true }),
+		"some commands to replicas": with(func(o *rueidis.ClientOption) {
+			o.SendToReplicas = func(rueidis.Completed) bool { return false }
+		}),
+		"addresses of replicas": with(func(o *rueidis.ClientOption) {
+			o.Standalone.ReplicaAddress = []string{"127.0.0.1:6380"}
+		}),
+		"a lease too long":       {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
+		"a negative lease":       {Redis: server.Options(), Lease: -time.Second},
+		"a negative longest one": {Redis: server.Options(), LongestLease: -time.Second},
+		"a negative hand-off":    {Redis: server.Options(), Advanced: rlock.Advanced{HandoffTime: -time.Second}},
+		"too short a lease":      {Redis: server.Options(), Lease: 99 * time.Millisecond},
+		"rueidis.ParseURL":       {Redis: rueidis.ClientOption{InitAddress: []string{"redis://127.0.0.1:6379"}}},
+		"host:port":              {Redis: rueidis.ClientOption{InitAddress: []string{"redis.example"}}},
+		"host:port of IPv6":      {Redis: rueidis.ClientOption{InitAddress: []string{"::1"}}},
 	} {
 		client, err := rlock.New(config)
 		assert.ErrorIs(t, err, rlock.ErrInvalidConfig, what)
