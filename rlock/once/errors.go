@@ -21,8 +21,14 @@ var (
 // ForAll marks an error of a function as a result: it is stored, and the other callers get it as a
 // [*Shared]. Any other error goes to the caller whose function returned it, and the next caller
 // that waits runs its own function. The mark holds for one function: a caller that is itself the
-// function of another key has to mark the error again to make it the result there.
-func ForAll(err error) error { return &forAll{err} }
+// function of another key has to mark the error again to make it the result there. ForAll(nil) is
+// nil.
+func ForAll(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &forAll{err}
+}
 
 type forAll struct{ error }
 

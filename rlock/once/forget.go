@@ -29,8 +29,11 @@ const longRun = time.Hour
 // later. Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed],
 // [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
-	if key == "" {
-		return fmt.Errorf("once: forget: %w: the key is empty", rlock.ErrInvalidName)
+	if err := wire.CheckLength(key); err != nil {
+		return fmt.Errorf("once: forget: %w", err)
+	}
+	if err := wire.Over(ctx); err != nil {
+		return fmt.Errorf("once: forget %q: %w", key, err)
 	}
 	ms := max(g.o.Keep, g.o.KeepErrors, longRun).Milliseconds()
 	call := wire.Call{Script: forgetScript, Keys: []string{g.locks.NewLock(key).Key("once")}, Args: []string{strconv.FormatInt(ms, 10)}}

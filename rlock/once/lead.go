@@ -187,7 +187,7 @@ func (f *flight) share(r *run) {
 	for _, c := range r.fit {
 		given := shared
 		if c == r.caller {
-			given = result{r.value, Ran, unmarked(r.err)}
+			given = result{shared.value, Ran, unmarked(r.err)}
 		}
 		f.hand(c, given)
 	}

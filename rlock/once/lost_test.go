@@ -357,6 +357,18 @@ func TestAValueThatRedisRefusesIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+func TestForgetRefusesWhatDoRefuses(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		for _, name := range []string{"", strings.Repeat("k", 64<<10+1)} {
+			require.ErrorIs(t, p.Forget(w.Ctx, name), rlock.ErrInvalidName)
+		}
+		ended, cancel := context.WithCancel(w.Ctx)
+		cancel()
+		require.EqualError(t, p.Forget(ended, "k"), `once: forget "k": context canceled`)
+	})
+}
+
 func TestForgetWaitsForRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		o := once.Options{Keep: time.Hour}
@@ -368,7 +380,7 @@ func TestForgetWaitsForRedis(t *testing.T) {
 		defer cancel()
 		err := p.Forget(ctx, key)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "Redis said last")
+		require.ErrorContains(t, err, "last error")
 		began := time.Now()
 		time.AfterFunc(time.Minute, p.client.Net.Heal)
 		require.NoError(t, p.Forget(w.Ctx, key))

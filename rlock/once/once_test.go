@@ -177,8 +177,9 @@ func TestAValueIsKept(t *testing.T) {
 		assert.EqualValues(t, 2, runs.Load())
 
 		time.Sleep(time.Minute)
-		_, _, err := a.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return nil, once.ForAll(errors.New("sold out")) })
+		value, _, err := a.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte("a part"), once.ForAll(errors.New("sold out")) })
 		require.EqualError(t, err, "sold out")
+		assert.Empty(t, value)
 		var shared *once.Shared
 		_, is, err := b.Do(w.Ctx, key, takes(0, "no", &runs))
 		require.ErrorAs(t, err, &shared)
@@ -203,7 +204,7 @@ func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 		for range 3 {
 			e := <-ends
 			require.ErrorIs(t, e.err, context.DeadlineExceeded)
-			require.ErrorContains(t, e.err, "Redis said last")
+			require.ErrorContains(t, e.err, "last error")
 			assert.Equal(t, 2*time.Second, e.after)
 		}
 		assert.Zero(t, runs.Load())
@@ -243,6 +244,10 @@ func TestOnlyACallThatWouldWaitForItselfIsNested(t *testing.T) {
 
 // An error that is for all callers of a key is an error like any other in the function of another
 // key that asks for it.
+func TestNoErrorForAllIsNone(t *testing.T) {
+	require.NoError(t, once.ForAll(nil))
+}
+
 func TestAnErrorForAllDoesNotLeakToAnOuterFunction(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
@@ -707,7 +712,7 @@ func TestALookUnderTheLockWaitsForRedis(t *testing.T) {
 		defer cancel()
 		leaves := p.asks(ctx, 1, takes(0, "no", &runs))
 		require.ErrorIs(t, (<-first).err, failed)
-		require.ErrorContains(t, (<-leaves).err, "Redis said last")
+		require.ErrorContains(t, (<-leaves).err, "last error")
 		e := <-ends
 		require.NoError(t, e.err)
 		assert.Equal(t, "value", e.value)

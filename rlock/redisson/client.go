@@ -1,6 +1,7 @@
 package redisson
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -62,7 +63,8 @@ type object struct {
 	name    string // the name without the prefix
 	key     string
 	channel string
-	err     error // the error of a name that cannot work, at least in a Cluster; or nil
+	err     error // the error of a name that no synchronizer can have; or nil
+	torn    error // the error of a name that cannot work in a Cluster; or nil
 }
 
 // braced returns the name as Redisson puts it into other names: in braces, unless it has an opening
@@ -82,11 +84,12 @@ func latchChannel(key string) string     { return latches + "{" + key + "}" }
 
 func (c *Client) object(name string, channel func(key string) string) object {
 	o := object{client: c, name: name, key: c.prefix + name}
-	switch o.channel = channel(o.key); {
-	case name == "":
-		o.err = fmt.Errorf("rlock: redisson: %w: it is empty", rlock.ErrInvalidName)
-	case wire.HashSlot(o.key) != wire.HashSlot(o.channel):
-		o.err = fmt.Errorf("rlock: redisson %q: %w: its channel has another slot, so that Redisson cannot use the name in a Cluster: choose one without braces", o.key, rlock.ErrInvalidName)
+	o.channel = channel(o.key)
+	if err := cmp.Or(wire.CheckLength(name), wire.CheckLength(o.key)); err != nil {
+		o.err = fmt.Errorf("rlock: redisson: %w", err)
+	}
+	if wire.HashSlot(o.key) != wire.HashSlot(o.channel) {
+		o.torn = fmt.Errorf("rlock: redisson %q: %w: its channel has another slot, so that Redisson cannot use the name in a Cluster: choose one without braces", o.key, rlock.ErrInvalidName)
 	}
 	return o
 }
@@ -155,19 +158,19 @@ func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args .
 func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
 	r := o.client.shared.Redis
 	switch {
-	case o.name == "":
+	case o.err != nil:
 		return m, refused, o.err
 	case o.client.shared.Closed.Load():
 		return m, refused, o.named(rlock.ErrClosed)
 	}
-	if err := context.Cause(ctx); ctx.Err() != nil {
+	if err := wire.Over(ctx); err != nil {
 		return m, refused, o.named(err)
 	}
 	if err := r.Ready(ctx, nil); err != nil {
 		return o.failed(err)
 	}
-	if o.err != nil && r.InCluster() {
-		return m, refused, o.err
+	if o.torn != nil && r.InCluster() {
+		return m, refused, o.torn
 	}
 	call.Args = publishing(r, call.Args)
 	order := wire.Order{Call: call, First: first, At: time.Now()}
@@ -271,7 +274,7 @@ func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args
 func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	r := o.client.shared.Redis
 	switch {
-	case o.name == "":
+	case o.err != nil:
 		return 0, refused, o.err
 	case o.client.shared.Closed.Load():
 		return 0, refused, o.named(rlock.ErrClosed)

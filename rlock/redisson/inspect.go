@@ -53,7 +53,7 @@ type Taken struct {
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	s := c.PermitSemaphore(name)
 	state := State{Name: name, Listening: -1}
-	if name == "" {
+	if s.err != nil {
 		return state, s.err
 	}
 	r, keys := c.shared.Redis, &wire.Keys{Key: s.key}

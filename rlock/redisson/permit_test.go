@@ -256,6 +256,8 @@ func TestSeveralPermitsAtOnce(t *testing.T) {
 		assert.Empty(p, must(p.here.AcquireN(p.Ctx, 0, time.Hour)))
 		_, err := p.here.AcquireN(p.Ctx, -1, time.Hour)
 		require.ErrorIs(p, err, rlock.ErrInvalidConfig)
+		_, err = p.here.AcquireN(p.Ctx, 10_001, time.Hour)
+		require.ErrorIs(p, err, rlock.ErrInvalidConfig, "Redis would be busy with it")
 		two := must(p.here.AcquireN(p.Ctx, 2, 0))
 		require.Len(p, two, 2)
 		assert.Empty(p, must(p.there.TryAcquireN(p.Ctx, 2, 0, time.Hour)), "all or none")

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, wait, lease time.Durat
 }
 
 // AcquireN is Acquire for n permits, all or none, each with an id and a lease of its own. n = 0
-// takes none, and n < 0 is [rlock.ErrInvalidConfig].
+// takes none, and n < 0, or above 10 000, is [rlock.ErrInvalidConfig].
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, lease time.Duration) ([]*Permit, error) {
 	return s.acquire(ctx, n, -1, lease)
 }
@@ -64,10 +65,14 @@ func first(permits []*Permit, err error) (*Permit, error) {
 	return permits[0], err
 }
 
+// mostAtOnce is the largest number of permits that one call takes. Redis executes nothing else
+// while it takes them: 10 000 keep it busy for some tenths of a second.
+const mostAtOnce = 10_000
+
 func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
 	t, err := s.term(lease)
 	if err == nil {
-		err = s.checkNumber(n)
+		err = s.checkNumber(n, mostAtOnce)
 	}
 	if err != nil || n == 0 {
 		return nil, err
@@ -316,7 +321,7 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 // SetPermits sets the number of permits, free or taken. If more are taken, none is free until
 // enough are released. It may be sent again.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	if err := s.checkNumber(n); err != nil {
+	if err := s.checkNumber(n, math.MaxInt32); err != nil {
 		return err
 	}
 	_, _, err := s.ask(ctx, permitsSet, strconv.Itoa(n))
@@ -376,7 +381,7 @@ func (c *Client) newID() string {
 func (s *PermitSemaphore) parse(id string) (raw string, err error) {
 	b, err := hex.DecodeString(id)
 	if err != nil || len(b) == 0 {
-		return "", s.named(fmt.Errorf("%w: %q is no id of a permit", rlock.ErrInvalidConfig, id))
+		return "", s.named(fmt.Errorf("%w: %.64q is no id of a permit", rlock.ErrInvalidConfig, id))
 	}
 	return string(b), nil
 }

@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"math"
 	"net"
 	"strconv"
@@ -114,7 +115,14 @@ func TestWhatASemaphoreRefuses(t *testing.T) {
 		_, err := s.TryAcquire(ctx, -1, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.ErrorIs(t, s.Release(ctx, -1), rlock.ErrInvalidConfig)
-		require.ErrorIs(t, c.Semaphore("").Release(ctx, 1), rlock.ErrInvalidName)
+		for _, name := range []string{"", strings.Repeat("s", 64<<10+1)} {
+			require.ErrorIs(t, c.Semaphore(name).Release(ctx, 1), rlock.ErrInvalidName)
+		}
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(errors.New("the request is over"))
+		err = s.Release(ended, 1)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "the request is over")
 		p.do("DEL", "s")
 		p.do("RPUSH", "s", "x")
 		require.ErrorIs(t, s.Acquire(ctx, 1), rlock.ErrWrongType)

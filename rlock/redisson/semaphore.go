@@ -37,7 +37,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, wait time.Duration) (
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (bool, error) {
-	if err := s.checkNumber(n); err != nil || n == 0 {
+	if err := s.checkNumber(n, math.MaxInt32); err != nil || n == 0 {
 		return err == nil, err
 	}
 	number := strconv.Itoa(n)
@@ -62,7 +62,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 // there. After [rlock.ErrUnconfirmed] the permits may be added: the command is not sent again,
 // since each one would count.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
-	if err := s.checkNumber(n); err != nil || n == 0 {
+	if err := s.checkNumber(n, math.MaxInt32); err != nil || n == 0 {
 		return err
 	}
 	return s.AddPermits(ctx, n)
@@ -71,7 +71,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // ReleaseIfExists is Release, but does not create a semaphore. It reports whether the semaphore was
 // there, and false for n = 0, as Redisson's.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
-	if err := s.checkNumber(n); err != nil || n == 0 {
+	if err := s.checkNumber(n, math.MaxInt32); err != nil || n == 0 {
 		return false, err
 	}
 	return s.add(ctx, semaphoreAddIf, n)
@@ -111,7 +111,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 // TrySetPermits sets the number of free permits if there is none, and reports whether it did. After
 // [rlock.ErrUnconfirmed] it may have.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	if err := s.checkNumber(n); err != nil {
+	if err := s.checkNumber(n, math.MaxInt32); err != nil {
 		return false, err
 	}
 	set, err := s.number(ctx, semaphoreSet, []string{s.channel}, strconv.Itoa(n), byPublish)
@@ -143,10 +143,11 @@ func (s *Semaphore) Expire(ctx context.Context, after time.Duration) (bool, erro
 	return n == 1, err
 }
 
-// checkNumber refuses a number of permits that the counter cannot have.
-func (o *object) checkNumber(n int) error {
-	if n < 0 || n > math.MaxInt32 {
-		return o.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, math.MaxInt32))
+// checkNumber refuses a negative number of permits, and one above most. The counter is Redisson's
+// int.
+func (o *object) checkNumber(n, most int) error {
+	if n < 0 || n > most {
+		return o.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, most))
 	}
 	return nil
 }

@@ -660,7 +660,7 @@ func TimeUp(ctx context.Context, last error) error {
 	if last == nil {
 		return Over(ctx)
 	}
-	return fmt.Errorf("%w; Redis said last: %w", Over(ctx), last)
+	return fmt.Errorf("%w; last error: %w", Over(ctx), last)
 }
 
 // Over returns the error of ctx, with its cause if that is another error, as for the context of a

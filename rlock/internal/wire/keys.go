@@ -99,6 +99,17 @@ func (k *Keys) name(n int) string {
 	return k.text[k.ends[n-1]:k.ends[n]]
 }
 
+// CheckLength returns ErrInvalidName for a name that is empty or too long.
+func CheckLength(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrInvalidName, len(name), maxName)
+	}
+	return nil
+}
+
 // KeysOf returns the keys of a lock for the client with that id. The channel is that of Redisson's
 // prefixName. It fails with ErrInvalidName for a name that no lock can have.
 //
@@ -108,11 +119,8 @@ func (k *Keys) name(n int) string {
 // with a closing brace.
 func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) {
 	k.Key = key
-	switch {
-	case key == "":
-		return k, fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
-	case len(key) > maxName:
-		return k, fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
+	if err := CheckLength(key); err != nil {
+		return k, fmt.Errorf("rlock: %w", err)
 	}
 	tagged := "{" + key + "}"
 	tag := tagged

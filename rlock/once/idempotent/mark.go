@@ -108,7 +108,7 @@ func (m *mark) set(ctx context.Context) (err error) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("%w; Redis said last: %w", ctx.Err(), explained)
+			return fmt.Errorf("%w; last error: %w", ctx.Err(), explained)
 		}
 	}
 }
