@@ -16,7 +16,7 @@ import (
 // ErrNotLeader is returned by [Candidate.Do] in a process that does not lead, and ErrNoLeader by
 // [Candidate.Leader] while no process leads.
 var (
-	ErrNotLeader = errors.New("elect: another process leads")
+	ErrNotLeader = errors.New("elect: this process does not lead")
 	ErrNoLeader  = errors.New("elect: no process leads")
 )
 
@@ -33,7 +33,7 @@ type Candidate struct {
 	stands  atomic.Bool          // a Run is in progress
 }
 
-// An Option changes a Candidate.
+// An Option changes a Candidate; nil changes nothing.
 type Option func(*Candidate)
 
 // WithText sets the leader's text. Defaults to "<host>:<process ID>".
@@ -44,8 +44,14 @@ func WithText(text string) Option { return func(c *Candidate) { c.text = text } 
 //
 //	elect.WithOverrun(func() { log.Fatal("the work of the leader did not stop") })
 //
-// Defaults to a message at level Error of [slog.Default].
-func WithOverrun(overrun func()) Option { return func(c *Candidate) { c.overrun = overrun } }
+// Defaults, also if it is nil, to a message at level Error of [slog.Default].
+func WithOverrun(overrun func()) Option {
+	return func(c *Candidate) {
+		if overrun != nil {
+			c.overrun = overrun
+		}
+	}
+}
 
 // New returns a candidate for the lock of that name, which nothing else may use. It sends no
 // command: the candidate leads only in [Candidate.Run].
@@ -58,7 +64,9 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 		},
 	}
 	for _, option := range options {
-		option(c)
+		if option != nil {
+			option(c)
+		}
 	}
 	return c
 }

@@ -33,6 +33,23 @@ func bubble(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) {
 	synctest.Test(t, func(t *testing.T) { run(t, rlocktest.NewServer(t)) })
 }
 
+// Neither an option nor a function that is nil changes the defaults.
+func TestNilOptionsAreNone(t *testing.T) {
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		candidate := elect.New(server.Client(), name, nil, elect.WithOverrun(nil))
+		require.ErrorIs(t, candidate.Do(ctx, nil), elect.ErrNotLeader)
+		require.NoError(t, candidate.Run(ctx, func(context.Context, *rlock.Hold) error {
+			server.Silence()
+			time.Sleep(lease) // longer than the term: the default is called
+			server.Heal()
+			cancel()
+			return nil
+		}))
+	})
+}
+
 // A replica is a process with a candidate that stands until stop.
 type replica struct {
 	*elect.Candidate

@@ -432,7 +432,7 @@ func (a *attempt) over(ctx context.Context) error {
 	case hopeless <= spare && (denied > spare || fault == nil):
 		return fmt.Errorf("rlock: lock %q: %w", name, terms.ErrNotAcquired)
 	default:
-		return fmt.Errorf("rlock: lock %q: no majority, which is %d servers: %w", name, a.lock.need, fault)
+		return fmt.Errorf("rlock: lock %q: fewer than %d servers grant it: %w", name, a.lock.need, fault)
 	}
 }
 

@@ -631,7 +631,11 @@ func detail(message string) string {
 	for _, end := range []string{" script: ", "\n", " stack traceback"} { // added by Redis, or by the embedded server
 		said, _, _ = strings.Cut(said, end)
 	}
-	return strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
+	said = strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
+	if strings.HasPrefix(said, "(") { // the name of another key of the lock alone
+		said = "other data are in one of its keys " + said
+	}
+	return said
 }
 
 // OfOtherKind returns err, an [ErrWrongType], with a description of the key. It asks Redis for that
