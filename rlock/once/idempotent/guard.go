@@ -73,10 +73,12 @@ type Guard struct {
 
 	mu      sync.Mutex     // protects following
 	running map[string]int // the number of handlers of this process that run, by key
+	warned  time.Time      // the time of the last message of warn
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
-// while Redis is away. Close it before the client.
+// while Redis is away, and panics without Options.Who. Close it before the client. An error of
+// Redis that waiting does not cure, such as a missing right, is logged to the client's Logger.
 func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
 		panic("idempotent: Options.Who is nil: set it to a function that returns the account of a request")
@@ -236,10 +238,30 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusConflict, errBusy.Error())
 	case err != nil:
+		g.warn(err)
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
 	default:
 		replay(w, value, q)
+	}
+}
+
+// warnEvery is the least time between two messages of warn.
+const warnEvery = time.Minute
+
+// warn logs an error of Redis that waiting does not cure: the client, which is to repeat its
+// request, is not told, and nobody else would be.
+func (g *Guard) warn(err error) {
+	permanent := slices.ContainsFunc([]error{rlock.ErrNoPermission, rlock.ErrWrongType, rlock.ErrUnsupported, rlock.ErrInvalidName},
+		func(sentinel error) bool { return errors.Is(err, sentinel) })
+	g.mu.Lock()
+	again := time.Since(g.warned) >= warnEvery
+	if permanent && again {
+		g.warned = time.Now()
+	}
+	g.mu.Unlock()
+	if permanent && again {
+		g.shared.Config.Logger.Error("idempotent: Redis refuses requests for good, which get 503", "error", err)
 	}
 }
 

@@ -186,6 +186,33 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	})
 }
 
+// The client of a request learns no more than 503: the log has the reason.
+func TestAnErrorForGoodIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		redis := rlocktest.NewServer(t)
+		client := redis.Client(func(c *rlock.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+		a := over(t, client, idempotent.Options{Wait: time.Second}, pay)
+		messages := func() int {
+			synctest.Wait()
+			return strings.Count(logged.String(), "get 503")
+		}
+		redis.Refuse("LOADING Redis is loading the dataset in memory", "evalsha", "eval")
+		assert.Equal(t, http.StatusServiceUnavailable, a.post(key, "7").Code)
+		assert.Zero(t, messages(), "it may be over soon")
+		redis.Refuse("NOPERM this user has no permissions to run the 'evalsha' command", "evalsha", "eval")
+		for range 2 {
+			assert.Equal(t, http.StatusServiceUnavailable, a.post(key, "7").Code)
+		}
+		assert.Equal(t, 1, messages())
+		assert.Contains(t, logged.String(), "permission")
+		time.Sleep(time.Minute)
+		a.post(key, "7")
+		assert.Equal(t, 2, messages())
+		redis.Heal()
+	})
+}
+
 // The same key with quotes and without, and with parameters, is one.
 func TestAKeyWithoutQuotesIsTheSame(t *testing.T) {
 	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
