@@ -50,7 +50,7 @@ func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
 // the errors of [rlock.Lock.Acquire]. After an error gocron skips the run, and nothing is held.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if l.splay <= 0 {
-		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v", rlock.ErrInvalidLease, l.splay)
+		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v: give NewLocker one that is longer than clocks differ", rlock.ErrInvalidLease, l.splay)
 	}
 	runs, err := l.client.NewLock("gocron:"+job).Acquire(ctx, rlock.WithWait(0), rlock.WithMinHold(l.splay))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // scope names the meter and the tracer.
 const scope = "github.com/go-rlock/rlock/rlock/rlockotel"
 
-// An Option changes what [NewObserver] returns.
+// An Option changes what [NewObserver] returns; nil changes nothing.
 type Option func(*settings)
 
 type settings struct {
@@ -56,9 +56,14 @@ func WithAttributes(attributes ...attribute.KeyValue) Option {
 // NewObserver returns an observer for [rlock.Config]. It fails only if the meter refuses an
 // instrument. The observer keeps the clients that use it until they are closed.
 func NewObserver(options ...Option) (*rlock.Observer, error) {
-	s := settings{class: func(string) string { return "" }}
+	var s settings
 	for _, option := range options {
-		option(&s)
+		if option != nil {
+			option(&s)
+		}
+	}
+	if s.class == nil {
+		s.class = func(string) string { return "" }
 	}
 	if s.meters == nil {
 		s.meters = otel.GetMeterProvider()

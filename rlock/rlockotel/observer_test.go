@@ -256,3 +256,9 @@ func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
 		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
 	}))
 }
+
+func TestNilOptionsAreNone(t *testing.T) {
+	o, err := rlockotel.NewObserver(nil, rlockotel.WithMeterProvider(nil), rlockotel.WithTracerProvider(nil), rlockotel.WithLockClass(nil))
+	require.NoError(t, err)
+	o.Acquired(context.Background(), rlock.AcquiredInfo{LockInfo: rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}, AcquiredBy: rlock.ByRedis})
+}
