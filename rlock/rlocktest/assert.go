@@ -35,6 +35,10 @@ func (s *Server) AssertFree(name string) bool {
 // [rlock.Lock.IsHeld] and [rlock.Hold.Valid] report on one goroutine or handle.
 func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	s.t.Helper()
+	if client == nil {
+		s.t.Errorf("rlocktest: AssertHeld(%q): the client is nil", name)
+		return false
+	}
 	return s.await(patience, func() string {
 		m := s.redis.Miniredis()
 		for _, owner := range owners(m, name) {

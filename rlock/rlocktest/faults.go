@@ -108,6 +108,10 @@ func (s *Server) tell(name string) {
 // all are refused. A lock is taken, renewed and released by EVALSHA (EVAL where the server does not
 // know the script yet); the commands of scripts count too. Another call replaces the first.
 func (s *Server) Refuse(message string, commands ...string) {
+	s.t.Helper()
+	if message == "" {
+		s.t.Errorf("rlocktest: Refuse: the error is empty")
+	}
 	s.redis.Refuse(func(command string, _ ...string) string {
 		if len(commands) == 0 || slices.ContainsFunc(commands, func(c string) bool { return strings.EqualFold(c, command) }) {
 			return message

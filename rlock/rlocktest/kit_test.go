@@ -564,7 +564,7 @@ func TestAKilledClientStaysDead(t *testing.T) {
 	})
 }
 
-func TestAFaultOfAnUnknownClientFailsTheTest(t *testing.T) {
+func TestArgumentsThatCannotBeFailTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		defer r.end()
@@ -576,6 +576,10 @@ func TestAFaultOfAnUnknownClientFailsTheTest(t *testing.T) {
 			fault(server, other)
 			assert.Equal(t, "rlocktest: "+name+": a client was not made by Client of this server", r.told())
 		}
+		server.Refuse("", "evalsha")
+		assert.Equal(t, "rlocktest: Refuse: the error is empty", r.told())
+		assert.False(t, server.AssertHeld("x", nil))
+		assert.Equal(t, `rlocktest: AssertHeld("x"): the client is nil`, r.told())
 		require.NoError(t, other.NewLock(key).Lock(t.Context()))
 	})
 }
