@@ -143,7 +143,7 @@ func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 		text, err := leader.Leader(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, text)
-		server.Refuse("", "SET")
+		server.Heal()
 		time.Sleep(lease)
 		text, err = leader.Leader(t.Context())
 		require.NoError(t, err)

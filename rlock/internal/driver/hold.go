@@ -276,6 +276,10 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		if l == nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
+		if err := wire.Over(ctx); err != nil {
+			l.shard.exit(l)
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, err)
+		}
 		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
 		l.Write(&w.Call)
@@ -291,6 +295,8 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 				n.Key, terms.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
 		case fault == core.NotRun && err == nil: // there was no slot
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
+		case fault == core.NotRun: // no reply, which may be the script's
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, wire.Explain(err))
 		case fault != core.Answered || found:
 			return sent.Reply, err
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -106,6 +107,30 @@ func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
 		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
 		require.NoError(t, context.Cause(hold.Context()))
 		require.NoError(t, hold.Release(s.Ctx))
+	})
+}
+
+func TestAGuardedWriteThatIsNotExecutedSaysWhy(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		client := w.NewClient()
+		hold, err := client.NewLock(testbed.Key).Acquire(w.Ctx)
+		require.NoError(t, err)
+		write := func(ctx context.Context) error {
+			_, err := hold.Write(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+			require.ErrorContains(t, err, "guarded write of lock \"orders:42\": not executed: ")
+			require.NotErrorIs(t, err, rlock.ErrUnconfirmed)
+			return err
+		}
+		ended, cancel := context.WithCancel(w.Ctx)
+		cancel()
+		require.ErrorIs(t, write(ended), context.Canceled)
+		client.Net.Refuse()
+		synctest.Wait()
+		require.ErrorContains(t, write(w.Ctx), "connections are refused")
+		client.Net.Heal()
+		assert.NotContains(t, w.Keys(), "stock")
+		require.NoError(t, hold.Release(w.Ctx))
+		require.ErrorIs(t, testbed.ErrorOf(hold.Write(ended, []string{"stock"}, []string{"SET", "stock", "7"})), rlock.ErrFenced)
 	})
 }
 
