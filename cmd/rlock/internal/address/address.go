@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -43,6 +44,10 @@ var variables = map[string]string{
 	"sentinel": "RLOCK_SENTINEL", "sentinel-user": "RLOCK_SENTINEL_USER", "sentinel-password": "RLOCK_SENTINEL_PASSWORD",
 	"single": "RLOCK_SINGLE",
 }
+
+// places are the flags for the place of the server, which a URL has as well. Their variables do not
+// lead a command with --url to another server.
+var places = []string{"addr", "db", "sentinel"}
 
 // Groups are the headings under which the flags are described, in their order.
 var Groups = []string{serverGroup, tlsGroup, sentinelGroup}
@@ -97,9 +102,11 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 // wrap [ErrUsage].
 func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	passwordGiven := set.Changed("password") || set.Changed("password-file")
+	urlGiven := set.Changed("url")
 	for flag, variable := range variables {
 		value, ok := os.LookupEnv(variable)
-		if !ok || value == "" || set.Changed(flag) || passwordGiven && strings.HasPrefix(flag, "password") {
+		given := set.Changed(flag) || passwordGiven && strings.HasPrefix(flag, "password") || urlGiven && slices.Contains(places, flag)
+		if !ok || value == "" || given {
 			continue
 		}
 		if err := set.Set(flag, value); err != nil {

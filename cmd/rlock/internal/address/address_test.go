@@ -50,6 +50,23 @@ func TestAFlagCountsMoreThanTheEnvironmentAndThatMoreThanTheURL(t *testing.T) {
 	assert.Equal(t, "redis.example", option.TLSConfig.ServerName)
 }
 
+func TestAURLInAFlagSaysWhereTheServerIs(t *testing.T) {
+	environment := map[string]string{"RLOCK_ADDR": "other.example:6379", "RLOCK_DB": "7", "RLOCK_SENTINEL": "main", "RLOCK_PASSWORD": "two"}
+	option, err := parse(t, environment, "--url", "redis://redis.example:7000/3")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"redis.example:7000"}, option.InitAddress)
+	assert.Equal(t, 3, option.SelectDB)
+	assert.Empty(t, option.Sentinel.MasterSet)
+	assert.Equal(t, "two", option.Password)
+	option, err = parse(t, environment, "--url", "redis://redis.example:7000/3", "--db", "4")
+	require.NoError(t, err)
+	assert.Equal(t, 4, option.SelectDB)
+	environment["RLOCK_URL"] = "redis://redis.example:7000/3"
+	option, err = parse(t, environment)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"other.example:6379"}, option.InitAddress)
+}
+
 func TestSentinelsHaveAUserOfTheirOwn(t *testing.T) {
 	option, err := parse(t, map[string]string{"RLOCK_ADDR": "a:26379,b:26379"}, "--sentinel", "main", "--sentinel-password", "s", "--password", "p", "--tls")
 	require.NoError(t, err)
