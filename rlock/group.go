@@ -162,7 +162,8 @@ func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 // joins the errors of the parts. A fixed lease begins when all parts are taken.
 //
 // A lock that is given twice counts once. Without locks, or with one that is nil or a zero value,
-// the methods return [ErrInvalidConfig]. Only fenced parts have tokens.
+// or with two kinds of one name, the methods return [ErrInvalidConfig]. Only fenced parts have
+// tokens.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker
 	for i, l := range locks {

@@ -32,6 +32,9 @@ func NewMulti(locks []Locker) *Lock {
 	if len(parts) == 0 {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has no locks: give it at least one", wire.ErrInvalidConfig))
 	}
+	if name, ok := ofTwoKinds(parts); ok {
+		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has two kinds of lock of the name %q, which exclude each other", wire.ErrInvalidConfig, name))
+	}
 	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), inOrder) })
 	var names []string
 	for _, p := range parts {
@@ -40,6 +43,25 @@ func NewMulti(locks []Locker) *Lock {
 	l := newLock(strings.Join(slices.Compact(names), ","), terms.KindMulti, parts, len(parts))
 	l.gather = l.inOrder
 	return l
+}
+
+// ofTwoKinds returns a name of which the parts have locks of two kinds at one client.
+func ofTwoKinds(parts []Locker) (name string, ok bool) {
+	type place struct {
+		name string
+		home *Home
+	}
+	kinds := make(map[place]uint8)
+	for _, p := range parts {
+		for _, leaf := range p.Leaves() {
+			at := place{leaf.Name, leaf.Home}
+			if kind, known := kinds[at]; known && kind != leaf.Kind {
+				return leaf.Name, true
+			}
+			kinds[at] = leaf.Kind
+		}
+	}
+	return "", false
 }
 
 // A gathering is one attempt at all parts of a multi-lock, in their order. It acquires the parts

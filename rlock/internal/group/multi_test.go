@@ -17,7 +17,7 @@ import (
 func TestPartsAreTakenInOneOrder(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		here, there := f.home(), f.home()
-		b, a2, a1, fair, reads, writes := f.lock(here, "b"), f.lock(there, "a"), f.lock(here, "a"), f.lock(here, "a"), f.lock(here, "c"), f.lock(here, "c")
+		b, a2, a1, fair, reads, writes := f.lock(here, "b"), f.lock(there, "a"), f.lock(here, "a"), f.lock(f.home(), "a"), f.lock(here, "c"), f.lock(here, "c")
 		fair.leaves[0].Kind, reads.leaves[0].Shared = 1, true
 		order := []*fakeLock{a1, a2, fair, b, writes, reads}
 		for _, given := range [][]*fakeLock{{b, a2, a1, fair, reads, writes}, {writes, reads, fair, a1, a2, b}, {a1, a2, b, fair, reads, writes}} {

@@ -36,6 +36,7 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 			"a red of none": {rlock.NewMultiLock(rlock.NewRedLock(nil, "a")), rlock.ErrInvalidConfig},
 			"a zero lock":   {rlock.NewMultiLock(&rlock.Lock{}), rlock.ErrInvalidConfig},
 			"zero":          {&rlock.Lock{}, rlock.ErrInvalidConfig},
+			"two kinds":     {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"), p.NewFencedLock("a")), rlock.ErrInvalidConfig},
 			"a bad name":    {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
 		} {
 			for method, err := range testbed.EveryMethod(w.Ctx, bad.lock) {
