@@ -247,14 +247,26 @@ func (l *lab) ended(text *strings.Builder) {
 	}
 }
 
-func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
+// hooks returns a function that calls the hooks of one Lock and Unlock.
+func hooks(t testing.TB) func() {
 	o, err := rlockotel.NewObserver(rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
 	require.NoError(t, err)
 	ctx, info := context.Background(), rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	return func() {
 		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Waited: time.Millisecond})
 		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
-	}))
+	}
+}
+
+func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
+	assert.Zero(t, testing.AllocsPerRun(100, hooks(t)))
+}
+
+func BenchmarkHooks(b *testing.B) {
+	call := hooks(b)
+	for b.Loop() {
+		call()
+	}
 }
 
 func TestNilOptionsAreNone(t *testing.T) {
