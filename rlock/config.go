@@ -19,7 +19,8 @@ import (
 // each other field means its default.
 type Config struct {
 	// Redis has the options of the connections; only InitAddress has no default. Zero fields get
-	// values that suit locks and notice a dead peer in four seconds. ConnLifetime is refused.
+	// values that suit locks and notice a dead peer in four seconds. ConnLifetime is refused, and
+	// so are options that send commands to replicas.
 	Redis rueidis.ClientOption
 	// Client is a rueidis client to share instead: see docs/connecting.md. Close leaves it open.
 	Client rueidis.Client
