@@ -8,7 +8,7 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
 		l.answered(cmd.Tenure, cmd.tenureSeq, a, now)
-	case l.owner == nil || l.owner.ID != cmd.ID: // a hold that is over, or of another client
+	case l.held == nil || l.held.ID != cmd.ID: // a hold that is over, or of another client
 	case cmd.Op == Write:
 		if a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0) {
 			l.lose(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
@@ -16,7 +16,7 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	case a.Fault != Answered: // a Leave by force
 		l.Confirm(now) // to find out
 	case a.Left:
-		l.owner.takenOut()
+		l.held.takenOut()
 		l.lose(ByForce, now)
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
@@ -56,7 +56,7 @@ func (l *Lock) answered(t *Tenure, seq uint32, a Reply, now Now) {
 		}
 		if shown && f.asks != asksNot {
 			t.share.heardOf(a.Others, now)
-			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.owner && l.isRead() || t.want == Parted)
+			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.held && l.isRead() || t.want == Parted)
 		}
 	}
 	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.want == Asked {
@@ -188,8 +188,8 @@ func (l *Lock) Settle(now Now) {
 	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
 			l.admitReaders(false, now) // a writer before the readers may have left
-			if l.holdsBack() && l.owner.claim {
-				l.touch(l.owner) // its Mirror is due sooner
+			if l.holdsBack() && l.held.claim {
+				l.touch(l.held) // its Mirror is due sooner
 			}
 		}
 		l.seek(now)
@@ -201,7 +201,7 @@ func (l *Lock) Settle(now Now) {
 
 // lapse ends the holds whose time is over. An event that reads the owner calls it first.
 func (l *Lock) lapse(now Now) {
-	switch t := l.owner; {
+	switch t := l.held; {
 	case t == nil:
 	case t.place != Owner:
 		l.lose(KeyGone, now)
@@ -257,10 +257,10 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	w.Tenure, t.Agent = nil, nil
 	t.alarm = 0 // the keeper is the agent now, and is notified since the tenure is touched
 	switch {
-	case l.owner == nil:
+	case l.held == nil:
 	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
-		was := l.owner
-		l.owner, t.named = t, w.Owner // first, so that a least hold goes on
+		was := l.held
+		l.held, t.named = t, w.Owner // first, so that a least hold goes on
 		l.give(was, now)
 		for i := range l.levels.all {
 			l.levels.all[i].wrote = false // in this tenure
@@ -285,7 +285,7 @@ func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	}
 	t.named = w.Owner
 	entered := !t.old && t.shown == oneLevel(w.Owner, w.Mode)
-	l.owner, t.mode = t, w.Mode
+	l.held, t.mode = t, w.Mode
 	t.holds()
 	l.open(w, way, now)
 	if entered { // Redis shows it
@@ -347,5 +347,5 @@ func (l *Lock) lose(cause Cause, now Now) {
 		l.giveOrStay(now)
 		return
 	}
-	l.give(l.owner, now)
+	l.give(l.held, now)
 }

@@ -196,7 +196,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 		cmd, _ = l.send(c.Tenure, op, now)
 	case op == Write:
 		l.levels.all[l.levelOf(c.Owner, c.Mode, c.Handle)].wrote = true
-		cmd = Command{Op: op, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.shown.owner}, Follows: l.owner.follows(now)}
+		cmd = Command{Op: op, Ticket: Ticket{ID: l.held.ID, Mode: c.Mode, Owner: l.held.shown.owner}, Follows: l.held.follows(now)}
 	case c.Purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {

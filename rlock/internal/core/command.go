@@ -350,7 +350,7 @@ func (l *Lock) touch(t *Tenure) {
 // Redis shows other levels, and a check when the first of them ends. The agent is the same as
 // before, so only an earlier deadline is news to it.
 func (l *Lock) changed(now Now) {
-	t := l.owner
+	t := l.held
 	if t.touched || t.alarm <= now.Time || t.alarm <= now.At(l.Ends()) && l.isMirrored(t, now) {
 		return
 	}
@@ -362,6 +362,6 @@ func (l *Lock) changed(now Now) {
 // loses reports the levels as lost, if there are any.
 func (l *Lock) loses(lost []Level, cause Cause) {
 	if len(lost) > 0 {
-		l.tell(Effect{Kind: Lose, Tenure: l.owner, Lost: slices.Clone(lost), Cause: cause})
+		l.tell(Effect{Kind: Lose, Tenure: l.held, Lost: slices.Clone(lost), Cause: cause})
 	}
 }

@@ -123,7 +123,7 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 	if t.lock != l || t.Agent != nil {
 		return cmd, Never
 	}
-	if t == l.owner {
+	if t == l.held {
 		l.Settle(now)
 	}
 	if t.isOver(now) {
@@ -153,7 +153,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 		joins := next.launch(Join, now)
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
-	if t == l.owner {
+	if t == l.held {
 		at = now.At(l.Ends())
 	}
 	return cmd, at

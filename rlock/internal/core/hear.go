@@ -21,7 +21,7 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.heardGrant(t, m, now) // an Acquire was executed once more after the release
 		}
 	case Forced:
-		if t != nil && t == l.owner {
+		if t != nil && t == l.held {
 			t.doubted(now)
 			l.touch(t)
 		}
@@ -52,7 +52,7 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 		return
 	}
 	l.lapse(now)
-	if o := l.owner; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
+	if o := l.held; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
 		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which
 		// is asked about both.
 		o.old = true
@@ -94,7 +94,7 @@ func (l *Lock) doubtTickets(now Now) {
 
 // Confirm sends the levels to Redis again, so that the answer says whether Redis still shows them.
 func (l *Lock) Confirm(now Now) {
-	if t := l.owner; t != nil {
+	if t := l.held; t != nil {
 		t.old = true
 		l.touch(t)
 	}
@@ -113,9 +113,6 @@ const (
 	listening                // it is confirmed
 	refused                  // it was refused, or waiters have waited for it for too long
 )
-
-// Subscribes reports whether the lock needs the subscription to its grants.
-func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
 // subscribe begins the subscription to the client's grants.
 func (l *Lock) subscribe(now Now) {
@@ -204,7 +201,7 @@ func (l *Lock) ListeningAbroad(now Now) {
 // ignoreAbroad ends the subscription to the channel of foreign clients if no ticket of this client
 // waits for the lock.
 func (l *Lock) ignoreAbroad() {
-	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
+	for t := l.tenures.first; t != nil && l.held == nil; t = t.behind {
 		if t.queues() && (t.place != Owner) {
 			return
 		}

@@ -90,7 +90,7 @@ func (y *Image) lock(from, to *Lock) {
 			t.Agent, c.Tenure = c, t // a call of a Resume or of a release is not in the line
 		}
 	}
-	to.owner = y.Tenure(from.owner)
+	to.held = y.Tenure(from.held)
 }
 
 // Tenure returns the copy of a tenure. All forgotten tenures but the spare one have the same copy.
@@ -262,9 +262,9 @@ func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 }
 
 func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
-	now, owns := at.Now, of.Owner() != nil && of.Owner() == t
+	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(owns, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
+		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.takes), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
@@ -278,7 +278,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	if t.want == Gone {
 		return append(b, at.time(t.since))
 	}
-	if owns {
+	if holds {
 		b = append(b, at.until(t.alarm))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
@@ -287,6 +287,18 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 		b = append(b, at.time(t.share.since), byte(min(t.share.passes, 200)))
 	}
 	return b
+}
+
+// Subscribes reports whether the lock needs the subscription to its grants.
+func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
+
+// Len returns the number of calls that wait.
+func (l *Lock) Len() int { return l.line.Len() }
+
+// KeepsOut reports whether the first waiter is a reader that could join the readers here.
+func (l *Lock) KeepsOut(now Now) bool {
+	w, t := l.line.first(), l.held
+	return w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.TrustedUntil()
 }
 
 // Current reports whether the answer to the command is awaited: by its tenure, and by the ticket

@@ -13,7 +13,7 @@ import (
 var decidesNothing = map[string]string{
 	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
 	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.Queue.head": "see Call", "Lock.line.Queue.len": "counted from the line", "Lock.line.calls": "counted by the calls",
-	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
+	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.held": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.Agent": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current", "Tenure.since": "of one that is Gone",
@@ -39,7 +39,7 @@ func full() *Lock {
 		since:  20, again: 20, late: 20, look: 20, alarm: 20,
 	}
 	l.tenures.add(n)
-	w.Tenure, l.owner = n, n
+	w.Tenure, l.held = n, n
 	l.levels.all = []Level{{Owner: 1, Until: 20}}
 	l.levels.summary.ends = 20
 	return l

@@ -91,7 +91,7 @@ func (l *Lock) isRead() bool { return l.IsHeld() && l.levels.writes == 0 }
 // exceeds reports whether a call of the owner asks for more of the lock than the tenure has: to
 // write while it reads, or for more permits. Two owners that waited for more of what they hold
 // would wait for each other.
-func (l *Lock) exceeds(w *Call) bool { return w.Mode == Alone && l.isRead() || w.More > l.owner.more }
+func (l *Lock) exceeds(w *Call) bool { return w.Mode == Alone && l.isRead() || w.More > l.held.more }
 
 // Guests is the handle of levels that a guest of their owner took without a handle.
 var Guests any = new(guests)
@@ -122,7 +122,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 
 // open adds a level for the call, which has the lock then.
 func (l *Lock) open(w *Call, way Way, now Now) {
-	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
+	w.Outcome, w.Way, w.Token = Acquired, way, l.held.tokens.current
 	until := NeverSafe
 	if w.Lease > 0 {
 		until = now.Safe.After(w.Lease)
@@ -139,7 +139,7 @@ func (l *Lock) open(w *Call, way Way, now Now) {
 // that is reported, so that each Acquired event gets its Released or Lost.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
-	l.owner.wrote = l.owner.wrote || was.wrote
+	l.held.wrote = l.held.wrote || was.wrote
 	for j := range l.levels.all {
 		v := &l.levels.all[j]
 		if j == i || v.Owner != was.Owner {
@@ -179,7 +179,7 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 		if !slices.Contains(over, v.Owner) {
 			continue
 		}
-		l.owner.wrote = l.owner.wrote || v.wrote
+		l.held.wrote = l.held.wrote || v.wrote
 		if now.Safe >= l.cappedAt(v.Owner) {
 			tooLong = append(tooLong, *v)
 		} else {
@@ -233,19 +233,18 @@ func (l *Lock) askedUntil(now Now) SafeTime {
 	return max(l.levels.asked, now.Safe.After(l.stays.Since(now.Time)))
 }
 
-// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner,
-// and is held.
-func (l *Lock) TrustedUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
+// TrustedUntil returns until when the last of the holders may be believed. The lock is held.
+func (l *Lock) TrustedUntil() SafeTime { return min(l.held.trust.until, l.levels.asked) }
 
 // Ends returns when a holder loses the lock unless a renewal is confirmed before: all of them, or a
-// reader whose lease ends. The lock has an Owner.
+// reader whose lease ends. The lock is held.
 func (l *Lock) Ends() SafeTime {
-	return min(l.owner.trust.until, l.levels.asked, l.levels.ends)
+	return min(l.held.trust.until, l.levels.asked, l.levels.ends)
 }
 
 // shape returns what Redis is to show.
 func (l *Lock) shape(now Now) shape {
-	t := l.owner
+	t := l.held
 	s := shape{owner: t.named, writes: l.levels.writes, reads: int(l.levels.writes) < len(l.levels.all), until: l.askedUntil(now)}
 	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until

@@ -10,8 +10,8 @@ type Lock struct {
 	client  *Client
 	levels  levels
 	line    line
-	owner   *Tenure // the tenure that is Held, or nil
-	tenures tenures // the tenures that are not over, with owner
+	held    *Tenure // the tenure that is Held, which is nil if and only if the lock has no levels
+	tenures tenures // the tenures that are not over, with held
 
 	hears   hearing // the state of the subscription to the client's grants
 	reserve uint32  // the number of fencing tokens that the next tenure reserves; 0 for one
@@ -50,7 +50,7 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 func (l *Lock) Nest(w *Call, now Now) bool {
 	w.Began = now.Time
 	l.lapse(now)
-	if l.owner == nil || !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
+	if !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
 		return false
 	}
 	l.nest(w, ByNesting, now)
@@ -61,12 +61,12 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 // for it.
 func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
-	switch owner := l.owner; {
+	switch {
 	case l.client.closed:
 		w.Outcome = Closed
-	case owner != nil && l.Hosts(w.Owner, w.Guest):
+	case l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case owner != nil && l.tryJoin(w, now):
+	case l.tryJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
@@ -101,10 +101,7 @@ func (l *Lock) nest(w *Call, way Way, now Now) {
 // the command, unless a call does (see Release). It reports false if there is no such level.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
 	l.lapse(now)
-	t, i := l.owner, -1
-	if t != nil {
-		i = l.levelOf(o, m, handle)
-	}
+	t, i := l.held, l.levelOf(o, m, handle)
 	if i < 0 {
 		return was, nil, false
 	}
@@ -132,8 +129,8 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 // false if there is no such level.
 func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
 	l.lapse(now)
-	t, i := l.owner, l.levelOf(o, m, handle)
-	if t == nil || i < 0 {
+	i := l.levelOf(o, m, handle)
+	if i < 0 {
 		return false
 	}
 	l.setEnd(i, lease, false, now)
@@ -155,8 +152,8 @@ const (
 // Extend moves the end of a level that ends by itself to d from now.
 func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {
 	l.lapse(now)
-	t, i := l.owner, l.levelOf(o, m, handle)
-	if t == nil || i < 0 {
+	i := l.levelOf(o, m, handle)
+	if i < 0 {
 		return NoLevel
 	}
 	was := l.levels.all[i]
@@ -184,7 +181,7 @@ func (l *Lock) Close(now Now) {
 			l.leave(t.Agent, Closed, now)
 		}
 	}
-	if l.owner != nil {
+	if l.held != nil {
 		l.lose(ByClose, now)
 	}
 	l.Settle(now)
@@ -270,8 +267,8 @@ type Kind struct {
 // Client returns the client of the lock.
 func (l *Lock) Client() *Client { return l.client }
 
-// Owner returns the tenure by which this client holds the lock, or nil.
-func (l *Lock) Owner() *Tenure { return l.owner }
+// Held returns the tenure by which this client holds the lock, nil if it does not.
+func (l *Lock) Held() *Tenure { return l.held }
 
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
@@ -284,9 +281,6 @@ func (l *Lock) Waiters(yield func(*Call) bool) {
 		}
 	}
 }
-
-// Len returns the number of calls that wait.
-func (l *Lock) Len() int { return l.line.Len() }
 
 // Tenures calls yield with each tenure that is not over.
 func (l *Lock) Tenures(yield func(*Tenure) bool) {
@@ -301,14 +295,7 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 
 // Holds reports whether the owner has a level, and its hold may be believed.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
-	return l.owner != nil && l.IsHeld() && now.Safe < l.ValidUntil(o)
-}
-
-// KeepsOut reports whether the first waiter is a reader that could join the readers here. The
-// explorer asserts that it never is.
-func (l *Lock) KeepsOut(now Now) bool {
-	w, t := l.line.first(), l.owner
-	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.TrustedUntil()
+	return l.IsHeld() && now.Safe < l.ValidUntil(o)
 }
 
 // ValidUntil returns the end of the time for which the owner's hold may be believed.
@@ -334,7 +321,7 @@ func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 
 // IsShown reports whether Redis has confirmed that it shows the present levels.
 func (l *Lock) IsShown(now Now) bool {
-	t := l.owner
+	t := l.held
 	return t != nil && t.flight.op != Mirror && l.isMirrored(t, now)
 }
 
@@ -353,7 +340,7 @@ func (l *Lock) IsShown(now Now) bool {
 func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
 	l.lapse(now)
 	i := -1
-	if l.owner != nil && len(l.levels.all) == 1 && l.stays <= now.Time {
+	if len(l.levels.all) == 1 && l.stays <= now.Time {
 		i = l.levelOf(o, m, handle)
 	}
 	if i < 0 {

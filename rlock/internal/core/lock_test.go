@@ -15,7 +15,7 @@ func held(mode Mode) (*Lock, *Tenure) {
 	cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	l.Answer(&cmd, w, Reply{Found: Holds}, Now{})
 	c.TakeEffects(Now{})
-	return l, l.Owner()
+	return l, l.Held()
 }
 
 // The explorer asks whether a reader is kept out for no reason.
@@ -29,12 +29,12 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"no call waits", func(l *Lock) { l.line = line{} }, false},
 		{"a writer waits", func(l *Lock) { l.line.first().Mode = Alone }, false},
 		{"a writer has it", func(l *Lock) { l.levels.writes = 1 }, false},
-		{"others wait", func(l *Lock) { l.owner.share.contested = true }, false},
-		{"a guarded write may run", func(l *Lock) { l.owner.wrote = true }, false},
+		{"others wait", func(l *Lock) { l.held.share.contested = true }, false},
+		{"a guarded write may run", func(l *Lock) { l.held.wrote = true }, false},
 		{"the client closes", func(l *Lock) { l.client.closed = true }, false},
-		{"the lease is nearly over", func(l *Lock) { l.owner.trust.until = 3_100 }, false},
+		{"the lease is nearly over", func(l *Lock) { l.held.trust.until = 3_100 }, false},
 		{"a level is over", func(l *Lock) { l.levels.asked = 100 }, false},
-		{"it is free", func(l *Lock) { l.owner = nil }, false},
+		{"it is free", func(l *Lock) { l.held, l.levels.all = nil, nil }, false},
 	} {
 		l, _ := held(Shared)
 		l.line.join(&Call{Owner: 2, Mode: Shared, Waits: true, Until: Never})

@@ -145,7 +145,7 @@ func BenchmarkRenewal(b *testing.B) {
 					now.Time, now.Safe = now.Time+10e9, now.Safe+10e9
 				}
 				l := locks[i%n]
-				cmd, _ := l.Poll(l.owner, now)
+				cmd, _ := l.Poll(l.held, now)
 				if cmd.Op != Mirror {
 					b.Fatal(cmd.Op)
 				}

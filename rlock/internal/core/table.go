@@ -55,7 +55,7 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 		op = None
 	}
 	switch {
-	case t == l.owner:
+	case t == l.held:
 		at = min(at, now.At(l.Ends()))
 	case t.want == Parted && t.within == 0 && !t.underWay():
 		at = min(at, t.endsItself())

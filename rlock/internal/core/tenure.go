@@ -225,9 +225,9 @@ const passedOn OwnerID = 0
 // not end the least hold of another one.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
 	l.lapse(now)
-	t, i := l.owner, l.levelOf(o, m, handle)
+	t, i := l.held, l.levelOf(o, m, handle)
 	switch {
-	case t == nil || i < 0:
+	case i < 0:
 		return was, nil, NothingHeld
 	case len(l.levels.all) > 1, l.isRead() && now.Time < l.stays:
 		return was, nil, NotAlone

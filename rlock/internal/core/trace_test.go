@@ -335,7 +335,7 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 	case "holds":
 		text := fmt.Sprintf("%d holds: %v", o, s.lock.Holds(o, s.now))
-		if s.lock.Owner() != nil {
+		if s.lock.Held() != nil {
 			text += ", valid for " + s.at(s.now.At(s.lock.ValidUntil(o)))
 		}
 		l := s.lock

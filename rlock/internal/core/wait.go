@@ -120,7 +120,7 @@ func (l *Lock) seekFor(w *Call, now Now) {
 // time is up.
 func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
-	mayAcquire := l.line.first() == w && l.owner == nil && !l.Busy()
+	mayAcquire := l.line.first() == w && l.held == nil && !l.Busy()
 	switch {
 	case !w.Waits && !w.mayTry():
 		l.leave(w, Denied, now)
@@ -364,7 +364,7 @@ func (l *Lock) unticketed(w *Call) (n int) {
 // tryJoin reports whether the call is a reader's that may share the lock with the readers that hold
 // it.
 func (l *Lock) tryJoin(w *Call, now Now) bool {
-	t := l.owner
+	t := l.held
 	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
@@ -396,9 +396,9 @@ func (l *Lock) admitReaders(all bool, now Now) {
 // lock: if it is the first in line to join them, and has held back for waiters of other clients for
 // long enough. It returns Never for any other waiter.
 func (l *Lock) heldBackFrom(w *Call) Time {
-	t := l.owner
+	t := l.held
 	switch {
-	case t == nil || w.Mode != Shared || l.line.first() != w || !l.isRead():
+	case w.Mode != Shared || l.line.first() != w || !l.isRead():
 		return Never
 	case !t.isOpen():
 		return w.Began
@@ -457,7 +457,7 @@ func (t *share) heardOf(others int, now Now) {
 // enough of the lease is left, there is a fencing token, no former hold has sent a guarded write,
 // and other clients have not waited for too long.
 func (l *Lock) tryPass(now Now) bool {
-	t, c := l.owner, l.client
+	t, c := l.held, l.client
 	switch {
 	case l.Kind.Strict, c.closed, !t.worth(now), t.tokens.spent(), !t.isOpen():
 		return false
@@ -494,7 +494,7 @@ func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
 func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
 	refused := w.timedOut()
 	switch {
-	case l.owner != nil:
+	case l.held != nil:
 		return refused, 0
 	case first == nil || first == w:
 	case first.Tenure != nil:
@@ -563,7 +563,7 @@ func (w *Call) timedOut() Outcome {
 
 // decided ends the overdue calls whose decision is known.
 func (l *Lock) decided(now Now) {
-	if l.owner != nil {
+	if l.held != nil {
 		reads := l.isRead()
 		l.endOverdue(now, func(w *Call) Outcome {
 			if reads && w.Mode == Shared {

@@ -42,8 +42,8 @@ func (t *Tenure) holds() {
 // leaveToLease parts with the tenure of the lock, which has no level any more: a last Mirror sets
 // the lease to within. The next hold has no part in a least hold.
 func (l *Lock) leaveToLease(within Span) {
-	t := l.owner
-	l.owner, l.stays, t.within = nil, 0, within
+	t := l.held
+	l.held, l.stays, t.within = nil, 0, within
 	t.wants(Parted)
 	l.touch(t)
 }
@@ -55,15 +55,15 @@ func (l *Lock) giveOrStay(now Now) {
 		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
 		return
 	}
-	l.give(l.owner, now)
+	l.give(l.held, now)
 }
 
 // give makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease has
 // ended. To undo an acquire, to release a hold and to return an unwanted grant are all this
 // transition.
 func (l *Lock) give(t *Tenure, now Now) {
-	if t == l.owner {
-		if l.owner, l.stays = nil, 0; l.Kind.Fenced {
+	if t == l.held {
+		if l.held, l.stays = nil, 0; l.Kind.Fenced {
 			l.reserve = t.tokens.next()
 		}
 	}

@@ -53,7 +53,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) er
 		l.watch(w)
 	}
 	l.Wait(&w.Call, now)
-	if l.Owner() != nil {
+	if l.IsHeld() {
 		l.tellOwnWait(w, now)
 	}
 	return l.wait(ctx, w, now)

@@ -79,7 +79,7 @@ func TestADamagedLockIsFound(t *testing.T) {
 		}},
 		"an effect is left":           {"rule 2", func(l *lock, now core.Now) { l.Confirm(now) }},
 		"a call sleeps too long":      {"rule 1", losesALook},
-		"a tenure is without a timer": {"rule 6", func(l *lock, _ core.Now) { l.Owner().Tag.(*work).alarm = 0 }},
+		"a tenure is without a timer": {"rule 6", func(l *lock, _ core.Now) { l.Held().Tag.(*work).alarm = 0 }},
 	} {
 		t.Run(damage, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake) {
@@ -175,7 +175,7 @@ func TestASecondAnswerIsFound(t *testing.T) {
 		_, got := takes(t.Context(), c.lock())
 		require.NoError(t, <-got)
 		l, _ := c.enterIfAny(c.lock().Name, 0)
-		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Owner().ID}}
+		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Held().ID}}
 		assert.Contains(t, foundBy(func() { c.witness.answered(&cmd) }), "rule 4")
 		l.shard.exit(l)
 	})

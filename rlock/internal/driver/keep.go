@@ -119,7 +119,7 @@ func (k *work) Due(time.Time) (send bool) {
 		s.unlock()
 		return false
 	}
-	if k.tenure == l.Owner() {
+	if k.tenure == l.Held() {
 		if l.Settle(now); l.trackedFrom(k) <= now.Time { // the hold has lasted for long enough
 			if k.track(due); k.tracking == due {
 				l.Confirm(now) // by a Mirror that tracks the key
@@ -134,7 +134,7 @@ func (k *work) Due(time.Time) (send bool) {
 			k.sender = nudged // the report of the loss nudges the keeper: see polls
 		case at > now.Time:
 			s.keep(k, at)
-		case t == l.Owner():
+		case t == l.Held():
 			s.schedule(k, max(now.At(l.Ends()), now.Time+1))
 			send = true
 		default:
@@ -229,7 +229,7 @@ func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 	if alive {
 		x.work.err = wire.Explain(a.Err)
 	}
-	if info == nil || x.work.tenure != l.Owner() || !l.IsHeld() {
+	if info == nil || !l.IsHeld() || x.work.tenure != l.Held() {
 		return
 	}
 	info.Locks++
@@ -311,7 +311,7 @@ func (c *Client) Tracked() int64 {
 // to be.
 func (l *lock) trackedFrom(k *work) core.Time {
 	switch {
-	case k.tenure != l.Owner():
+	case k.tenure != l.Held():
 	case k.tracking == untracked:
 		return l.lastsFrom()
 	case k.tracking == verified && l.lastsFrom() != core.Never:
@@ -347,7 +347,7 @@ func (k *work) buildTracked(now core.Now) bool {
 func (c *Client) changed(key string) {
 	s := c.shardOfKey(key)
 	s.visit(s.named(key), func(l *lock, now core.Now) {
-		if t := l.Owner(); t != nil {
+		if t := l.Held(); t != nil {
 			if k := s.workOf(l, t); k.tracking == tracked {
 				k.track(alarmed)
 				l.Confirm(now)

@@ -71,7 +71,7 @@ func (l *lock) listensAgain(w *waiter, now core.Now) {
 	if l.heard {
 		l.unheard(now)
 	}
-	if l.sub == nil && w.Waits && l.Owner() == nil && l.shard.client.wire.hears(l.name) {
+	if l.sub == nil && w.Waits && !l.IsHeld() && l.shard.client.wire.hears(l.name) {
 		l.subscribe()
 	}
 }

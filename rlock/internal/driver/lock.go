@@ -109,8 +109,8 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
 	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) {
 		s.Depth = one.depth(o, modeOf(l.Shared))
-		if one.Owner() != nil {
-			s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)
+		if one.IsHeld() {
+			s.Taken = !one.Hosts(core.OwnerID(o.ID), o.Guest)
 		} else {
 			s.Freeing = one.Busy()
 			for w := range one.Waiters {

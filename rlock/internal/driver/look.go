@@ -268,18 +268,18 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 
 // readLock reads a lock, from where it stopped before, and reports whether it has read all of it.
 func (r *reader) readLock(l *lock, now core.Now) (all bool) {
-	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld() && l.Owner() != nil
+	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld()
 	if first && held && r.look.Holds {
 		one.until = l.TrustedUntil()
 		if l.name.Permits > 0 {
-			one.permits = int(l.Owner().More()) + 1
+			one.permits = int(l.Held().More()) + 1
 		}
 		r.levels = append(r.levels, l.Levels()...)
 		one.levels = len(l.Levels())
 	}
 	all = !r.look.Waits || r.readCalls(l, &one)
 	if held && one.waits > 0 {
-		one.tenure, one.holder = l.Owner().ID, l.Levels()[0]
+		one.tenure, one.holder = l.Held().ID, l.Levels()[0]
 	}
 	if one.levels+one.waits > 0 {
 		r.locks = append(r.locks, one)

@@ -128,7 +128,7 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 			c.witness.polled(cmd, x.slot)
 		}
 	case cmd.Op == core.Write:
-		k = l.shard.workOf(l, l.Owner())
+		k = l.shard.workOf(l, l.Held())
 	default: // by force
 		x.Text = x.Passed
 		return

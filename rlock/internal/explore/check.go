@@ -27,11 +27,14 @@ func (w *world) check() {
 	w.checkBounds()
 }
 
-// checkSummaries fails a summary of levels that does not follow from them.
+// checkSummaries fails a summary of levels that does not follow from them, and levels without a tenure.
 func (w *world) checkSummaries(c *client) {
 	for _, l := range c.locks {
 		if !core.IsSummed(l) {
 			w.fail("client %d: the summary of its levels is another one", c.id)
+		}
+		if l.IsHeld() != (l.Held() != nil) {
+			w.fail("client %d: it has levels without a tenure, or a tenure without levels", c.id)
 		}
 	}
 }
@@ -203,7 +206,7 @@ func (w *world) acquired(c *client, u *user, r *core.Call) {
 		}
 		w.token = max(w.token, token)
 	}
-	w.outdates(r.Mode, c.lockOf(r.Tag.(int)).Owner())
+	w.outdates(r.Mode, c.lockOf(r.Tag.(int)).Held())
 	if r.Way != core.ByPass { // it goes on with the section of the client that has passed the lock on
 		w.passOthers(c)
 	}
@@ -275,7 +278,7 @@ func (w *world) granted() {
 				continue
 			}
 			for k, l := range c.locks {
-				if v := l.Levels(); len(v) > 0 && !(l.Owner() != nil && l.Owner().ID == t.ID) && uint32(j) != t.ID.Client {
+				if v := l.Levels(); len(v) > 0 && !(l.Held() != nil && l.Held().ID == t.ID) && uint32(j) != t.ID.Client {
 					held += c.has(k)
 					if t.Mode == core.Shared && !slices.ContainsFunc(v, func(v core.Level) bool { return v.Mode == core.Alone }) {
 						reads++

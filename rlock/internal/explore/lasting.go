@@ -55,7 +55,7 @@ func (w *world) checkKnown() {
 		known := w.isParted(c, h)
 		for _, l := range c.locks {
 			t := l.Find(h.ID)
-			known = known || t != nil && (t == l.Owner() || t.Want() == core.Gone || t.Want() == core.Parted)
+			known = known || t != nil && (t == l.Held() || t.Want() == core.Gone || t.Want() == core.Parted)
 		}
 		if !known {
 			w.fail("client %d does not know that its ticket was granted the lock", c.id)
