@@ -194,8 +194,8 @@ func (l *Lock) Settle(now Now) {
 		}
 		l.seek(now)
 	}
-	if l.abroad.hears != deaf {
-		l.ignoreAbroad()
+	if l.foreign.hears != deaf {
+		l.ignoreForeign()
 	}
 }
 

@@ -178,7 +178,7 @@ const (
 	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
 	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their window
 	Forced                         // "f": the tenure was released by force
-	ForeignNews                    // a message on the channel of foreign clients: see Lock.listenAbroad
+	ForeignNews                    // a message on the channel of foreign clients: see Lock.listenForeign
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 )
@@ -253,14 +253,14 @@ func (n Now) At(t SafeTime) Time {
 type EffectKind uint8
 
 const (
-	Wake         EffectKind = iota // wake Call, which has an outcome
-	Poll                           // at time At, wake Call; if Call is nil, have the keeper poll Tenure
-	Ended                          // Tenure is over
-	Lose                           // the levels Lost have ended, for Cause
-	Subscribe                      // subscribe to the client's channel of the lock, and call Lock.Listening
-	Unsubscribe                    // unsubscribe from the client's channel of the lock
-	ListenAbroad                   // subscribe to the channel of foreign clients, and call Lock.ListeningAbroad
-	IgnoreAbroad                   // unsubscribe from the channel of foreign clients
+	Wake          EffectKind = iota // wake Call, which has an outcome
+	Poll                            // at time At, wake Call; if Call is nil, have the keeper poll Tenure
+	Ended                           // Tenure is over
+	Lose                            // the levels Lost have ended, for Cause
+	Subscribe                       // subscribe to the client's channel of the lock, and call Lock.Listening
+	Unsubscribe                     // unsubscribe from the client's channel of the lock
+	ListenForeign                   // subscribe to the channel of foreign clients, and call Lock.ListeningForeign
+	IgnoreForeign                   // unsubscribe from the channel of foreign clients
 )
 
 // An Effect is an act that package core leaves to the driver, which carries effects out in their

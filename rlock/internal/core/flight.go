@@ -69,7 +69,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	}
 	cmd.Asks = t.flight.asks != asksNot
 	if op == Look || op == Leave {
-		cmd.Heard, l.abroad.told = l.abroad.told, false
+		cmd.Heard, l.foreign.heard = l.foreign.heard, false
 	}
 	return cmd
 }

@@ -11,7 +11,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	case AtFront:
 		if t != nil && t.queues() {
 			if l.Kind.Permits == 0 { // a semaphore has no foreign clients: there another client knows of fewer permits
-				l.listenAbroad()
+				l.listenForeign()
 			}
 			t.doubted(now)
 			l.touch(t)
@@ -29,7 +29,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.satisfied(t, now)
 	case ForeignNews:
 		if !m.Ours { // else a client of rlock has published it
-			l.abroad.news, l.abroad.told = heard, true
+			l.foreign.news, l.foreign.heard = published, true
 		}
 		l.doubtTickets(now)
 	default:
@@ -161,53 +161,53 @@ type ForeignConfig struct {
 	LongLease          Span // the longest lease that is not taken for one without an end
 }
 
-// abroad is what this client knows of foreign clients.
-type abroad struct {
+// foreignState is what this client knows of foreign clients.
+type foreignState struct {
 	hears   hearing // the subscription to their channel
-	told    bool    // a foreign client has published, and no step has reported it to Redis
-	news    abroadNews
+	heard   bool    // a foreign client has published, and no step has reported it to Redis
+	news    foreignNews
 	listens bool // this client has listened since the last Look
 	ends    Time // the end of the holder's lease, by the last Look
 	since   Time // the time of the first Look that showed this end
 }
 
-// abroadNews is what the channel of foreign clients says of the holder.
-type abroadNews uint8
+// foreignNews is what the channel of foreign clients says of the holder.
+type foreignNews uint8
 
 const (
-	noneAbroad abroadNews = iota // nothing
-	heard                        // a foreign client has published since the last Look
-	silent                       // a foreign client took the lock again, and none published
+	noForeignNews foreignNews = iota // nothing
+	published                        // a foreign client has published since the last Look
+	silent                           // a foreign client took the lock again, and none published
 )
 
-// listenAbroad subscribes to the channel of foreign clients.
-func (l *Lock) listenAbroad() {
-	if l.abroad.hears == deaf {
-		l.abroad.hears = asking
-		l.tell(Effect{Kind: ListenAbroad})
+// listenForeign subscribes to the channel of foreign clients.
+func (l *Lock) listenForeign() {
+	if l.foreign.hears == deaf {
+		l.foreign.hears = asking
+		l.tell(Effect{Kind: ListenForeign})
 	}
 }
 
-// ListeningAbroad reports to the lock that the subscription to the channel of foreign clients is
+// ListeningForeign reports to the lock that the subscription to the channel of foreign clients is
 // confirmed. A foreign client may have released the lock before.
-func (l *Lock) ListeningAbroad(now Now) {
-	if l.abroad.hears == asking {
-		l.abroad.hears = listening
+func (l *Lock) ListeningForeign(now Now) {
+	if l.foreign.hears == asking {
+		l.foreign.hears = listening
 	}
 	l.doubtTickets(now)
 	l.Settle(now)
 }
 
-// ignoreAbroad ends the subscription to the channel of foreign clients if no ticket of this client
+// ignoreForeign ends the subscription to the channel of foreign clients if no ticket of this client
 // waits for the lock.
-func (l *Lock) ignoreAbroad() {
+func (l *Lock) ignoreForeign() {
 	for t := l.tenures.first; t != nil && l.held == nil; t = t.behind {
 		if t.queues() && (t.place != Owner) {
 			return
 		}
 	}
-	l.abroad = abroad{told: l.abroad.told}
-	l.tell(Effect{Kind: IgnoreAbroad})
+	l.foreign = foreignState{heard: l.foreign.heard}
+	l.tell(Effect{Kind: IgnoreForeign})
 }
 
 // follow returns the time until the next Look that foreign clients make necessary, Forever for
@@ -221,7 +221,7 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	if a.Found != First || a.Window <= 0 && !a.Foreign {
 		return d
 	}
-	l.listenAbroad()
+	l.listenForeign()
 	if a.Window > 0 {
 		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
 			d = min(d, c.jitter(c.Foreign.WindowLook)) // a window for clients that only poll: a Look ends it when one has the lock
@@ -238,7 +238,7 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 // was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter if
 // the lock was taken again without a message.
 func (l *Lock) followHolder(a Reply, now Now) Span {
-	c, f := &l.client.Foreign, &l.abroad
+	c, f := &l.client.Foreign, &l.foreign
 	if a.TTL == NoTTL || a.TTL > c.LongLease {
 		return Forever // no change of the lease would show that the lock was taken again
 	}
@@ -248,13 +248,13 @@ func (l *Lock) followHolder(a Reply, now Now) Span {
 	}
 	ends := now.Time.After(a.TTL)
 	if d := ends.Since(f.ends); d > noise || d < -noise {
-		if f.listens && f.news != heard {
+		if f.listens && f.news != published {
 			f.news, first = silent, c.SilentLook
 		}
 		f.ends, f.since = ends, now.Time
 	}
-	if f.news == heard {
-		f.news = noneAbroad
+	if f.news == published {
+		f.news = noForeignNews
 	}
 	f.listens = f.hears == listening
 	return l.client.jitter(max(first, now.Time.Since(f.since)))

@@ -213,15 +213,15 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.foreign.heard), byte(l.hears)<<4|byte(l.foreign.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.hears == asking {
 		b = append(b, at.until(l.patient))
 	}
 	if l.stays > 0 {
 		b = append(b, at.until(l.stays))
 	}
-	if l.abroad.hears != deaf {
-		b = append(b, byte(l.abroad.news), bit(l.abroad.listens), at.time(l.abroad.ends), at.time(l.abroad.since))
+	if l.foreign.hears != deaf {
+		b = append(b, byte(l.foreign.news), bit(l.foreign.listens), at.time(l.foreign.ends), at.time(l.foreign.since))
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]

@@ -27,7 +27,7 @@ func full() *Lock {
 	c.partings = []parting{{n: 5, until: 20}}
 	l := c.NewLock(Kind{})
 	l.hears, l.patient, l.stays = asking, 20, 20
-	l.abroad = abroad{hears: asking, ends: 20, since: 20}
+	l.foreign = foreignState{hears: asking, ends: 20, since: 20}
 	w := &Call{Owner: 1, Mode: Shared, Until: 20, Began: 20, alarm: 20, waiting: waiting{rest: 20}}
 	l.line.join(w)
 	n := &Tenure{

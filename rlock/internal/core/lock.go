@@ -13,11 +13,11 @@ type Lock struct {
 	held    *Tenure // the tenure that is Held, which is nil if and only if the lock has no levels
 	tenures tenures // the tenures that are not over, with held
 
-	hears   hearing // the state of the subscription to the client's grants
-	reserve uint32  // the number of fencing tokens that the next tenure reserves; 0 for one
-	patient Time    // the time until which waiters wait for the subscription while hears is asking
-	stays   Time    // the end of the least hold, 0 for none: see StayUntil
-	abroad  abroad  // the state of foreign clients
+	hears   hearing      // the state of the subscription to the client's grants
+	reserve uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
+	patient Time         // the time until which waiters wait for the subscription while hears is asking
+	stays   Time         // the end of the least hold, 0 for none: see StayUntil
+	foreign foreignState // what this client knows of foreign clients
 }
 
 // NewLock returns a lock without holders and waiters.

@@ -84,11 +84,11 @@ func _() {
 	_ = x[Lose-3]
 	_ = x[Subscribe-4]
 	_ = x[Unsubscribe-5]
-	_ = x[ListenAbroad-6]
-	_ = x[IgnoreAbroad-7]
+	_ = x[ListenForeign-6]
+	_ = x[IgnoreForeign-7]
 }
 
-const _EffectKind_name = "WakePollEndedLoseSubscribeUnsubscribeListenAbroadIgnoreAbroad"
+const _EffectKind_name = "WakePollEndedLoseSubscribeUnsubscribeListenForeignIgnoreForeign"
 
 var _EffectKind_index = [...]uint8{0, 4, 8, 13, 17, 26, 37, 49, 61}
 

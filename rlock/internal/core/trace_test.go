@@ -291,9 +291,11 @@ func (s *story) happens(t *testing.T, line string) {
 		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
 	case "listening":
-		s.lock.Listening(name != "no", s.now)
-	case "abroad":
-		s.lock.ListeningAbroad(s.now)
+		if name == "foreign" {
+			s.lock.ListeningForeign(s.now)
+		} else {
+			s.lock.Listening(name != "no", s.now)
+		}
 	case "reconnected": // as the driver says it, once to the holder and once to the tickets
 		s.lock.Confirm(s.now)
 		if s.lock.Subscribes() {
@@ -460,7 +462,7 @@ func (s *story) carryOut() {
 					s.tell("owner %d loses it: %s", v.Owner, e.Cause.text())
 				}
 			default:
-				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenAbroad: "listens to foreign clients", IgnoreAbroad: "ignores foreign clients"}[e.Kind])
+				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenForeign: "listens to foreign clients", IgnoreForeign: "ignores foreign clients"}[e.Kind])
 			}
 		}
 		if len(effects) > 0 {

@@ -48,7 +48,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) er
 	if w == nil {
 		return err
 	}
-	l.listensAgain(w, now)
+	l.reuseSubscription(w, now)
 	if req.Progress != nil {
 		l.watch(w)
 	}
@@ -549,7 +549,7 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	if w == nil {
 		return err == nil
 	}
-	at.listensAgain(w, now)
+	at.reuseSubscription(w, now)
 	at.Wait(&w.Call, now)
 	at.shard.applyAll()
 	switch a := at.Next(&w.Call, true, now); {

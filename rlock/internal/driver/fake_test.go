@@ -452,9 +452,9 @@ func (s *fakeSub) state() (confirmed, refused bool) {
 	return !s.wire.deaf, false
 }
 
-func (s *fakeSub) abroad(func(string)) {}
-func (s *fakeSub) home()               {}
-func (s *fakeSub) abroadHeard() bool   { return false }
+func (s *fakeSub) listenForeign(func(string)) {}
+func (s *fakeSub) ignoreForeign()             {}
+func (s *fakeSub) hearsForeign() bool         { return false }
 
 func (s *fakeSub) close() {
 	f := s.wire.fake

@@ -221,12 +221,12 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 			"?" + ticket + " {" + key + "}", "+" + prefix + "  " + " " + key, "+" + prefix + "0   " + key, "?" + prefix + " " + key,
 			"+" + prefix + "8e0f-112233445566:   " + key, "+" + there.textOf(id, 1, 0) + " 1 1 " + key,
 		} {
-			here.hear(l.Name, message)
+			here.hearNotice(l.Name, message)
 			synctest.Wait()
 			require.Empty(t, got, message)
 		}
 		sent := len(f.sent)
-		here.hear(l.Name, "+"+here.textOf(id, 1, 0)+" 1 1 "+key)
+		here.hearNotice(l.Name, "+"+here.textOf(id, 1, 0)+" 1 1 "+key)
 		time.Sleep(time.Second)
 		require.Empty(t, got, "a ticket that no caller waits for is given back, whether it has the lock or not")
 		assert.Equal(t, []core.Op{core.Leave}, f.ops(core.Leave))
@@ -256,21 +256,21 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner, 0), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
 		} {
-			c.heard(m.String())
+			c.hearClientMessage(m.String())
 			assert.Zero(t, asked(), "%+v", m)
 		}
 		for range 1000 {
-			c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+			c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		}
 		assert.Positive(t, asked())
 		require.NoError(t, h.Err(), "Redis still shows the lock")
 		for range 1000 {
-			c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+			c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
 		f.forgets()
-		c.heard(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+		c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		told := time.Now()
 		<-h.Context().Done()
 		require.ErrorIs(t, h.Err(), terms.ErrLost)

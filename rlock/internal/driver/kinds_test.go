@@ -134,7 +134,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		require.NoError(t, <-waits)
 		f.gives(passes)
-		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0)+"   "+key)
+		here.hearNotice(here.lock().Name, "+"+here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0)+"   "+key)
 		s := here.shardOfKey(key)
 		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
@@ -150,9 +150,9 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 // look has asked for it.
 func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
-		"granted": func(c *Client, text string) { c.hear(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
+		"granted": func(c *Client, text string) { c.hearNotice(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
 		"shown": func(c *Client, text string) {
-			c.heard(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key}.String())
+			c.hearClientMessage(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key}.String())
 		},
 	} {
 		t.Run(verb, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 type subscription interface {
 	// state reports whether messages come, and whether the server has refused the channel.
 	state() (confirmed, refused bool)
-	// abroad also subscribes to the channel of foreign clients. abroadHeard reports whether that is
-	// confirmed, and home ends it.
-	abroad(hear func(string))
-	abroadHeard() bool
-	home()
+	// listenForeign also subscribes to the channel of foreign clients. hearsForeign reports whether
+	// that is confirmed, and ignoreForeign ends it.
+	listenForeign(hear func(string))
+	hearsForeign() bool
+	ignoreForeign()
 	close()
 }
 
@@ -28,7 +28,7 @@ func (l *lock) subscribe() {
 	}
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
-		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.confirmed(n) })
+		return c.wire.listen(n, func(message string) { c.hearNotice(n, message) }, func() { c.confirmed(n) })
 	}
 	if l.kind().permits {
 		l.sub = l.shard.share(n, listen)
@@ -36,7 +36,7 @@ func (l *lock) subscribe() {
 		l.sub = listen()
 	}
 	if confirmed, _ := l.sub.state(); confirmed { // the rest of an earlier subscription
-		l.heard = true
+		l.confirmed = true
 		l.Listening(true, l.shard.at)
 	}
 }
@@ -44,17 +44,17 @@ func (l *lock) subscribe() {
 func (l *lock) unsubscribe() {
 	if l.sub != nil {
 		l.sub.close()
-		l.sub, l.heard = nil, false
+		l.sub, l.confirmed = nil, false
 	}
 }
 
-// listenAbroad subscribes to the channel of foreign clients.
-func (l *lock) listenAbroad() {
+// listenForeign subscribes to the channel of foreign clients.
+func (l *lock) listenForeign() {
 	if l.sub == nil {
 		return
 	}
 	c, n := l.shard.client, l.name
-	l.sub.abroad(func(message string) {
+	l.sub.listenForeign(func(message string) {
 		if l, now := c.enterIfAny(n, 0); l != nil {
 			// A client of rlock puts a zero before what Redisson would write, which reads both as
 			// the same number.
@@ -65,29 +65,31 @@ func (l *lock) listenAbroad() {
 	})
 }
 
-// listensAgain lets a call that may wait take a ticket at once if others have waited for the lock a
+// reuseSubscription lets a call that may wait take a ticket at once if others have waited for the lock a
 // moment ago, so that the subscription still exists.
-func (l *lock) listensAgain(w *waiter, now core.Now) {
-	if l.heard {
-		l.unheard(now)
-	}
-	if l.sub == nil && w.Waits && !l.IsHeld() && l.shard.client.wire.hears(l.name) {
+func (l *lock) reuseSubscription(w *waiter, now core.Now) {
+	switch {
+	case l.sub != nil:
+		l.checkSubscription(now)
+	case w.Waits && !l.IsHeld() && l.shard.client.wire.hears(l.name):
 		l.subscribe()
 	}
 }
 
-// unheard tells package core if the connection of the subscription has ended: no message comes
-// until it is confirmed again.
-func (l *lock) unheard(now core.Now) {
-	if confirmed, _ := l.sub.state(); !confirmed {
-		l.heard = false
+// checkSubscription tells package core if the connection of a confirmed subscription has ended: no
+// message comes until it is confirmed again.
+func (l *lock) checkSubscription(now core.Now) {
+	if !l.confirmed {
+		return
+	}
+	if l.confirmed, _ = l.sub.state(); !l.confirmed {
 		l.Deafened(now)
 	}
 }
 
-// hear deals with a message on this client's channel of the lock, which locks of different kinds
-// share.
-func (c *Client) hear(n *Name, message string) {
+// hearNotice deals with a message on this client's channel of the lock, which locks of different
+// kinds share.
+func (c *Client) hearNotice(n *Name, message string) {
 	notice, ok := c.Redis.ParseNotice(message)
 	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
 		return
@@ -109,9 +111,10 @@ func (c *Client) hear(n *Name, message string) {
 	l.shard.exit(l)
 }
 
-// heard deals with a message on the client's own channel, about a tenure of this client. It may be
-// untrue, and so is a reason to ask Redis or to release the lock, and no proof of a loss.
-func (c *Client) heard(message string) {
+// hearClientMessage deals with a message on the client's own channel, about a tenure of this
+// client. It may be untrue, and so is a reason to ask Redis or to release the lock, and no proof of
+// a loss.
+func (c *Client) hearClientMessage(message string) {
 	m, ok := wire.ParseClientMessage(message)
 	if !ok || c.Closed.Load() || !strings.HasPrefix(m.Owner, c.ID.Prefix) {
 		return
@@ -130,14 +133,14 @@ func (c *Client) heard(message string) {
 	}
 }
 
-// sorts has the kind for each letter of a message. Kinds that are the same in Redis have one
+// kindLetters has the kind for each letter of a message. Kinds that are the same in Redis have one
 // letter.
-var sorts = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKind}
+var kindLetters = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKind}
 
 // shown releases a tenure of this client that has a lock in Redis although no lock of this client
 // knows it.
 func (c *Client) shown(id core.ID, m wire.ClientMessage) {
-	kind, ok := sorts[m.Text[0]]
+	kind, ok := kindLetters[m.Text[0]]
 	if !ok || id.Client != wire.ThisClient {
 		return
 	}
@@ -211,11 +214,11 @@ func (c *Client) subscribed(n *Name) {
 		}
 		confirmed, refused := l.sub.state()
 		if confirmed || refused {
-			l.heard = confirmed
+			l.confirmed = confirmed
 			l.Listening(confirmed, now)
 		}
-		if l.sub.abroadHeard() {
-			l.ListeningAbroad(now)
+		if l.sub.hearsForeign() {
+			l.ListeningForeign(now)
 		}
 	})
 }
@@ -237,9 +240,9 @@ func (s *listening) state() (confirmed, refused bool) {
 	return s.grants.Confirmed(), s.grants.Refused() != nil
 }
 
-// abroad subscribes to the channel of foreign clients, and to a second one that counts the clients
+// listenForeign subscribes to the channel of foreign clients, and to a second one that counts the clients
 // of rlock there: so Redis can tell how many foreign clients listen.
-func (s *listening) abroad(hear func(string)) {
+func (s *listening) listenForeign(hear func(string)) {
 	if len(s.others) > 0 {
 		return
 	}
@@ -255,18 +258,18 @@ func (s *listening) abroad(hear func(string)) {
 // fairPlace is the owner of rlock's place in Redisson's fair queue: foreign.lua has the same.
 const fairPlace = "rlock:0"
 
-func (s *listening) home() {
+func (s *listening) ignoreForeign() {
 	for _, other := range s.others {
 		other.Close()
 	}
 	s.others = nil
 }
 
-func (s *listening) abroadHeard() bool {
+func (s *listening) hearsForeign() bool {
 	return len(s.others) > 0 && s.others[len(s.others)-1].Confirmed()
 }
 
 func (s *listening) close() {
-	s.home()
+	s.ignoreForeign()
 	s.grants.Close()
 }

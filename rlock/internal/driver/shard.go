@@ -41,8 +41,8 @@ type lock struct {
 	name  *Name
 	owner core.OwnerID // the owner of the permits; 0 for other locks
 
-	sub   subscription // the subscription to the client's channel of the lock, or nil
-	heard bool         // the subscription was confirmed when it was last checked
+	sub       subscription // the subscription to the client's channel of the lock, or nil
+	confirmed bool         // the subscription was confirmed when it was last checked
 }
 
 // shardOf returns the shard of the lock with that name.
@@ -298,11 +298,11 @@ func (s *shard) applyAll() {
 				l.subscribe()
 			case core.Unsubscribe:
 				l.unsubscribe()
-			case core.ListenAbroad:
-				l.listenAbroad()
-			case core.IgnoreAbroad:
+			case core.ListenForeign:
+				l.listenForeign()
+			case core.IgnoreForeign:
 				if l.sub != nil {
-					l.sub.home()
+					l.sub.ignoreForeign()
 				}
 			default:
 				panic(e.Kind)
@@ -361,7 +361,7 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	switch w.Way {
 	case core.ByRedis, core.ByQueue, core.ByPass:
 		if c := s.client; !c.Config.NoClientChannel { // the first tenure subscribes to the client's channel, until the hub closes
-			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.heard) })
+			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.hearClientMessage) })
 		}
 	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
 	default:

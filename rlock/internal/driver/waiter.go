@@ -209,8 +209,8 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	case quit:
 		w.Until, w.req.Quit = now.Time, nil // a command in flight may still bring the lock
 	}
-	if l.heard && w.Outcome == core.Waiting {
-		l.unheard(now)
+	if w.Outcome == core.Waiting {
+		l.checkSubscription(now)
 	}
 	return now, slot, false
 }

@@ -307,9 +307,9 @@ func (w *world) effect(c *client, e core.Effect) {
 		default:
 			c.sub = subscribing
 		}
-	case core.ListenAbroad:
+	case core.ListenForeign:
 		c.abroad = subscribing
-	case core.IgnoreAbroad:
+	case core.IgnoreForeign:
 		c.abroad = unsubscribed
 		w.server.Foreign.Ears = w.server.Foreign.Ears.Without(uint32(c.id))
 		c.heard = slices.DeleteFunc(c.heard, func(m message) bool { return m.abroad || m.Kind == core.ForeignNews })

@@ -150,7 +150,7 @@ func (w *world) foreignReleases(i int, f *thread) {
 	switch {
 	case f.kind == Poller, len(s.Holders) > 0:
 	case f.kind != Queuer:
-		w.tellAbroad(message{Message: core.Message{Kind: core.ForeignNews}})
+		w.tellForeign(message{Message: core.Message{Kind: core.ForeignNews}})
 	case len(s.Foreign.Fair) > 0:
 		w.tellQueuer(s.Foreign.Fair[0])
 	}
@@ -167,8 +167,8 @@ func (w *world) tellQueuer(id core.ID) {
 	}
 }
 
-// tellAbroad delivers a message on the channel of foreign clients.
-func (w *world) tellAbroad(m message) {
+// tellForeign delivers a message on the channel of foreign clients.
+func (w *world) tellForeign(m message) {
 	for i := range w.threads {
 		if f := &w.threads[i]; f.state == foreignWaiting && f.kind != Poller && f.kind != Queuer {
 			f.zeros = min(f.zeros+1, 2)

@@ -101,7 +101,7 @@ func (w *world) hears(c *client) {
 				l.Listening(true, w.clock(c))
 			}
 		case m.abroad:
-			l.ListeningAbroad(w.clock(c))
+			l.ListeningForeign(w.clock(c))
 		case m.verifies:
 			l.Confirm(w.clock(c))
 		case len(c.locks) == 1 || l.Find(m.ID) != nil || m.Kind == core.Shown && l == c.locks[0]: // the driver has an index of the tickets of a semaphore
@@ -175,7 +175,7 @@ func (w *world) deliver() {
 		}
 		if m.Kind == core.ForeignNews {
 			m.Ours = true
-			w.tellAbroad(message{Message: m.Message})
+			w.tellForeign(message{Message: m.Message})
 			continue
 		}
 		to := &w.clients[m.ID.Client]
