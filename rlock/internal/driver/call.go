@@ -87,7 +87,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		switch outcome := l.AtOnce(&w, now); outcome {
 		case core.Acquired:
 		case core.Waiting:
-			waits := c.newCall(&w)
+			waits := c.newWaiter(&w)
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
 		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
@@ -320,7 +320,7 @@ func (c *Client) finished(ctx context.Context, n *Name, w *waiter) error {
 // call was granted is given back, unless it has ended: then the call has acquired the lock and lost
 // it, and its caller learns that.
 func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
-	defer c.done(w)
+	defer c.recycle(w)
 	if a := w.req.Answer; a != nil {
 		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock
 		// If a message overtook the answer to its Join, it waited in Redis' queue although waits is

@@ -291,16 +291,6 @@ func (c *Client) drain() error {
 	return nil
 }
 
-// tenureOver counts a tenure that is over. Close waits for all of them.
-func (c *Client) tenureOver() {
-	if c.live.Add(-1) == 0 && c.Closed.Load() {
-		select {
-		case c.drained <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // A client pauses before it verifies its tenures again. The pauses grow while it has no rest in
 // between, so that a network that ends connections again and again causes no load.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second

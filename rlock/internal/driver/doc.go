@@ -49,4 +49,4 @@
 // release is not confirmed by then ends with its lease, and Close says so.
 package driver
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type sender,tracking,KindID,stage,wakeUp
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type workState,tracking,KindID,stage,wakeUp

@@ -280,13 +280,13 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			l.shard.exit(l)
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, err)
 		}
-		w := c.newCall(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
+		w := c.newWaiter(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
 		l.Write(&w.Call)
 		l.run(ctx, w, nil, now)
 		l.shard.exit(l)
 		fault, found, cause, err, sent := w.Fault, w.Found, w.Cause, w.err, w.write
-		c.done(w)
+		c.recycle(w)
 		switch {
 		case cause == core.KeyGone:
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
@@ -417,7 +417,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 	req.fill(&first, h, site, now)
 	first.Named, first.Inherits = c.Redis.IDOf(pass.Owner), pass.Token
 	_, first.More = wire.CutMore(pass.Owner)
-	w := c.newCall(&first)
+	w := c.newWaiter(&first)
 	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
 	l.Resume(&w.Call, now)
 	return l.wait(ctx, w, now)

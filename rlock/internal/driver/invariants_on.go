@@ -102,7 +102,7 @@ func (l *lock) checkAgent(t *core.Tenure, k *work) {
 			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
 		}
 	default:
-		if at = min(at, l.trackedFrom(k)); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+		if at = min(at, l.trackedFrom(k)); at != core.Never && k.state == scheduled && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
 			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
 		}
 	}

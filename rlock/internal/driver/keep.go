@@ -26,25 +26,25 @@ type life struct {
 	text   string       // the owner's text in the last command: "<uuid>:<id>"
 	owner  core.OwnerID // the id in text
 
-	alarm core.Time   // the time at which the keeper asks; 0 if it does not: schedule sets it, and Due clears it
-	sent  uint64      // the generation of the command that brings the tenure in: see wire.Sent
-	slot  *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
-	err   error       // the error of the last Mirror, nil if Redis confirmed it
+	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: schedule sets it, and Due clears it
+	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent
+	slot       *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
+	err        error       // the error of the last Mirror, nil if Redis confirmed it
 
-	sender     sender
+	state      workState
 	queued     bool // a command told the ticket to join the queue
 	tracking   tracking
 	verifiedAt core.Time // the time at which tracking became verified
 }
 
-// A sender is where the next command of a tenure comes from.
-type sender uint8
+// A workState is what the keeper does next for a tenure.
+type workState uint8
 
 const (
-	unasked     sender = iota // the keeper asks at the alarm
-	nudged                    // the keeper asks as soon as possible
-	asking                    // the keeper asks at this moment, and need not be notified
-	keeperSends               // the keeper has asked, and polls the tenure when it builds the batch
+	scheduled workState = iota // it asks at the alarm
+	nudged                     // it asks as soon as possible
+	asking                     // it asks at this moment, and need not be notified
+	batched                    // it has asked, and polls the tenure when it builds the batch
 )
 
 // workOf returns the work of a tenure, which it makes for a new one.
@@ -71,21 +71,27 @@ func (s *shard) over(k *work) {
 	if k.slot != nil {
 		k.slot.Leave()
 	}
-	if !s.client.keeper.Stop(k) {
+	c := s.client
+	if !c.keeper.Stop(k) {
 		t.Tag = nil // the keeper may still read k, which must not be reused
 	}
-	s.client.tenureOver()
+	if c.live.Add(-1) == 0 && c.Closed.Load() { // Close waits for that
+		select {
+		case c.drained <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // keep has the keeper poll the tenure at that time, or sooner, if its key is to be tracked before.
 func (s *shard) keep(k *work, at core.Time) {
-	if k.sender == asking {
+	if k.state == asking {
 		return
 	}
 	switch at = min(at, k.lock.trackedFrom(k)); {
-	case at <= s.at.Time && k.sender == keeperSends:
+	case at <= s.at.Time && k.state == batched: // the batch has what is due when it is built
 	case at <= s.at.Time:
-		k.sender = nudged
+		k.state = nudged
 		s.client.keeper.Nudge(k)
 	case at != core.Never:
 		s.schedule(k, at)
@@ -114,7 +120,7 @@ func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
-	k.alarm, k.sender = 0, asking
+	k.alarm, k.state = 0, asking
 	if k.tenure == nil {
 		s.unlock()
 		return false
@@ -127,11 +133,11 @@ func (k *work) Due(time.Time) (send bool) {
 		}
 	}
 	s.applyAll()
-	k.sender = unasked
+	k.state = scheduled
 	if t := k.tenure; t != nil && t.Agent == nil {
 		switch at := t.Alarm(); {
 		case len(s.unreported[l]) > 0:
-			k.sender = nudged // the report of the loss nudges the keeper: see polls
+			k.state = nudged // the report of the loss nudges the keeper: see polls
 		case at > now.Time:
 			s.keep(k, at)
 		case t == l.Held():
@@ -142,7 +148,7 @@ func (k *work) Due(time.Time) (send bool) {
 			send = true
 		}
 		if send {
-			k.sender = keeperSends
+			k.state = batched
 		}
 	}
 	s.exit(l)
@@ -158,7 +164,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		k := item.(*work)
 		l := k.lock
 		now := l.shard.take()
-		k.sender = unasked
+		k.state = scheduled
 		if x := l.polls(k, &info, now); x != nil {
 			all = append(all, x)
 		}
@@ -209,7 +215,7 @@ func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchang
 	if len(l.shard.unreported[l]) > 0 {
 		// The holder learns of its loss before Redis can grant the lock to another, and the tenure
 		// may be about to leave. The report nudges the keeper.
-		k.sender = nudged
+		k.state = nudged
 		return nil
 	}
 	switch cmd, at := l.Poll(k.tenure, now); {

@@ -130,7 +130,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 		switch k, ok := t.Tag.(*work); {
 		case ok && k.err != nil:
 			return terms.LostUnrenewed, fmt.Errorf("it could not be renewed: %w", k.err)
-		case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
+		case ok && (k.state == nudged || k.state == batched || t.InFlight() == core.Mirror):
 			return terms.LostUnrenewed, fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 		}
 	default:
@@ -181,7 +181,7 @@ func (e *ending) tell() {
 	if len(s.unreported[l]) == 0 {
 		delete(s.unreported, l)
 		for t := range l.Tenures { // those that were held back
-			if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.sender == nudged {
+			if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.state == nudged {
 				c.keeper.Nudge(k)
 			}
 		}

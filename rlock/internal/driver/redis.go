@@ -66,20 +66,22 @@ type carrier interface {
 }
 
 // carry sends the command of a call, and reports whether x has the answer, or will never have one.
-// Else the caller has left, by ctx or by x.until, and the answer lands later.
+// Else the caller has left, by ctx or by x.context, and the answer lands later.
 func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
-	switch {
-	case x.until == nil: // the caller does not leave
+	u := x.context
+	if u == nil { // the caller does not leave
 		c.do(ctx, x)
 		if x.Answer.Sent.IsLate() { // the keeper repeats the command
 			x.Answer.Sent.GiveUp()
 		}
 		return true
-	case c.wire.IsAbandonable():
-		return c.carryBehind(ctx, x)
-	default:
-		return c.carryApart(ctx, x)
 	}
+	u.watch(ctx)
+	defer u.unwatch()
+	if c.wire.IsAbandonable() {
+		return c.carryBehind(x)
+	}
+	return c.carryApart(x)
 }
 
 // deadline returns the context of a command that its caller leaves behind.
@@ -90,10 +92,8 @@ func (c *Client) deadline() context.Context {
 // carryBehind sends the command in the goroutine of its caller. If the caller leaves, its next
 // command follows on the same connection, unless that was the direct one: then another goroutine
 // waits for the answer.
-func (c *Client) carryBehind(ctx context.Context, x *exchange) (answered bool) {
-	x.until.begin(ctx)
-	defer x.until.stops()
-	c.do(x.until, x)
+func (c *Client) carryBehind(x *exchange) (answered bool) {
+	c.do(x.context, x)
 	late := x.Answer.Sent
 	if !late.IsLate() {
 		if x.isBehind() {
@@ -116,11 +116,8 @@ func (c *Client) carryBehind(ctx context.Context, x *exchange) (answered bool) {
 // the command has to wait for a connection, rueidis opens the connection with the command's
 // context, whose end would fail all commands that wait for it. And where commands have no order, no
 // command is known to follow one that was left behind.
-func (c *Client) carryApart(ctx context.Context, x *exchange) (answered bool) {
-	u := x.until
-	u.begin(ctx)
-	defer u.stops()
-	done := make(chan struct{})
+func (c *Client) carryApart(x *exchange) (answered bool) {
+	left, done := x.context.Done(), make(chan struct{})
 	var claimed atomic.Bool // set by the first of two: the caller leaves, or the answer comes
 	if !c.wire.Start(func() {
 		c.do(c.deadline(), x)
@@ -135,7 +132,7 @@ func (c *Client) carryApart(ctx context.Context, x *exchange) (answered bool) {
 	}
 	select {
 	case <-done:
-	case <-u.Done():
+	case <-left:
 		if !claimed.Swap(true) {
 			return false
 		}
@@ -186,7 +183,7 @@ func (c *Client) carryAll(ctx context.Context, all []*exchange) {
 // after it.
 func (c *Client) settles(x *exchange) {
 	if x.Cmd.Op == core.Leave {
-		x.Answer.Settled = c.wire.IsSettled(x.after)
+		x.Answer.Settled = c.wire.IsSettled(x.generation)
 	}
 }
 
@@ -210,11 +207,11 @@ func (x *exchange) isBehind() bool {
 	return (a.Fault == core.Unknown || a.Fault == core.Behind) && (errors.Is(a.Err, context.Canceled) || errors.Is(a.Err, context.DeadlineExceeded))
 }
 
-// An until is the context of a command that its call may leave behind. It ends with the context of
+// A commandContext is the context of a command that its call may leave behind. It ends with the context of
 // the caller, or when the call is decided in another way, as by Close. The next command reuses it
 // unless it has ended: so a call whose context cannot end allocates nothing, and its goroutine
 // shares no Done channel.
-type until struct {
+type commandContext struct {
 	context.Context             // the caller's context
 	onEnd           func()      // the method end
 	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
@@ -226,30 +223,30 @@ type until struct {
 	use   wire.Use      // the use of a direct connection that end leaves; the zero Use for none
 }
 
-func newUntil() *until {
-	u := &until{done: make(chan struct{})}
+func newCommandContext() *commandContext {
+	u := &commandContext{done: make(chan struct{})}
 	u.onEnd = u.end
 	return u
 }
 
-var _ wire.Leaver = (*until)(nil)
+var _ wire.Leaver = (*commandContext)(nil)
 
-// begin makes u end with the context of a caller, until stops is called.
-func (u *until) begin(ctx context.Context) {
+// watch makes u end with the context of a caller, until unwatch is called.
+func (u *commandContext) watch(ctx context.Context) {
 	if u.Context, u.stop = ctx, nil; ctx.Done() != nil {
 		u.stop = context.AfterFunc(ctx, u.onEnd)
 	}
 }
 
-// stops ends the watch of the caller's context.
-func (u *until) stops() {
+// unwatch ends the watch of the caller's context.
+func (u *commandContext) unwatch() {
 	if u.stop != nil && !u.stop() {
 		u.spent = true
 	}
 }
 
 // end ends the context. It is called without a mutex of a shard.
-func (u *until) end() {
+func (u *commandContext) end() {
 	u.mu.Lock()
 	if !u.ended {
 		u.ended = true
@@ -261,9 +258,9 @@ func (u *until) end() {
 }
 
 // Done implements [context.Context], as does Err.
-func (u *until) Done() <-chan struct{} { return u.done }
+func (u *commandContext) Done() <-chan struct{} { return u.done }
 
-func (u *until) Err() error {
+func (u *commandContext) Err() error {
 	if err := u.Context.Err(); err != nil {
 		return err
 	}
@@ -276,7 +273,7 @@ func (u *until) Err() error {
 }
 
 // Leaves implements [wire.Leaver].
-func (u *until) Leaves(use wire.Use) {
+func (u *commandContext) Leaves(use wire.Use) {
 	u.mu.Lock()
 	u.use = use
 	ended := u.ended

@@ -78,8 +78,8 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 // it takes no longer than an Unlock may, the wait for a slot included.
 func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
-	w := c.newCall(&core.Call{Carries: write != nil})
-	defer c.done(w)
+	w := c.newWaiter(&core.Call{Carries: write != nil})
+	defer c.recycle(w)
 	w.write = write
 	l.Release(t, &w.Call)
 	if h != nil {
@@ -238,13 +238,13 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 	defer cancel()
 	for _, holder := range holders {
 		one, now := c.enter(l.Name, ownerIn(holder))
-		w := c.newCall(&core.Call{Named: c.Redis.IDOf(holder), Until: core.Never})
+		w := c.newWaiter(&core.Call{Named: c.Redis.IDOf(holder), Until: core.Never})
 		w.passed = holder
 		one.Force(&w.Call)
 		one.run(ctx, w, nil, now)
 		one.shard.exit(one)
 		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
-		if c.done(w); fault != core.Answered {
+		if c.recycle(w); fault != core.Answered {
 			return false, fmt.Errorf("rlock: force unlock %q: %w", l.Name.Key, wire.ExplainTo(caller, err))
 		}
 		released = released || found

@@ -72,14 +72,13 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	x.waiter, w.carried = w, x // until land or abandon
 	l.prepare(x, now)
 	w.stage = flying
-	var u *until // nil for a call whose caller stays
 	if w.Purpose != core.Releases {
-		if w.until == nil {
-			w.until = newUntil()
+		if w.context == nil {
+			w.context = newCommandContext()
 		}
-		u = w.until
+		x.context = w.context
 	}
-	x.until = u
+	u := x.context // nil for a call whose caller stays
 	l.shard.exit(l)
 
 	answered := c.carry(ctx, x)
@@ -87,7 +86,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 
 	now = l.shard.take()
 	if w.stage = running; u != nil && u.spent {
-		w.until = nil
+		w.context = nil
 	}
 	if over && w.Purpose == core.Locks { // before the answer, which may bring a lock that the caller does not want any more
 		l.Leave(&w.Call, core.Cancelled, now)
@@ -106,14 +105,14 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 // An exchange is a command and its answer.
 type exchange struct {
 	wire.Exchange
-	lock   *lock
-	work   *work              // the work of the tenure; nil for a release by force
-	waiter *waiter            // the call that carries it; nil for the keeper, or if the caller has left
-	slot   *wire.Limit        // the slot of the command; nil for the keeper
-	info   *terms.RenewedInfo // the report about the keeper's batch; nil for a call
-	sentAt core.Time
-	after  uint64 // the generation of the command that brought the tenure in: see wire.Sent
-	until  *until // the context by which the caller leaves; nil if it does not
+	lock       *lock
+	work       *work              // the work of the tenure; nil for a release by force
+	waiter     *waiter            // the call that carries it; nil for the keeper, or if the caller has left
+	slot       *wire.Limit        // the slot of the command; nil for the keeper
+	info       *terms.RenewedInfo // the report about the keeper's batch; nil for a call
+	sentAt     core.Time
+	generation uint64          // the generation of the command that brought the tenure in: see wire.Sent
+	context    *commandContext // the context by which the caller leaves; nil if it does not
 }
 
 // prepare completes an exchange whose command is about to be sent. land takes it with the answer.
@@ -140,7 +139,7 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 	if k.text == "" || k.owner != owner { // else Redis knows the tenure by that text
 		k.text, k.owner = c.textOf(cmd.ID, owner, cmd.More), owner
 	}
-	x.work, x.Text, x.after = k, k.text, k.sent
+	x.work, x.Text, x.generation = k, k.text, k.generation
 	first := false // no earlier command of the tenure can be in flight, unless one has put it into the queue
 	switch cmd.Op {
 	case core.Acquire, core.Write:
@@ -175,16 +174,16 @@ func (l *lock) land(x *exchange, now core.Now) {
 		x.slot.Heard()
 	}
 	alive := k != nil && k.tenure != nil && k.tenure.ID == x.Cmd.ID
-	l.entered(x, alive)
+	l.noteEntry(x, alive)
 	if w := x.waiter; w != nil && w.Purpose != core.Locks {
 		w.err = a.Err
 	}
-	hopeless := l.answersCaller(x, alive, now)
+	hopeless := l.noteAnswer(x, alive, now)
 	if x.Cmd.Op == core.Mirror {
 		l.countRenewal(x, alive, now)
 	}
 	if x.Cmd.Op == core.Leave && a.Err != nil {
-		l.clearsTheWay(a, now)
+		l.failTry(a, now)
 		if !a.Left { // else Redis has refused a message only
 			c.tellRefused(l.name.Key, a.Err)
 		}
@@ -208,7 +207,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 		l.checked(checks, a.Met, now)
 	}
 	if x.Counts {
-		l.counted(x)
+		l.notePlace(x)
 	}
 	l.freeSlot(x, alive)
 	if x.Cmd.Op == core.Mirror {
@@ -221,14 +220,14 @@ func (l *lock) land(x *exchange, now core.Now) {
 	c.exchanges.Put(x)
 }
 
-// entered notes the generation of a command that may have brought a tenure in.
-func (l *lock) entered(x *exchange, alive bool) {
+// noteEntry notes the generation of a command that may have brought a tenure in.
+func (l *lock) noteEntry(x *exchange, alive bool) {
 	switch op := x.Cmd.Op; {
 	case alive && (op == core.Acquire || op == core.Resume || op == core.Join):
-		x.work.sent = x.Answer.Sent.Generation
+		x.work.generation = x.Answer.Sent.Generation
 	case x.Joins != "":
 		if t := l.Find(x.Cmd.Joins.ID); t != nil {
-			l.shard.workOf(l, t).sent = x.Answer.Sent.Generation
+			l.shard.workOf(l, t).generation = x.Answer.Sent.Generation
 		}
 	}
 }
@@ -246,10 +245,10 @@ func (l *lock) freeSlot(x *exchange, alive bool) {
 	}
 }
 
-// answersCaller notes the answer for the call that waits for the lock by the tenure, which need not
+// noteAnswer notes the answer for the call that waits for the lock by the tenure, which need not
 // be the call that sent the command. It returns that call if waiting does not cure the error, else
 // nil.
-func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
+func (l *lock) noteAnswer(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
 	c, a := l.shard.client, &x.Answer
 	if !alive || a.Fault == core.Behind {
 		return nil
@@ -291,9 +290,9 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	l.Leave(&w.Call, core.GotAnswer, now)
 }
 
-// clearsTheWay ends a TryLock with the permanent error of a Leave that it waits for: a free lock
+// failTry ends a TryLock with the permanent error of a Leave that it waits for: a free lock
 // with a queue has refused its attempt, or this client is about to release the lock.
-func (l *lock) clearsTheWay(a *wire.Answer, now core.Now) {
+func (l *lock) failTry(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
 			l.Leave(one, core.Failed, now)

@@ -243,10 +243,10 @@ func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%
 
 // after is what exit does after it has given the mutex back, in this order.
 type after struct {
-	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are reported
-	leaving []*until  // contexts of commands in flight whose call is decided: they end
-	granted *waiter   // a call that was granted the lock: it is woken, and does not need the mutex
-	others  []*waiter // more calls that were granted the lock
+	endings []*ending         // holds that ended by loss or by Close: their contexts end, and they are reported
+	leaving []*commandContext // contexts of commands in flight whose call is decided: they end
+	granted *waiter           // a call that was granted the lock: it is woken, and does not need the mutex
+	others  []*waiter         // more calls that were granted the lock
 }
 
 // finish carries out what exit has left for after the mutex.
@@ -330,10 +330,10 @@ func (s *shard) woken(l *lock, w *waiter) {
 		s.counts.Waited += w.waited
 	}
 	switch {
-	case w.stage == flying && w.until == nil: // its caller waits for the answer
+	case w.stage == flying && w.context == nil: // its caller waits for the answer
 	case w.stage == flying:
-		s.after.leaving = append(s.after.leaving, w.until)
-		w.until = nil // no other command may reuse it
+		s.after.leaving = append(s.after.leaving, w.context)
+		w.context = nil // no other command may reuse it
 	case w.stage == running: // it sees the outcome itself
 	case !granted:
 		w.wake()

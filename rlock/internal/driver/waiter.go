@@ -15,10 +15,10 @@ import (
 // protects it.
 type waiter struct {
 	core.Call
-	ready chan wakeUp // wakes the goroutine; has room for one message of each sort
-	timer *time.Timer // nil until it is needed
-	stage stage
-	until *until // the context of the command in flight, or of the last one if it can be reused; or nil
+	ready   chan wakeUp // wakes the goroutine; has room for one message of each sort
+	timer   *time.Timer // nil until it is needed
+	stage   stage
+	context *commandContext // the context of the command in flight, or of the last one if it can be reused; or nil
 
 	// carried is the exchange of the command in flight, or nil. The answer lands for the call as
 	// long as it is set: land and abandon clear it, with the mutex held.
@@ -147,8 +147,8 @@ var past = func() <-chan time.Time {
 	return c
 }()
 
-// newCall returns a waiter for a copy of the call.
-func (c *Client) newCall(first *core.Call) *waiter {
+// newWaiter returns a waiter for a copy of the call, from the pool.
+func (c *Client) newWaiter(first *core.Call) *waiter {
 	w := c.waiters.Get().(*waiter)
 	w.Call = *first
 	w.visit = visit{}
@@ -156,8 +156,8 @@ func (c *Client) newCall(first *core.Call) *waiter {
 	return w
 }
 
-// done gives the waiter back to the pool.
-func (c *Client) done(w *waiter) {
+// recycle gives the waiter back to the pool.
+func (c *Client) recycle(w *waiter) {
 	for len(w.ready) > 0 {
 		<-w.ready
 	}
@@ -329,8 +329,8 @@ func (l *lock) leavesLine(w *waiter) {
 	}
 }
 
-// counted notes the place at which Redis found a ticket.
-func (l *lock) counted(x *exchange) {
+// notePlace notes the place at which Redis found a ticket.
+func (l *lock) notePlace(x *exchange) {
 	a := l.shard.audiences[l]
 	if a == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
 		return
@@ -490,6 +490,6 @@ func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	if req.Wait < terms.Forever {
 		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began)), 0)
 	}
-	c.done(w)
+	c.recycle(w)
 	return c.acquire(ctx, n, &req, h)
 }
