@@ -7,7 +7,7 @@ package core
 func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
-		l.answered(cmd.Tenure, cmd.tenureSeq, a, now)
+		l.landed(cmd.Tenure, cmd.tenureSeq, a, now)
 	case l.held == nil || l.held.ID != cmd.ID: // a hold that is over, or of another client
 	case cmd.Op == Write:
 		if a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0) {
@@ -20,20 +20,20 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 		l.lose(ByForce, now)
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
-		l.answers(c, cmd, a)
+		l.answersCall(c, cmd, a)
 	}
 	if cmd.joins != nil {
 		if a.Fault == Answered {
 			a.Fault = a.JoinFault
 		}
-		l.answered(cmd.joins, cmd.joinsSeq, a, now)
+		l.landed(cmd.joins, cmd.joinsSeq, a, now)
 	}
 	l.Settle(now)
 }
 
-// answered deals with the answer to the tenure's command with the number seq. If that is not in
+// landed deals with the answer to the tenure's command with the number seq. If that is not in
 // flight any more, the answer is dropped.
-func (l *Lock) answered(t *Tenure, seq uint32, a Reply, now Now) {
+func (l *Lock) landed(t *Tenure, seq uint32, a Reply, now Now) {
 	if t.lock == l {
 		l.touch(t) // another command may be due, and its call may be about to return
 	}

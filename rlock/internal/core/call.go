@@ -21,30 +21,30 @@ const (
 //	Wait, Resume, Release, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
 //	                                              ├─► Queues   for a slot; then Next, with the slot
 //	                                              ├─► Sleeps   until a time or an effect; then Next
-//	                  Leave: its caller has left ─┴─► Returns  it has its Outcome
+//	                    End: its caller has left ─┴─► Returns  it has its Outcome
 //
 // Between two calls of Next anything may happen to the lock. The caller sets the first fields. It
 // may reuse the memory once Next has said Returns or the call has acquired the lock, and must not
 // give Answer a call that has returned.
 type Call struct {
-	Owner    OwnerID
-	Mode     Mode
-	More     int32  // the number of permits of a semaphore beside the first
-	Lease    Span   // the lease of the hold; 0 for one that is renewed until Unlock
-	Waits    bool   // the call waits in line; else it has one attempt
-	Until    Time   // the end of its wait; Never if only Leave ends it
-	Part     bool   // the level is a part of a lock over several, which is reported in its place
-	Guest    bool   // the caller is a guest of the owner
-	Repeats  bool   // the owner may have several calls at once: it is no goroutine
-	Capped   bool   // Lease is the longest hold, until which the hold is renewed
-	Handle   any    // the handle of the level; nil for a level that its owner unlocks
-	Info     any    // the driver's data, for the level
-	Answers  bool   // a release may answer the call while its ticket waits
-	Most     int32  // the number of callers that may wait, this one included; 0 for any number, negative for none
-	Carries  bool   // the Leave of the release carries a guarded write: see UnlockWith
-	Named    ID     // the tenure that Resume replaces, or that Force releases
-	Inherits uint64 // the fencing token of the lock that Resume takes; 0 for none
-	Tag      any    // the driver's data
+	Owner      OwnerID
+	Mode       Mode
+	More       int32  // the number of permits of a semaphore beside the first
+	Lease      Span   // the lease of the hold; 0 for one that is renewed until Unlock
+	Waits      bool   // the call waits in line; else it has one attempt
+	Until      Time   // the end of its wait; Never if only End ends it
+	Part       bool   // the level is a part of a lock over several, which is reported in its place
+	Guest      bool   // the caller is a guest of the owner
+	Repeats    bool   // the owner may have several calls at once: it is no goroutine
+	Capped     bool   // Lease is the longest hold, until which the hold is renewed
+	Handle     any    // the handle of the level; nil for a level that its owner unlocks
+	Info       any    // the driver's data, for the level
+	Answerable bool   // a release may answer the call while its ticket waits
+	Most       int32  // the number of callers that may wait, this one included; 0 for any number, negative for none
+	Carries    bool   // the Leave of the release carries a guarded write: see UnlockWith
+	Named      ID     // the tenure that Resume replaces, or that Force releases
+	Inherits   uint64 // the fencing token of the lock that Resume takes; 0 for none
+	Tag        any    // the driver's data
 
 	// The lock sets these, and the caller reads them.
 	Purpose Purpose
@@ -183,7 +183,7 @@ func (l *Lock) advance(c *Call, now Now) {
 		c.done(Answered, false, KeyGone)
 		l.give(t, now)
 	case now.Time >= c.Until:
-		l.Leave(c, TimedOut, now)
+		l.End(c, TimedOut, now)
 	default:
 		c.alarm = c.Until
 	}
@@ -209,8 +209,8 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	return cmd
 }
 
-// answers ends a call that does not wait for the lock, with the answer to its command.
-func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
+// answersCall ends a call that does not wait for the lock, with the answer to its command.
+func (l *Lock) answersCall(c *Call, cmd *Command, a Reply) {
 	found := a.Found == Holds
 	if cmd.Op == Leave {
 		found = a.Left
@@ -236,10 +236,11 @@ func (w *Call) done(f Fault, found bool, cause Cause) {
 	w.Outcome, w.Result, w.Tenure, w.flies = Done, Result{cause, f, found}, nil, false
 }
 
-// Leave ends a call whose caller has left. Its ticket is given back, its release is left to the
+// End ends a call that has no outcome yet by the outcome o: its caller has left, its time is up, or
+// the driver knows that it cannot succeed. Its ticket is given back, its release is left to the
 // keeper, and a lock that it was about to pass on is released. A command in flight goes on without
 // its call.
-func (l *Lock) Leave(c *Call, o Outcome, now Now) {
+func (l *Lock) End(c *Call, o Outcome, now Now) {
 	t := c.Tenure
 	switch {
 	case c.Outcome != Waiting:

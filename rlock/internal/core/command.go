@@ -44,12 +44,12 @@ const (
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
 type Ticket struct {
-	ID    ID
-	Mode  Mode
-	Polls bool    // the client had not subscribed when the ticket joined: "X" or "S" in the queue
-	Takes bool    // a release that has an answer takes the ticket out of the queue: "a" or "A" there
-	More  int32   // the number of permits of a semaphore beside the first
-	Owner OwnerID // the number behind the UUID in the owner's text
+	ID         ID
+	Mode       Mode
+	Polls      bool    // the client had not subscribed when the ticket joined: "X" or "S" in the queue
+	Answerable bool    // a release that has an answer takes the ticket out of the queue: "a" or "A" there
+	More       int32   // the number of permits of a semaphore beside the first
+	Owner      OwnerID // the number behind the UUID in the owner's text
 }
 
 // A Command is one command about one lock, to be sent once.

@@ -25,7 +25,7 @@ const (
 
 // The flight of a tenure changes here, and only here.
 
-// send returns the command op, which is in flight from now on.
+// launch returns the command op of the tenure, which is in flight from now on.
 func (t *Tenure) launch(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
 	follows, opening := t.follows(now), false
@@ -63,7 +63,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.takes, t.more, t.shown.owner}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.more, t.shown.owner}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}

@@ -71,7 +71,7 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 // the ticket leaves. If the message is forged, the ticket stays in the queue, and is given back
 // when it is granted the lock.
 func (l *Lock) satisfied(t *Tenure, now Now) {
-	if t == nil || t.Agent == nil || !t.queues() || !t.takes {
+	if t == nil || t.Agent == nil || !t.queues() || !t.answerable {
 		return
 	}
 	w := t.Agent

@@ -236,9 +236,9 @@ func (c *Config) jitter(d Span) Span {
 // A Client is the state shared by the locks of a client that are under one mutex.
 type Client struct {
 	Config
-	ID      uint32
-	Tenure  func() uint64 // returns the number of a new tenure; if it is nil, tenures are counted
-	Effects []Effect      // the effects that the driver has not taken yet
+	ID        uint32
+	NewNumber func() uint64 // returns the number of a new tenure; if it is nil, tenures are counted
+	Effects   []Effect      // the effects that the driver has not taken yet
 
 	// Changed is called when the want or the place of a tenure has changed, with the want and the
 	// place before. It must not change anything. It may be nil.

@@ -14,21 +14,21 @@ type Tenure struct {
 	lock         *Lock   // the lock; nil once the tenure is over
 	prev, behind *Tenure // neighbours in the list of its lock
 
-	want    Want
-	entry   Op // the command by which a ticket enters: Acquire, Join or Resume
-	place   Place
-	mode    Mode // the mode in which it needs the lock
-	takes   bool // a release with an answer takes the ticket out of the queue
-	news    news
-	old     bool  // Redis may show other levels than the last mirror, so that another mirror is due
-	step    bool  // a step is due, which lets in others that wait after a downgrade
-	wrote   bool  // a level that is closed by now sent a guarded write
-	marked  bool  // the lock was granted to it out of the queue, and it may have a mark there
-	claim   bool  // Redis was asked for no more than a claim: see trust.go
-	touched bool  // its deadline may have changed, and the effect Poll that recomputes it was not taken yet
-	polls   uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see looksNext
-	fails   uint8 // the number of commands in a row without an answer, at most doublings
-	more    int32 // the number of permits that it takes beside the first
+	want       Want
+	entry      Op // the command by which a ticket enters: Acquire, Join or Resume
+	place      Place
+	mode       Mode // the mode in which it needs the lock
+	answerable bool // a release with an answer takes the ticket out of the queue
+	news       news
+	old        bool  // Redis may show other levels than the last mirror, so that another mirror is due
+	step       bool  // a step is due, which lets in others that wait after a downgrade
+	wrote      bool  // a level that is closed by now sent a guarded write
+	marked     bool  // the lock was granted to it out of the queue, and it may have a mark there
+	claim      bool  // Redis was asked for no more than a claim: see trust.go
+	touched    bool  // its deadline may have changed, and the effect Poll that recomputes it was not taken yet
+	polls      uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see looksNext
+	fails      uint8 // the number of commands in a row without an answer, at most doublings
+	more       int32 // the number of permits that it takes beside the first
 
 	flight flight
 	trust  trust

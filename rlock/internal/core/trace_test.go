@@ -210,7 +210,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "lock":
 		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: s.until(w), Lease: Span(w.number("lease", 0)),
 			More: int32(w.number("more", 0)), Most: int32(w.number("most", 0)), Guest: w.has("guest"), Part: w.has("part"), Capped: w.has("capped"),
-			Repeats: w.has("repeats"), Answers: w.has("answers"), Handle: w.handle(), Tag: name}
+			Repeats: w.has("repeats"), Answerable: w.has("answers"), Handle: w.handle(), Tag: name}
 		if !c.Waits {
 			c.Until = s.now.Time
 		}
@@ -242,7 +242,7 @@ func (s *story) happens(t *testing.T, line string) {
 			_, t, _ := s.lock.Unlock(w.Owner, w.Mode, w.Handle, s.now)
 			s.releases(t, words{})
 		} else {
-			s.lock.Leave(w, Cancelled, s.now)
+			s.lock.End(w, Cancelled, s.now)
 			if sh := s.shells[w]; w.Purpose != Locks {
 				sh.flies = false
 				s.run(w)
@@ -381,7 +381,7 @@ func (s *story) releases(t *Tenure, w words) {
 	}
 	c := &Call{Until: s.until(w), Carries: w.has("carries"), Tag: "the release"}
 	if s.lock.Release(t, c); w.has("background") {
-		s.lock.Leave(c, TimedOut, s.now)
+		s.lock.End(c, TimedOut, s.now)
 		s.lock.Next(c, false, s.now)
 		return
 	}

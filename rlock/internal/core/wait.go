@@ -265,7 +265,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answers == t.takes && t.entry != Resume && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.Agent, next.Tenure = next, t
 		t.unsure() // the text in Redis names the owner of the waiter before
@@ -596,7 +596,7 @@ func (l *Lock) decided(now Now) {
 // lock, and a call that takes answers sends its own command.
 func (l *Lock) deniesOthers(by *Call, now Now) {
 	l.endOverdue(now, func(w *Call) Outcome {
-		if w.Mode == Shared && by.Mode == Alone || w.More < by.More || w.Answers {
+		if w.Mode == Shared && by.Mode == Alone || w.More < by.More || w.Answerable {
 			return Waiting
 		}
 		return w.timedOut()

@@ -15,8 +15,8 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	c := l.client
 	c.last++
 	id := ID{c.ID, c.last}
-	if c.Tenure != nil {
-		id.N = c.Tenure()
+	if c.NewNumber != nil {
+		id.N = c.NewNumber()
 	}
 	t := l.newTenure(id, w.Mode)
 	t.entry, t.Agent, t.more = entry, w, w.More
@@ -24,7 +24,7 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	if l.hears != listening {
 		t.polls = 1
 	}
-	t.takes = w.Answers && entry != Resume
+	t.answerable = w.Answerable && entry != Resume
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}

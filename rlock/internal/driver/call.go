@@ -120,7 +120,7 @@ func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) 
 		w.Info = site
 	}
 	w.Waits, w.Until = req.Wait > 0, core.Never
-	w.Answers, w.Most = req.Answer != nil, req.MaxWaiters
+	w.Answerable, w.Most = req.Answer != nil, req.MaxWaiters
 	w.Repeats = req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
@@ -606,7 +606,7 @@ func (c *rowCall) goOn(ctx context.Context, leaves bool) (ended bool) {
 	now := l.shard.take()
 	w.stage, ended = running, w.Outcome != core.Waiting
 	if w.abandon(); leaves {
-		l.Leave(&w.Call, core.Cancelled, now)
+		l.End(&w.Call, core.Cancelled, now)
 	}
 	c.err = l.wait(ctx, w, now)
 	return ended

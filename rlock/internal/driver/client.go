@@ -162,7 +162,7 @@ func (c *Client) open(w carrier) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.client, s.pools = c, make(map[string]*pool)
-		s.core = core.Client{Config: config, ID: wire.ThisClient, Tenure: c.ID.Number}
+		s.core = core.Client{Config: config, ID: wire.ThisClient, NewNumber: c.ID.Number}
 		if c.trace != nil {
 			s.core.Changed = c.traceChange
 		}

@@ -89,7 +89,7 @@ func newFake(t testing.TB, embedded *redistest.Server, kind KindID) *fake {
 	return f
 }
 
-var servers = [KindCount]server.Kind{
+var servers = [kindCount]server.Kind{
 	PlainKind: server.Plain, FencedKind: server.Plain, FairKind: server.Plain,
 	ReadWriteKind: server.ReadWrite, SemaphoreKind: server.Semaphore,
 }

@@ -344,7 +344,7 @@ func ParsePass(text string) (p Pass, err error) {
 	}
 	p.Key = fields[5]
 	_, err = fmt.Sscanf(strings.Join(fields[:5], " "), strings.TrimSuffix(passFormat, " %s"), &p.Kind, &p.Shared, &p.Permits, &p.Token, &p.Owner)
-	if err != nil || p.Kind >= KindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
+	if err != nil || p.Kind >= kindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
 		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", terms.ErrInvalidPass)
 	}
 	return p, nil

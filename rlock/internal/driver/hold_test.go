@@ -224,7 +224,7 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 		assert.Equal(t, p, got)
 	}
 	for _, p := range []Pass{
-		{Kind: KindCount, Owner: owner, Key: "x"}, {Kind: PlainKind, Shared: true, Owner: owner, Key: "x"},
+		{Kind: kindCount, Owner: owner, Key: "x"}, {Kind: PlainKind, Shared: true, Owner: owner, Key: "x"},
 		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "unknown", Key: "x"},
 	} {
 		_, err := ParsePass(p.String())
@@ -255,7 +255,7 @@ func (f *fake) passOn(t *testing.T, c *Client) (Pass, error) {
 }
 
 func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
-	for id := range KindID(KindCount) {
+	for id := range KindID(kindCount) {
 		bubbleOf(t, id, func(t *testing.T, f *fake) {
 			if id == SemaphoreKind {
 				f.most = 1

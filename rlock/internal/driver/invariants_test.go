@@ -73,7 +73,7 @@ func TestADamagedLockIsFound(t *testing.T) {
 	}{
 		"a poll is lost": {"rule 6", func(l *lock, now core.Now) {
 			for w := range l.Waiters {
-				l.Leave(w, core.Cancelled, now)
+				l.End(w, core.Cancelled, now)
 			}
 			l.shard.core.TakeEffects(now) // are lost: the keeper does not hear that the ticket is to leave
 		}},

@@ -173,7 +173,7 @@ const (
 	FairKind
 	SemaphoreKind
 
-	KindCount = iota // the number of kinds
+	kindCount = iota // the number of kinds
 )
 
 // A KindID is the index of a kind among the kinds.
@@ -190,7 +190,7 @@ type kind struct {
 }
 
 // kinds are all kinds of locks.
-var kinds = [KindCount]*kind{
+var kinds = [kindCount]*kind{
 	PlainKind:     {public: terms.KindPlain, wire: wire.Plain, asks: questions{fields, keyExists, keyTTL}},
 	FencedKind:    {public: terms.KindFenced, wire: wire.Fenced, core: core.Kind{Fenced: true}, asks: questions{fields, keyExists, keyTTL}},
 	FairKind:      {public: terms.KindFair, wire: wire.Plain, core: core.Kind{Strict: true}, asks: questions{fields, keyExists, keyTTL}},

@@ -19,8 +19,8 @@ import (
 
 // The causes of a loss, beside [ErrLeaseEnded].
 var (
-	ErrGone   = errors.New("its key is gone, or another's")
-	ErrForced = errors.New("it was unlocked by force")
+	errGone   = errors.New("its key is gone, or another's")
+	errForced = errors.New("it was unlocked by force")
 )
 
 // lostError returns the error of an owner that lost the lock.
@@ -115,9 +115,9 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 	//exhaustive:ignore
 	switch cause {
 	case core.KeyGone:
-		return terms.LostKeyGone, ErrGone
+		return terms.LostKeyGone, errGone
 	case core.ByForce:
-		return terms.LostForced, ErrForced
+		return terms.LostForced, errForced
 	case core.TooLong:
 		return terms.LostHeldTooLong, fmt.Errorf("%w, at %s", terms.ErrHeldTooLong, now.Format(time.TimeOnly))
 	case core.LeaseEnded:

@@ -473,7 +473,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 	}
 	assert.Equal(t, len(optionsOfAnAcquire)-2, found, "options of the table that the face does not have")
 
-	for kind := range KindID(KindCount) {
+	for kind := range KindID(kindCount) {
 		for _, carriage := range carriages {
 			for _, way := range waysToEnd {
 				t.Run(fmt.Sprintf("%s/%s/%s", kindNames[kind], carriage, way.name), func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 	}
 }
 
-var kindNames = [KindCount]string{"plain", "fenced", "read-write", "fair", "semaphore"}
+var kindNames = [kindCount]string{"plain", "fenced", "read-write", "fair", "semaphore"}
 
 // A leaving is one case of the table.
 type leaving struct {

@@ -107,7 +107,7 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 	case w.err != nil && wire.Released(w.err):
 		return fmt.Errorf("rlock: unlock %q: %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o.Title(), wire.Explain(w.err))
 	case w.Cause == core.KeyGone:
-		return n.lostError(o, ErrGone)
+		return n.lostError(o, errGone)
 	case w.Cause == core.Unconfirmed:
 		return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
 			n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
@@ -202,7 +202,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		}
 		return sent.Reply, cmp.Or(err, failed)
 	case wire.WriteFenced:
-		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, ErrGone)))
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, errGone)))
 	case wire.WriteRefused:
 		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.Err))
 	case wire.WriteUnknown:

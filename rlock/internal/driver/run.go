@@ -17,7 +17,7 @@ func (l *lock) run(ctx context.Context, w *waiter, slot *wire.Limit, now core.No
 	for {
 		s.applyAll()
 		if w.ends != nil && w.Outcome == core.Waiting {
-			l.Leave(&w.Call, core.Cancelled, now)
+			l.End(&w.Call, core.Cancelled, now)
 			s.applyAll()
 		}
 		a := l.Next(&w.Call, slot != nil, now)
@@ -89,7 +89,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		w.context = nil
 	}
 	if over && w.Purpose == core.Locks { // before the answer, which may bring a lock that the caller does not want any more
-		l.Leave(&w.Call, core.Cancelled, now)
+		l.End(&w.Call, core.Cancelled, now)
 	}
 	if answered {
 		l.land(x, now)
@@ -97,7 +97,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		w.abandon()
 	}
 	if over { // after the answer, which says whether the command was executed
-		l.Leave(&w.Call, core.Cancelled, now)
+		l.End(&w.Call, core.Cancelled, now)
 	}
 	return now
 }
@@ -202,7 +202,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	l.Answer(&x.Cmd, call, a.Reply, now)
 	switch {
 	case hopeless != nil:
-		l.Leave(&hopeless.Call, core.Failed, now)
+		l.End(&hopeless.Call, core.Failed, now)
 	case checks != nil:
 		l.checked(checks, a.Met, now)
 	}
@@ -287,7 +287,7 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 		return
 	}
 	w.answer, w.checked, w.err = *met, true, terms.ErrAnswered
-	l.Leave(&w.Call, core.GotAnswer, now)
+	l.End(&w.Call, core.GotAnswer, now)
 }
 
 // failTry ends a TryLock with the permanent error of a Leave that it waits for: a free lock
@@ -295,7 +295,7 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 func (l *lock) failTry(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
-			l.Leave(one, core.Failed, now)
+			l.End(one, core.Failed, now)
 		}
 		return
 	}

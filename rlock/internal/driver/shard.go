@@ -18,7 +18,7 @@ type shard struct {
 
 	mu    sync.Mutex // protects following, and the locks of the shard
 	core  core.Client
-	locks [KindCount]map[string]*lock // the locks by kind and key
+	locks [kindCount]map[string]*lock // the locks by kind and key
 	pools map[string]*pool            // the pools of semaphores by key, in place of locks
 	spare *lock                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 

@@ -205,7 +205,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 		w.awaitServed()
 		return now, slot, true
 	case over:
-		l.Leave(&w.Call, core.Cancelled, now)
+		l.End(&w.Call, core.Cancelled, now)
 	case quit:
 		w.Until, w.req.Quit = now.Time, nil // a command in flight may still bring the lock
 	}

@@ -86,7 +86,7 @@ func (w *world) leaves(c *client, i int) {
 			w.stays(c, u, t)
 		}
 	} else {
-		l.Leave(call, core.Cancelled, now)
+		l.End(call, core.Cancelled, now)
 		l.Next(call, false, now) // it returns
 	}
 	if u.state = idle; flew {

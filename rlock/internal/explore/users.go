@@ -170,7 +170,7 @@ func (w *world) begins(u *user) {
 func (w *world) locks(c *client, i int, k kind) {
 	u, now := &c.users[i], w.clock(c)
 	w.begins(u)
-	r := &core.Call{Owner: w.ownerOf(i), Waits: true, Until: core.Never, Repeats: w.Do&Same != 0, Answers: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
+	r := &core.Call{Owner: w.ownerOf(i), Waits: true, Until: core.Never, Repeats: w.Do&Same != 0, Answerable: w.Do&Ask != 0, Handle: w.handle(i), Tag: i}
 	if w.Do&Same != 0 {
 		r.Info = i
 	}
@@ -365,7 +365,7 @@ func (w *world) sendsWrite(c *client, i int, slot bool) {
 	case core.Sends:
 		w.send(c, l.Command(u.write, a.Op, now), i, asks)
 		c.pipe[len(c.pipe)-1].write = write{user: i}
-		l.Leave(u.write, core.Cancelled, now)
+		l.End(u.write, core.Cancelled, now)
 		l.Next(u.write, false, now) // it returns
 		u.write = nil
 	case core.Returns:

@@ -80,7 +80,7 @@ type Kind struct {
 	Layout  Layout
 	Foreign bool // clients of Redisson may hold such a lock
 
-	number               int // a number that other kinds do not have
+	index                int // an index that other kinds do not have
 	acquire, acquireAll  *Script
 	resume, mirror, step *Script
 	askAcquire, askStep  *Script // the scripts of a ticket that takes an answer; nil if the kind has none
@@ -98,25 +98,25 @@ var (
 	Fenced    = hashKind(1, "redisson_lock_token:")
 	ReadWrite = &Kind{
 		Layout:  Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
-		Foreign: true, number: 2,
-		acquire: ReadWriteAcquire, acquireAll: ReadWriteAcquireAll, resume: Resume, mirror: ReadWriteMirror, step: ReadWriteStep, guard: ReadWriteGuard,
+		Foreign: true, index: 2,
+		acquire: ReadWriteAcquire, acquireAll: readWriteAcquireAll, resume: Resume, mirror: ReadWriteMirror, step: ReadWriteStep, guard: readWriteGuard,
 		acquires: acquireReadWrite, resumes: resumeReadWrite, mirrors: mirrorReadWrite, guards: guardReadWrite,
 	}
 	Semaphore = &Kind{
 		Layout:  Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
-		number:  3,
-		acquire: SemaphoreAcquire, acquireAll: SemaphoreAcquireAll, resume: SemaphoreResume, mirror: SemaphoreMirror, step: SemaphoreStep, guard: SemaphoreGuard,
+		index:   3,
+		acquire: SemaphoreAcquire, acquireAll: semaphoreAcquireAll, resume: SemaphoreResume, mirror: SemaphoreMirror, step: semaphoreStep, guard: semaphoreGuard,
 		acquires: acquirePermits, resumes: resumePermits, mirrors: mirrorPermits, guards: guardByKey,
 	}
 )
 
 // hashKind returns the kind of a lock that is a hash of one owner. extra begins the name of the
 // lock's second key, "" for none.
-func hashKind(number int, extra string) *Kind {
+func hashKind(index int, extra string) *Kind {
 	return &Kind{
 		Layout:  Layout{Channel: "redisson_lock__channel:", Fair: true, Extra: extra, HasExtra: extra != ""},
-		Foreign: true, number: number,
-		acquire: Acquire, askAcquire: AskAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, askStep: PlainAskStep, guard: PlainGuard,
+		Foreign: true, index: index,
+		acquire: Acquire, askAcquire: askAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, askStep: plainAskStep, guard: plainGuard,
 		acquires: acquirePlain, resumes: resumePlain, mirrors: mirrorPlain, guards: guardByKey,
 	}
 }
@@ -183,14 +183,14 @@ func (r *Redis) callOf(part []*Exchange) Call {
 	for i, x := range part {
 		acquires[i] = r.call(x)
 	}
-	return part[0].Kind.acquireAll.Together(acquires)
+	return part[0].Kind.acquireAll.together(acquires)
 }
 
 // step returns the call of a step: see scripts/queue.lua.
 func (r *Redis) step(x *Exchange) Call {
 	names := x.Keys.names()
 	c := Call{Script: x.Kind.step, fair: r.fairRights(names[fairQueueName])}
-	if x.Cmd.Takes && x.Cmd.Op != core.Leave || x.Cmd.Joins.Takes {
+	if x.Cmd.Answerable && x.Cmd.Op != core.Leave || x.Cmd.Joins.Answerable {
 		c.Script = x.Kind.askStep
 	}
 	all := append(c.words.all[:0], x.Keys.Key, names[queueName], names[foreignName], names[channelName])
@@ -201,19 +201,15 @@ func (r *Redis) step(x *Exchange) Call {
 		all = append(all, names[extraName])
 	}
 	c.words.keys = len(all)
-	how := r.how(x.Cmd.Polling)
-	if x.Cmd.Heard {
-		how += "!"
-	}
-	all = append(all, how)
-	leaves, number := x.Cmd.Op == core.Leave, x.number()
+	all = append(all, r.publishing(&x.Cmd))
+	leaves, amount := x.Cmd.Op == core.Leave, x.amount()
 	if leaves && x.Joins == "" {
 		all = append(all, x.Text)
-		if mode := modeOf(x.Cmd.Ticket); number != "" || mode != "x" {
-			all = append(all, number, mode)
+		if mode := modeOf(x.Cmd.Ticket); amount != "" || mode != "x" {
+			all = append(all, amount, mode)
 		}
 	} else {
-		all = append(all, r.milliseconds(x.Cmd.Lease), number, flag(leaves), flag(x.Joins != "" || x.Cmd.Op == core.Join))
+		all = append(all, r.milliseconds(x.Cmd.Lease), amount, flag(leaves), flag(x.Joins != "" || x.Cmd.Op == core.Join))
 		if x.Cmd.Op != core.Step {
 			all = append(all, modeOf(x.Cmd.Ticket)+x.Text)
 		}
@@ -238,15 +234,15 @@ func modeOf(t core.Ticket) string {
 	if t.Polls {
 		modes = "XSA"
 	}
-	if t.Takes {
+	if t.Answerable {
 		mode = core.Shared + 1
 	}
 	return modes[mode : mode+1]
 }
 
-// number returns the number of permits of a semaphore, or the number of fencing tokens that a grant
+// amount returns the number of permits of a semaphore, or the number of fencing tokens that a grant
 // reserves; "" for other locks.
-func (x *Exchange) number() string {
+func (x *Exchange) amount() string {
 	switch {
 	case x.Cmd.Permits > 0:
 		return strconv.Itoa(x.Cmd.Permits)
@@ -282,12 +278,17 @@ func (r *Redis) mirrorLease(cmd *core.Command) string {
 	return lease
 }
 
-// how returns the argument by which a script publishes and counts subscribers: see scripts/queue.lua.
-func (r *Redis) how(polls bool) string {
-	if polls {
-		return r.family + "+"
+// publishing returns the argument by which a script publishes and counts subscribers, with what the
+// client knows of foreign clients: see scripts/queue.lua.
+func (r *Redis) publishing(cmd *core.Command) string {
+	how := r.family
+	if cmd.Polling {
+		how += "+"
 	}
-	return r.family
+	if cmd.Heard {
+		how += "!"
+	}
+	return how
 }
 
 // mirror returns the call of Mirrors of one kind and slot.
@@ -323,11 +324,11 @@ func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
 
 func acquirePlain(r *Redis, x *Exchange) Call {
 	script := x.Kind.acquire
-	if x.Cmd.Takes {
+	if x.Cmd.Answerable {
 		script = x.Kind.askAcquire
 	}
 	if tokens := x.Keys.Extra(); tokens != "" {
-		return script.Call(3, x.Keys.Key, x.Keys.Queue(), tokens, r.milliseconds(x.Cmd.Lease), x.Text, x.number())
+		return script.Call(3, x.Keys.Key, x.Keys.Queue(), tokens, r.milliseconds(x.Cmd.Lease), x.Text, x.amount())
 	}
 	return script.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text)
 }
@@ -348,7 +349,7 @@ func (r *Redis) resume(x *Exchange, from, to string, leases ...string) Call {
 		all = append(all, n[fairQueueName], n[fairTimesName])
 	}
 	c.words.keys = len(all)
-	all = append(all, r.how(x.Cmd.Polling), r.milliseconds(x.Cmd.Lease), from, to, mode)
+	all = append(all, r.publishing(&x.Cmd), r.milliseconds(x.Cmd.Lease), from, to, mode)
 	c.words.n = len(all)
 	return c
 }
@@ -413,7 +414,7 @@ func guardReadWrite(x *Exchange) (keys, args []string) {
 // A semaphore is a sorted set of the owners that have permits, and of the ends of their leases.
 
 func acquirePermits(r *Redis, x *Exchange) Call {
-	return x.Kind.acquire.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text, x.number())
+	return x.Kind.acquire.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text, x.amount())
 }
 
 func resumePermits(r *Redis, x *Exchange) Call {
@@ -557,7 +558,7 @@ func (x *Exchange) sharesWith(other *Exchange) bool {
 }
 
 // group returns a number that is the same for commands of one slot and kind.
-func (x *Exchange) group() int { return int(x.Keys.Slot)<<8 | x.Kind.number }
+func (x *Exchange) group() int { return int(x.Keys.Slot)<<8 | x.Kind.index }
 
 // unmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
 func (r *Redis) unmark(ctx context.Context, x *Exchange) {
@@ -729,7 +730,7 @@ type fairRights struct{ none atomic.Bool }
 
 // learn notes and reports that the server refused a call with these keys by its access rules.
 func (f *fairRights) learn(reply *rueidis.RedisError) bool {
-	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || Begun(reply) {
+	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || begun(reply) {
 		return false
 	}
 	f.none.Store(true)

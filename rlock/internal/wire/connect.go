@@ -62,11 +62,11 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, *absent)
 }
 
 // refusedBy returns the error of connect if the server has refused one of the first commands.
-func refusedBy(option rueidis.ClientOption, message string, f Fault, err error) error {
+func refusedBy(option rueidis.ClientOption, message string, d Diagnosis, err error) error {
 	if errors.Is(err, ErrNoPermission) {
 		err = cmp.Or(loginOf(option).refused(message), err)
 	}
-	return fmt.Errorf("cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
+	return fmt.Errorf("cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, d))
 }
 
 // unreachable returns the error of connect if no server has answered. A server that is full may
@@ -107,13 +107,13 @@ const (
 )
 
 // remedy returns the advice for a reply, which is appended to the error.
-func remedy(message string, f Fault) string {
+func remedy(message string, d Diagnosis) string {
 	for _, r := range remedies {
 		if strings.HasPrefix(message, r.reply) {
 			return ": " + r.remedy
 		}
 	}
-	if f == NotNow {
+	if d == NotNow {
 		return ": it was not ready within Config.Redis.Dialer.Timeout"
 	}
 	return ""
@@ -388,12 +388,12 @@ func (c *connections) change(keys []string) {
 
 // Ends reports whether a command that is sent now ends by itself, answered or not, within the time
 // of an Unlock.
-func (r *Redis) Ends() bool { return r.Connected() && r.conns.prompt }
+func (r *Redis) Ends() bool { return r.connected() && r.conns.prompt }
 
-// Connected reports whether a command was answered that was sent after the last connection was
+// connected reports whether a command was answered that was sent after the last connection was
 // closed. It is false in a Cluster, where a command may be redirected to a node without a
 // connection.
-func (r *Redis) Connected() bool {
+func (r *Redis) connected() bool {
 	c := r.conns
 	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
@@ -406,7 +406,7 @@ func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&c
 // An opening is the attempts of a client that was made by [OpenLater] to connect. Until open is
 // set, only its goroutine may use the fields of a Redis that depend on the server: the client of
 // rueidis, its mode, the family of pub/sub. So commands are sent after [Redis.Ready], and InCluster
-// and Connected return false before.
+// and connected return false before.
 type opening struct {
 	open    atomic.Bool            // set once these fields are set
 	failed  atomic.Pointer[absent] // the error of the last attempt
@@ -418,8 +418,8 @@ type opening struct {
 // An absent is the error of a client without a connection to the server, or without one that can be
 // used. No command for a lock was sent.
 type absent struct {
-	fault Fault
-	err   error
+	diagnosis Diagnosis
+	err       error
 }
 
 func (a *absent) Error() string { return a.err.Error() }
@@ -428,7 +428,7 @@ func (a *absent) Unwrap() error { return a.err }
 // MayOpen reports whether [Open] may succeed later, by its error.
 func MayOpen(err error) bool {
 	a := (*absent)(nil)
-	return errors.As(err, &a) && a.fault != Never
+	return errors.As(err, &a) && a.diagnosis != Never
 }
 
 // refusal returns the error of a server that the client cannot use. Waiting does not cure a missing

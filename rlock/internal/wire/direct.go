@@ -25,8 +25,8 @@ type Order struct {
 // A Sent says where a command was sent, so that later answers show whether it may still be
 // executed. The zero Sent is not known.
 type Sent struct {
-	Generation uint64 // the generation of the pipelined connection; executed, or 0 if neither is known
-	late       *line  // the direct connection on which it was left behind, or nil
+	Generation uint64      // the generation of the pipelined connection; executed, or 0 if neither is known
+	late       *directConn // the direct connection on which it was left behind, or nil
 }
 
 // executed stands for a command that has been executed, or never will be. No connection has this
@@ -103,10 +103,10 @@ type direct struct {
 	// alone counts the commands in a row that found nothing else in flight, up to directAfter.
 	alone  atomic.Int32
 	closed atomic.Bool
-	// line is the open connection, or nil. It is used under busy; close cuts it without.
-	line atomic.Pointer[line]
+	// conn is the open connection, or nil. It is used under busy; close cuts it without.
+	conn atomic.Pointer[directConn]
 
-	// busy is set by the goroutine that uses, opens or closes the line. It protects following.
+	// busy is set by the goroutine that uses, opens or closes conn. It protects following.
 	busy atomic.Bool
 
 	reopen time.Time // the earliest time at which another connection is opened
@@ -138,9 +138,9 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// take returns the line if the command that has just entered these limits may use it: then the
+// take returns conn if the command that has just entered these limits may use it: then the
 // caller calls do. It returns nil if the command has to use the pipeline.
-func (d *direct) take(limits *Limits, now time.Time) *line {
+func (d *direct) take(limits *Limits, now time.Time) *directConn {
 	if d == nil {
 		return nil
 	}
@@ -154,10 +154,10 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 		d.alone.Add(1)
 		return nil
 	}
-	if !d.redis.Connected() || !d.busy.CompareAndSwap(false, true) {
+	if !d.redis.connected() || !d.busy.CompareAndSwap(false, true) {
 		return nil
 	}
-	l := d.line.Load()
+	l := d.conn.Load()
 	if l != nil && d.usable(l, now) && now.Sub(l.used) <= d.fresh {
 		l.used = now
 		return l
@@ -168,19 +168,19 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 	return nil
 }
 
-// usable reports whether no pipelined connection was dialled since the line was opened, the line's
-// credentials have not expired, and the server has not closed the line.
-func (d *direct) usable(l *line, now time.Time) bool {
+// usable reports whether no pipelined connection was dialled since l was opened, l's credentials have
+// not expired, and the server has not closed l.
+func (d *direct) usable(l *directConn, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
 	}
 	return l.open == nil || l.open()
 }
 
-// do sends a call over the line that take has returned. If ctx ends before there is an answer, do
-// returns the error of ctx, and the Sent has the line, on which the answer may still come. If ctx
-// has ended already, nothing is sent.
-func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
+// do sends a call over the connection that take has returned. If ctx ends before there is an answer,
+// do returns the error of ctx, and the Sent has the connection, on which the answer may still come.
+// If ctx has ended already, nothing is sent.
+func (d *direct) do(ctx context.Context, l *directConn, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
 		return rueidis.NewErrorResult(err), Sent{Generation: executed}
@@ -199,7 +199,7 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	if answered {
 		return result, Sent{Generation: executed}
 	}
-	d.line.Store(nil)
+	d.conn.Store(nil)
 	if !d.redis.background.start(l.redis.Close) {
 		l.redis.Close()
 	}
@@ -209,11 +209,11 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	return result, Sent{}
 }
 
-// prepare makes the line ready for the next caller: it opens one, or pings the one that was idle.
-// It runs in a goroutine of its own, with busy set.
+// prepare makes conn ready for the next caller: it opens one, or pings the one that was idle. It
+// runs in a goroutine of its own, with busy set.
 func (d *direct) prepare() {
 	defer d.free()
-	l := d.line.Load()
+	l := d.conn.Load()
 	if l != nil && d.usable(l, time.Now()) {
 		if l.redis.Do(context.Background(), l.redis.B().Ping().Build()).NonRedisError() == nil {
 			l.used = time.Now()
@@ -224,35 +224,35 @@ func (d *direct) prepare() {
 	d.reopen = time.Now().Add(retryAfter)
 	for address := range d.redis.Client.Nodes() { // there is one, without a Cluster
 		if l, err := d.dial(address); err == nil {
-			d.line.Store(l)
+			d.conn.Store(l)
 			d.reopen = l.used.Add(reopenAfter)
 			return
 		}
 	}
 }
 
-// errElsewhere is the error of a line that is not known to lead to the server of the pipeline.
+// errElsewhere is the error of a direct connection that is not known to lead to the server of the pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
-// sameServer reports whether the line leads to the server of the pipelined connection. If another
-// pipelined connection is dialled later, the line is not usable.
-func (d *direct) sameServer(line rueidis.Client) bool {
+// sameServer reports whether the direct connection leads to the server of the pipelined one. If
+// another pipelined connection is dialled later, the direct one is not usable.
+func (d *direct) sameServer(direct rueidis.Client) bool {
 	ctx, cancel := d.redis.Within(d.redis.ctx)
 	defer cancel()
 	id, err := runID(ctx, d.redis.Client)
 	if err != nil || id == "" {
 		return false
 	}
-	other, err := runID(ctx, line)
+	other, err := runID(ctx, direct)
 	return err == nil && id == other
 }
 
-// errDialled is the error that rueidis gets in place of a second connection for a line.
+// errDialled is the error that rueidis gets in place of a second connection for a directConn.
 var errDialled = errors.New("the direct connection has ended")
 
-// dial returns a new line. It ends when the client closes, or when the connection takes too long.
-func (d *direct) dial(address string) (*line, error) {
-	l := &line{dialled: d.redis.conns.dialled.Load()}
+// dial returns a new connection. It ends when the client closes, or when the connection takes too long.
+func (d *direct) dial(address string) (*directConn, error) {
+	l := &directConn{dialled: d.redis.conns.dialled.Load()}
 	closing := func() bool { return true }
 	o := d.options
 	o.InitAddress = []string{address}
@@ -292,14 +292,14 @@ func (d *direct) dial(address string) (*line, error) {
 	return l, nil
 }
 
-// drop closes the line. The caller has set busy.
+// drop closes conn. The caller has set busy.
 func (d *direct) drop() {
-	if l := d.line.Swap(nil); l != nil {
+	if l := d.conn.Swap(nil); l != nil {
 		l.redis.Close()
 	}
 }
 
-// free lets other callers use the line.
+// free lets other callers use conn.
 func (d *direct) free() {
 	d.busy.Store(false)
 	if d.closed.Load() {
@@ -307,14 +307,14 @@ func (d *direct) free() {
 	}
 }
 
-// close closes the line, and ends a command in flight on it with an error. No line is opened any
+// close closes conn, and ends a command in flight on it with an error. No connection is opened any
 // more.
 func (d *direct) close() {
 	if d == nil {
 		return
 	}
 	d.closed.Store(true)
-	if l := d.line.Load(); l != nil {
+	if l := d.conn.Load(); l != nil {
 		l.cut()
 	}
 	if d.busy.CompareAndSwap(false, true) { // otherwise the goroutine that has set busy calls close when it is done
@@ -322,14 +322,14 @@ func (d *direct) close() {
 	}
 }
 
-// A line is a direct connection. The caller may leave while rueidis waits there for an answer: then
+// A directConn is a direct connection. The caller may leave while rueidis waits there for an answer: then
 // rueidis gets a timeout, but the connection stays open until the answer has come, which shows that
 // the command has been executed.
-type line struct {
+type directConn struct {
 	net.Conn
 	open    func() bool // reports whether the server has not closed the connection; may be nil: see openCheck
 	redis   rueidis.Client
-	dialled uint64    // connections.dialled when the line was opened
+	dialled uint64    // connections.dialled when the connection was opened
 	expires time.Time // the end of its credentials; zero for none
 
 	used time.Time // the time of the last command; protected by direct.busy
@@ -349,18 +349,18 @@ type Leaver interface {
 
 // A Use is the use of a direct connection by one command.
 type Use struct {
-	line   *line
+	conn   *directConn
 	number uint64
 }
 
 // Leave ends the wait for the answer, if the use is the present one.
 func (u Use) Leave() {
-	if l := u.line; l != nil {
+	if l := u.conn; l != nil {
 		l.leave(u.number)
 	}
 }
 
-func (l *line) begin() Use {
+func (l *directConn) begin() Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.use++
@@ -369,7 +369,7 @@ func (l *line) begin() Use {
 }
 
 // end ends the use, and reports whether the caller has left before the command was answered.
-func (l *line) end(answered bool) (left bool) {
+func (l *directConn) end(answered bool) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.use++
@@ -378,7 +378,7 @@ func (l *line) end(answered bool) (left bool) {
 }
 
 // leave ends the wait for the answer, if use is the present one.
-func (l *line) leave(use uint64) {
+func (l *directConn) leave(use uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if use == l.use {
@@ -388,7 +388,7 @@ func (l *line) leave(use uint64) {
 }
 
 // SetDeadline is called by rueidis before it sends a command.
-func (l *line) SetDeadline(t time.Time) error {
+func (l *directConn) SetDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left {
@@ -397,14 +397,14 @@ func (l *line) SetDeadline(t time.Time) error {
 	return l.Conn.SetDeadline(t)
 }
 
-func (l *line) Write(b []byte) (int, error) {
+func (l *directConn) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	l.answered = false
 	l.mu.Unlock()
 	return l.Conn.Write(b)
 }
 
-func (l *line) Read(b []byte) (int, error) {
+func (l *directConn) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if n > 0 {
 		l.mu.Lock()
@@ -415,7 +415,7 @@ func (l *line) Read(b []byte) (int, error) {
 }
 
 // Close is called by rueidis. It leaves a connection open on which an answer may still come.
-func (l *line) Close() error {
+func (l *directConn) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left {
@@ -424,11 +424,11 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-func (l *line) cut() { _ = l.Conn.Close() }
+func (l *directConn) cut() { _ = l.Conn.Close() }
 
 // settled waits until the command whose caller has left is answered, or ctx ends. It closes the
 // connection, and reports whether there was an answer.
-func (l *line) settled(ctx context.Context) bool {
+func (l *directConn) settled(ctx context.Context) bool {
 	defer l.cut()
 	l.mu.Lock()
 	answered := l.answered

@@ -15,7 +15,7 @@
 //
 // # What an error means
 //
-// [Diagnose] sorts errors into three faults: Never (the command was not executed, and a retry is of
+// [Diagnose] sorts errors into three diagnoses: Never (the command was not executed, and a retry is of
 // no use), NotNow (it was not executed, and a retry may succeed), and Unknown (it may have been
 // executed, or may still be). After an Unknown the same command may be sent again, but for a
 // guarded write. docs/protocol.md says what each command does if it is executed once more, also
@@ -29,4 +29,4 @@
 // is left running.
 package wire
 
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Fault,RedissonPolls,PubSub,Fate
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Diagnosis,RedissonPolls,PubSub,Fate

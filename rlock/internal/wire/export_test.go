@@ -48,7 +48,7 @@ func WithText(text string) *Script {
 }
 
 // HasDirect reports whether a lone caller has a connection of its own now.
-func (r *Redis) HasDirect() bool { return r.direct.line.Load() != nil && !r.direct.busy.Load() }
+func (r *Redis) HasDirect() bool { return r.direct.conn.Load() != nil && !r.direct.busy.Load() }
 
 // ForgetAddresses lets no node be reached by its address, until the topology is read again.
 func (n *Nodes) ForgetAddresses() {

@@ -380,7 +380,7 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 	if c.model == server.ReadWrite && c.random.IntN(2) == 0 {
 		t.Mode = core.Shared
 	}
-	t.Takes = c.model == server.Plain && t.ID.N%4 == 2
+	t.Answerable = c.model == server.Plain && t.ID.N%4 == 2
 	if c.model == server.Semaphore {
 		t.More = [...]int32{0, 0, 1, 0, 1, 2}[t.ID.N%6]
 	}

@@ -63,7 +63,7 @@ func member(t core.Ticket) string {
 	if t.Mode == core.Shared {
 		mode = "s"
 	}
-	if t.Takes {
+	if t.Answerable {
 		mode = "a"
 	}
 	if t.Polls {

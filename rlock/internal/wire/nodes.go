@@ -340,7 +340,7 @@ func (r *Redis) Ordered() bool {
 // IsAbandonable reports whether the caller of Carry may leave a command behind when its context
 // ends: the next command of its tenure follows over the same connection, unless Generation has
 // changed.
-func (r *Redis) IsAbandonable() bool { return r.Connected() && r.Ordered() }
+func (r *Redis) IsAbandonable() bool { return r.connected() && r.Ordered() }
 
 // together sends two commands as one pipeline on a connection that no other command shares
 // meanwhile. The second command has to be marked as one that blocks: for these rueidis has separate

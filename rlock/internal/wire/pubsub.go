@@ -55,7 +55,7 @@ func (r *Redis) choosePubSub() error {
 // ends sooner, since rueidis may dial with its context, and then other commands wait for that
 // connection. A Cluster whose slots are not assigned yet lists no nodes, but the client is connected
 // with those of its config.
-func (r *Redis) askForSharded() (f Fault, err error) {
+func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {
 		nodes = append(nodes, r.Client)
@@ -71,11 +71,11 @@ func (r *Redis) askForSharded() (f Fault, err error) {
 		}
 	}
 	for range nodes {
-		if f, err = Diagnose(<-answers); f == Never {
+		if d, err = Diagnose(<-answers); d == Never {
 			break
 		}
 	}
-	return f, err
+	return d, err
 }
 
 // Counts reports whether one node knows all subscribers of a channel: not in a Cluster with plain

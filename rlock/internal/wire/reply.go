@@ -40,13 +40,13 @@ func (x *Exchange) failed(err error) (a Answer) {
 // script has undone what it wrote; any other command may have been executed in part. A Leave or a
 // Mirror that the server refuses may be allowed later, unless the key is no lock any more.
 func faultOf(op core.Op, err error) core.Fault {
-	f, explained := Diagnose(err)
+	d, explained := Diagnose(err)
 	switch {
 	case errors.Is(explained, ErrWrongType) && (op == core.Mirror || op == core.Leave):
 		return core.Fatal
-	case f == Unknown, op != core.Acquire && Begun(err):
+	case d == Unknown, op != core.Acquire && begun(err):
 		return core.Unknown
-	case f == NotNow:
+	case d == NotNow:
 		return core.NotRun
 	}
 	switch op { // the server refused it
@@ -74,7 +74,7 @@ func read[V value](r *Redis, x *Exchange, reply V) Answer {
 	//exhaustive:ignore
 	switch x.Cmd.Op {
 	case core.Acquire:
-		if x.Cmd.Takes {
+		if x.Cmd.Answerable {
 			err = readAskAcquire(r, x, &a, reply)
 		} else {
 			err = readAcquire(r, x, &a, reply)
@@ -150,7 +150,7 @@ func (r *Redis) readHolder(a *Answer, ttl, owner *rueidis.RedisMessage) error {
 	return nil
 }
 
-// readAskAcquire is readAcquire for AskAcquire.
+// readAskAcquire is readAcquire for askAcquire.
 func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	parts, err := reply.ToArray()
 	if err == nil && len(parts) == 0 {
@@ -444,13 +444,13 @@ var (
 	ErrWrongType     = errors.New("the key is no lock of this kind")
 )
 
-// A Fault is what an error means for its command.
-type Fault int
+// A Diagnosis is what an error means for its command.
+type Diagnosis int
 
 const (
 	// Unknown: the command may have been executed, or may still be. There was no reply before the
 	// connection, or the time, ended.
-	Unknown Fault = iota
+	Unknown Diagnosis = iota
 	// NotNow: the command was certainly not executed, and waiting may cure it: a failover, a server
 	// that is loading, full or unreachable.
 	NotNow
@@ -474,16 +474,16 @@ var curable = []string{
 	"max number of clients",
 }
 
-// Diagnose returns the fault of err, and err itself, wrapped in a sentinel if a caller can act on
+// Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act on
 // it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an error
 // inside a script has its code in the middle of the message ("ERR Error running script ...",
 // "@user_script: 14: ...").
-func Diagnose(err error) (Fault, error) {
+func Diagnose(err error) (Diagnosis, error) {
 	if err == nil {
 		return Never, nil
 	}
 	if a := (*absent)(nil); errors.As(err, &a) {
-		return a.fault, a.err
+		return a.diagnosis, a.err
 	}
 	message, ok := reply(err)
 	if !ok {
@@ -521,7 +521,7 @@ func NotALock(member string) error {
 	return wrongType{found: fmt.Sprintf("%q in it is no owner", member)}
 }
 
-// Explain is [Diagnose] for callers that need no fault.
+// Explain is [Diagnose] for callers that need the error alone.
 func Explain(err error) error {
 	_, err = Diagnose(err)
 	return err
@@ -537,7 +537,7 @@ func ExplainTo(caller context.Context, err error) error {
 }
 
 // diagnoseSilence is Diagnose for an error that is not a reply of Redis.
-func diagnoseSilence(err error) (Fault, error) {
+func diagnoseSilence(err error) (Diagnosis, error) {
 	op := (*net.OpError)(nil)
 	switch {
 	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, ErrCrowded), errors.Is(err, ErrNotReplicated):
@@ -574,9 +574,9 @@ func reply(err error) (message string, ok bool) {
 	return "", false
 }
 
-// Begun reports whether err is a reply about a command inside a script: the commands before that
+// begun reports whether err is a reply about a command inside a script: the commands before that
 // one have been executed.
-func Begun(err error) bool {
+func begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }

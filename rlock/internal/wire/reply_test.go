@@ -220,7 +220,7 @@ func TestTheEndOfAPermitMayBeAnyNumber(t *testing.T) {
 func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T) {
 	for _, test := range []struct {
 		err   error
-		fault wire.Fault
+		fault wire.Diagnosis
 	}{
 		{rueidis.ErrNoSlot, wire.NotNow}, // it was not sent: no node has the slot
 		{fmt.Errorf("dial: %w", rueidis.ErrClosing), wire.NotNow},

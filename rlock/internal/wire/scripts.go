@@ -30,14 +30,14 @@ var (
 	SemaphoreAcquire = newScript("semaphore_acquire")
 	SemaphoreResume  = newScript("semaphore_resume")
 	SemaphoreMirror  = newScript("semaphore_mirror")
-	SemaphoreStep    = newScript("semaphore", "queue", "foreign", "grant")
+	semaphoreStep    = newScript("semaphore", "queue", "foreign", "grant")
 
 	AcquireAll          = Acquire.ofSeveral()
-	ReadWriteAcquireAll = ReadWriteAcquire.ofSeveral()
-	SemaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
-	// AskAcquire and PlainAskStep are Acquire and PlainStep for a ticket that takes an answer.
-	AskAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
-	PlainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
+	readWriteAcquireAll = ReadWriteAcquire.ofSeveral()
+	semaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
+	// askAcquire and plainAskStep are Acquire and PlainStep for a ticket that takes an answer.
+	askAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
+	plainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a server that does not
@@ -116,8 +116,8 @@ func (s *Script) Call(keys int, all ...string) Call {
 	return c
 }
 
-// Together returns one call for several Acquires of one kind. s is the kind's script for several.
-func (s *Script) Together(acquires []Call) Call {
+// together returns one call for several Acquires of one kind. s is the kind's script for several.
+func (s *Script) together(acquires []Call) Call {
 	c := Call{Script: s}
 	for i := range acquires {
 		keys, args := acquires[i].split()
@@ -236,9 +236,9 @@ type parts struct {
 
 // The guards of the kinds. Their files begin with KEYS, ARGV and replies.
 var (
-	PlainGuard     = newGuard("guard")
-	ReadWriteGuard = newGuard("rw_guard")
-	SemaphoreGuard = newGuard("semaphore_guard")
+	plainGuard     = newGuard("guard")
+	readWriteGuard = newGuard("rw_guard")
+	semaphoreGuard = newGuard("semaphore_guard")
 )
 
 // Commands is the source of a guarded write that is a list of commands: see its file.

@@ -11,14 +11,14 @@ var strict string
 // not declared, except those of other readers.
 func init() {
 	for _, s := range []*Script{
-		Acquire, Resume, Mirror, AskAcquire, PlainStep, PlainAskStep,
+		Acquire, Resume, Mirror, askAcquire, PlainStep, plainAskStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
-		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
-		AcquireAll, ReadWriteAcquireAll, SemaphoreAcquireAll,
+		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, semaphoreStep,
+		AcquireAll, readWriteAcquireAll, semaphoreAcquireAll,
 	} {
 		s.BeStrict()
 	}
-	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
+	for _, g := range []*Guard{plainGuard, readWriteGuard, semaphoreGuard} {
 		g.looks = strict + g.looks
 	}
 	conditionBegins = strict + conditionBegins

@@ -12,7 +12,7 @@ import (
 
 // An error names the line of the user's source, and flags stay the first line.
 func TestAGuardAddsNoLine(t *testing.T) {
-	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
+	for _, g := range []*Guard{plainGuard, readWriteGuard, semaphoreGuard} {
 		before, _, _ := strings.Cut(g.Script("local x = 1\nreturn x -- no comment").text, "return x -- no comment\nend) ")
 		assert.Equal(t, 1, strings.Count(before, "\n"))
 		assert.True(t, strings.HasPrefix(g.Script("#!lua flags=no-writes\nreturn 1").text, "#!lua flags=no-writes\ndo "))

@@ -276,11 +276,11 @@ func (r *run) guards(t core.Ticket) (a core.Reply) {
 // satisfies takes the tickets out of the queue that take an answer, and tells their clients.
 func (r *run) satisfies() {
 	for _, t := range r.Queue {
-		if t.Takes {
+		if t.Answerable {
 			r.send(core.Message{Kind: core.Satisfied, ID: t.ID})
 		}
 	}
-	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t.Takes })
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t.Answerable })
 	if !r.queueExists() {
 		r.QueueEnds = 0
 	}
