@@ -57,8 +57,8 @@ func newHealer(h *Home) *healer {
 	return l
 }
 
-// without makes healers acquire the parts again, while the hold is valid.
-func (h *Hold) without(parts ...Locker) {
+// lackParts makes healers acquire the parts again, while the hold is valid.
+func (h *Hold) lackParts(parts ...Locker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {

@@ -51,7 +51,7 @@ type member struct {
 // take acquires a part, with the lease, the wait and the Quit of options. It does not add the part
 // to the hold.
 func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member, error) {
-	m, options := h.asks(lock, options)
+	m, options := h.newMember(lock, options)
 	part, err := lock.Acquire(ctx, h.owner, options)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member,
 func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lease time.Duration) (taken []*member, err error) {
 	members, options := make([]*member, len(locks)), make([]Options, len(locks))
 	for i, lock := range locks {
-		members[i], options[i] = h.asks(lock, Options{Lease: lease})
+		members[i], options[i] = h.newMember(lock, Options{Lease: lease})
 	}
 	parts, err := home.AcquireAll(ctx, h.owner, locks, options)
 	for i, part := range parts {
@@ -74,9 +74,9 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 	return members[:len(parts)], err
 }
 
-// asks returns the member for a part that is about to be acquired, and the options to acquire it
-// with.
-func (h *Hold) asks(lock Locker, options Options) (*member, Options) {
+// newMember returns the member for a part that is about to be acquired, and the options to acquire
+// it with.
+func (h *Hold) newMember(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
 	options.Caller, options.Whole, options.Life = h.options.Caller, &h.whole, h.options.Life
 	options.Lost = func(cause error) { h.lose(m, cause) }
@@ -129,7 +129,7 @@ func (h *Hold) lose(m *member, why error) {
 	l, o := h.of, h.owner
 	if len(h.parts) >= l.need {
 		h.mu.Unlock()
-		h.without(m.lock)
+		h.lackParts(m.lock)
 		return
 	}
 	cause := fmt.Errorf("rlock: lock %q of %s: %d of %d parts are left, and it takes %d: %w",
@@ -141,7 +141,7 @@ func (h *Hold) lose(m *member, why error) {
 	if h.options.Whole == nil && !o.OfHandle() { // no whole and no handle remembers the loss
 		l.home.Losses.Add(l.key(o), terms.LostLevel{Until: until}, cause)
 	}
-	left, since := h.end(cause), h.since
+	left, since := h.markOver(cause), h.since
 	h.mu.Unlock()
 
 	l.home.remove(l.key(o), h) // Losses has the level now
@@ -163,8 +163,8 @@ func (h *Hold) outlived() error {
 	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
 }
 
-// end marks the hold as over, and returns its parts. The mutex is held.
-func (h *Hold) end(cause error) []*member {
+// markOver marks the hold as over, and returns its parts. The mutex is held.
+func (h *Hold) markOver(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
 	h.forget()
@@ -298,7 +298,7 @@ func (h *Hold) unlock(ctx context.Context) error {
 		}
 		return cause
 	}
-	parts, held := h.end(nil), time.Since(h.since)
+	parts, held := h.markOver(nil), time.Since(h.since)
 	h.mu.Unlock()
 	h.quit()
 	err := l.home.release(o, parts, l.need, nil)
@@ -314,7 +314,7 @@ func (h *Hold) undo(ctx context.Context) {
 		_ = h.unlock(ctx)
 		return
 	}
-	parts := h.end(nil)
+	parts := h.markOver(nil)
 	h.mu.Unlock()
 	h.quit()
 	h.of.giveBack(ctx, h.owner, parts)
@@ -324,7 +324,7 @@ func (h *Hold) undo(ctx context.Context) {
 func (h *Hold) ReleaseLater() {
 	h.End(terms.Released(h.of.name))
 	h.mu.Lock()
-	parts := h.end(nil)
+	parts := h.markOver(nil)
 	h.mu.Unlock()
 	h.quit()
 	releaseLater(parts)
@@ -427,10 +427,10 @@ func (h *Hold) event() terms.Event {
 	return terms.Event{Name: h.of.name, Kind: h.of.kind, Owner: h.owner}
 }
 
-// observed calls obtain, and reports the call to the Observer. Whether the owner nests is known
+// observeCall calls obtain, and reports the call to the Observer. Whether the owner nests is known
 // before; its parts may be acquired in many ways. A call that may have to wait for a part counts as
 // one that waits.
-func (h *Hold) observed(ctx context.Context, obtain func() error) error {
+func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
 	}
@@ -467,12 +467,13 @@ func (h *Home) observe(hold *Hold, way terms.Way) {
 	if h.observed == nil {
 		h.observed = make(map[terms.LossKey][]*Hold)
 	}
-	k := hold.levels()
+	k := hold.observedKey()
 	h.observed[k] = append(h.observed[k], hold)
 }
 
-// levels returns the key of the hold in Home.observed: guests of an owner take levels of its holds.
-func (h *Hold) levels() terms.LossKey { return h.of.key(terms.Owner{ID: h.owner.ID}) }
+// observedKey returns the key of the hold in Home.observed: guests of an owner take levels of its
+// holds.
+func (h *Hold) observedKey() terms.LossKey { return h.of.key(terms.Owner{ID: h.owner.ID}) }
 
 // unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If goesOn
 // is set and the hold was the first, the next hold takes its place: so each Acquired event of an
@@ -480,7 +481,7 @@ func (h *Hold) levels() terms.LossKey { return h.of.key(terms.Owner{ID: h.owner.
 func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := hold.levels()
+	k := hold.observedKey()
 	left := slices.DeleteFunc(h.observed[k], func(o *Hold) bool { return o == hold })
 	h.observed[k] = left
 	if len(left) == 0 {
@@ -506,7 +507,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 func (h *Home) defers(report func(), outer *Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Contains(h.observed[outer.levels()], outer) {
+	if !slices.Contains(h.observed[outer.observedKey()], outer) {
 		return false
 	}
 	outer.pending = append(outer.pending, report)

@@ -101,7 +101,7 @@ func (l *Lock) Hold(ctx, parent context.Context, o terms.Owner, options Options)
 		return nil, l.err
 	}
 	h := &Hold{of: l, owner: o, options: options, lease: options.Lease, whole: terms.Whole{Name: l.name, Kind: l.kind}, quit: func() {}}
-	if err := h.observed(ctx, func() error { return l.obtain(ctx, parent, h) }); err != nil {
+	if err := h.observeCall(ctx, func() error { return l.obtain(ctx, parent, h) }); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -229,8 +229,8 @@ func (l Leaf) SameName(other Leaf) bool {
 	return l == other
 }
 
-// inOrder compares leaves by the order in which parts are acquired.
-func inOrder(a, b Leaf) int {
+// compareLeaves compares leaves by the order in which parts are acquired.
+func compareLeaves(a, b Leaf) int {
 	order := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	if order == 0 && a.Home != b.Home {
 		order = cmp.Compare(a.Home.Where(), b.Home.Where())

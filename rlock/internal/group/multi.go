@@ -35,13 +35,13 @@ func NewMulti(locks []Locker) *Lock {
 	if name, ok := ofTwoKinds(parts); ok {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has two kinds of lock of the name %q, which exclude each other", wire.ErrInvalidConfig, name))
 	}
-	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), inOrder) })
+	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), compareLeaves) })
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.Name())
 	}
 	l := newLock(strings.Join(slices.Compact(names), ","), terms.KindMulti, parts, len(parts))
-	l.gather = l.inOrder
+	l.gather = l.gatherAll
 	return l
 }
 
@@ -76,8 +76,8 @@ type gathering struct {
 	parts []*member
 }
 
-// inOrder acquires all parts, and begins anew if one was lost meanwhile.
-func (l *Lock) inOrder(ctx context.Context, h *Hold) error {
+// gatherAll acquires all parts, in their order, and begins anew if one was lost meanwhile.
+func (l *Lock) gatherAll(ctx context.Context, h *Hold) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // from the second round on the watchdog keeps the parts, so that no lease ends meanwhile
 		g := gathering{hold: h, began: began, kept: kept}

@@ -24,7 +24,7 @@ func NewRed(name string, parts []Locker, servers int) *Lock {
 		return RefusingRed(name, "%d of %d clients are nil, so that there is no majority", servers-len(parts), servers)
 	}
 	l := newLock(name, terms.KindRed, parts, need)
-	l.gather = l.elect
+	l.gather = l.gatherMajority
 	return l
 }
 
@@ -33,9 +33,9 @@ func RefusingRed(name, why string, args ...any) *Lock {
 	return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: %s", name, wire.ErrInvalidConfig, fmt.Sprintf(why, args...)))
 }
 
-// elect gathers a majority. A part that is granted later joins the hold, or is released if the call
+// gatherMajority gathers a majority. A part that is granted later joins the hold, or is released if the call
 // has failed.
-func (l *Lock) elect(ctx context.Context, h *Hold) error {
+func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 	a := newAttempt(ctx, h)
 	if err := a.run(ctx); err != nil {
 		a.leave()
@@ -54,7 +54,7 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 		}
 	}
 	h.add(parts...)
-	h.without(lacks...)
+	h.lackParts(lacks...)
 	a.decide(h)
 	return nil
 }
@@ -226,7 +226,7 @@ func (a *attempt) ask(r *replica, wait time.Duration) {
 	homeOf(r.lock).do(func() {
 		got, err := a.hold.take(a.ctx, r.lock, Options{Lease: a.options.Lease, Wait: max(wait, 0), Quit: a.quit})
 		a.results <- result{r, got, err} // does not block
-		a.settle()
+		a.takeLate()
 	})
 }
 
@@ -234,11 +234,11 @@ func (a *attempt) ask(r *replica, wait time.Duration) {
 func (a *attempt) decide(joins *Hold) {
 	a.joins = joins
 	close(a.decided)
-	a.settle()
+	a.takeLate()
 }
 
-// settle deals with results that come after decide.
-func (a *attempt) settle() {
+// takeLate deals with results that come after decide.
+func (a *attempt) takeLate() {
 	select {
 	case <-a.decided:
 	default:
@@ -249,7 +249,7 @@ func (a *attempt) settle() {
 		case got := <-a.results:
 			switch {
 			case got.got == nil && a.joins != nil:
-				a.joins.without(got.from.lock)
+				a.joins.lackParts(got.from.lock)
 			case got.got != nil && (a.joins == nil || !a.joins.add(got.got)):
 				got.got.part.ReleaseLater()
 			}
@@ -274,7 +274,7 @@ func (a *attempt) count(ctx context.Context, up <-chan time.Time, enough func() 
 		}
 		select {
 		case got := <-a.results:
-			a.take(got)
+			a.note(got)
 		case <-up:
 			return false
 		case <-ctx.Done():
@@ -282,7 +282,8 @@ func (a *attempt) count(ctx context.Context, up <-chan time.Time, enough func() 
 	}
 }
 
-func (a *attempt) take(got result) {
+// note notes the answer of a part.
+func (a *attempt) note(got result) {
 	r := got.from
 	a.asked--
 	r.asking, r.denial, r.held = false, got.err, got.got
