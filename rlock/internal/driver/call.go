@@ -66,7 +66,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		ctx = c.witness.watched(ctx)
 	}
 	if err := c.check(ctx, n, req); err != nil {
-		return nil, nil, core.Now{}, c.gaveUp(ctx, n, req, err, 0, false)
+		return nil, nil, core.Now{}, c.tellGaveUp(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
@@ -106,7 +106,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	}
 	earlier := l.granted(&w, req, h)
 	l.shard.exit(l)
-	c.returns(n, w.Owner, &earlier)
+	c.awaitReports(n, w.Owner, &earlier)
 	c.tellAcquired(ctx, n, req, 0, false)
 	return nil, nil, now, nil
 }
@@ -255,7 +255,7 @@ func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
 	l.shard.counts.GaveUp(err, false)
 	l.shard.exit(l)
-	return c.gaveUp(ctx, n, req, err, 0, false)
+	return c.tellGaveUp(ctx, n, req, err, 0, false)
 }
 
 // leave ends a call for which Next has said Returns, and gives the mutex back. The result, which
@@ -333,7 +333,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	cancelled := w.Outcome == core.Cancelled
 	if w.Outcome == core.Acquired {
 		if ctx.Err() == nil || !c.giveBack(n, w) {
-			c.returns(n, w.Owner, &w.earlier)
+			c.awaitReports(n, w.Owner, &w.earlier)
 			c.tellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
 		}
@@ -356,11 +356,11 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	return c.gaveUp(ctx, n, &w.req, err, waited, w.waits)
+	return c.tellGaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
-// returns waits until earlier losses are reported, before a call returns with the lock.
-func (c *Client) returns(n *Name, o core.OwnerID, earlier *earlierLosses) {
+// awaitReports waits until earlier losses are reported, before a call returns with the lock.
+func (c *Client) awaitReports(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	for _, e := range earlier.unreported {
 		<-e.reported
 	}

@@ -89,9 +89,6 @@ func (h *hold) begun(err error) error {
 
 var _ Handle = (*hold)(nil)
 
-// staysAt reports whether a release now would leave the lock to its least hold.
-func (h *hold) staysAt(now core.Now) bool { return h != nil && h.stays > now.Time }
-
 // FencingToken implements [Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
 
@@ -406,7 +403,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 		ctx = c.witness.watched(ctx)
 	}
 	if err := c.check(ctx, n, req); err != nil {
-		return c.gaveUp(ctx, n, req, err, 0, false)
+		return c.tellGaveUp(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))

@@ -225,7 +225,7 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 }
 
 // tellAcquired reports a call that acquired the lock, unless that is for a part of a lock over
-// several. It is called without a mutex, as is gaveUp.
+// several. It is called without a mutex, as is tellGaveUp.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
@@ -234,8 +234,8 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// gaveUp reports a call that failed with err, and returns err.
-func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
+// tellGaveUp reports a call that failed with err, and returns err.
+func (c *Client) tellGaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended

@@ -25,7 +25,7 @@ func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if one == nil {
 		return l.notHeld(o, h)
 	}
-	if h.staysAt(now) && one.hasHandle(h) {
+	if h != nil && h.stays > now.Time && one.hasHandle(h) {
 		one.StayUntil(h.stays)
 	}
 	was, t, ok := one.Unlock(core.OwnerID(o.ID), modeOf(l.Shared), handleOf(o, h), now)
@@ -178,7 +178,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		_ = h.Release(ctx) // the hold is over, and its owner gives it back
 		return reply, err
 	}
-	if h.staysAt(now) {
+	if h.stays > now.Time {
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
