@@ -136,9 +136,9 @@ func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
 		slot, _ = l.slots(w).TryEnter()
 	}
 	if !l.run(ctx, w, slot, now) {
-		l.leave(w)
+		l.exitDecided(w)
 	}
-	return c.finished(ctx, n, w)
+	return c.awaitResult(ctx, n, w)
 }
 
 // refuses returns the error of a request that is refused also if the lock is free: the client is
@@ -258,9 +258,9 @@ func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	return c.tellGaveUp(ctx, n, req, err, 0, false)
 }
 
-// leave ends a call for which Next has said Returns, and gives the mutex back. The result, which
-// finished returns, is w.err if the call has not got the lock.
-func (l *lock) leave(w *waiter) {
+// exitDecided gives the mutex back for a call for which Next has said Returns. If the call has not
+// got the lock, w.err says why from then on.
+func (l *lock) exitDecided(w *waiter) {
 	s := l.shard
 	if w.Outcome == core.Acquired {
 		s.exit(l)
@@ -293,8 +293,9 @@ func (l *lock) leave(w *waiter) {
 	s.exit(l)
 }
 
-// finished returns the result of a call that has left the lock.
-func (c *Client) finished(ctx context.Context, n *Name, w *waiter) error {
+// awaitResult returns the result of a decided call. If the caller is told its place, its function
+// ends before that.
+func (c *Client) awaitResult(ctx context.Context, n *Name, w *waiter) error {
 	if !w.watches {
 		return c.result(ctx, n, w)
 	}
@@ -555,8 +556,8 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	switch a := at.Next(&w.Call, true, now); {
 	case a.Do == core.Returns:
 		one := &r.calls[len(r.calls)-1]
-		at.leave(w)
-		one.waiter, one.err = nil, r.client.finished(ctx, l.Name, w)
+		at.exitDecided(w)
+		one.waiter, one.err = nil, r.client.awaitResult(ctx, l.Name, w)
 		return one.err == nil
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
