@@ -55,7 +55,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	default:
 		panic("core: a tenure sends a command " + op.String())
 	}
-	if op.enters() {
+	if op.Enters() {
 		t.goes(Unsure) // until there is an answer
 		t.shown, t.old = oneLevel(t.Agent.Owner, t.mode), false
 	}

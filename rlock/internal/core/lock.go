@@ -53,7 +53,8 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 	if !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
 		return false
 	}
-	l.nest(w, ByNesting, now)
+	l.open(w, ByNesting, now)
+	l.changed(now)
 	return true
 }
 
@@ -66,8 +67,9 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 	case l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case l.tryJoin(w, now):
-		l.nest(w, ByJoining, now)
+	case l.IsHeld() && l.tryJoin(w, now):
+		l.open(w, ByJoining, now)
+		l.changed(now)
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
 	case !w.Waits && l.line.Len() > 0:
@@ -88,12 +90,6 @@ func (l *Lock) Wait(w *Call, now Now) {
 		l.seekFor(w, now)
 	}
 	l.Settle(now)
-}
-
-// nest gives the call a level beside the open ones.
-func (l *Lock) nest(w *Call, way Way, now Now) {
-	l.open(w, way, now)
-	l.changed(now)
 }
 
 // Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it.

@@ -104,7 +104,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 // left it, or that it was skipped, else Redis has failed.
 func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
-	if v == unknown && (f.op.enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
+	if v == unknown && (f.op.Enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
 		t.late = now.Time.After(c.Lease)
 	}
 	switch {

@@ -43,8 +43,8 @@ var table = [wants][places][]Op{
 func (t *Tenure) next(now Now) (op Op, at Time) {
 	l, at := t.lock, Never
 	sent := t.flight.op
-	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
-	if !waits {
+	overtakes := t.within > 0 || t.want == Gone && sent != Leave && !sent.Enters()
+	if sent == None || overtakes {
 		for _, o := range table[t.want][t.place] {
 			if due := t.due(o, now); due < at {
 				op, at = o, due
@@ -96,8 +96,8 @@ func (t *Tenure) due(op Op, now Now) Time {
 	return Never
 }
 
-// enters reports whether the command may bring a tenure to a place where it was not.
-func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
+// Enters reports whether the command may bring a tenure to a place where it was not.
+func (o Op) Enters() bool { return o == Acquire || o == Resume || o == Join }
 
 // queues reports whether the tenure is a ticket that enters by the queue.
 func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }

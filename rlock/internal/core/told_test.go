@@ -121,7 +121,7 @@ func (s *story) sends(cmd Command, c *Call) {
 	s.tell("sends %s", with(strings.ToLower(cmd.Op.String())+" "+cmd.ID.text(), " ",
 		detail{cmd.Mode == Shared, "shared"}, detail{cmd.Polls, "polls"}, number("more", int(cmd.More)), number("lease", int(cmd.Lease)),
 		detail{cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
-		detail{cmd.Op.enters() && cmd.Owner > 1, fmt.Sprintf("by %d", cmd.Owner)}, detail{cmd.Exact, "exactly"}, detail{cmd.Asks, "asks"},
+		detail{cmd.Op.Enters() && cmd.Owner > 1, fmt.Sprintf("by %d", cmd.Owner)}, detail{cmd.Exact, "exactly"}, detail{cmd.Asks, "asks"},
 		detail{cmd.Bounded, fmt.Sprintf("most=%d", cmd.Most)}, number("tokens", int(cmd.Tokens)), number("permits", cmd.Permits),
 		detail{cmd.Answerable, "takes"}, detail{cmd.Carries, "carries"}, detail{cmd.Heard, "heard"},
 		detail{cmd.Op == Write, fmt.Sprintf("owner=%d", cmd.Owner)}, detail{cmd.Op == Resume, "of " + cmd.Passed.text()},

@@ -160,7 +160,7 @@ func (l *Lock) Busy() bool {
 // decides reports whether a command of the tenure is in flight, or due, whose answer decides whose
 // the lock is.
 func (t *Tenure) decides() bool {
-	return t.underWay() && t.flight.op.enters() || t.want == Gone && t.place != Out && t.fails == 0
+	return t.underWay() && t.flight.op.Enters() || t.want == Gone && t.place != Out && t.fails == 0
 }
 
 // denied deals with an answer that does not bring the waiter the lock.

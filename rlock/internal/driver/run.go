@@ -222,8 +222,8 @@ func (l *lock) land(x *exchange, now core.Now) {
 
 // noteEntry notes the generation of a command that may have brought a tenure in.
 func (l *lock) noteEntry(x *exchange, alive bool) {
-	switch op := x.Cmd.Op; {
-	case alive && (op == core.Acquire || op == core.Resume || op == core.Join):
+	switch {
+	case alive && x.Cmd.Op.Enters():
 		x.work.generation = x.Answer.Sent.Generation
 	case x.Joins != "":
 		if t := l.Find(x.Cmd.Joins.ID); t != nil {
