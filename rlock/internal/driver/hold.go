@@ -268,14 +268,18 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
+	if invariants {
+		ctx = c.witness.watched(ctx)
+	}
 	for { // again if the hold of a reader has another tenure by now
+		over := wire.Over(ctx) // before the mutex is taken: a context is code of the user
 		l, now := h.enter()
 		if l == nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
-		if err := wire.Over(ctx); err != nil {
+		if over != nil {
 			l.shard.exit(l)
-			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, err)
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, over)
 		}
 		w := c.newWaiter(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
