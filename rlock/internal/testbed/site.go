@@ -452,9 +452,9 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 			failed[what] = err
 		}
 	}
-	here, err := rlock.New(config)
+	here, err := rlock.NewContext(s.Ctx, config) // many connect at once
 	note("New", err)
-	there, err := rlock.New(config)
+	there, err := rlock.NewContext(s.Ctx, config)
 	note("New", err)
 	if here != nil {
 		defer here.Close()
@@ -490,7 +490,7 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 		if err != nil {
 			return err
 		}
-		if err := s.renewed(hold); err != nil {
+		if err := s.shown(hold, name); err != nil {
 			return err
 		}
 		<-behind
@@ -525,10 +525,14 @@ func (s *Site) nested(hold *rlock.Hold, name string) error {
 	})
 }
 
-// renewed returns when the hold has been mirrored once more, or why it was lost.
-func (s *Site) renewed(hold *rlock.Hold) error {
-	first := hold.ValidUntil()
-	return s.whileHeld(hold, func() bool { return hold.ValidUntil().After(first) })
+// shown returns when Redis shows the owner of the hold, to whom the lock was handed, or why the hold was lost. A user without HDEL
+// leaves the owner before it there as well.
+func (s *Site) shown(hold *rlock.Hold, name string) error {
+	owner, _ := rlock.OwnerFrom(hold.Context())
+	return s.whileHeld(hold, func() bool {
+		fields, err := s.Do("HKEYS", name).AsStrSlice()
+		return err == nil && slices.ContainsFunc(fields, func(f string) bool { return strings.HasSuffix(f, fmt.Sprint(":", owner)) })
+	})
 }
 
 // whileHeld returns when the condition is met, or why the hold was lost before.
