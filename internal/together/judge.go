@@ -159,7 +159,7 @@ func (k *call) exceeds() bool {
 		return false
 	}
 	for g := k.outer; g != nil; g = g.outer {
-		if !g.valid() {
+		if !g.valid() || g.hold == nil && (g.root().limited || !g.run().sane()) { // IsHeld is true of an owner that took it anew
 			return false // the level inside of it may have taken the lock anew, with more permits
 		}
 	}
