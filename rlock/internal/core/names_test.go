@@ -90,7 +90,7 @@ func _() {
 
 const _EffectKind_name = "WakePollEndedLoseSubscribeUnsubscribeListenForeignIgnoreForeign"
 
-var _EffectKind_index = [...]uint8{0, 4, 8, 13, 17, 26, 37, 49, 61}
+var _EffectKind_index = [...]uint8{0, 4, 8, 13, 17, 26, 37, 50, 63}
 
 func (i EffectKind) String() string {
 	idx := int(i) - 0
