@@ -103,6 +103,13 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		assert.Equal(t, []string{"00"}, foreign.Heard())
 
 		require.NoError(t, lock.Lock(s.Ctx))
+		assert.True(t, testbed.Frees(t, s.Ctx, lock))
+		assert.False(t, testbed.Frees(t, s.Ctx, lock))
+		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
+		assert.Equal(t, []string{"00"}, foreign.Heard(), "by force")
+
+		// The last: an acquire that follows the hand-offs may begin a window for foreign clients, which is published as well.
+		require.NoError(t, lock.Lock(s.Ctx))
 		var others sync.WaitGroup
 		for range 5 {
 			ctx, queued := testbed.Queueing(s.Ctx)
@@ -115,12 +122,6 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.Ctx))
 		others.Wait()
 		assert.Equal(t, []string{"00"}, foreign.Heard(), "once, after five hand-offs")
-
-		require.NoError(t, lock.Lock(s.Ctx))
-		assert.True(t, testbed.Frees(t, s.Ctx, lock))
-		assert.False(t, testbed.Frees(t, s.Ctx, lock))
-		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
-		assert.Equal(t, []string{"00"}, foreign.Heard(), "by force")
 	})
 }
 
