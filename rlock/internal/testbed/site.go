@@ -487,6 +487,7 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 	behind := make(chan struct{}) // closed when another ticket is in the queue
 	next := Start(func() error {
 		hold, err := lock.Acquire(waits)
+		waits.Done() // a call that need not wait, since the lock was lost or was refused, has not begun to
 		if err != nil {
 			return err
 		}
