@@ -5,11 +5,18 @@
 -- ARGV[1]  for how long a function may have run that still is not kept, in ms
 local time = redis.call('time')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local left = redis.call('pttl', KEYS[1])
 if s then
 	redis.call('hset', KEYS[1], 'u', '0')
 end
 redis.call('hset', KEYS[1], 'f', now)
-if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
-	redis.call('pexpire', KEYS[1], ARGV[1])
+if left < tonumber(ARGV[1]) then
+	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])
+	if expires ~= 1 then
+		if not s then
+			redis.call('hdel', KEYS[1], 'f') -- no hash stays without an expiry
+		end
+		return expires
+	end
 end
 return 1

@@ -224,6 +224,49 @@ func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
 	})
 }
 
+// A user may lose any right while a function runs. Whatever the scripts are refused, no hash of a value stays without an expiry.
+func TestARightThatIsLostLeavesNothingForEver(t *testing.T) {
+	for _, right := range []string{"hmget", "hkeys", "hset", "hdel", "pttl", "pexpire", "time"} {
+		t.Run(right, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				p := start(w, once.Options{Keep: time.Minute})
+				refused, all := 0, 0
+				without := func(do func()) {
+					w.Answer(func(command string, args ...string) string {
+						if command == right && (right == "time" || args[0] == "{"+key+"}:once") {
+							refused++
+							return "NOPERM this user has no permissions to run the '" + right + "' command"
+						}
+						return ""
+					})
+					do()
+					w.Answer(nil)
+					if name := "{" + key + "}:once"; w.Exists(name) {
+						assert.Positive(t, w.TTL(name))
+					}
+				}
+				for range 2 { // without a value, and with one that was forgotten
+					var err error
+					without(func() { err = p.Forget(w.Ctx, key) })
+					without(func() {
+						_, _, failed := p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte("value"), nil })
+						err = errors.Join(err, failed)
+					})
+					without(func() { err = errors.Join(err, p.Forget(w.Ctx, key)) })
+					if refused > 0 {
+						require.ErrorIs(t, err, rlock.ErrNoPermission)
+					}
+					all, refused = all+refused, 0
+					_, _, err = p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte("value"), nil })
+					require.NoError(t, err)
+					require.NoError(t, p.Forget(w.Ctx, key))
+				}
+				assert.Equal(t, right != "hdel", all > 0)
+			})
+		})
+	}
+}
+
 // A caller with a fresh context gets no value whose function had begun before it asked: in this
 // process or another, while that runs or when its value is kept. All that ask then share the next
 // one, and others get the first.

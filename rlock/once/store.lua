@@ -2,7 +2,7 @@
 -- answer for those that wait: see ReleaseWith. The value is never as old as the one before it.
 --
 -- KEYS[1]  the hash of the value: s stored at, u kept until, b its function began (µs of Redis'
---          clock), r run, k kind, v value; f, when the value was forgotten: see forget.lua
+--          clock), r run, k kind, v value; f, when the value was forgotten (forget.lua), -1 for never
 -- ARGV[1]  for how long it is kept, in µs
 -- ARGV[2]  when the hash expires, in ms
 -- ARGV[3]  the run
@@ -27,9 +27,12 @@ s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
 if forgotten >= tonumber(ARGV[7]) then
 	u = s -- the function may have read its data before that
 end
-redis.call('hset', KEYS[1], 's', s, 'u', u, 'b', ARGV[7], 'r', ARGV[3], 'k', ARGV[4], 'v', ARGV[5])
-redis.call('hdel', KEYS[1], 'f')
-redis.call('pexpire', KEYS[1], ARGV[2])
+redis.call('hset', KEYS[1], 's', s, 'u', u, 'b', ARGV[7], 'r', ARGV[3], 'k', ARGV[4], 'v', ARGV[5], 'f', '-1')
+local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
+if expires ~= 1 then -- the user has lost the right: no hash stays without an expiry
+	redis.call('hdel', KEYS[1], 's', 'u', 'b', 'r', 'k', 'v', 'f')
+	return expires
+end
 local head = s .. ' ' .. u .. ' ' .. ARGV[7] .. ' ' .. ARGV[3]
 if #ARGV[5] > tonumber(ARGV[6]) then
 	return head .. ' - '
