@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -223,5 +224,36 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		t.Logf("%d sections, %v lost", ours, lost)
 		assert.Less(t, lost, 350*time.Millisecond, "turns of 10, 20, 40, 80 and 140 ms, then a seventeenth of the time")
 		require.Positive(t, ours)
+	})
+}
+
+// A user without HMGET cannot tell when a window of foreign clients ends: a step goes on as if there was none. Redis' own
+// interpreter did so before as well; that of the embedded server keeps the old value of x in "x = not a and b" (gopher-lua 1.1.1).
+func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
+		waiter := w.NewClient().NewLock(testbed.Key)
+		next := testbed.Start(func() error { return waiter.Do(w.Caller(), testbed.Nothing) })
+		synctest.Wait()
+		foreign := w.NewSubscriber()
+		defer foreign.Close()
+		foreign.Subscribe(testbed.Channel)
+		go func() {
+			for range foreign.Messages() {
+			}
+		}()
+		_, err := w.ZAdd("rlock_queue:{"+testbed.Key+"}", 1, "?")
+		require.NoError(t, err)
+		refused := false
+		w.Answer(func(command string, _ ...string) string {
+			if command == "hmget" {
+				refused = true
+				return "NOPERM this user has no permissions to run the 'hmget' command"
+			}
+			return ""
+		})
+		require.NoError(t, held.Release(w.Ctx))
+		require.NoError(t, testbed.Soon(next))
+		require.True(t, refused)
 	})
 }

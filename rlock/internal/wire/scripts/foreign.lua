@@ -63,7 +63,7 @@ local fields = {'b', 'e', 'u', 'p', 'n', 'l', 'q', 't', 's', 'f', 'w'}
 local known, time
 if here then
 	known, time = redis.pcall('hmget', foreign, unpack(fields)), redis.pcall('time')
-	here = not known.err and not time.err
+	here = not (known.err or time.err)
 end
 
 local state, now = {}, 0
