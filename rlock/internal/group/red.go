@@ -495,10 +495,5 @@ func incurable(err error) bool {
 		f, _ := wire.Diagnose(reply)
 		return f == wire.Never
 	}
-	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, terms.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission, wire.ErrUnsupported, wire.ErrWrongType} {
-		if errors.Is(err, sentinel) {
-			return true
-		}
-	}
-	return false
+	return wire.IsPermanent(err) || errors.Is(err, wire.ErrClosed) || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, terms.ErrLost)
 }

@@ -444,6 +444,12 @@ var (
 	ErrWrongType     = errors.New("the key is no lock of this kind")
 )
 
+// IsPermanent reports whether err wraps a sentinel of a server, a user or a name that waiting does
+// not cure. [Diagnose] says so of an error of rueidis.
+func IsPermanent(err error) bool {
+	return errors.Is(err, ErrInvalidName) || errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrWrongType)
+}
+
 // A Diagnosis is what an error means for its command.
 type Diagnosis int
 

@@ -17,6 +17,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
@@ -73,7 +74,7 @@ type Guard struct {
 
 	mu      sync.Mutex     // protects following
 	running map[string]int // the number of handlers of this process that run, by key
-	warned  time.Time      // the time of the last message of warn
+	warned  time.Time      // the time at which warn last logged an error
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
@@ -249,19 +250,20 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 // warnEvery is the least time between two messages of warn.
 const warnEvery = time.Minute
 
-// warn logs an error of Redis that waiting does not cure: the client, which is to repeat its
-// request, is not told, and nobody else would be.
+// warn logs an error of Redis that waiting does not cure. The response asks the client to repeat
+// its request, and does not have the error: without the log nobody would know why that fails.
 func (g *Guard) warn(err error) {
-	permanent := slices.ContainsFunc([]error{rlock.ErrNoPermission, rlock.ErrWrongType, rlock.ErrUnsupported, rlock.ErrInvalidName},
-		func(sentinel error) bool { return errors.Is(err, sentinel) })
+	if !wire.IsPermanent(err) {
+		return
+	}
 	g.mu.Lock()
 	again := time.Since(g.warned) >= warnEvery
-	if permanent && again {
+	if again {
 		g.warned = time.Now()
 	}
 	g.mu.Unlock()
-	if permanent && again {
-		g.shared.Config.Logger.Error("idempotent: Redis refuses requests for good, which get 503", "error", err)
+	if again {
+		g.shared.Config.Logger.Error("idempotent: requests get 503: Redis refuses a command, and waiting does not cure it", "error", err)
 	}
 }
 
