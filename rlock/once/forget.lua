@@ -13,7 +13,7 @@ redis.call('hset', KEYS[1], 'f', now)
 if left < tonumber(ARGV[1]) then
 	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])
 	if expires ~= 1 then
-		if not s then
+		if left < 0 then
 			redis.call('hdel', KEYS[1], 'f') -- no hash stays without an expiry
 		end
 		return expires

@@ -262,6 +262,15 @@ func TestARightThatIsLostLeavesNothingForEver(t *testing.T) {
 					require.NoError(t, p.Forget(w.Ctx, key))
 				}
 				assert.Equal(t, right != "hdel", all > 0)
+				w.FlushAll()
+				require.NoError(t, p.Forget(w.Ctx, key))
+				time.Sleep(time.Second)
+				without(func() { _ = p.Forget(w.Ctx, key) })
+				assert.NotEmpty(t, w.HGet("{"+key+"}:once", "f"), "what was forgotten before stays so")
+				without(func() {
+					_, _, _ = p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte("value"), nil })
+				})
+				assert.True(t, w.Exists("{"+key+"}:once"), "and a store that is refused takes nothing back that was there")
 			})
 		})
 	}

@@ -2,7 +2,8 @@
 -- answer for those that wait: see ReleaseWith. The value is never as old as the one before it.
 --
 -- KEYS[1]  the hash of the value: s stored at, u kept until, b its function began (µs of Redis'
---          clock), r run, k kind, v value; f, when the value was forgotten (forget.lua), -1 for never
+--          clock), r run, k kind, v value; f, when the value was forgotten, -1 for never: see
+--          forget.lua
 -- ARGV[1]  for how long it is kept, in µs
 -- ARGV[2]  when the hash expires, in ms
 -- ARGV[3]  the run
@@ -14,6 +15,7 @@
 --          ended, in µs
 --
 -- "<s> <u> <b> <run> <kind> <value>", or with the kind "-" and no value if that is longer
+local there = s or f -- the hash exists, and has an expiry
 local now = tonumber(ARGV[8])
 if not now then
 	local time = redis.call('time')
@@ -27,10 +29,12 @@ s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
 if forgotten >= tonumber(ARGV[7]) then
 	u = s -- the function may have read its data before that
 end
-redis.call('hset', KEYS[1], 's', s, 'u', u, 'b', ARGV[7], 'r', ARGV[3], 'k', ARGV[4], 'v', ARGV[5], 'f', '-1')
+redis.call('hset', KEYS[1], 's', s, 'u', u, 'b', ARGV[7], 'r', ARGV[3], 'k', ARGV[4], 'v', ARGV[5], 'f', -1)
 local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
-if expires ~= 1 then -- the user has lost the right: no hash stays without an expiry
-	redis.call('hdel', KEYS[1], 's', 'u', 'b', 'r', 'k', 'v', 'f')
+if expires ~= 1 then
+	if not there then
+		redis.call('hdel', KEYS[1], 's', 'u', 'b', 'r', 'k', 'v', 'f') -- no hash stays without an expiry
+	end
 	return expires
 end
 local head = s .. ' ' .. u .. ' ' .. ARGV[7] .. ' ' .. ARGV[3]
