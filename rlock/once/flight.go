@@ -271,7 +271,7 @@ func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 		if over || failed == nil {
 			return over, nil
 		}
-		if fault, explained := wire.Diagnose(failed); fault == wire.Never {
+		if diagnosis, explained := wire.Diagnose(failed); diagnosis == wire.Never {
 			return false, explained
 		}
 		f.rest(pause)

@@ -39,13 +39,13 @@ func (g *Group) Forget(ctx context.Context, key string) error {
 	call := wire.Call{Script: forgetScript, Keys: []string{g.locks.NewLock(key).Key("once")}, Args: []string{strconv.FormatInt(ms, 10)}}
 	for pause := firstPause; ; pause = min(2*pause, patience) {
 		err := g.attempt(ctx, call)
-		fault, explained := wire.Diagnose(err)
+		diagnosis, explained := wire.Diagnose(err)
 		switch {
 		case err == nil:
 			return nil
 		case g.ctx.Err() != nil:
 			return ErrClosed
-		case ctx.Err() == nil && (fault == wire.Never || errors.Is(err, rlock.ErrClosed)):
+		case ctx.Err() == nil && (diagnosis == wire.Never || errors.Is(err, rlock.ErrClosed)):
 			return fmt.Errorf("once: forget %q: %w", key, explained)
 		}
 		select {

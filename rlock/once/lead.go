@@ -104,7 +104,7 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 		return f.g.keeps()
 	}
 	_, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, f.storeArgs(r))
-	fault, explained := wire.Diagnose(failed)
+	diagnosis, explained := wire.Diagnose(failed)
 	switch {
 	case failed == nil:
 		f.settle(r)
@@ -114,10 +114,10 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 		return true
 	case errors.Is(failed, rlock.ErrUnconfirmed):
 		return true // the next look shows whether it is stored; if not, it is stored under the next hold
-	case fault == wire.Never, errors.Is(failed, rlock.ErrNoPermission), errors.Is(failed, rlock.ErrWrongType):
+	case diagnosis == wire.Never, errors.Is(failed, rlock.ErrNoPermission), errors.Is(failed, rlock.ErrWrongType):
 		f.refuse(r, fmt.Errorf("once: the value of %q cannot be stored in the key %q: %w", f.key, f.at, explained))
 		return false
-	case fault == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
+	case diagnosis == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
 		f.mu.Lock()
 		f.share(r) // until it is stored this process alone has it
 		f.mu.Unlock()

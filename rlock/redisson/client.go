@@ -208,12 +208,12 @@ const (
 )
 
 func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
-	switch fault, explained := wire.Diagnose(err); {
+	switch diagnosis, explained := wire.Diagnose(err); {
 	case wire.Released(err):
 		return m, executed, o.named(fmt.Errorf("it is changed, but the waiters were not notified: %w", explained))
-	case fault == wire.NotNow:
+	case diagnosis == wire.NotNow:
 		return m, notNow, o.named(explained)
-	case fault == wire.Never:
+	case diagnosis == wire.Never:
 		return m, refused, o.named(explained)
 	default:
 		return m, unknown, o.named(fmt.Errorf("%w: it may have been executed, or may still be: %w", rlock.ErrUnconfirmed, explained))
@@ -285,12 +285,12 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	if err = r.Ready(ctx, nil); err == nil {
 		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
 	}
-	switch fault, _ := wire.Diagnose(err); {
+	switch diagnosis, _ := wire.Diagnose(err); {
 	case err == nil || rueidis.IsRedisNil(err):
 		return n, executed, nil
 	case isNoNumber(err):
 		return 0, refused, o.named(errNoNumber)
-	case fault == wire.Never:
+	case diagnosis == wire.Never:
 		f = refused
 	default:
 		f = notNow

@@ -470,20 +470,20 @@ func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless 
 		return false
 	}
 	now := clock.time(at)
-	f, err := wire.Diagnose(a.Err)
+	d, err := wire.Diagnose(a.Err)
 	switch {
 	case !errors.Is(a.Err, rueidis.ErrClosing):
 		w.shut = time.Time{}
 	case w.shut.IsZero():
 		w.shut = now
 	case now.Sub(w.shut) >= shutTime:
-		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
+		d, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
 	}
 	if w.since.IsZero() {
 		w.since = now
 	}
 	w.err = err
-	return f == wire.Never
+	return d == wire.Never
 }
 
 // Locks that are acquired together. Each has a call of its own, as any other lock. The first

@@ -33,8 +33,8 @@ func RefusingRed(name, why string, args ...any) *Lock {
 	return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: %s", name, wire.ErrInvalidConfig, fmt.Sprintf(why, args...)))
 }
 
-// gatherMajority gathers a majority. A part that is granted later joins the hold, or is released if the call
-// has failed.
+// gatherMajority gathers a majority. A part that is granted later joins the hold, or is released if
+// the call has failed.
 func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 	a := newAttempt(ctx, h)
 	if err := a.run(ctx); err != nil {
@@ -492,8 +492,8 @@ func (r *replica) fault() error {
 // incurable reports whether waiting does not cure the error of a part.
 func incurable(err error) bool {
 	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
-		f, _ := wire.Diagnose(reply)
-		return f == wire.Never
+		d, _ := wire.Diagnose(reply)
+		return d == wire.Never
 	}
 	return wire.IsPermanent(err) || errors.Is(err, wire.ErrClosed) || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, terms.ErrLost)
 }

@@ -49,13 +49,13 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, *absent)
 			named, option.ClientName = false, ""
 			continue
 		}
-		f, explained := Diagnose(err)
-		if replied && f == NotNow && time.Since(begin)+pause <= option.Dialer.Timeout {
+		d, explained := Diagnose(err)
+		if replied && d == NotNow && time.Since(begin)+pause <= option.Dialer.Timeout {
 			time.Sleep(pause)
 			continue
 		}
 		if replied {
-			return nil, &absent{f, refusedBy(o.Redis, message, f, explained)}
+			return nil, &absent{d, refusedBy(o.Redis, message, d, explained)}
 		}
 		return nil, &absent{NotNow, unreachable(o.Redis, explained)}
 	}
@@ -434,11 +434,11 @@ func MayOpen(err error) bool {
 // refusal returns the error of a server that the client cannot use. Waiting does not cure a missing
 // feature, a wrong config or a missing right.
 func refusal(err error) *absent {
-	f := NotNow
+	d := NotNow
 	if errors.Is(err, ErrInvalidConfig) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoPermission) {
-		f = Never
+		d = Never
 	}
-	return &absent{f, err}
+	return &absent{d, err}
 }
 
 // The first and the longest pause between two attempts to open a client.

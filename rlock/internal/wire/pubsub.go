@@ -164,7 +164,7 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 // heed notes that keys cannot be tracked over the connection of that generation, if err is a
 // refusal that waiting does not cure.
 func (t *tracking) heed(generation uint64, err error) {
-	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
+	if d, _ := Diagnose(err); err != nil && Answered(err) && d == Never {
 		t.refuse(generation)
 	}
 }

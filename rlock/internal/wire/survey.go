@@ -59,7 +59,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 func passing(replies []rueidis.RedisResult) error {
 	for _, reply := range replies {
 		if err := reply.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			if f, err := Diagnose(err); f != Never {
+			if d, err := Diagnose(err); d != Never {
 				return err
 			}
 		}

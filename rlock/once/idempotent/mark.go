@@ -92,7 +92,7 @@ func (m *mark) set(ctx context.Context) (err error) {
 	}()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		reply, err := m.hold.Exec(ctx, setMark, []string{m.at}, []string{m.value, keep})
-		fault, explained := wire.Diagnose(err)
+		diagnosis, explained := wire.Diagnose(err)
 		switch {
 		case err == nil:
 			if n, err := reply.AsInt64(); err != nil || n == 1 {
@@ -102,7 +102,7 @@ func (m *mark) set(ctx context.Context) (err error) {
 			return errUnknown
 		case errors.Is(err, rlock.ErrUnconfirmed):
 			doubted = true
-		case fault != wire.NotNow:
+		case diagnosis != wire.NotNow:
 			return explained
 		}
 		select {
@@ -134,8 +134,8 @@ func (m *mark) clear() {
 // answered, or refuses for ever.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
-	fault, _ := wire.Diagnose(err)
-	return err == nil || fault == wire.Never
+	diagnosis, _ := wire.Diagnose(err)
+	return err == nil || diagnosis == wire.Never
 }
 
 // again calls attempt until it reports true, which again then does, or ctx ends.
