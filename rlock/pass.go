@@ -13,11 +13,11 @@ import (
 // secret. Until then the lock stays with a fixed lease, also after [Client.Close]; then the first
 // waiter gets it.
 //
-// The hold must be the only level of its lock in this process, beside no [WithMinHold] of a reader
-// that lasts, and no multi-lock or red lock: else Pass returns [ErrPass] and changes nothing, as for
-// [ErrInvalidLease] and [ErrNotHeld]. After any other result the hold is over: lost, as [ErrLost]
-// says, or with cause [ErrPassed]. Pass takes one command and completes even if ctx has ended. If
-// Redis does not confirm it, the lock is released: [ErrUnconfirmed].
+// The lock must be no multi-lock or red lock, the hold its only level in this process, and no
+// [WithMinHold] of another reader may last there: else Pass returns [ErrPass] and changes nothing,
+// as for [ErrInvalidLease] and [ErrNotHeld]. After any other result the hold is over: lost, as
+// [ErrLost] says, or with cause [ErrPassed]. Pass takes one command and completes even if ctx has
+// ended. If Redis does not confirm it, the lock is released: [ErrUnconfirmed].
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

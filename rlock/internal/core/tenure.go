@@ -239,8 +239,8 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 }
 
 // StayUntil sets a least hold: if the last level ends before at, by Unlock, by its own lease or by
-// Close, the lock is left to a lease that ends then. The latest of several counts. A lock that Redis
-// may not have any more does not stay.
+// Close, the lock is left to a lease that ends then. The latest of several counts. A lock that
+// Redis may not have any more does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
 
 // Resume begins a call that takes a lock which was passed on. The call does not wait in the line,

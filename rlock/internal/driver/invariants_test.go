@@ -144,7 +144,7 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 		l, _ := c.enterIfAny(c.lock().Name, 0)
 		earlier := earlierLosses{last: l.shard.losses}
 		l.shard.exit(l)
-		returns := func() { c.awaitReports(l.name, core.OwnerID(o.ID), &earlier) } // it has not waited
+		returns := func() { c.awaitReports(l.name, core.OwnerID(o.ID), &earlier) } // earlier lacks the report, so this does not wait for it
 		assert.Contains(t, foundBy(returns), "rule 3")
 		close(told)
 		require.NoError(t, <-waits)

@@ -41,10 +41,10 @@ type life struct {
 type workState uint8
 
 const (
-	scheduled workState = iota // it asks at the alarm
-	nudged                     // it asks as soon as possible
-	asking                     // it asks at this moment, and need not be notified
-	batched                    // it has asked, and polls the tenure when it builds the batch
+	scheduled workState = iota // the keeper asks at the alarm
+	nudged                     // the keeper asks as soon as possible
+	asking                     // the keeper asks at this moment, and need not be notified
+	batched                    // the keeper polls the tenure when it builds the batch
 )
 
 // workOf returns the work of a tenure, which it makes for a new one.
@@ -89,7 +89,7 @@ func (s *shard) keep(k *work, at core.Time) {
 		return
 	}
 	switch at = min(at, k.lock.trackedFrom(k)); {
-	case at <= s.at.Time && k.state == batched: // the batch has what is due when it is built
+	case at <= s.at.Time && k.state == batched: // the batch will have the command
 	case at <= s.at.Time:
 		k.state = nudged
 		s.client.keeper.Nudge(k)

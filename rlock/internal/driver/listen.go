@@ -14,7 +14,7 @@ type subscription interface {
 	// state reports whether messages come, and whether the server has refused the channel.
 	state() (confirmed, refused bool)
 	// listenForeign also subscribes to the channel of foreign clients. hearsForeign reports whether
-	// that is confirmed, and ignoreForeign ends it.
+	// that subscription is confirmed, and ignoreForeign ends it.
 	listenForeign(hear func(string))
 	hearsForeign() bool
 	ignoreForeign()
@@ -65,8 +65,8 @@ func (l *lock) listenForeign() {
 	})
 }
 
-// reuseSubscription lets a call that may wait take a ticket at once if others have waited for the lock a
-// moment ago, so that the subscription still exists.
+// reuseSubscription lets a call that may wait take a ticket at once if others have waited for the
+// lock a moment ago, so that the subscription still exists.
 func (l *lock) reuseSubscription(w *waiter, now core.Now) {
 	switch {
 	case l.sub != nil:
@@ -240,8 +240,8 @@ func (s *listening) state() (confirmed, refused bool) {
 	return s.grants.Confirmed(), s.grants.Refused() != nil
 }
 
-// listenForeign subscribes to the channel of foreign clients, and to a second one that counts the clients
-// of rlock there: so Redis can tell how many foreign clients listen.
+// listenForeign subscribes to the channel of foreign clients, and to a second one that counts the
+// clients of rlock there: so Redis can tell how many foreign clients listen.
 func (s *listening) listenForeign(hear func(string)) {
 	if len(s.others) > 0 {
 		return

@@ -207,10 +207,10 @@ func (x *exchange) isBehind() bool {
 	return (a.Fault == core.Unknown || a.Fault == core.Behind) && (errors.Is(a.Err, context.Canceled) || errors.Is(a.Err, context.DeadlineExceeded))
 }
 
-// A commandContext is the context of a command that its call may leave behind. It ends with the context of
-// the caller, or when the call is decided in another way, as by Close. The next command reuses it
-// unless it has ended: so a call whose context cannot end allocates nothing, and its goroutine
-// shares no Done channel.
+// A commandContext is the context of a command that its call may leave behind. It ends with the
+// context of the caller, or when the call is decided in another way, as by Close. The next command
+// reuses it unless it has ended: so a call whose context cannot end allocates nothing, and its
+// goroutine shares no Done channel.
 type commandContext struct {
 	context.Context             // the caller's context
 	onEnd           func()      // the method end

@@ -27,7 +27,8 @@ func (w *world) check() {
 	w.checkBounds()
 }
 
-// checkSummaries fails a summary of levels that does not follow from them, and levels without a tenure.
+// checkSummaries fails a summary of levels that does not follow from them, and levels without a
+// tenure.
 func (w *world) checkSummaries(c *client) {
 	for _, l := range c.locks {
 		if !core.IsSummed(l) {

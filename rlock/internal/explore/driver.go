@@ -354,7 +354,8 @@ func (w *world) loses(c *client, e core.Effect) {
 	}
 }
 
-// stays notes that a user had the last level of the tenure, which stays for another reader's least hold.
+// stays notes that a user had the last level of the tenure, which stays for another reader's least
+// hold.
 func (w *world) stays(c *client, u *user, t *core.Tenure) {
 	if c.stays > w.clock(c).Time {
 		u.parted, u.partedUntil = t.ID, c.stays

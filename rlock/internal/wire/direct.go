@@ -168,8 +168,8 @@ func (d *direct) take(limits *Limits, now time.Time) *directConn {
 	return nil
 }
 
-// usable reports whether no pipelined connection was dialled since l was opened, l's credentials have
-// not expired, and the server has not closed l.
+// usable reports whether no pipelined connection was dialled since the direct connection l was
+// opened, its credentials have not expired, and the server has not closed it.
 func (d *direct) usable(l *directConn, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
@@ -177,9 +177,9 @@ func (d *direct) usable(l *directConn, now time.Time) bool {
 	return l.open == nil || l.open()
 }
 
-// do sends a call over the connection that take has returned. If ctx ends before there is an answer,
-// do returns the error of ctx, and the Sent has the connection, on which the answer may still come.
-// If ctx has ended already, nothing is sent.
+// do sends a call over the connection that take has returned. If ctx ends before there is an
+// answer, do returns the error of ctx, and the Sent has the connection, on which the answer may
+// still come. If ctx has ended already, nothing is sent.
 func (d *direct) do(ctx context.Context, l *directConn, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
@@ -231,7 +231,8 @@ func (d *direct) prepare() {
 	}
 }
 
-// errElsewhere is the error of a direct connection that is not known to lead to the server of the pipeline.
+// errElsewhere is the error of a direct connection that is not known to lead to the server of the
+// pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
 // sameServer reports whether the direct connection leads to the server of the pipelined one. If
@@ -250,7 +251,8 @@ func (d *direct) sameServer(direct rueidis.Client) bool {
 // errDialled is the error that rueidis gets in place of a second connection for a directConn.
 var errDialled = errors.New("the direct connection has ended")
 
-// dial returns a new connection. It ends when the client closes, or when the connection takes too long.
+// dial returns a new connection. It ends when the client closes, or when the connection takes too
+// long.
 func (d *direct) dial(address string) (*directConn, error) {
 	l := &directConn{dialled: d.redis.conns.dialled.Load()}
 	closing := func() bool { return true }
@@ -322,9 +324,9 @@ func (d *direct) close() {
 	}
 }
 
-// A directConn is a direct connection. The caller may leave while rueidis waits there for an answer: then
-// rueidis gets a timeout, but the connection stays open until the answer has come, which shows that
-// the command has been executed.
+// A directConn is a direct connection. The caller may leave while rueidis waits there for an
+// answer: then rueidis gets a timeout, but the connection stays open until the answer has come,
+// which shows that the command has been executed.
 type directConn struct {
 	net.Conn
 	open    func() bool // reports whether the server has not closed the connection; may be nil: see openCheck

@@ -1,7 +1,7 @@
 // Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts with
-// their keys, arguments and replies, the faults, and the connections. It takes commands of package
-// core ([Exchange]), and turns each reply into one of core's (reply.go). Goroutines that wait, and
-// locks that are held, are the matter of package driver.
+// their keys, arguments and replies, the meaning of errors, and the connections. It takes commands
+// of package core ([Exchange]), and turns each reply into one of core's (reply.go). Goroutines that
+// wait, and locks that are held, are the matter of package driver.
 //
 // docs/protocol.md has every key, channel, message and rule.
 //
@@ -15,8 +15,8 @@
 //
 // # What an error means
 //
-// [Diagnose] sorts errors into three diagnoses: Never (the command was not executed, and a retry is of
-// no use), NotNow (it was not executed, and a retry may succeed), and Unknown (it may have been
+// [Diagnose] sorts errors into three diagnoses: Never (the command was not executed, and a retry is
+// of no use), NotNow (it was not executed, and a retry may succeed), and Unknown (it may have been
 // executed, or may still be). After an Unknown the same command may be sent again, but for a
 // guarded write. docs/protocol.md says what each command does if it is executed once more, also
 // after its answer.

@@ -480,9 +480,9 @@ var curable = []string{
 	"max number of clients",
 }
 
-// Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act on
-// it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an error
-// inside a script has its code in the middle of the message ("ERR Error running script ...",
+// Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act
+// on it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an
+// error inside a script has its code in the middle of the message ("ERR Error running script ...",
 // "@user_script: 14: ...").
 func Diagnose(err error) (Diagnosis, error) {
 	if err == nil {

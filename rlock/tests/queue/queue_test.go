@@ -227,8 +227,8 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 	})
 }
 
-// A user without HMGET cannot tell when a window of foreign clients ends: a step goes on as if there was none. Redis' own
-// interpreter did so before as well; that of the embedded server keeps the old value of x in "x = not a and b" (gopher-lua 1.1.1).
+// A user without HMGET cannot tell when a window of foreign clients ends: a step goes on as if there was none. This is also
+// about the Lua of the embedded server, gopher-lua 1.1.1: in "x = not a and b" x keeps its old value if a is true.
 func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))

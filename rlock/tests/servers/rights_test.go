@@ -33,8 +33,8 @@ const inTheQueue = "a step of the queue"
 // perhaps stands for a right that is needed only if the machine is slow.
 const perhaps = "a step that is late"
 
-// unhurried gives the calls of a user who has all rights that they need all the time of a busy machine. Where one is missing
-// Close waits for the end of the lease, and for as long for an answer that does not come.
+// unhurried returns a config whose calls may take as long as a busy machine needs. It is for users who lack nothing: where a
+// right is missing, Close waits until the lease ends, which is an hour here.
 func unhurried(c rlock.Config) rlock.Config {
 	c.Lease, c.Redis = time.Hour, testbed.Patient(c.Redis)
 	return c
