@@ -61,20 +61,6 @@ func BenchmarkMoveWith100kPending(b *testing.B) {
 	}
 }
 
-// BenchmarkStartStopParallel is the same on all processors at once.
-func BenchmarkStartStopParallel(b *testing.B) {
-	k := keepMany(b)
-	at := time.Now().Add(10 * time.Second)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		r := new(kept)
-		for pb.Next() {
-			k.Schedule(r, at)
-			k.Stop(r)
-		}
-	})
-}
-
 // BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry, and the
 // goroutines for a hundred thousand of them.
 func BenchmarkBytesPerLease(b *testing.B) {
@@ -111,17 +97,6 @@ func BenchmarkNudgeAlreadyNudged(b *testing.B) {
 	b.Cleanup(func() { close(block) })
 	r := new(kept)
 	b.ReportAllocs()
-	for b.Loop() {
-		k.Nudge(r)
-	}
-}
-
-// BenchmarkNudge nudges without pause, with a sender that does nothing: most nudges find the mark
-// of an earlier one, and one a millisecond is sent.
-func BenchmarkNudge(b *testing.B) {
-	k := lease.NewKeeper(lease.Config{Send: none})
-	b.Cleanup(k.Close)
-	r := new(kept)
 	for b.Loop() {
 		k.Nudge(r)
 	}

@@ -67,14 +67,3 @@ func BenchmarkSubscribeClose(b *testing.B) {
 		wait(hub, "c0").Close()
 	}
 }
-
-// BenchmarkSubscribeCloseLingering is the same where it is the only waiter.
-func BenchmarkSubscribeCloseLingering(b *testing.B) {
-	redis := redistest.Standalone(b)
-	hub, _ := newHub(b, redis.Options(), pubsub.Config{})
-	subscribeAll(b, hub, 1)[0].Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		wait(hub, "c0").Close()
-	}
-}

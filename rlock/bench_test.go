@@ -4,7 +4,6 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -418,67 +417,6 @@ func BenchmarkGuardedWrite(b *testing.B) {
 			b.ReportMetric(float64(guarded[len(guarded)/2])/1e3, "guarded-us-p50")
 			b.ReportMetric(float64(guarded[len(guarded)/2])/float64(bare[len(bare)/2]), "x-bare-p50")
 		})
-	}
-}
-
-// BenchmarkGuardedSections is sections of one guarded SET each, by many goroutines of a process
-// that take the lock in turn.
-//
-//	go test -run - -bench GuardedSections -benchtime 20000x ./rlock
-func BenchmarkGuardedSections(b *testing.B) {
-	lock, ctx := benchClient(b, benchOption(b)).NewLock("guarded"), context.Background()
-	b.SetParallelism(50)
-	b.RunParallel(func(p *testing.PB) {
-		for p.Next() {
-			hold, err := lock.Acquire(ctx)
-			if err == nil {
-				_, err = hold.Write(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
-				err = errors.Join(err, hold.Release(ctx))
-			}
-			if err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-// BenchmarkPassed measures the memory of the client that has passed twenty thousand locks on, for
-// an hour each, which another has resumed and released.
-//
-//	go test -run - -bench Passed -benchtime 1x ./rlock
-func BenchmarkPassed(b *testing.B) {
-	const locks = 20_000
-	option := benchOption(b)
-	for b.Loop() {
-		here, err := rlock.New(rlock.Config{Redis: option})
-		require.NoError(b, err)
-		there, err := rlock.New(rlock.Config{Redis: option})
-		require.NoError(b, err)
-		passOn := func(name string) error {
-			hold, err := here.NewLock(name).Acquire(b.Context())
-			if err != nil {
-				return err
-			}
-			text, err := hold.Pass(b.Context(), time.Hour)
-			if err != nil {
-				return err
-			}
-			if hold, err = there.Resume(b.Context(), text); err != nil {
-				return err
-			}
-			return hold.Release(b.Context())
-		}
-		require.NoError(b, passOn("passed:first"))
-		before := heap()
-		in64(locks, func(i int) {
-			if err := passOn(fmt.Sprint("passed:", i)); err != nil {
-				b.Errorf("Pass: %v", err)
-			}
-		})
-		b.ReportMetric(float64(heap()-before)/locks, "B/pass")
-		require.NoError(b, here.Close())
-		require.NoError(b, there.Close())
 	}
 }
 
