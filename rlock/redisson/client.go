@@ -38,7 +38,7 @@ type Client struct {
 // permits until their leases end.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
-	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room)}
+	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), keeping: keeping{held: make(map[permitID]*Permit)}}
 }
 
 // Semaphore returns the semaphore of that name. It asks Redis nothing.

@@ -11,8 +11,8 @@ import (
 )
 
 // A keeping has the permits that a client holds. It renews the permits that the watchdog keeps,
-// ends a permit whose lease ends, and ends all when the client closes. Its zero value has no permit
-// and no goroutine.
+// ends a permit whose lease ends, and ends all when the client closes. It has no goroutine before the
+// first permit.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
@@ -109,7 +109,6 @@ func (k *keeping) stop(p *Permit) {
 // start starts the keeper, until the client is closed.
 func (k *keeping) start(c *Client) {
 	length := c.shared.Config.Lease
-	k.held = make(map[permitID]*Permit)
 	k.keeper = lease.NewKeeper(lease.Config{Tick: c.shared.Tick, Send: c.renew, MaxBackoff: min(length/10, time.Second)})
 	if !c.shared.Redis.Start(func() {
 		<-c.shared.Redis.Done()
