@@ -439,8 +439,14 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 			s.awaitTicket(s.there)
 			return func() *rlock.Hold {
 				s.release(hold)
-				s.release(s.granted(other))
-				return s.granted(next)
+				select { // next may come first: here hears a moment later that there waits
+				case hold := <-next:
+					s.release(hold)
+					return s.granted(other)
+				case hold := <-other:
+					s.release(hold)
+					return s.granted(next)
+				}
 			}
 		}},
 		"a writer goes on reading": {reads, func(s *fullServer) func() *rlock.Hold {
