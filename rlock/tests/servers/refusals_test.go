@@ -347,6 +347,19 @@ func (s *fullServer) wait(c *rlock.Client) <-chan *rlock.Hold {
 	return holds
 }
 
+// handOver has a client wait. Its subscription stays for a while, so that it hears of later grants from their beginning.
+func (s *fullServer) handOver(from, to *rlock.Client) {
+	s.T.Helper()
+	holder := *s
+	if s.reads {
+		holder.lock = testbed.LocksOf()["write"]
+	}
+	hold, next := holder.acquire(from, rlock.NewOwner()), s.wait(to)
+	s.AwaitListeners(1, testbed.Plain, "rlock_grants:{"+testbed.Key+"}"+s.mode+":"+inspect.Of(to).ID())
+	s.release(hold)
+	s.release(s.granted(next))
+}
+
 // awaitTicket returns when a ticket of the client is in the queue.
 func (s *fullServer) awaitTicket(c *rlock.Client) {
 	s.T.Helper()
@@ -472,7 +485,8 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 					s := &fullServer{Site: testbed.At(t, server), lock: lock, reads: name == "read", mode: testbed.ModeOf(name)}
 					config := func(c *rlock.Config) { c.Lease, c.Advanced.HandoffLimit = fullLease, -1 }
 					s.here, s.there = s.NewClient(config), s.NewClient(config)
-					s.release(s.acquire(s.here, rlock.NewOwner()))
+					s.handOver(s.here, s.there)
+					s.handOver(s.there, s.here)
 					s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(s.here).ID())
 					act := op.prepare(s)
 					s.Configure("maxmemory", "1")
