@@ -130,7 +130,7 @@ func (l over) refuses(req *driver.Request) error {
 }
 
 func optionsOf(req *driver.Request) group.Options {
-	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Life: req.Life}
+	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
 }
 
 // Title implements [form], as all that follows.

@@ -116,9 +116,11 @@ func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 // hasOutlived reports whether a call failed because the hold whose guest it was has ended. The call
 // is then made again by the next scope, with the rest of its wait.
 func hasOutlived(err error, req *driver.Request, began time.Time) bool {
-	if !errors.Is(err, terms.ErrOutlived) {
+	outlived, is := errors.AsType[*terms.Outlived](err)
+	if !is {
 		return false
 	}
+	req.Again = outlived
 	if req.Wait > 0 && req.Wait < terms.Forever {
 		req.Wait = max(req.Wait-time.Since(began), 0)
 	}

@@ -22,6 +22,7 @@ type Request struct {
 	Shared bool            // the read lock
 	Whole  *terms.Whole    // the lock over several that the hold is a part of; nil for none
 	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Again  *terms.Outlived // the error of the call's last try, if it begins again as another owner; or nil
 	Life   *terms.Life     // life of the hold with a handle, or of the whole that it is a part of
 	Lost   func(error)     // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
 	Way    terms.Way       // the way in which the lock was acquired
@@ -74,7 +75,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 	// which may have lost parts.
 	if req.Within != nil && !l.isLife(req.Within, now) {
 		l.shard.exit(l)
-		return nil, nil, now, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
+		return nil, nil, now, &terms.Outlived{Lock: n.Key, Began: c.clock.time(now.Time)}
 	}
 	var w core.Call // a call that is served at once needs no memory that lasts
 	req.fill(&w, h, site, now)

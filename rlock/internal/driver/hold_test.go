@@ -31,14 +31,14 @@ func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 		o, life := terms.NewOwner(), new(terms.Life)
 		guest := terms.Owner{ID: o.ID, Guest: true}
 		nests := func(within *terms.Life) error { return l.Take(t.Context(), Request{Owner: guest, Within: within}) }
-		require.ErrorIs(t, nests(life), terms.ErrOutlived)
+		require.ErrorAs(t, nests(life), new(*terms.Outlived))
 		h, err := l.Hold(t.Context(), t.Context(), Request{Owner: o, Life: life})
 		require.NoError(t, err)
 		require.NoError(t, l.Take(t.Context(), Request{Owner: o}))
 		require.NoError(t, nests(life))
-		require.ErrorIs(t, nests(new(terms.Life)), terms.ErrOutlived)
+		require.ErrorAs(t, nests(new(terms.Life)), new(*terms.Outlived))
 		require.NoError(t, h.Release(t.Context()))
-		require.ErrorIs(t, nests(life), terms.ErrOutlived)
+		require.ErrorAs(t, nests(life), new(*terms.Outlived))
 		require.NoError(t, l.Unlock(t.Context(), o))
 		require.ErrorIs(t, l.Take(t.Context(), Request{Owner: o}), terms.ErrNotAcquired, "it does not nest beside a guest")
 		require.NoError(t, l.Unlock(t.Context(), guest))

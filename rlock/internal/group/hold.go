@@ -160,7 +160,7 @@ func (h *Hold) outlived() error {
 	if in := h.options.Within; in == nil || !in.IsOver() {
 		return nil
 	}
-	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
+	return &terms.Outlived{Lock: h.of.name, Began: time.Now()}
 }
 
 // markOver marks the hold as over, and returns its parts. The mutex is held.
@@ -429,7 +429,7 @@ func (h *Hold) event() terms.Event {
 
 // observeCall calls obtain, and reports the call to the Observer. Whether the owner nests is known
 // before; its parts may be acquired in many ways. A call that may have to wait for a part counts as
-// one that waits.
+// one that waits. Of one that begins again only the first Waiting and the last end are reported.
 func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
@@ -440,8 +440,11 @@ func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	if h.of.Depth(h.owner) > 0 {
 		e.Way = terms.ByNesting
 	}
-	e.Contended = h.options.Wait > 0 && e.Way != terms.ByNesting
-	if e.Contended {
+	if again := h.options.Again; again != nil {
+		began, e.Contended = again.Began, again.Contended
+	}
+	if !e.Contended && h.options.Wait > 0 && e.Way != terms.ByNesting {
+		e.Contended = true
 		o.Waiting.Tell(ctx, e)
 	}
 	home.observe(h, e.Way)
@@ -449,6 +452,10 @@ func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	e.Err, e.Waited = err, time.Since(began)
 	if err != nil {
 		home.unobserve(h, false)
+		if outlived, is := errors.AsType[*terms.Outlived](err); is {
+			outlived.Began, outlived.Contended = began, e.Contended
+			return err
+		}
 		o.GaveUp.Tell(ctx, e)
 		return err
 	}

@@ -191,11 +191,12 @@ type Locker interface {
 
 // Options say how a lock is acquired.
 type Options struct {
-	Lease  time.Duration // lease of the hold; 0 for one that the watchdog keeps
-	Wait   time.Duration // time to wait for the lock; 0 for a single attempt
-	Caller uint64        // the goroutine of the caller; 0 if that is the owner or not known
-	Within *terms.Life   // life of the hold whose guest the caller is; nil if it is no guest, and for a part
-	Life   *terms.Life   // life of the outermost hold; nil for one without a handle
+	Lease  time.Duration   // lease of the hold; 0 for one that the watchdog keeps
+	Wait   time.Duration   // time to wait for the lock; 0 for a single attempt
+	Caller uint64          // the goroutine of the caller; 0 if that is the owner or not known
+	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Again  *terms.Outlived // the error of the call's last try, if it begins again as another owner; or nil
+	Life   *terms.Life     // life of the outermost hold; nil for one without a handle
 
 	// Quit, once closed, ends the wait as the end of its time would, but no attempt. It may be nil.
 	Quit <-chan struct{}

@@ -2,7 +2,7 @@ package terms
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,9 +83,17 @@ func (l *Life) Drop() { l.dropped.Store(true) }
 // IsDropped reports whether the hold is held, and the program has dropped its handle.
 func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
 
-// ErrOutlived is the error of a call that was a guest of a hold, which has ended. The call has
-// taken nothing.
-var ErrOutlived = errors.New("the hold that the context comes from is over: the call begins again as another owner")
+// An Outlived is the error of a call that was a guest of a hold, which has ended. The call has taken
+// nothing, and begins again as another owner. It is one call to the Observer.
+type Outlived struct {
+	Lock      string
+	Began     time.Time // the time at which the call began
+	Contended bool      // the Observer was told that the call waits
+}
+
+func (e *Outlived) Error() string {
+	return fmt.Sprintf("rlock: lock %q: the hold that the context comes from is over", e.Lock)
+}
 
 // A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log
 // and the owner are told of the whole in place of its parts.

@@ -28,7 +28,7 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Lock(w.Ctx))
 		}
 		before := p.Stats().Renewals // each asks about one lock, however many are in a batch
-		for range 50 { // in 5 seconds
+		for range 50 {               // in 5 seconds
 			p.Net.Cut()
 			time.Sleep(100 * time.Millisecond)
 		}
