@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,9 +21,9 @@ import (
 // If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold
 // learns of its loss. If no answer comes before ctx ends, or the connection breaks, the error is
 // [ErrUnconfirmed]: the script may have been executed, or may be until Redis no longer has the lock
-// for this hold. An error of the script is returned as it is, and the hold goes on. The script is
-// executed at most once: if its own error is one by which a server says that it executed nothing,
-// as NOSCRIPT, another error is returned.
+// for this hold. An error of the script is returned as it is, and the hold goes on; a missing right
+// is [ErrNoPermission]. The script is executed at most once: an error of its own that says it was
+// not, as NOSCRIPT, is replaced.
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.held.Write(ctx, script, keys, args)
 }
@@ -49,6 +50,9 @@ func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) (
 	}
 	if len(commands) == 1 {
 		reply, err := h.held.Write(ctx, "return redis.pcall(unpack(ARGV))", keys, commands[0])
+		if _, own := rueidis.IsRedisErr(err); own {
+			err = fmt.Errorf("rlock: guarded write: command %s was refused: %w", commands[0][0], err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +69,8 @@ func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) (
 	replies, err := reply.ToArray()
 	if last := len(replies) - 1; err == nil && last >= 0 {
 		if failed := replies[last].Error(); failed != nil && !rueidis.IsRedisNil(failed) {
-			replies, err = replies[:last], fmt.Errorf("rlock: command %d of %d, %s, was refused, and those before it were executed: %w",
-				last+1, len(commands), commands[last][0], failed)
+			replies, err = replies[:last], fmt.Errorf("rlock: guarded write: command %d of %d, %s, was refused, and those before it were executed: %w",
+				last+1, len(commands), commands[last][0], cmp.Or(wire.Lack(failed), failed))
 		}
 	}
 	return replies, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,13 +175,19 @@ func (s *State) locate(p *wire.Processes) {
 // may be names, those on the other nodes of a Cluster.
 func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
 	r := c.shared.Redis
-	if err := r.Await(ctx, nil); err != nil {
-		return nil, wire.ExplainTo(ctx, err)
-	}
 	pattern = wire.Literal(c.prefix) + cmp.Or(pattern, "*")
+	listing := func(err error) error {
+		return fmt.Errorf("rlock: redisson: list names %q: %w", pattern, wire.ExplainTo(ctx, err))
+	}
+	if err := r.Await(ctx, nil); err != nil {
+		return nil, listing(err)
+	}
 	for _, node := range r.EachNode() {
 		found, failed := c.namesOn(ctx, node, pattern)
-		names, err = append(names, found...), errors.Join(err, wire.ExplainTo(ctx, failed))
+		names = append(names, found...)
+		if failed != nil {
+			err = errors.Join(err, listing(failed))
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), err

@@ -679,8 +679,9 @@ func TestWithTheKitAQuestionReturnsTheErrorOfItsContext(t *testing.T) {
 			cancel()
 			_, err := redisson.New(client).Inspect(ended, "s")
 			require.ErrorIs(t, err, context.Canceled)
-			_, err = redisson.New(client).Names(ended, "")
+			_, err = redisson.New(client).Names(ended, "orders:*")
 			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorContains(t, err, `rlock: redisson: list names "orders:*": `)
 			_, err = inspect.Of(client).Lock(ended, "s")
 			require.ErrorIs(t, err, context.Canceled)
 		}

@@ -299,9 +299,18 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		case fault == core.NotRun: // no reply, which may be the script's
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, wire.Explain(err))
 		case fault != core.Answered || found:
-			return sent.Reply, err
+			return sent.Reply, n.writeError(err)
 		}
 	}
+}
+
+// writeError returns the error of a guarded write that Redis has answered. If the user lacks a
+// right, or the server a command, it says for which lock; an error of the source is its caller's.
+func (n *Name) writeError(err error) error {
+	if lack := wire.Lack(err); lack != nil {
+		return fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, lack)
+	}
+	return err
 }
 
 // A Pass names a lock that was passed on, for the client that resumes it.

@@ -200,7 +200,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		if rueidis.IsRedisNil(failed) {
 			failed = nil
 		}
-		return sent.Reply, cmp.Or(err, failed)
+		return sent.Reply, cmp.Or(err, n.writeError(failed))
 	case wire.WriteFenced:
 		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, errGone)))
 	case wire.WriteRefused:

@@ -184,7 +184,7 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 func (r *Redis) track(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
-		if err := Explain(reply.Error()); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
+		if Lack(reply.Error()) != nil {
 			r.tracking.refuse(generation)
 		}
 	})

@@ -481,12 +481,12 @@ var curable = []string{
 }
 
 // Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act
-// on it. Replies are matched by their code; rueidis removes a leading "ERR ". Up to Redis 6 an
-// error inside a script has its code in the middle of the message ("ERR Error running script ...",
-// "@user_script: 14: ...").
+// on it; one that is wrapped already stays. Replies are matched by their code; rueidis removes a
+// leading "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the message
+// ("ERR Error running script ...", "@user_script: 14: ...").
 func Diagnose(err error) (Diagnosis, error) {
-	if err == nil {
-		return Never, nil
+	if err == nil || IsPermanent(err) {
+		return Never, err
 	}
 	if a := (*absent)(nil); errors.As(err, &a) {
 		return a.diagnosis, a.err
@@ -533,6 +533,15 @@ func Explain(err error) error {
 	return err
 }
 
+// Lack returns err wrapped in [ErrNoPermission] or [ErrUnsupported] if the user lacks a right or the
+// server a command, else nil: an error of a user's script means what the script says.
+func Lack(err error) error {
+	if err = Explain(err); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
 // ExplainTo is [Explain] for a command that ends with its caller's context: if the context has
 // ended and there was no answer, it returns the error of the context.
 func ExplainTo(caller context.Context, err error) error {
@@ -548,8 +557,6 @@ func diagnoseSilence(err error) (Diagnosis, error) {
 	switch {
 	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, ErrCrowded), errors.Is(err, ErrNotReplicated):
 		return NotNow, err
-	case errors.Is(err, ErrWrongType): // see NotALock
-		return Never, err
 	case errors.As(err, &op) && op.Op == "dial":
 		return NotNow, err
 	case errors.Is(err, context.DeadlineExceeded):

@@ -225,6 +225,8 @@ func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T
 		{rueidis.ErrNoSlot, wire.NotNow}, // it was not sent: no node has the slot
 		{fmt.Errorf("dial: %w", rueidis.ErrClosing), wire.NotNow},
 		{wire.NotALock("status"), wire.Never},
+		{fmt.Errorf("lock: %w", wire.ErrNoPermission), wire.Never}, // what it has said before
+		{fmt.Errorf("lock: %w", wire.ErrUnsupported), wire.Never},
 		{errors.New("EOF"), wire.Unknown},
 	} {
 		diagnosis, err := wire.Diagnose(test.err)

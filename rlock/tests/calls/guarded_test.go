@@ -3,6 +3,7 @@ package calls_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -130,6 +131,52 @@ func TestAGuardedWriteThatIsNotExecutedSaysWhy(t *testing.T) {
 		assert.NotContains(t, w.Keys(), "stock")
 		require.NoError(t, hold.Release(w.Ctx))
 		require.ErrorIs(t, testbed.ErrorOf(hold.Write(ended, []string{"stock"}, []string{"SET", "stock", "7"})), rlock.ErrFenced)
+	})
+}
+
+// A caller learns for which lock it lacks a right, or the server a command, wherever that is refused. Redis names the user since 7.2,
+// and no error of ours does.
+func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
+	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
+		lock := of(w.NewClient().Client)
+		stock := lock.Key("stock")
+		one, two := []string{"SET", stock, "7"}, []string{"GET", stock}
+		for what, write := range map[string]func(*rlock.Hold) error{
+			"Exec": func(h *rlock.Hold) error {
+				return testbed.ErrorOf(h.Exec(w.Ctx, "return redis.call('set', KEYS[1], 7)", []string{stock}, nil))
+			},
+			"Write":     func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, one)) },
+			"Write two": func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, one, two)) },
+			"ReleaseWith": func(h *rlock.Hold) error {
+				return testbed.ErrorOf(h.ReleaseWith(w.Ctx, "return redis.pcall('set', KEYS[1], 7)", []string{stock}, nil))
+			},
+		} {
+			for reply, want := range map[string]error{"NOPERM User accounting has no permissions to run the command": rlock.ErrNoPermission, "ERR unknown command": rlock.ErrUnsupported} {
+				for _, refused := range []string{"set", "eval"} {
+					hold := testbed.Take(t, w.Ctx, lock)
+					w.Answer(func(command string, args ...string) string {
+						if command == "set" && args[0] == stock || refused == "eval" && strings.HasPrefix(command, "eval") {
+							return reply
+						}
+						return ""
+					})
+					err := write(hold)
+					w.Answer(nil)
+					require.ErrorIs(t, err, want, what)
+					require.ErrorContains(t, err, "rlock: ", what)
+					assert.NotContains(t, err.Error(), "accounting", what)
+					if !strings.Contains(what, "two") || refused == "eval" {
+						require.ErrorContains(t, err, testbed.Key, what)
+					}
+					_ = hold.Release(w.Ctx)
+					w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the release is repeated")
+				}
+			}
+		}
+		hold := testbed.Take(t, w.Ctx, lock)
+		_, err := hold.Write(w.Ctx, []string{stock}, []string{"SET", stock, "7", "PX"})
+		require.ErrorContains(t, err, "rlock: guarded write: command SET was refused: ")
+		require.NoError(t, hold.Release(w.Ctx))
 	})
 }
 
