@@ -22,6 +22,7 @@ func homeOf(e *driver.Client, config Config) *group.Home {
 		together = nil
 	}
 	return group.NewHome(group.Config{
+		Redis:    e.Redis,
 		ID:       e.ID.Prefix,
 		Where:    e.Redis.Where,
 		Observer: e.Observer.Observer,
@@ -161,9 +162,9 @@ func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 // the first that is not. If the wait ends, or a part fails or is lost, all are released; Unlock
 // joins the errors of the parts. A fixed lease begins when all parts are taken.
 //
-// A lock that is given twice counts once. Without locks, or with one that is nil or a zero value,
-// or with two kinds of one name, the methods return [ErrInvalidConfig]. Only fenced parts have
-// tokens.
+// A lock that is given twice counts once. Without locks, with a nil or zero one, with two kinds of
+// one name, or with one name by two clients of one address, the methods return [ErrInvalidConfig].
+// Only fenced parts have tokens.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker
 	for i, l := range locks {

@@ -258,8 +258,9 @@ type Home struct {
 	healer   *healer
 }
 
-// A Config is what a Home gets from its client. Observer and AcquireAll may be nil.
+// A Config is what a Home gets from its client. Redis, Observer and AcquireAll may be nil.
 type Config struct {
+	Redis *wire.Redis   // shows whether two clients are known to have the same keys
 	ID    string        // the id of the client
 	Where func() string // returns the addresses of its servers, for errors and for the order of parts
 

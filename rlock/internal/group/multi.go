@@ -35,6 +35,9 @@ func NewMulti(locks []Locker) *Lock {
 	if name, ok := ofTwoKinds(parts); ok {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has two kinds of lock of the name %q, which exclude each other", wire.ErrInvalidConfig, name))
 	}
+	if name, ok := byTwoClients(parts); ok {
+		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has the lock %q by two clients of one server, and would wait for itself", wire.ErrInvalidConfig, name))
+	}
 	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), compareLeaves) })
 	var names []string
 	for _, p := range parts {
@@ -59,6 +62,24 @@ func ofTwoKinds(parts []Locker) (name string, ok bool) {
 				return leaf.Name, true
 			}
 			kinds[at] = leaf.Kind
+		}
+	}
+	return "", false
+}
+
+// byTwoClients returns a name that the parts have by two clients which are known to have the same
+// keys.
+func byTwoClients(parts []Locker) (name string, ok bool) {
+	var leaves []Leaf
+	for _, p := range parts {
+		for _, leaf := range p.Leaves() {
+			if slices.ContainsFunc(leaves, func(other Leaf) bool {
+				a, b := leaf.Home, other.Home
+				return leaf.Name == other.Name && a != b && a.Redis != nil && b.Redis != nil && a.Redis.SharesKeys(b.Redis)
+			}) {
+				return leaf.Name, true
+			}
+			leaves = append(leaves, leaf)
 		}
 	}
 	return "", false

@@ -229,3 +229,8 @@ func (r *Redis) Shares(other *Redis) bool {
 	}
 	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
 }
+
+// SharesKeys reports whether both are known to have the same keys, as [Redis.Shares].
+func (r *Redis) SharesKeys(other *Redis) bool {
+	return r.options.Redis.SelectDB == other.options.Redis.SelectDB && r.Shares(other)
+}

@@ -34,6 +34,7 @@ func TestClientsOfOneServerAreKnown(t *testing.T) {
 	} {
 		assert.Equal(t, c.shares, one.Shares(c.other), c.where)
 		assert.Equal(t, c.shares, c.other.Shares(one), c.where)
+		assert.Equal(t, c.shares && c.other.options.Redis.SelectDB == 0, one.SharesKeys(c.other), c.where)
 		assert.Equal(t, c.where, c.other.Where())
 	}
 	assert.True(t, dials.Shares(dials))

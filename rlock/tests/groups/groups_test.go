@@ -50,6 +50,27 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	})
 }
 
+// It would wait for itself. Where a client dials by a function of its own, nobody knows.
+func TestAMultiLockRefusesANameByTwoClientsOfOneServer(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		shared := w.Outsider()
+		var clients []*rlock.Client
+		for range 2 {
+			c, err := rlock.New(rlock.Config{Client: shared, Logger: testbed.Quiet})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			clients = append(clients, c)
+		}
+		a, b := clients[0].NewLock("a"), clients[1].NewLock("b")
+		require.NoError(t, rlock.NewMultiLock(a, b).Do(w.Ctx, testbed.Nothing))
+		for _, lock := range []*rlock.Lock{rlock.NewMultiLock(a, clients[1].NewLock("a")), rlock.NewMultiLock(b, rlock.NewMultiLock(a, clients[0].NewFairLock("b")))} {
+			err := lock.Lock(w.Ctx)
+			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+			require.ErrorContains(t, err, "by two clients of one server")
+		}
+	})
+}
+
 func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		me := w.Caller()
