@@ -181,6 +181,8 @@ func (c Config) checkValues() error {
 		return invalid("Advanced.RedissonPolls is %d: use one of its constants", c.Advanced.RedissonPolls)
 	case c.Advanced.PubSub < PubSubAuto || c.Advanced.PubSub > PubSubPlain:
 		return invalid("Advanced.PubSub is %d: use one of its constants", c.Advanced.PubSub)
+	case len(c.Prefix) >= wire.MaxName:
+		return invalid("Prefix has %d bytes, and leaves none for a name: a name with its prefix has at most %d", len(c.Prefix), wire.MaxName)
 	case c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas:
 		return invalid("SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", c.SyncReplicas, wire.MaxSyncReplicas)
 	case c.Lease < 0 || c.LongestLease < 0 || c.Advanced.HandoffTime < 0:

@@ -17,9 +17,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// maxName is the largest length of a name in bytes. Redis would accept 512 MiB, and each command
+// MaxName is the largest length of a name in bytes. Redis would accept 512 MiB, and each command
 // would send them.
-const maxName = 64 << 10
+const MaxName = 64 << 10
 
 // A Layout has the names of the keys and channels of one kind of lock.
 type Layout struct {
@@ -104,8 +104,8 @@ func CheckLength(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrInvalidName)
-	case len(name) > maxName:
-		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrInvalidName, len(name), maxName)
+	case len(name) > MaxName:
+		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrInvalidName, len(name), MaxName)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
 		"no such pub/sub":         {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: 9}},
 		"negative pub/sub":        {Redis: server.Options(), Advanced: rlock.Advanced{PubSub: -1}},
+		"too long a prefix":       {Redis: server.Options(), Prefix: strings.Repeat("p", 64<<10)},
 		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
 		"connections that expire": with(func(o *rueidis.ClientOption) { o.ConnLifetime = time.Hour }),
