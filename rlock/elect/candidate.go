@@ -54,7 +54,7 @@ func WithOverrun(overrun func()) Option {
 }
 
 // New returns a candidate for the lock of that name, which nothing else may use. It sends no
-// command: the candidate leads only in [Candidate.Run].
+// command: the candidate leads only in [Candidate.Run]. It panics if the client is nil.
 func New(client *rlock.Client, name string, options ...Option) *Candidate {
 	host, _ := os.Hostname()
 	c := &Candidate{

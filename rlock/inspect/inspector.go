@@ -21,7 +21,8 @@ type Inspector struct {
 	prefix string // the prefix of the names in Redis
 }
 
-// Of returns the inspector of a client. It sends no command, and needs no Close.
+// Of returns the inspector of a client, and panics for a nil one. It sends no command, and needs no
+// Close.
 func Of(client *rlock.Client) Inspector {
 	d, prefix := driver.Of(client)
 	return Inspector{d, prefix}

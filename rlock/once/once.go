@@ -82,7 +82,8 @@ type Group struct {
 }
 
 // New returns a group over the connections of locks, with any [rlock.Config]. It sends no command,
-// so that it does not fail while Redis is away. Close it before the client.
+// so that it does not fail while Redis is away, and panics if locks is nil. Close it before the
+// client.
 func New(locks *rlock.Client, o Options) *Group {
 	if o.Inline == 0 {
 		o.Inline = 4096

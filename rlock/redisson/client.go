@@ -35,7 +35,7 @@ type Client struct {
 // New returns a client over the connections of c. Make one for each c: of two the later one gets
 // all messages, and callers that wait in the other look every two seconds. It needs no Close. When
 // c is closed, calls return [rlock.ErrClosed] and the contexts of the permits end; Redis keeps the
-// permits until their leases end.
+// permits until their leases end. New panics if c is nil.
 func New(c *rlock.Client) *Client {
 	shared, prefix := driver.Of(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), keeping: keeping{held: make(map[permitID]*Permit)}}

@@ -78,8 +78,9 @@ type Guard struct {
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
-// while Redis is away, and panics without Options.Who. Close it before the client. An error of
-// Redis that waiting does not cure, such as a missing right, is logged to the client's Logger.
+// while Redis is away, and panics if locks or Options.Who is nil. Close it before the client. An
+// error of Redis that waiting does not cure, such as a missing right, is logged to the client's
+// Logger.
 func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
 		panic("idempotent: Options.Who is nil: set it to a function that returns the account of a request")

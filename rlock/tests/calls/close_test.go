@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -14,7 +15,12 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
+	"github.com/go-rlock/rlock/rlock/redisson"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -510,4 +516,17 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Empty(t, w.KeysLeft())
 	})
+}
+
+// What is made of a client and returns no error panics at once without one, and not at its first use.
+func TestANilClientIsAPanicOfEachConstructor(t *testing.T) {
+	for what, construct := range map[string]func(){
+		"inspect.Of":     func() { inspect.Of(nil) },
+		"redisson.New":   func() { redisson.New(nil) },
+		"once.New":       func() { once.New(nil, once.Options{}) },
+		"elect.New":      func() { elect.New(nil, testbed.Key) },
+		"idempotent.New": func() { idempotent.New(nil, idempotent.Options{Who: func(*http.Request) string { return "" }}) },
+	} {
+		assert.Panics(t, construct, what)
+	}
 }
