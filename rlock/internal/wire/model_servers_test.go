@@ -44,6 +44,7 @@ type embedded struct {
 	flush     func() error
 	messages  [][2]string
 	listeners map[string]*miniredis.Subscriber
+	refused   string // the name of a command that scripts are refused, "" for none
 }
 
 func newEmbedded(t testing.TB) *embedded {
@@ -64,6 +65,10 @@ func newEmbedded(t testing.TB) *embedded {
 	e.m.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 		if command == "PUBLISH" {
 			e.messages = append(e.messages, [2]string{args[0], args[1]})
+		}
+		if command == e.refused && peer != e.peer {
+			peer.WriteError("NOPERM no permissions to run the '" + command + "' command")
+			return true
 		}
 		return scripts.Before(peer, command, args)
 	})

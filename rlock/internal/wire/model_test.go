@@ -103,6 +103,19 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 
 // round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
 func (c *comparison) round(n uint64) (commands int, difference string) {
+	c.start(n)
+	for range 24 + c.foreign.events() {
+		sent, undecided, difference := c.event()
+		commands += sent
+		if undecided || difference != "" {
+			return commands, difference
+		}
+	}
+	return commands, ""
+}
+
+// start begins the round.
+func (c *comparison) start(n uint64) {
 	c.on.do([]string{"FLUSHALL"})
 	c.random = rand.New(rand.NewPCG(n, 1))
 	c.server = server.Server{Config: &c.config}
@@ -115,29 +128,26 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 	for i := range uint32(modelClients) {
 		c.listen(i, i < modelClients-1)
 	}
-	for range 24 + c.foreign.events() {
-		if c.foreign.some() && c.random.IntN(3) == 0 {
-			if c.foreignEvent() {
-				return commands, ""
-			}
-			continue
-		}
-		switch c.random.IntN(12) {
-		case 0:
-			c.advance()
-		case 1:
-			if c.random.IntN(4) == 0 {
-				client := uint32(c.random.IntN(modelClients))
-				c.listen(client, !c.server.Listens.Has(client))
-			}
-		default:
-			commands++
-			if undecided, difference := c.command(c.draw()); undecided || difference != "" {
-				return commands, difference
-			}
-		}
+}
+
+// event is one random command, or something else that happens. It returns how many commands that are, and what command returns.
+func (c *comparison) event() (commands int, undecided bool, difference string) {
+	if c.foreign.some() && c.random.IntN(3) == 0 {
+		return 0, c.foreignEvent(), ""
 	}
-	return commands, ""
+	switch c.random.IntN(12) {
+	case 0:
+		c.advance()
+	case 1:
+		if c.random.IntN(4) == 0 {
+			client := uint32(c.random.IntN(modelClients))
+			c.listen(client, !c.server.Listens.Has(client))
+		}
+	default:
+		undecided, difference = c.command(c.draw())
+		return 1, undecided, difference
+	}
+	return 0, false, ""
 }
 
 func (c *comparison) listen(client uint32, on bool) {
@@ -200,14 +210,7 @@ func (c *comparison) note(format string, args ...any) {
 // that time.
 func (c *comparison) command(cmd core.Command) (undecided bool, difference string) {
 	c.note("%s", commandText(cmd))
-	words := []string{"ZREM", c.keys.Queue(), "!" + uuidText(cmd.ID)}
-	if cmd.Op != core.Unmark {
-		words = c.call(cmd).Words()
-		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Acquire && cmd.Op != core.Write {
-			words[3+keys] = "c" + words[3+keys][1:]
-		}
-	}
-	replies := c.on.do(append([][]string{{"TIME"}, words}, c.looks()...)...)
+	replies := c.on.do(append([][]string{{"TIME"}, c.words(cmd)}, c.looks()...)...)
 	began := c.timeOf(replies[0])
 	was := c.server
 	want := c.expected(cmd, began)
@@ -229,6 +232,18 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	}
 	c.adopt()
 	return false, ""
+}
+
+// words returns the command as it is sent.
+func (c *comparison) words(cmd core.Command) []string {
+	if cmd.Op == core.Unmark {
+		return []string{"ZREM", c.keys.Queue(), "!" + uuidText(cmd.ID)}
+	}
+	words := c.call(cmd).Words()
+	if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Acquire && cmd.Op != core.Write {
+		words[3+keys] = "c" + words[3+keys][1:]
+	}
+	return words
 }
 
 // passed reads the clock of the server, and adds the time since began to the tolerance.

@@ -18,8 +18,9 @@
 --          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
 --          there. A user without the right to them sends steps without.
 --
--- If one of these keys holds something else, the step goes on as if there was no foreign client: a
--- refusal must not keep a lock that was freed from those that wait for it.
+-- If one of these keys holds something else, or the server refuses a command of this part, the step
+-- goes on as if there was no foreign client: a refusal must not keep a lock that was freed from those
+-- that wait for it. Nor does it leave a key, or a place in the fair queue, that does not end.
 --
 -- For grant.lua:
 --   listeners, count(...)  how many listen by channel, and what counts them
@@ -64,6 +65,7 @@ local known, time
 if here then
 	known, time = redis.pcall('hmget', foreign, unpack(fields)), redis.pcall('time')
 	here = not (known.err or time.err)
+	fair = fair and here
 end
 
 local state, now = {}, 0
@@ -78,8 +80,10 @@ if here then
 	now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 	function note(...)
-		redis.call('hset', foreign, ...)
-		redis.call('pexpire', foreign, memory)
+		redis.pcall('hset', foreign, ...)
+		if redis.pcall('pexpire', foreign, memory) ~= 1 then
+			redis.pcall('hdel', foreign, unpack(fields))
+		end
 	end
 
 	local processes = {}
@@ -92,7 +96,9 @@ if here then
 			processes[process], waits = true, waits + 1
 		end
 	end
-	fair = fair and not owners.err
+	if owners.err then
+		fair, fairQueue = false, nil
+	end
 	if fair and now - (state.f or 0) > memory / 2 then
 		state.f = now
 		note('f', now)
@@ -113,17 +119,18 @@ if here then
 	function takePlace()
 		if fairQueue and (placed or state.f) then
 			local ends = now + math.max(remaining(), 0) + patience
-			if not placed then
-				redis.pcall('lpush', fairQueue, place)
+			local timed = redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
+			if type(timed) == 'number' and not placed then
+				placed = type(redis.pcall('lpush', fairQueue, place)) == 'number'
+				if not placed then
+					redis.pcall('zrem', fairTimes, place)
+				end
 			end
-			redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
-			placed = true
 		end
 	end
 
 	function leavePlace()
-		if placed then
-			redis.pcall('lrem', fairQueue, 1, place)
+		if placed and type(redis.pcall('lrem', fairQueue, 1, place)) == 'number' then
 			redis.pcall('zrem', fairTimes, place)
 			placed = false
 		end
@@ -141,7 +148,7 @@ if here then
 	-- Begins the window.
 	function begin()
 		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
-		redis.call('hdel', foreign, 'u', 'w')
+		redis.pcall('hdel', foreign, 'u', 'w')
 		note('b', now, 'e', state.e)
 		callFair()
 		if not told then
@@ -161,7 +168,7 @@ if here then
 
 	-- Forgets the present window.
 	local function over()
-		redis.call('hdel', foreign, 'b', 'e', 'u', 'p')
+		redis.pcall('hdel', foreign, 'b', 'e', 'u', 'p')
 		state.b, state.u, state.p = nil, nil, nil
 	end
 
@@ -224,7 +231,7 @@ if here then
 
 	if first and first ~= '?' and not had and due() then
 		score = score or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
-		if redis.call('zadd', queue, 'nx', score, '?') == 1 then
+		if redis.pcall('zadd', queue, 'nx', score, '?') == 1 then
 			first, second = front()
 			if waits == 0 then
 				state.p = 1

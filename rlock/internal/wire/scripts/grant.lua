@@ -32,24 +32,27 @@ end
 local term = joins and claim or lease -- the lease with which the asker is granted the lock
 local granted -- the token of the asker once it was granted the lock, else nil
 
--- Takes the member out of the queue, and grants it the lock if its client is there.
+-- Takes the member out of the queue, and grants it the lock if its client is there. Its mark comes
+-- before, so that the queue keeps its expiry.
 local function grant(member)
-	redis.call('zrem', queue, member)
 	local asks = member == asker
 	if not asks and not listens(member) then
+		redis.call('zrem', queue, member)
 		return
 	end
+	redis.call('zadd', queue, '0', markOf(member))
+	redis.call('zrem', queue, member)
 	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
 	if not refused and not asks then
 		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
 		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
 		refused = string.sub(member, 1, 1) == modeOf(member) and type(told) == 'table' and told
 	end
-	if not refused then
-		redis.call('zadd', queue, '0', markOf(member))
-		granted = asks and token or granted
+	if refused then
+		redis.call('zrem', queue, markOf(member))
+		return refused
 	end
-	return refused
+	granted = asks and token or granted
 end
 
 local stale = false -- whether second is to be looked up
@@ -61,7 +64,7 @@ while first and not on and open(modeOf(first), first) do
 	if first ~= '?' then
 		local refused = grant(first)
 		if refused then
-			return refuse(first, refused) -- end 11
+			return refuse(first, refused) -- end 12
 		end
 		if placed then
 			leavePlace()
@@ -90,7 +93,7 @@ if here and reads then
 	while first == '?' and second and modeOf(second) == 's' and isForeign(holder()) do
 		local refused = grant(second)
 		if refused then
-			return refuse(second, refused) -- end 11
+			return refuse(second, refused) -- end 12
 		end
 		first, second = front()
 	end
@@ -132,7 +135,7 @@ if here and out and modeOf(out) ~= 's' and open('s') and isForeign(holder()) the
 		if modeOf(member) == 's' then
 			local refused = grant(member)
 			if refused then
-				return refuse(member, refused) -- end 11
+				return refuse(member, refused) -- end 12
 			end
 		end
 	end
@@ -182,7 +185,7 @@ if here and behind and (on or isForeign(holder())) then
 	end
 end
 if behind then
-	if joins and not full then
+	if joins and not begins and not full then
 		redis.call('pexpire', queue, silence)
 	end
 else
@@ -196,8 +199,8 @@ else
 	end
 	if freed and not on and free() then
 		local sent
-		if here and due() then -- without a window our next acquire would always be sooner than theirs
-			redis.call('zadd', queue, '1', '?')
+		-- Without a window our next acquire would always be sooner than theirs.
+		if here and due() and redis.pcall('zadd', queue, '1', '?') == 1 then
 			state.p = waits == 0 and 1 or nil
 			if state.p then
 				note('p', 1)
@@ -209,19 +212,19 @@ else
 				callFair()
 			end
 		end
-		if on then
-			redis.call('pexpire', queue, state.e - now)
+		if on and redis.pcall('pexpire', queue, state.e - now) ~= 1 then
+			redis.pcall('zrem', queue, '?')
 		end
 		if released(sent) then
-			return released(sent) -- end 12
+			return released(sent) -- end 13
 		end
 	elseif on then
-		redis.call('pexpire', queue, math.max(state.e - now, 1))
+		redis.pcall('pexpire', queue, math.max(state.e - now, 1))
 	end
 end
 
 if not asker then
-	return left -- end 13
+	return left -- end 14
 end
 
 local reply = {left, remaining(), holder() or '', on and math.max(state.e - now, 0) or -2}
@@ -230,7 +233,7 @@ if granted then
 elseif inside(ticketOf(asker), modeOf(asker)) then
 	local token, refused = keep(ticketOf(asker), modeOf(asker), term)
 	if refused then
-		return refused -- end 14
+		return refused -- end 15
 	end
 	reply[5] = token
 elseif behind == asker then

@@ -90,8 +90,10 @@ local function enter(ticket, _, lease)
 	if refused then
 		return nil, refused
 	end
-	redis.call('hset', lock, ticket, '1')
-	local expires = redis.pcall('pexpire', lock, lease)
+	local expires = redis.pcall('hset', lock, ticket, '1')
+	if type(expires) == 'number' then
+		expires = redis.pcall('pexpire', lock, lease)
+	end
 	if expires ~= 1 then
 		redis.call('hdel', lock, ticket)
 		return nil, expires

@@ -32,6 +32,7 @@
 --   released(told)        the error of a step that has freed the lock, if its message was refused
 --   row                   what was read of the queue
 --   freed, gaveUp, joined whether the leaver had the lock, had a place in the queue; whether the asker joins
+--   begins                whether the queue begins with the asker: it has its expiry then
 --   guarded               whether a client of ours has the lock alone
 --   score                 before that of the asker, nil if none joins
 --   front(), first, second  the first two of the queue, looked up and known
@@ -98,17 +99,19 @@
 --  5   the kind's     the key is no lock: nothing was changed              a WRONGTYPE error
 --  6   semaphore      a release without a queue                            1 or 0
 --  7   queue          the queue's key is no queue: nothing was changed     an error
---  8   queue          the same, and the lock was freed                     as 13, or "(released)"
+--  8   queue          the same, and the lock was freed                     as 14, or "(released)"
 --  9   queue          the user may not count, and a ticket with a bound    an error
 --                     is to join: it has not
---  10  queue          a ticket joins behind another one while a tenure of  {l, n, o, -1, 1}
+--  10  queue          a ticket was to join an empty queue, and the server  an error, "(released)" if a
+--                     refuses that this expires: it has not                member has freed the lock
+--  11  queue          a ticket joins behind another one while a tenure of  {l, n, o, -1, 1}
 --                     ours has the lock
---  11  grant          a grant was refused: it is undone, and the ticket    an error, "(released)" if a
+--  12  grant          a grant was refused: it is undone, and the ticket    an error, "(released)" if a
 --                     that joins has not                                   member has freed the lock
---  12  grant          the lock is free without a ticket, and telling       "(released)"
+--  13  grant          the lock is free without a ticket, and telling       "(released)"
 --                     foreign clients was refused
---  13  grant          only leaving was asked for                           1 or 0, or what exit returns
---  14  grant          the ticket has the lock, and its lease or its        an error
+--  14  grant          only leaving was asked for                           1 or 0, or what exit returns
+--  15  grant          the ticket has the lock, and its lease or its        an error
 --                     tokens were refused
 --
 -- Messages on "rlock_grants:<tag>:<client>":
@@ -236,11 +239,18 @@ if most then
 	end
 end
 
--- Join. The score before is left for a window of foreign clients.
+-- Join. The score before is left for a window of foreign clients. A queue that begins with the
+-- ticket expires, whatever the server refuses from here on.
 local score = joins and tonumber(row[2] or 0) + 1
 local joined = joins and not inside(ticketOf(asker), modeOf(asker))
+local begins = joined and (not row[1] or row[1] == leaver or row[1] == mark)
 if joined then
 	redis.call('zadd', queue, 'nx', score + 1, asker)
+	local expires = begins and redis.pcall('pexpire', queue, silence)
+	if type(expires) == 'table' then
+		redis.call('zrem', queue, asker)
+		return freed and released(expires) or expires -- end 10
+	end
 end
 
 -- While a client of ours has the lock alone no grant is possible, and foreign clients are counted
@@ -251,7 +261,7 @@ local guarded = not open('s') and not isForeign(holder())
 -- That is most of the steps but the releases: the rest would take Redis as long again.
 if guarded and joined and not leaver and not most and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
-	return {left, remaining(), holder(), -1, 1} -- end 10
+	return {left, remaining(), holder(), -1, 1} -- end 11
 end
 
 -- Returns the first of the queue and the one behind it.

@@ -65,7 +65,9 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 			end
 			if taken then -- the server refused what followed: the ticket is the first again
 				redis.call('zadd', KEYS[2], '1', first)
-				redis.call('pexpire', KEYS[2], '60000')
+				if redis.pcall('pexpire', KEYS[2], '60000') ~= 1 and redis.call('pttl', KEYS[2]) == -1 then
+					redis.call('zrem', KEYS[2], first)
+				end
 			end
 		end
 	end
