@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"strings"
@@ -138,6 +139,9 @@ func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 
 func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 	bubble(t, func(t *testing.T, server *rlocktest.Server) {
+		var logged strings.Builder
+		log.SetOutput(&logged)
+		defer log.SetOutput(os.Stderr)
 		server.Refuse("LOADING Redis is loading the dataset in memory", "SET")
 		leader := stand(t, server, nil, elect.WithText("here"))
 		text, err := leader.Leader(t.Context())
@@ -149,6 +153,7 @@ func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "here", text)
 		leader.stop(t)
+		assert.Equal(t, 1, strings.Count(logged.String(), "LOADING"), logged.String())
 	})
 }
 

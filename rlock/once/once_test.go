@@ -543,8 +543,8 @@ func TestCallsThatAreRefused(t *testing.T) {
 	})
 }
 
-// A long value is read by each process, and one that is too long is for the callers of its process
-// alone.
+// A long value is read by each process, without the lock, and one that is too long is for the
+// callers of its process alone.
 func TestLongValues(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs atomic.Int32
@@ -552,7 +552,7 @@ func TestLongValues(t *testing.T) {
 		a, b := start(w, o), start(w, o)
 		for _, size := range []int{10, 11, 100, 101} {
 			runs.Store(0)
-			long := strings.Repeat("x", size)
+			long, held := strings.Repeat("x", size), b.client.Stats().Acquired
 			ends := []<-chan end{a.asks(w.Ctx, 2, takes(time.Second, long, &runs))}
 			synctest.Wait()
 			ends = append(ends, b.asks(w.Ctx, 2, takes(time.Second, long, &runs)))
@@ -562,6 +562,7 @@ func TestLongValues(t *testing.T) {
 				}
 			}
 			assert.EqualValues(t, 1+size/101, runs.Load(), "%d", size)
+			assert.EqualValues(t, size/101, b.client.Stats().Acquired-held, "%d", size)
 		}
 	})
 }

@@ -233,6 +233,18 @@ func TestTheAnswerToARenewalEndsNoOtherCommand(t *testing.T) {
 	}
 }
 
+// A renewal that is answered after the release, when the tenure is over, is one of no hold.
+func TestARenewalThatIsAnsweredAfterTheReleaseIsNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		h, leave := holdsWhileRenewed(t, f, late)
+		leave()
+		require.NoError(t, h.Release(t.Context()))
+		f.deliver(0)
+		synctest.Wait()
+		assert.Zero(t, f.clients[0].client.Counts().Renewals)
+	})
+}
+
 // A release that has waited for a slot does not have the whole time for its answer once more.
 func TestAReleaseThatWaitsForASlotIsBounded(t *testing.T) {
 	for _, waits := range []time.Duration{time.Millisecond, 2900 * time.Millisecond, time.Minute} {
