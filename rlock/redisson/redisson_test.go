@@ -253,6 +253,8 @@ func TestAWaiterDoesNotSleepForEver(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, w.Set("s", "1"))
 		w.Del("l")
+		require.NoError(t, l.Await(w.Ctx))
+		assert.Equal(t, time.Second, time.Since(began), "a later caller looks at once")
 		require.NoError(t, <-acquired)
 		require.NoError(t, <-opened)
 		assert.LessOrEqual(t, time.Since(began), 3*time.Second)

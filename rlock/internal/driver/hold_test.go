@@ -251,14 +251,16 @@ func (f *fake) passOn(t *testing.T, c *Client) (Pass, error) {
 	if err != nil {
 		return Pass{}, err
 	}
-	return ParsePass(text)
+	pass, err := ParsePass(text)
+	assert.Equal(t, f.most, pass.Permits)
+	return pass, err
 }
 
 func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
 	for id := range KindID(kindCount) {
 		bubbleOf(t, id, func(t *testing.T, f *fake) {
 			if id == SemaphoreKind {
-				f.most = 1
+				f.most = 2
 			}
 			run(t, f)
 		})

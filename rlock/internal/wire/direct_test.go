@@ -371,3 +371,18 @@ func TestCommandsHaveAnOrderOverOneConnectionOnly(t *testing.T) {
 		require.Equal(t, c.ordered, redis.IsSettled(mark), "%+v", c)
 	}
 }
+
+func TestAConnectionThatIsClosedHereIsNotOpen(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	isOpen := wire.OpenCheck(conn)
+	if isOpen == nil {
+		t.Skip("this system cannot tell")
+	}
+	assert.True(t, isOpen())
+	require.NoError(t, conn.Close())
+	assert.False(t, isOpen())
+}

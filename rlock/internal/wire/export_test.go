@@ -20,8 +20,9 @@ func (r *Redis) ReadAll(all []*Exchange, reply rueidis.RedisResult) { r.readAll(
 
 func (r *Redis) DoReplicated(ctx context.Context, x *Exchange) { r.doReplicated(ctx, x) }
 
-// FaultOf says what an error means for a command.
-var FaultOf = faultOf
+// FaultOf says what an error means for a command, and OpenCheck returns what says whether an idle
+// connection is still open.
+var FaultOf, OpenCheck = faultOf, openCheck
 
 // Scripts returns the scripts of the kind, the acquire of several apart.
 func (k *Kind) Scripts() (acquire, resume, step, mirror *Script) {
