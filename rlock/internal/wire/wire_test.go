@@ -288,13 +288,14 @@ func TestTheNodesOfACluster(t *testing.T) {
 		assert.Len(t, nodes, 3)
 	})
 	t.Run("a command that finds no node has the topology read again", func(t *testing.T) {
-		keys := keysOf(t, redis, "lock", wire.Plain.Layout)
+		keys, node := keysOf(t, redis, "lock", wire.Plain.Layout), redis.Nodes.Of(0)
 		redis.Nodes.ForgetAddresses()
 		require.Eventually(t, func() bool {
 			x := leave(&keys, wire.NewID().Owner(1))
 			redis.DoReplicated(t.Context(), x)
 			return x.Answer.Err == nil
 		}, redistest.Hang, 10*time.Millisecond)
+		assert.Equal(t, node, redis.Nodes.Of(0), "it has its number, and so its limits, as before")
 	})
 }
 
