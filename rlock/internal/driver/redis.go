@@ -101,7 +101,6 @@ func (c *Client) carryBehind(x *exchange) (answered bool) {
 		}
 		return true
 	}
-	x.Answer.Sent = wire.Sent{}
 	if !c.wire.Start(func() {
 		x.Answer.Sent = late.Await(c.deadline())
 		c.landLate(x)
