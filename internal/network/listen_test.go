@@ -3,6 +3,7 @@ package network_test
 import (
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,19 +17,20 @@ import (
 func echo(t testing.TB) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
+	var goroutines sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); goroutines.Wait() })
+	goroutines.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go func() {
+			goroutines.Go(func() {
 				_, _ = io.Copy(conn, conn)
 				_ = conn.Close()
-			}()
+			})
 		}
-	}()
+	})
 	return listener.Addr().String()
 }
 
