@@ -237,9 +237,6 @@ func TestABusyServerEndsNoProcess(t *testing.T) {
 			t.Run(fmt.Sprintf("%s resp2=%v", kind, resp2), func(t *testing.T) {
 				t.Parallel()
 				redis := start(t, "--lua-time-limit", "100")
-				if kind == redistest.KindCluster {
-					redis.TakeForDead(time.Minute)
-				}
 				opt := redis.Options()
 				opt.AlwaysRESP2, opt.DisableCache = resp2, true
 				hub, _ := newHub(t, opt, pubsub.Config{Sharded: redis.HasShardedPubSub(), Linger: 50 * time.Millisecond})
@@ -541,7 +538,7 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 		{"a slot moves", func() { redis.MoveSlot(moving) }},
 		{"and back", func() { redis.MoveSlot(moving) }},
 		{"a replica takes over", func() { redis.Failover(moving) }},
-		{"a primary dies", func() { redis.Primary(moving).Stop() }},
+		{"a primary dies", func() { redis.TakeForDead(2 * time.Second); redis.Primary(moving).Stop() }},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			change.make()
@@ -566,7 +563,6 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	t.Parallel()              // it mostly waits
 	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Cluster(t)
-	redis.TakeForDead(time.Minute) // the roles of the two nodes must not change
 	one, other := redis.Primary("c0").Client(t), redis.Primary("c1").Client(t)
 	slot, oneID, otherID := do(t, one, "CLUSTER", "KEYSLOT", "c0"), text(t, one, "CLUSTER", "MYID"), text(t, other, "CLUSTER", "MYID")
 	require.NotEqual(t, oneID, otherID)
@@ -675,6 +671,7 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 		do(t, old, "ACL", "SETUSER", "default", "+slaveof", "+replicaof")
 	})
 	t.Run("when the primary dies", func(t *testing.T) {
+		redis.TakeForDead(time.Second)
 		redis.Primary("a").Stop()
 		again(t)
 	})

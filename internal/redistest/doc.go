@@ -5,10 +5,8 @@
 //	Embedded     miniredis in the test's own process, over pipes: no port, no
 //	             network, works in a testing/synctest bubble ([Bubble])
 //	Standalone   one redis-server
-//	Sentinel     a primary, two replicas, three sentinels; a dead primary is
-//	             noticed after 1 s
-//	Cluster      three primaries with a replica each; a dead node is noticed
-//	             after 2 s
+//	Sentinel     a primary, two replicas, three sentinels
+//	Cluster      three primaries with a replica each
 //
 // [TLS] is a Standalone that also speaks TLS, with a [Certificate] of the test's own. A program, such as a
 // benchmark, starts servers as a [Program].

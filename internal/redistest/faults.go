@@ -53,8 +53,8 @@ func (s *Server) setPaused(fault string, paused bool) {
 }
 
 // TakeForDead sets how long the sentinels, or the nodes of a Cluster, let a node be silent
-// before they take it for dead and fail over. A test that kills no primary should say
-// minutes: a machine may be too busy for a node to answer within a second or two.
+// before they take it for dead and fail over. That is a minute at first: a machine may be too
+// busy for a node to answer within seconds. A test that kills a primary says less.
 func (s *Server) TakeForDead(after time.Duration) {
 	s.t.Helper()
 	s.breakable("TakeForDead", KindSentinel, KindCluster)

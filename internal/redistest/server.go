@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -97,18 +98,17 @@ func Standalone(t testing.TB, args ...string) *Server {
 	return own(t, layStandalone, args...)
 }
 
-// Sentinel starts a primary with two replicas and three sentinels that take one
-// second to find it dead. It returns when the replicas are in sync and each
-// sentinel knows all the others. The arguments are for the data nodes, as in [Standalone].
+// Sentinel starts a primary with two replicas and three sentinels. It returns when the
+// replicas are in sync and each sentinel knows all the others. The arguments are for the
+// data nodes, as in [Standalone].
 func Sentinel(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return own(t, laySentinel, args...)
 }
 
-// Cluster starts three primaries with a replica each, a third of the slots on
-// each pair, and a node timeout of two seconds. It returns when every node finds
-// the cluster in order and every replica is in sync. The arguments are for the
-// nodes, as in [Standalone].
+// Cluster starts three primaries with a replica each, and a third of the slots on
+// each pair. It returns when every node finds the cluster in order and every replica
+// is in sync. The arguments are for the nodes, as in [Standalone].
 func Cluster(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return own(t, layCluster, args...)
@@ -159,7 +159,10 @@ func start(lay layout, i installation, dir string) (*Server, error) {
 		}
 		s := lay(i, dir, ports)
 		s.program, s.guards = i, guards
-		if err = s.run(); err == nil {
+		if err = s.run(); err == nil && s.Kind != KindStandalone {
+			err = s.takeForDead(time.Minute)
+		}
+		if err == nil {
 			return s, nil
 		}
 		s.close()

@@ -69,11 +69,6 @@ func borrow(t testing.TB, kind Kind, lay layout) *Server {
 		}
 		s.shared = true
 		shared.servers[kind] = s
-		// No test may break it, and a machine that is busy for two seconds must not make it
-		// fail over.
-		if err := s.takeForDead(time.Minute); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if err := s.flush(); err != nil {
 		t.Fatal(err)

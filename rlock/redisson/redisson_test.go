@@ -46,8 +46,7 @@ type program struct {
 
 func onServers(t *testing.T, run func(t *testing.T, c *redisson.Client, p *program)) {
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
-		option := s.Options()
-		option.DisableCache = true
+		option := testbed.Patient(s.Options())
 		client := must(rlock.New(rlock.Config{Redis: option}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		redis := must(rueidis.NewClient(option))
@@ -334,7 +333,7 @@ func TestSynchronizersInACluster(t *testing.T) {
 	server := redistest.Cluster(t)
 	var clients [2]*redisson.Client
 	for i := range clients {
-		client := must(rlock.New(rlock.Config{Redis: server.Options()}))
+		client := must(rlock.New(rlock.Config{Redis: testbed.Patient(server.Options())}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		clients[i] = redisson.New(client)
 	}
@@ -399,7 +398,7 @@ func BenchmarkRaw(b *testing.B) {
 
 func TestSynchronizersAreInspected(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := must(rlock.New(rlock.Config{Redis: s.Options(), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
+		client := must(rlock.New(rlock.Config{Redis: testbed.Patient(s.Options()), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		ctx, cancel := context.WithTimeout(t.Context(), redistest.Hang)
 		t.Cleanup(cancel)

@@ -110,8 +110,10 @@ func (s *Stage) start() error {
 			s.Servers = append(s.Servers, redistest.Standalone(k, lasting...))
 		case Sentinel:
 			s.Servers = append(s.Servers, redistest.Sentinel(k, args...))
+			s.Servers[0].TakeForDead(time.Second)
 		case Cluster:
 			s.Servers = append(s.Servers, redistest.Cluster(k, args...))
+			s.Servers[0].TakeForDead(2 * time.Second)
 		case Independent:
 			for range apart {
 				s.Servers = append(s.Servers, redistest.Standalone(k, lasting...))

@@ -308,15 +308,6 @@ func (s *Site) CloseConnections() {
 	}
 }
 
-// Calm sets the nodes' timeout to a minute: these tests kill no node, and a machine that is
-// busy for a second must not cause a failover.
-func Calm(s *redistest.Server) *redistest.Server {
-	if s.Kind != redistest.KindStandalone {
-		s.TakeForDead(time.Minute)
-	}
-	return s
-}
-
 // ReplicasOf is the number of replicas of each primary.
 var ReplicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.KindCluster: 1}
 
@@ -328,7 +319,7 @@ func Replicated(t *testing.T, run func(t *testing.T, s *Site)) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			run(t, At(t, Calm(start(t))))
+			run(t, At(t, start(t)))
 		})
 	}
 }

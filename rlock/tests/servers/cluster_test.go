@@ -59,7 +59,7 @@ func settle(s *testbed.Site, here, there *rlock.Client) {
 
 func TestACluster(t *testing.T) {
 	t.Parallel()
-	server := testbed.Calm(redistest.Cluster(t))
+	server := redistest.Cluster(t)
 	sub := func(name string, run func(t *testing.T, s *testbed.Site)) {
 		t.Run(name, func(t *testing.T) { run(t, testbed.At(t, server)) })
 	}
@@ -131,7 +131,7 @@ func TestACluster(t *testing.T) {
 // A Cluster's planned failover loses no write, nor does a move.
 func TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot(t *testing.T) {
 	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	s := testbed.At(t, redistest.Cluster(t))
 	here, there := s.NewClient(), s.NewClient()
 	for _, how := range []func(string){s.Failover, s.MoveSlot, s.Failover, s.MoveSlot} { // there and back
 		assert.NoError(t, change(s, here, there, func() { how(testbed.Key) }))
@@ -146,7 +146,7 @@ func TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot(t *testing.T) {
 func TestHoldsAndTheirWaitersOutliveAnAtomicMoveOfTheirSlot(t *testing.T) {
 	t.Parallel()
 	redistest.NeedValkey(t, 9)
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t)))
+	s := testbed.At(t, redistest.Cluster(t))
 	here, there := s.NewClient(), s.NewClient()
 	kinds := []struct {
 		name, queue string // in the slot of key
@@ -183,7 +183,7 @@ func TestTheLockGoesOnWhenThePrimaryOfAClusterDies(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Cluster(t))
 	here, there := s.NewClient(), s.NewClient()
-	err := change(s, here, there, func() { s.Primary(testbed.Key).Stop() })
+	err := change(s, here, there, func() { s.TakeForDead(2 * time.Second); s.Primary(testbed.Key).Stop() })
 	assert.True(t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), err)
 	settle(s, here, there)
 }
@@ -193,7 +193,7 @@ func TestTheLockGoesOnWhenThePrimaryOfAClusterDies(t *testing.T) {
 func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	redistest.NeedValkey(t, 9)
-	s := testbed.At(t, testbed.Calm(redistest.Cluster(t, "--cluster-databases", "2")))
+	s := testbed.At(t, redistest.Cluster(t, "--cluster-databases", "2"))
 	first := func(c *rlock.Config) { c.Redis.SelectDB = 1 }
 	zero, one := []*rlock.Client{s.NewClient(), s.NewClient()}, []*rlock.Client{s.NewClient(first), s.NewClient(first)}
 

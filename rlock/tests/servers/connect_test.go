@@ -207,7 +207,7 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 		})
 	})
 	t.Run("cluster", func(t *testing.T) {
-		cluster := testbed.Calm(redistest.Cluster(t))
+		cluster := redistest.Cluster(t)
 		onServer(t, cluster, []choice{
 			{"auto", rlock.PubSubAuto, testbed.At(t, cluster).Family()},
 			{"plain", rlock.PubSubPlain, testbed.Plain},

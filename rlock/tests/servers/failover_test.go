@@ -76,7 +76,7 @@ func replacePrimary(s *testbed.Site) {
 }
 
 func (f failover) measure(t *testing.T, replicas int) {
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	s := testbed.At(t, redistest.Sentinel(t))
 	f.before(s)
 	g := grab(s, replicas)
 	g.until(100)
@@ -211,7 +211,7 @@ func missing(s *testbed.Site, keys []string) (missing int) {
 // other error occurs.
 func TestTheLockGoesOnAfterAPlannedFailoverBySentinel(t *testing.T) {
 	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	s := testbed.At(t, redistest.Sentinel(t))
 	here, there := s.NewClient(testbed.WithLease(2*time.Second)), s.NewClient(testbed.WithLease(2*time.Second))
 	err := change(s, here, there, func() { replacePrimary(s) })
 	assert.True(t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), err)
@@ -262,7 +262,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 
 func TestReplicasBehindSentinel(t *testing.T) {
 	t.Parallel()
-	server := testbed.Calm(redistest.Sentinel(t))
+	server := redistest.Sentinel(t)
 	t.Run("all but one are enough where so many are asked for", func(t *testing.T) {
 		s := testbed.At(t, server)
 		one, all := s.NewLock(testbed.WithReplicas(1)), s.NewLock(testbed.WithReplicas(2))
@@ -311,7 +311,7 @@ func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
 // later write matters.
 func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 	t.Parallel()
-	s := testbed.At(t, testbed.Calm(redistest.Sentinel(t)))
+	s := testbed.At(t, redistest.Sentinel(t))
 	lock := s.NewFencedLock(testbed.WithReplicas(2), testbed.WithLease(2*time.Second))
 	var last atomic.Uint64
 	crowd := func() {

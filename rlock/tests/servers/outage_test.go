@@ -228,7 +228,7 @@ func TestASlowScriptOfAnotherProgramEndsNoProcess(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := testbed.At(t, testbed.Calm(launch(t, "--lua-time-limit", "100")))
+			s := testbed.At(t, launch(t, "--lua-time-limit", "100"))
 			var clients []*rlock.Client
 			short := testbed.WithLease(2 * time.Second) // a release that is refused is tried again after a quarter of it
 			for _, resp2 := range []bool{false, true} {

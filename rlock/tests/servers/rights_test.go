@@ -98,7 +98,7 @@ func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) 
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := testbed.At(t, testbed.Calm(start(t)))
+			s := testbed.At(t, start(t))
 			rules := s.Rights(s.AclLines()...)
 			refused := refused(s.Major())
 			if s.Family() == testbed.Sharded {
