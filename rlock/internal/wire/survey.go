@@ -20,8 +20,11 @@ import (
 // The commands are made by Arbitrary, so that rueidis does not know that they only read: it would
 // repeat them until their context ends, each time with a place in its ring.
 func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Completed) ([]rueidis.RedisResult, error) {
-	if r.ctx.Err() != nil {
+	switch {
+	case r.ctx.Err() != nil:
 		return nil, ErrClosed
+	case ctx.Err() != nil:
+		return nil, Over(ctx)
 	}
 	for i := range commands {
 		commands[i] = commands[i].Pin() // since it may be sent several times
