@@ -57,7 +57,7 @@ func TokenOf(t *testing.T, hold *rlock.Hold) uint64 {
 // Tries reports whether TryLock takes the lock.
 func Tries(t *testing.T, ctx context.Context, lock Locker) bool {
 	t.Helper()
-	ok, err := lock.TryLock(ctx)
+	ok, err := Repeat(ctx, lock, lock.TryLock)
 	require.NoError(t, err)
 	return ok
 }

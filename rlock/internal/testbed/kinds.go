@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -228,17 +229,23 @@ func (s *Subject) IsFree(lock *Trial) (free bool) {
 	return free
 }
 
-// Try is TryLockFor, repeated while servers are too slow: a process that is suspended for a
-// moment takes most servers of a compound lock for silent, and has too few replicas in time.
+// Try is TryLockFor, repeated while servers are too slow.
 func Try(ctx context.Context, lock Locker, wait, lease time.Duration) (taken bool, err error) {
+	return Repeat(ctx, lock, func(ctx context.Context) (bool, error) { return lock.TryLockFor(ctx, wait, lease) })
+}
+
+// Repeat makes attempts while servers are too slow: a process that is suspended for a moment takes
+// most servers of a compound lock for silent, has too few replicas in time, and waits in vain for
+// the answer to a ticket that was given up.
+func Repeat[T any](ctx context.Context, lock Locker, attempt func(context.Context) (T, error)) (taken T, err error) {
 	_, several := lock.(majority)
 	if tried, ok := lock.(*Trial); ok {
 		_, several = tried.Locker.(majority)
 	}
 	for {
-		taken, err = lock.TryLockFor(ctx, wait, lease)
-		slow := several || errors.Is(err, rlock.ErrNotReplicated)
-		if err == nil || !slow || ctx.Err() != nil {
+		taken, err = attempt(ctx)
+		slow := several || errors.Is(err, rlock.ErrNotReplicated) || errors.Is(err, terms.ErrUnanswered)
+		if err == nil || errors.Is(err, rlock.ErrNotAcquired) || !slow || ctx.Err() != nil {
 			return taken, err
 		}
 	}
