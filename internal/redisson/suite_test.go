@@ -234,8 +234,9 @@ func withJava(t *testing.T, version redisson.Version) {
 // startGo starts a client of rlock.
 func (s *scene) startGo() *rlock.Client {
 	s.t.Helper()
-	c := s.setting
-	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, Advanced: rlock.Advanced{PubSub: c.pubSub}, Prefix: c.prefix, Logger: slog.New(slog.DiscardHandler)})
+	c, option := s.setting, s.Options()
+	option.ConnWriteTimeout, option.Dialer.Timeout = redistest.Hang, redistest.Hang // a running server answers, however busy the machine is
+	client, err := rlock.New(rlock.Config{Redis: option, Lease: c.lease, Advanced: rlock.Advanced{PubSub: c.pubSub}, Prefix: c.prefix, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
 	return client
