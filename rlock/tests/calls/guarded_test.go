@@ -3,6 +3,7 @@ package calls_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -264,29 +265,33 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 // After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write is executed all the same.
 func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 	redistest.Slow(t)
-	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
+	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
+		p := w.NewClient()
+		p.Net.SetRoundTrip(20 * time.Millisecond)
+		l := of(p.Client)
+		stock := l.Key("stock")
 		var all sync.WaitGroup
 		rounds := testbed.Rounds(18)
 		for range 16 {
 			all.Go(func() {
 				for range rounds {
-					hold, err := l.Acquire(s.Ctx)
+					hold, err := l.Acquire(w.Ctx)
 					if !assert.NoError(t, err) {
 						return
 					}
 					inner, err := l.Acquire(hold.Context())
 					assert.NoError(t, err)
-					_, err = inner.Write(s.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					_, err = inner.Write(w.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
 					assert.NoError(t, err)
-					assert.NoError(t, inner.Release(s.Ctx))
-					_, err = hold.Write(s.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					assert.NoError(t, inner.Release(w.Ctx))
+					_, err = hold.Write(w.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
 					assert.NoError(t, err)
-					assert.NoError(t, hold.Release(s.Ctx))
+					assert.NoError(t, hold.Release(w.Ctx))
 				}
 			})
 		}
 		all.Wait()
-		assert.Equal(t, int64(16*rounds*2), s.Number("INCRBY", stock, "0"))
+		w.CheckGet(t, stock, strconv.Itoa(16*rounds*2))
 	})
 }
 
