@@ -176,6 +176,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"nor a read lock or a write lock", modelRW, mirrorPart, "or string.sub(mine[1], 38, 38) == '0' and string.sub(owner, 38) ~= '0' then", "then"},
 		{"a guarded write needs its tenure", modelPlain, guardPart, "elseif has ~= 1 then", "elseif false then"},
 		{"a guarded write goes on after a hand-off", modelPlain, guardPart, "has = 1 end", "has = 0 end"},
+		{"so does that of a reader, or of a writer", modelRW, guardPart, "string.sub(field, 1, 37) == tenure", "string.find(field, ARGV[args - 1], 1, true) == 1"},
 		{"a guarded write does not find a lock that was passed on", modelPlain, guardPart, "and string.sub(shown, 38) ~= '0' then", "then"},
 		{"nor one of readers, or of a writer, that was passed on", modelRW, guardPart, "and string.sub(field, 38, 38) ~= '0' then", "then"},
 		{"a guarded write needs the mode of its hold", modelRW, guardPart, "has or string.sub(field, -6) == ':write'", "true"},
