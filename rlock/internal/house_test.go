@@ -22,8 +22,8 @@ var below = map[string][]string{
 	"diag":    {"task", "terms", "wire"}, // it reads locks by a Source
 	"terms":   {},
 	"task":    {},
-	"testbed": {"driver", "wire"}, // for tests: none of these imports it
-	"wire":    {"core"},           // whose commands it carries
+	"testbed": {"driver", "terms", "wire"}, // for tests: none of these imports it
+	"wire":    {"core"},                    // whose commands it carries
 }
 
 func TestAPackageImportsOnlyThoseBelowIt(t *testing.T) {
