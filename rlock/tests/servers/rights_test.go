@@ -119,6 +119,12 @@ func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) 
 						return
 					}
 					failed := s.Rehearse(name, without(rule))
+					for range 20 { // a client that is subscribed too late takes a free lock without the queue
+						if says != inTheQueue || len(failed) > 0 {
+							break
+						}
+						failed = s.Rehearse(name, without(rule))
+					}
 					err := failed[says]
 					if says == inTheQueue {
 						err = errors.Join(slices.Collect(maps.Values(failed))...)
