@@ -40,7 +40,6 @@ type grant struct {
 	handles     bool          // one has a handle
 	nested      bool          // there were several
 	limited     bool          // one has a lease or a MaxHold
-	kept        bool          // one has no lease
 	longest     time.Duration // the longest lease or least hold that a level has asked for; 0 for none
 	least, most time.Duration // until when the lock stays after the last one: at least, at most; 0 for not
 }

@@ -78,12 +78,6 @@ func (c *caller) extend(o *Op) {
 		allowed = append(allowed[1:], rlock.ErrInvalidLease)
 	}
 	c.judgeStep(g, "rlock.Hold.Extend", err, ctx, valid, allowed)
-	if err == nil && g.outer == nil && g.inner == 0 {
-		c.run.mu.Lock()
-		g.longest = d // Redis has confirmed it
-		c.run.mu.Unlock()
-		g.judgeLease(ctx)
-	}
 	if err == nil && g.outer == nil && g.inner == 0 && !again {
 		g.extended(c.run.now(), began+d)
 		if leased := find(g.call.o.With, "WithLease").D > 0; leased && c.run.sane() && g.call.permits == 0 {

@@ -98,7 +98,7 @@ func (k *call) explains(err error) string {
 		if k.m.setting.replicated() {
 			return "rlock.ErrNotReplicated"
 		}
-	case !r.sane() && (k.wait >= 0 || k.lock.group()):
+	case r.unserved(k.m) && (k.wait >= 0 || k.lock.group()):
 		return "a fault" // at once
 	}
 	return ""
@@ -141,7 +141,6 @@ func (k *call) judgeGrant(g *grant) {
 	if lease := find(k.o.With, "WithLease").D; lease > 0 || k.o.has("WithMaxHold") {
 		root.limited = true
 	}
-	root.kept = root.kept || find(k.o.With, "WithLease").D == 0
 	root.longest = max(root.longest, find(k.o.With, "WithLease").D, find(k.o.With, "WithMinHold").D)
 	root.open++
 	if r.held++; r.held > r.most {

@@ -15,11 +15,10 @@ type sight struct {
 	released, lost            int
 	vanished                  bool // the call, or the function of Do, has not returned
 	reason                    error
-	owner                     rlock.Owner      // that acquired, ...
-	since                     time.Duration    // ...then, ...
-	by                        rlock.AcquiredBy // ...in this way
-	gives                     string           // the method that gives the level back, ...
-	gave                      time.Duration    // ...since then
+	owner                     rlock.Owner   // that acquired, ...
+	since                     time.Duration // ...then
+	gives                     string        // the method that gives the level back, ...
+	gave                      time.Duration // ...since then
 }
 
 // A loser is an owner that lost a lock, or from whom Close took it.
@@ -95,7 +94,7 @@ func (b *observed) hooks() *rlock.Observer {
 			}
 			locked("Acquired", func() {
 				s.acquired++
-				s.owner, s.since, s.by = i.Owner, now, i.AcquiredBy
+				s.owner, s.since = i.Owner, now
 				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
 					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
 				}

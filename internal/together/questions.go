@@ -205,62 +205,11 @@ func (c *caller) shown(*Op) {
 	if !mine || !locked || ends.Before(until) && g.lasts == 0 && r.program.World.Lease >= claim {
 		r.problem("%s: Redis does not show the holder, which is valid until %v: %v, for %v: %+v", k, time.Until(until), locked, time.Until(ends), state)
 	}
-	g.judgeLease(ctx)
-}
-
-// judgeLease judges that Redis does not show a hold for longer than its levels ask for, while nothing
-// breaks.
-func (g *grant) judgeLease(ctx context.Context) {
-	r := g.run()
-	if !r.sane() || !r.ground.Virtual || g.outlasts(ctx) == "" {
-		return
+	since := r.now() - g.root().since // the lease of a claim, or of a former owner, is replaced
+	most := max(r.program.World.Lease, g.root().longest, claim-since)
+	if r.sane() && r.ground.Virtual && !k.shares && since > r.slack() && left > most+r.slack() {
+		r.problem("%s: Redis shows a lease of %v, and its levels ask for %v at most", k, left, most)
 	}
-	time.Sleep(r.slack()) // a mirror that makes the lease shorter may be on its way
-	if problem := g.outlasts(ctx); problem != "" {
-		r.problem("%s: %s", g.call, problem)
-	}
-}
-
-// outlasts says by how much Redis shows a hold for longer than its levels ask for; "" if it does not,
-// or if others have the lock as well.
-func (g *grant) outlasts(ctx context.Context) (problem string) {
-	r, k, root, i := g.run(), g.call, g.root(), inspect.Of(g.call.m.main())
-	alone := func() bool {
-		owners := 0
-		for _, h := range i.Held() {
-			if h.Name == k.lock.Name {
-				owners++
-			}
-		}
-		return owners == 1 && g.valid()
-	}
-	if !alone() {
-		return ""
-	}
-	state, err := i.Lock(ctx, k.lock.Name)
-	holders := slices.DeleteFunc(state.Holders, func(h inspect.Holder) bool {
-		return k.permits > 0 && !strings.HasPrefix(h.Owner, i.ID()) // each has a lease of its own
-	})
-	if err != nil || len(holders) != 1 || !alone() {
-		return ""
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	left, most := holders[0].Lease, root.longest
-	for level := g; level != nil; level = level.outer {
-		switch level.call.seen.by {
-		case rlock.ByNesting, rlock.ByRedis, rlock.ByPass:
-		default: // its tenure may have begun with a claim
-			most = max(most, claim-(r.now()-level.since))
-		}
-	}
-	if root.kept || root.longest < claim/4 { // so short a lease need not be
-		most = max(most, r.program.World.Lease)
-	}
-	if left <= most+r.slack() {
-		return ""
-	}
-	return fmt.Sprintf("Redis shows a lease of %v, and its levels ask for %v at most", left, most)
 }
 
 // claim is the lease of a lock that is granted by the queue. The first renewal makes it shorter if
