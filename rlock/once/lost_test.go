@@ -266,7 +266,7 @@ func TestARightThatIsLostLeavesNothingForEver(t *testing.T) {
 				require.NoError(t, p.Forget(w.Ctx, key))
 				time.Sleep(time.Second)
 				without(func() { _ = p.Forget(w.Ctx, key) })
-				assert.NotEmpty(t, w.HGet("{"+key+"}:once", "f"), "what was forgotten before stays so")
+				assert.NotEmpty(t, w.HGet("{"+key+"}:once", "f"), "the time of the earlier Forget stays")
 				without(func() {
 					_, _, _ = p.Do(w.Ctx, key, func(context.Context) ([]byte, error) { return []byte("value"), nil })
 				})
@@ -375,7 +375,7 @@ func TestAForgottenValueIsNotKept(t *testing.T) {
 
 				require.NoError(t, a.Forget(w.Ctx, key))
 				running := asks(a, time.Minute, "stale")
-				synctest.Wait() // it is forgotten at the moment at which the function begins
+				synctest.Wait() // the value is forgotten when its function begins
 				require.NoError(t, b.Forget(w.Ctx, key))
 				waits := asks(b, 0, "no")
 				assert.Equal(t, "stale", <-running)

@@ -11,8 +11,8 @@ import (
 )
 
 // A keeping has the permits that a client holds. It renews the permits that the watchdog keeps,
-// ends a permit whose lease ends, and ends all when the client closes. It has no goroutine before the
-// first permit.
+// ends a permit whose lease ends, and ends all when the client closes. It has no goroutine before
+// the first permit.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper

@@ -14,7 +14,8 @@ type subscription interface {
 	// state reports whether messages come, and whether the server has refused the channel.
 	state() (confirmed, refused bool)
 	// listenForeign also subscribes to the channel of foreign clients. hearsForeign reports whether
-	// that subscription is confirmed, and ignoreForeign ends it.
+	// the server has confirmed the subscription to that channel, and ignoreForeign ends this
+	// subscription.
 	listenForeign(hear func(string))
 	hearsForeign() bool
 	ignoreForeign()

@@ -429,7 +429,8 @@ func (h *Hold) event() terms.Event {
 
 // observeCall calls obtain, and reports the call to the Observer. Whether the owner nests is known
 // before; its parts may be acquired in many ways. A call that may have to wait for a part counts as
-// one that waits. Of one that begins again only the first Waiting and the last end are reported.
+// one that waits. If a call begins again as another owner, only its first Waiting and its last end
+// are reported.
 func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()

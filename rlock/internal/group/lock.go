@@ -260,7 +260,7 @@ type Home struct {
 
 // A Config is what a Home gets from its client. Redis, Observer and AcquireAll may be nil.
 type Config struct {
-	Redis *wire.Redis   // shows whether two clients are known to have the same keys
+	Redis *wire.Redis   // connections of the client, by which two clients are known to have the same keys
 	ID    string        // the id of the client
 	Where func() string // returns the addresses of its servers, for errors and for the order of parts
 

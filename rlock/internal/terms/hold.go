@@ -83,10 +83,10 @@ func (l *Life) Drop() { l.dropped.Store(true) }
 // IsDropped reports whether the hold is held, and the program has dropped its handle.
 func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
 
-// An Outlived is the error of a call that was a guest of a hold, which has ended. The call has taken
-// nothing, and begins again as another owner. It is one call to the Observer.
+// An Outlived is the error of a call that was a guest of a hold which has ended. The call has taken
+// nothing, and begins again as another owner. The Observer is told of both tries as of one call.
 type Outlived struct {
-	Lock      string
+	Lock      string    // the name of the lock
 	Began     time.Time // the time at which the call began
 	Contended bool      // the Observer was told that the call waits
 }

@@ -325,8 +325,8 @@ func (d *direct) close() {
 }
 
 // A directConn is a direct connection. The caller may leave while rueidis waits there for an
-// answer: then rueidis gets a timeout, but the connection stays open until the answer has come,
-// which shows that the command has been executed.
+// answer: then rueidis gets a timeout, but the connection stays open until the answer has come. The
+// answer shows that the command was executed.
 type directConn struct {
 	net.Conn
 	open    func() bool // reports whether the server has not closed the connection; may be nil: see openCheck

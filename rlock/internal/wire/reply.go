@@ -533,8 +533,8 @@ func Explain(err error) error {
 	return err
 }
 
-// Lack returns err wrapped in [ErrNoPermission] or [ErrUnsupported] if the user lacks a right or the
-// server a command, else nil: an error of a user's script means what the script says.
+// Lack returns err wrapped in [ErrNoPermission] or [ErrUnsupported] if the user lacks a right or
+// the server a command, else nil: an error of a user's script means what the script says.
 func Lack(err error) error {
 	if err = Explain(err); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
 		return err

@@ -51,9 +51,9 @@
 //   - A handler goes on when its client has left, since the client may repeat the request. The
 //     handler's context has the values of the request's, and ends with the loss of the lock. A
 //     handler that ignores the end may overlap the next one.
-//   - Options.Who must tell accounts apart. If it returns the same text for two of them, a client
-//     of one account that guesses a key reads the response of the other. Put authentication and
-//     authorization before this middleware.
+//   - Options.Who must return a different text for each account. If two accounts have the same
+//     text, a client of one reads a response of the other by guessing its key. Put authentication
+//     and authorization before this middleware.
 //   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker
 //     and no trailer. A response that is longer is passed on, and a later request gets 500.
 //   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around

@@ -78,8 +78,8 @@ type Guard struct {
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
-// while Redis is away, and panics if locks or Options.Who is nil. Close it before the client. An
-// error of Redis that waiting does not cure, such as a missing right, is logged to the client's
+// while Redis is away. It panics if locks or Options.Who is nil. Close the guard before the client.
+// An error of Redis that waiting does not cure, such as a missing right, is logged to the client's
 // Logger.
 func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
@@ -252,7 +252,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 const warnEvery = time.Minute
 
 // warn logs an error of Redis that waiting does not cure. The response asks the client to repeat
-// its request, and does not have the error: without the log nobody would know why that fails.
+// its request. It does not contain the error: the log is the only place that does.
 func (g *Guard) warn(err error) {
 	if !wire.IsPermanent(err) {
 		return

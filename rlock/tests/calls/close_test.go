@@ -518,7 +518,7 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 	})
 }
 
-// What is made of a client and returns no error panics at once without one, and not at its first use.
+// A constructor that returns no error panics if its client is nil. What it makes would panic later, at its first use.
 func TestANilClientIsAPanicOfEachConstructor(t *testing.T) {
 	for what, construct := range map[string]func(){
 		"inspect.Of":     func() { inspect.Of(nil) },

@@ -383,7 +383,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				s := testbed.At(t, server)
 				holder := s.NewClient()
 				waiters := make([]*rlock.Lock, 4)
-				for i := range waiters { // they hear what is published, since an answer that is not heard is lost
+				for i := range waiters { // each client is subscribed before the answer is published: a later one misses it
 					c := s.NewClient()
 					s.HandOver(holder, c)
 					waiters[i] = lock(c)

@@ -50,7 +50,7 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	})
 }
 
-// It would wait for itself. Where a client dials by a function of its own, nobody knows.
+// Such a multi-lock would wait for itself. It is not refused if a client has its own DialCtxFn: its server is not known.
 func TestAMultiLockRefusesANameByTwoClientsOfOneServer(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		shared := w.Outsider()

@@ -186,7 +186,7 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 				}
 				require.NoError(t, lock.Lock(s.Ctx))
 				for _, listener := range heard {
-					listener.Heard() // of a window that the acquire began
+					listener.Heard() // drops the message of a window that the acquire began
 				}
 				require.NoError(t, lock.Unlock(s.Ctx))
 				for family, listener := range heard {
