@@ -252,7 +252,7 @@ func init() {
 		o.add(Choice{Name: "body", S: some(g, "one", "one", "one", "two", "longer")})
 		o.add(Choice{Name: "method", S: some(g, "POST", "POST", "POST", "PATCH")})
 		o.add(Choice{Name: "for", D: g.ms(some(g, 20, 800))})
-		o.add(Choice{Name: "answer", S: some(g, "created", "created", "created", "created", "fails", "panics")})
+		o.add(Choice{Name: "answer", S: some(g, "created", "created", "created", "created", "fails", "panics", "not done")})
 	}, (*caller).post}, row{"settle", 1, nil, func(g *generator, o *Op) {
 		o.Ctx = Choice{Name: "timeout", D: some(g, 10*ms, 3*time.Second)}
 		o.add(Choice{Name: "key", S: some(g, `POST"a"`, `POST"b"`)})
@@ -332,6 +332,10 @@ func (c *caller) post(o *Op) {
 			w.WriteHeader(http.StatusInternalServerError)
 		case "panics":
 			panic(errWork)
+		case "not done":
+			r.face.call("idempotent.NotDone")
+			idempotent.NotDone(q.Context())
+			w.WriteHeader(http.StatusAccepted)
 		default:
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprintf(w, "run %d", id)
@@ -363,6 +367,10 @@ func (c *caller) post(o *Op) {
 	case http.StatusRequestEntityTooLarge:
 		if settings.MostBody == 0 {
 			r.problem("idempotent: %s gets 413", o)
+		}
+	case http.StatusAccepted:
+		if runs.Load() == 0 {
+			r.problem("idempotent: %s gets the response of a handler that has done nothing", o)
 		}
 	case http.StatusConflict, http.StatusUnprocessableEntity:
 	case http.StatusInternalServerError:

@@ -13,7 +13,7 @@
 //	the same key while the first is being processed      its response, or 409 with Retry-After after Options.Wait
 //	the same key later, the same request                 the kept response, from any server
 //	the same key with another query, type or body        422, once the first has ended
-//	after a response that is no result (5xx, 408, 429)   the handler is run again
+//	after a response that is no result (see below)       the handler is run again
 //	the server died in the handler: within the lease     it waits, or 409
 //	... after the lease                                  500, the outcome is unknown, until Keep is over
 //	... after the lease, with Options.Again              the handler is run again
@@ -23,6 +23,11 @@
 //	                                                     later requests; its own response is not kept
 //	Redis refuses to store the response                  its own response; later requests get 500
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
+//
+// A response is no result if its status asks the client to come again: 5xx, 408, 409, 423, 425 and
+// 429. So a handler that answers 409 for what is locked is run again. [Options].Result decides
+// otherwise for a status, and [NotDone] for one response. All other 4xx are results: a 404 that
+// would be cured meanwhile is kept.
 //
 // Errors are application/problem+json (RFC 9457). The same key of another client, or with another
 // method, host or path, is another key; the host, without its port, and the path are those that the
@@ -59,7 +64,6 @@
 //   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around
 //     the guard, which set them for each request: what the handler has added to these is added, and
 //     what it has set is set.
-//   - 4xx are results: a 404 that would be cured meanwhile is kept. Options.Result decides.
 //   - A client that repeats a request must address the same host: at another name, or at the
 //     address of a server, it is another request, which is processed.
 //   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request

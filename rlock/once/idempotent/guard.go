@@ -41,8 +41,10 @@ type Options struct {
 	// Methods are the methods that need a key; requests with others are passed on. Defaults to POST
 	// and PATCH.
 	Methods []string
-	// Result reports whether a response with the status is kept. By default all but 5xx, 408 and
-	// 429 are.
+	// Result reports whether a response with the status is the result of its request, which is
+	// kept. After any other response the next request with the key runs the handler. By default all
+	// are results but 5xx, 408, 409, 423, 425 and 429, which ask the client to come again. A handler
+	// decides for one response by [NotDone].
 	Result func(status int) bool
 	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse that of
 	// the longest body of a response that is kept. Default to 1 MiB. A longer response is passed on
@@ -96,9 +98,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 		o.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	if o.Result == nil {
-		o.Result = func(status int) bool {
-			return status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
-		}
+		o.Result = isResult
 	}
 	if o.MostBody <= 0 {
 		o.MostBody = 1 << 20
@@ -114,6 +114,15 @@ func New(locks *rlock.Client, o Options) *Guard {
 	g.shared, g.prefix = driver.Of(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
+}
+
+// isResult is the default of Options.Result.
+func isResult(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status < 500
 }
 
 // Close ends the contexts of the handlers, and returns when they have returned and their responses
@@ -323,7 +332,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	defer g.runs(q.key)()
 	mine := &response{w: w, most: g.o.MostResponse, outer: outer, header: outer.Clone()}
 	t.begins(mine)
-	again := r.Clone(context.WithValue(terms.WithFresh(ctx, terms.IsFresh(r.Context())), keyOf{}, q.key))
+	again := r.Clone(context.WithValue(terms.WithFresh(ctx, terms.IsFresh(r.Context())), handledKey{}, &handled{q.key, mine}))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
 	defer func() {
 		if p := recover(); p != nil {
@@ -338,7 +347,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	next.ServeHTTP(mine, again)
 	mine.end()
 	t.state.Store(returned)
-	if !g.o.Result(mine.status) {
+	if mine.notDone.Load() || !g.o.Result(mine.status) {
 		g.unmark(m) // the next request runs the handler
 		return nil, errNoValue
 	}

@@ -291,17 +291,77 @@ func TestARedisThatIsAwayIsUnavailable(t *testing.T) {
 
 // A response that is no result is that of its request alone, and the handler runs again.
 func TestResponsesThatAreNoResults(t *testing.T) {
-	var n atomic.Int32
-	handler := func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader([]int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusNotFound}[n.Add(1)-1])
+	type answer struct {
+		status  int
+		notDone bool // the handler says so
 	}
-	bubble(t, idempotent.Options{}, handler, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-		assert.Equal(t, http.StatusServiceUnavailable, a.post(key, "7").Code)
-		assert.Equal(t, http.StatusTooManyRequests, b.post(key, "7").Code)
-		for range 2 {
-			assert.Equal(t, http.StatusNotFound, b.post(key, "7").Code)
+	asked := idempotent.Options{Result: func(status int) bool { return status < 500 }}
+	for _, x := range []struct {
+		answer
+		o    idempotent.Options
+		kept bool
+	}{
+		{answer{status: 201}, idempotent.Options{}, true},
+		{answer{status: 404}, idempotent.Options{}, true},
+		{answer{status: 422}, idempotent.Options{}, true},
+		{answer{status: 408}, idempotent.Options{}, false},
+		{answer{status: 409}, idempotent.Options{}, false},
+		{answer{status: 423}, idempotent.Options{}, false},
+		{answer{status: 425}, idempotent.Options{}, false},
+		{answer{status: 429}, idempotent.Options{}, false},
+		{answer{status: 503}, idempotent.Options{}, false},
+		{answer{status: 409}, asked, true},
+		{answer{status: 503}, asked, false},
+		{answer{status: 404, notDone: true}, idempotent.Options{}, false},
+		{answer{status: 200, notDone: true}, idempotent.Options{}, false},
+		{answer{status: 409, notDone: true}, asked, false},
+	} {
+		first := true
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			if !first {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			first = false
+			if x.notDone {
+				idempotent.NotDone(r.Context())
+			}
+			w.WriteHeader(x.status)
 		}
-		assert.EqualValues(t, 3, n.Load())
+		bubble(t, x.o, handler, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+			later := http.StatusCreated
+			if x.kept {
+				later = x.status
+			}
+			assert.Equal(t, x.status, a.post(key, "7").Code, x)
+			assert.Equal(t, later, b.post(key, "7").Code, x)
+		})
+	}
+	idempotent.NotDone(t.Context()) // a handler without a key
+}
+
+// The README's handler answers 409 while another process has the order, and is run again later.
+func TestAHandlerThatFindsItsLockTakenIsRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis := rlocktest.NewServer(t)
+		client := redis.Client()
+		s := over(t, client, idempotent.Options{}, func(w http.ResponseWriter, r *http.Request) {
+			hold, err := client.NewLock("lock:orders:42").Acquire(r.Context(), rlock.WithWait(2*time.Second))
+			if errors.Is(err, rlock.ErrNotAcquired) {
+				http.Error(w, "the order is being processed", http.StatusConflict)
+				return
+			}
+			defer hold.Release(r.Context())
+			w.WriteHeader(http.StatusCreated)
+		})
+		busy, err := redis.Client().NewLock("lock:orders:42").Acquire(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusConflict, s.post(key, "7").Code)
+		require.NoError(t, busy.Release(t.Context()))
+		for range 2 {
+			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+		}
+		assert.EqualValues(t, 2, s.runs.Load())
 	})
 }
 
@@ -391,6 +451,16 @@ func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
 		code = http.StatusCreated
 		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
 		assert.EqualValues(t, 2, s.runs.Load())
+	})
+}
+
+// A request whose wait ends in the moment in which its mark is set runs no handler, and leaves no
+// mark: the outcome is known.
+func TestARequestThatHasJustLeftLeavesNoMark(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		require.Error(t, a.RunLeft(a.request(key, "7"), a.Handler))
+		assert.Zero(t, a.runs.Load())
+		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
 	})
 }
 

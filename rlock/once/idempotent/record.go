@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A record is a response that is kept.
@@ -31,6 +32,8 @@ type response struct {
 	sent   http.Header // the header when the status was written
 	status int
 	body   bytes.Buffer
+
+	notDone atomic.Bool // NotDone was called
 
 	mu   sync.Mutex          // protects following
 	long bool                // the body is longer than most, and passed on; written by the handler's goroutine, which reads it without mu

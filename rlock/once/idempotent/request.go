@@ -148,12 +148,30 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-type keyOf struct{}
+// A handled is what the context of a handler has, under handledKey.
+type handled struct {
+	key  string
+	mine *response
+}
+
+type handledKey struct{}
 
 // Key returns the key of the request whose handler has the context: a hash of the client, the
 // method, the host, the path and the header, for a unique column beside the effect. It is "" in a
 // handler without a key.
 func Key(ctx context.Context) string {
-	key, _ := ctx.Value(keyOf{}).(string)
-	return key
+	if h, ok := ctx.Value(handledKey{}).(*handled); ok {
+		return h.key
+	}
+	return ""
+}
+
+// NotDone says that the handler whose context it gets has done nothing of what the request asks
+// for, whatever the status of its response: the response is not kept, and the next request with the
+// key runs the handler. The handler calls it before it returns, from any goroutine. It changes
+// nothing in a handler without a key.
+func NotDone(ctx context.Context) {
+	if h, ok := ctx.Value(handledKey{}).(*handled); ok {
+		h.mine.notDone.Store(true)
+	}
 }
