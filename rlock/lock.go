@@ -179,6 +179,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // holder in this client is notified at once, one in another client of this package two round trips
 // later; any other continues until Redis reports the change or its next renewal fails. After an
 // error the lock may have been freed, or may be freed later, but not from a later holder.
+// inspect.Inspector.ForceUnlock frees it from a holder that was looked at before.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
 // IsLocked asks Redis whether the lock has a holder. A writer that also reads holds the read lock

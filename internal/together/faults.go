@@ -2,6 +2,7 @@ package together
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // What breaks. Each fault lasts until another one of the same network heals it, or until all are
@@ -214,14 +216,27 @@ func (r *Run) isDeleted(name string, from time.Duration) {
 // forever is later than any time of a run.
 const forever = 1000 * time.Hour
 
-// force unlocks a lock by force.
+// force unlocks a lock by force: from the holders that a look shows, then from all.
 func (c *caller) force(o *Op) error {
 	ctx, cancel := context.WithTimeout(c.run.ctx, time.Second)
 	defer cancel()
+	var errs []error
+	judge := func(call string, err error) {
+		c.judgeQuestion(call, err, ctx)
+		errs = append(errs, err)
+	}
+	for _, name := range o.Lock.names() {
+		i := inspect.Of(c.m.main())
+		if shown, err := i.Lock(ctx, name); err == nil {
+			c.run.face.call("inspect.Inspector.ForceUnlock")
+			_, err := i.ForceUnlock(ctx, shown)
+			judge("inspect.Inspector.ForceUnlock", err)
+		}
+	}
 	c.run.face.call("rlock.Lock.ForceUnlock")
 	_, err := c.m.lock(o.Lock).ForceUnlock(ctx)
-	c.judgeQuestion("rlock.Lock.ForceUnlock", err, ctx)
-	return err
+	judge("rlock.Lock.ForceUnlock", err)
+	return errors.Join(errs...)
 }
 
 // breakThings runs the faults one after the other, and heals all.

@@ -3,9 +3,10 @@
 //
 //	inspect.Of(client).Lock(ctx, name)       Lock: the state of one lock in Redis
 //	inspect.Of(client).Locks(ctx, pattern)   the names of the locks that are held
+//	inspect.Of(client).ForceUnlock(ctx, l)   releases the holders that Lock has shown
 //	inspect.Of(client).Held()                []Held: the locks that this client holds
 //	inspect.Of(client).Stats()               Stats: figures about the client
 //	inspect.Of(client).ID()                  the beginning of its owners in Redis
 //
-// It takes and releases nothing. The command rlock prints the same: "rlock ls" and "rlock show".
+// The command rlock prints the same by "rlock ls" and "rlock show", and releases by "rlock unlock".
 package inspect

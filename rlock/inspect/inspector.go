@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// An Inspector shows the state of locks as one client sees it. It takes and releases nothing. Its
-// methods may be called concurrently.
+// An Inspector shows the state of locks as one client sees it. Its methods may be called
+// concurrently.
 type Inspector struct {
 	driver *driver.Client
 	prefix string // the prefix of the names in Redis
@@ -41,10 +42,7 @@ func (i Inspector) ID() string { return i.driver.ID.Prefix }
 // than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
 // to find out processes, foreign clients or tokens is no error.
 func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
-	key := name
-	if name != "" { // an empty name stays one that no lock can have
-		key = i.prefix + name
-	}
+	key := i.keyOf(name)
 	var keys [forms]*wire.Keys
 	for at, id := range [forms]driver.KindID{driver.FencedKind, driver.ReadWriteKind, driver.SemaphoreKind} {
 		n := i.driver.NewName(id, key)
@@ -59,6 +57,37 @@ func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 	}
 	found.Name = name
 	return found, nil
+}
+
+// ForceUnlock releases by force the holders that shown has, and no others: for an operator who has
+// looked at a lock, and decides. It reports whether it has released one of them, and otherwise is
+// as rlock.Lock.ForceUnlock. It leaves a lock that was acquired by another owner meanwhile, handed
+// off inside a process, or passed on, and readers once there is a writer. The readers of a process
+// are one holder, so one that has come meanwhile loses the lock as well. So does a thread of
+// Redisson that has acquired it anew, since its owner is the same each time.
+func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
+	var owners []string
+	for _, h := range shown.Holders {
+		owners = append(owners, wire.WithMore(h.Owner, int32(max(h.Permits, 1)-1)))
+	}
+	l := i.lockOf(shown)
+	return l.ForceUnlockOf(ctx, owners)
+}
+
+// lockOf returns the lock that was shown. A fenced or fair lock is shown as a plain one.
+func (i Inspector) lockOf(shown Lock) driver.Lock {
+	key := i.keyOf(shown.Name)
+	switch {
+	case shown.Kind == rlock.KindSemaphore:
+		return driver.NewSemaphore(i.driver, key, 1) // the number does not matter: no permit is acquired
+	case shown.Kind != KindReadWrite:
+		return driver.NewLock(i.driver, driver.PlainKind, key)
+	}
+	l := driver.NewLock(i.driver, driver.ReadWriteKind, key)
+	if !slices.ContainsFunc(shown.Holders, func(h Holder) bool { return !h.Shared }) {
+		return l.ForReaders()
+	}
+	return l
 }
 
 // Locks iterates over the names of the locks that are held, of any kind and by any client,
@@ -82,6 +111,14 @@ func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, 
 			}
 		}
 	}
+}
+
+// keyOf returns the key of the lock of that name. An empty name stays one that no lock can have.
+func (i Inspector) keyOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	return i.prefix + name
 }
 
 // named returns the name of the lock with that key, and the key if it has another prefix.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -226,26 +227,52 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 // that arrives late does not end a later tenure. A holder in this client is told at once; other
 // clients of rlock get a message, and ask Redis. A key that is no lock is left as it is.
 func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
-	if err := l.awaits(caller); err != nil {
-		return false, err
-	}
-	holders, err := kinds[l.Name.KindID].asks.holders(caller, l)
+	holders, err := l.holders(caller)
 	if err != nil {
 		return false, err
 	}
+	return l.releaseByForce(caller, holders)
+}
+
+// ForceUnlockOf is ForceUnlock of those holders alone that are shown, by their texts in Redis. The
+// script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
+// holders are read again, and one whose text has changed is left.
+func (l *Lock) ForceUnlockOf(caller context.Context, shown []string) (released bool, err error) {
+	holders, err := l.holders(caller)
+	if err != nil {
+		return false, err
+	}
+	holders = slices.DeleteFunc(holders, func(holder string) bool { return !slices.Contains(shown, holder) })
+	return l.releaseByForce(caller, holders)
+}
+
+// holders returns the owners in Redis that an unlock by force has to release.
+func (l *Lock) holders(ctx context.Context) ([]string, error) {
+	if err := l.awaits(ctx); err != nil {
+		return nil, err
+	}
+	return kinds[l.Name.KindID].asks.holders(ctx, l)
+}
+
+// releaseByForce releases the holders, one after the other.
+func (l *Lock) releaseByForce(caller context.Context, holders []string) (released bool, err error) {
 	c := l.driver
 	ctx, cancel := context.WithTimeout(caller, c.Redis.Patience)
 	defer cancel()
 	for _, holder := range holders {
-		one, now := c.enter(l.Name, ownerIn(holder))
-		w := c.newWaiter(&core.Call{Named: c.Redis.IDOf(holder), Until: core.Never})
+		id := c.Redis.IDOf(holder)
+		one, now := c.enterTenure(l.Name.Key, holder, id) // which may be of another kind
+		if one == nil {
+			one, now = c.enter(l.Name, ownerIn(holder))
+		}
+		w := c.newWaiter(&core.Call{Named: id, Until: core.Never})
 		w.passed = holder
 		one.Force(&w.Call)
 		one.run(ctx, w, nil, now)
 		one.shard.exit(one)
 		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
 		if c.recycle(w); fault != core.Answered {
-			return false, fmt.Errorf("rlock: force unlock %q: %w", l.Name.Key, wire.ExplainTo(caller, err))
+			return released, fmt.Errorf("rlock: force unlock %q: %w", l.Name.Key, wire.ExplainTo(caller, err))
 		}
 		released = released || found
 	}

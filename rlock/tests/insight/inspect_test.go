@@ -3,6 +3,7 @@
 package insight_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -267,5 +268,124 @@ func TestAnOwnerThatIsAGoroutineIsNamedAsOne(t *testing.T) {
 		err := w.NewClient().NewLock(testbed.Key).Unlock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
 		assert.Regexp(t, `: goroutine \d+: `, err.Error())
+	})
+}
+
+// What an operator releases after a look.
+
+var forced = map[string]func(c *rlock.Client) *rlock.Lock{
+	"plain": newPlain, "read": newRead, "write": newWrite,
+	"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
+	"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
+	"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) },
+}
+
+func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
+	testbed.EachBubble(t, forced, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
+		operator, here, there := w.NewClient(testbed.WithPrefix("orders:")), w.NewClient(), w.NewClient()
+		look := func() inspect.Lock {
+			shown, err := inspect.Of(operator.Client).Lock(w.Ctx, "42")
+			require.NoError(t, err)
+			return shown
+		}
+		released := func(shown inspect.Lock) bool {
+			was, err := inspect.Of(operator.Client).ForceUnlock(w.Ctx, shown)
+			require.NoError(t, err)
+			time.Sleep(time.Second) // until the holder's client has asked Redis
+			return was
+		}
+		assert.False(t, released(look()), "of a free lock")
+		hold := testbed.Take(t, w.Ctx, newLock(here.Client))
+		assert.True(t, released(look()))
+		assert.False(t, hold.Valid())
+
+		hold = testbed.Take(t, w.Ctx, newLock(here.Client))
+		shown := look()
+		require.NoError(t, hold.Release(w.Ctx))
+		later := testbed.Take(t, w.Ctx, newLock(there.Client))
+		assert.False(t, released(shown), "to another process")
+		assert.True(t, later.Valid())
+		require.NoError(t, later.Release(w.Ctx))
+		assert.False(t, released(shown))
+	})
+}
+
+// A hand-off keeps the tenure.
+func TestForceUnlockLeavesAHolderToWhomTheLockWasHandedOff(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, q := w.NewClient(), w.NewClient()
+		hold := testbed.Take(t, w.Ctx, newPlain(p.Client))
+		shown := testbed.Inspected(t, w.Ctx, q.Client)
+		next := testbed.Start(func() error {
+			return newPlain(p.Client).Do(w.Ctx, func(ctx context.Context) error {
+				time.Sleep(time.Second)
+				was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
+				assert.False(t, was)
+				time.Sleep(time.Second)
+				return cmp.Or(err, ctx.Err())
+			})
+		})
+		synctest.Wait()
+		require.NoError(t, hold.Release(w.Ctx))
+		require.NoError(t, redistest.Await(t, next))
+	})
+}
+
+func TestForceUnlockReleasesThosePermitsThatWereShown(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, q := w.NewClient(), w.NewClient()
+		permits := func(c *testbed.Client, n int) *rlock.Hold {
+			return testbed.Take(t, w.Ctx, c.NewSemaphore(testbed.Key, 6), rlock.WithPermits(n))
+		}
+		stays, leaves := permits(p, 3), permits(p, 1)
+		shown := testbed.Inspected(t, w.Ctx, q.Client)
+		require.NoError(t, leaves.Release(w.Ctx))
+		comes := permits(q, 2)
+		was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
+		require.NoError(t, err)
+		assert.True(t, was)
+		time.Sleep(time.Second)
+		assert.False(t, stays.Valid())
+		assert.True(t, comes.Valid())
+	})
+}
+
+func TestForceUnlockReleasesTheThreadOfRedissonThatWasShown(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		owner := "2cd7f0cb-5236-42d8-999f-e41953429f03:7"
+		for _, kind := range []struct{ mode, field string }{{"", owner}, {"read", owner}, {"write", owner + ":write"}} {
+			take := func(field string) {
+				w.Del(testbed.Key)
+				if kind.mode != "" {
+					w.HSet(testbed.Key, "mode", kind.mode)
+				}
+				w.HSet(testbed.Key, field, "1")
+			}
+			take(kind.field)
+			shown := testbed.Inspected(t, w.Ctx, p.Client)
+			take("0" + kind.field[1:])
+			was, err := inspect.Of(p.Client).ForceUnlock(w.Ctx, shown)
+			require.NoError(t, err)
+			assert.False(t, was, kind)
+			take(kind.field)
+			was, err = inspect.Of(p.Client).ForceUnlock(w.Ctx, shown)
+			require.NoError(t, err)
+			assert.True(t, was, kind)
+			w.Del(testbed.Key)
+		}
+	})
+}
+
+// The key does not say whether a lock is fenced or fair.
+func TestAHolderOfThisClientKnowsAtOnceOfAnUnlockByForceThroughAnotherKind(t *testing.T) {
+	testbed.EachBubble(t, forced, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
+		p := w.NewClient()
+		hold := testbed.Take(t, w.Ctx, newLock(p.Client))
+		was, err := inspect.Of(p.Client).ForceUnlock(w.Ctx, testbed.Inspected(t, w.Ctx, p.Client))
+		require.NoError(t, err)
+		assert.True(t, was)
+		assert.False(t, hold.Valid())
+		assert.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 	})
 }

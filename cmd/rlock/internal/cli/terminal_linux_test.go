@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A desk is a terminal at which the command runs.
@@ -136,6 +139,37 @@ func TestTopHasAScreenInATerminalAndKeys(t *testing.T) {
 	d.press("q")
 	d.awaitText("\x1b[?1049l") // the screen that was there before is back
 	assert.Zero(t, d.wait())
+}
+
+// A person takes time to answer.
+func TestUnlockLeavesTheLockOfAHolderThatItHasNotShown(t *testing.T) {
+	t.Parallel()
+	for how, arguments := range map[string]func(owner string) []string{
+		"by its name":    func(string) []string { return []string{"orders:42"} },
+		"by a pattern":   func(string) []string { return []string{"orders:*"} },
+		"by its process": func(owner string) []string { return []string{"--process", owner} },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			take := func() *rlock.Hold {
+				hold, err := s.connect(rlock.Config{}).NewLock("orders:42").Acquire(s.ctx)
+				require.NoError(t, err)
+				return hold
+			}
+			first := take()
+			shown, err := inspect.Of(s.client).Lock(s.ctx, "orders:42")
+			require.NoError(t, err)
+			d := sit(t, s.command(append([]string{"unlock"}, arguments(shown.Holders[0].Owner)...)...))
+			d.awaitText("[y/N] ")
+			require.NoError(t, first.Release(s.ctx))
+			next := take()
+			d.press("y\n")
+			d.awaitText("orders:42 was left alone")
+			assert.Equal(t, 1, d.wait())
+			require.NoError(t, next.Release(s.ctx), "it has not lost the lock")
+		})
+	}
 }
 
 // awaitText returns when the text is on the screen, in whatever line.

@@ -27,7 +27,8 @@ func (a *app) unlock() *cobra.Command {
 		Use:   "unlock [flags] [NAME | PATTERN]",
 		Short: "Take locks away from their holders",
 		Long: `unlock releases a lock that another process holds, and grants it to the first client that
-waits. It shows the holder and asks for a confirmation, unless --force is given.
+waits. It shows the holder and asks for a confirmation, unless --force is given. It releases
+the holder that it has shown, and no other one that has the lock by then.
 
 A PATTERN is a glob, as for ls: quote it. A backslash before one of * ? [ makes that a
 character of a name. All locks that match are listed, and released after one confirmation.
@@ -43,7 +44,7 @@ its lease later. Until then it works as if it held the lock: make sure that it i
 that two holders at once do no harm.
 
 EXIT CODES
-  0 if all locks that were shown are released; 1 if none was held or some were left alone, if
+  0 if all holders that were shown are released; 1 if none was held or some were left alone, if
   the answer was no, if Redis did not confirm, or if the name is a key with other data; 2 and
   69 as in rlock --help.`,
 		Example: `  rlock unlock orders:42
@@ -169,30 +170,20 @@ func (a *app) confirm(cmd *cobra.Command, what string, force bool) error {
 	return nil
 }
 
-// take releases a lock that was shown, and says so.
+// take releases a lock from the holders that were shown, and says so.
 func (a *app) take(ctx context.Context, client *rlock.Client, i inspect.Lock) error {
 	name := view.Printable(i.Name)
-	switch released, err := lockOf(client, i).ForceUnlock(ctx); {
+	switch released, err := inspect.Of(client).ForceUnlock(ctx, i); {
 	case err != nil:
 		return sorted(err)
 	case !released:
-		return fault{fmt.Errorf("%s was released meanwhile", name), errFailed}
+		return fault{fmt.Errorf("%s was left alone: no holder that was shown has it any more", name), errFailed}
 	}
 	fmt.Fprintf(a.out, "%s is released\n", name)
-	return nil
-}
-
-// lockOf returns a lock whose ForceUnlock releases all holders.
-func lockOf(client *rlock.Client, i inspect.Lock) *rlock.Lock {
-	switch {
-	case i.Kind == rlock.KindSemaphore:
-		return client.NewSemaphore(i.Name, 1) // the number does not matter: all are released
-	case i.Kind != inspect.KindReadWrite:
-		return client.NewLock(i.Name)
-	case len(i.Holders) > 0 && i.Holders[0].Shared:
-		return client.NewReadWriteLock(i.Name).Read()
+	if more := i.HolderCount - len(i.Holders); more > 0 {
+		return fault{fmt.Errorf("%s has more holders, which were not shown: %d", name, more), errFailed}
 	}
-	return client.NewReadWriteLock(i.Name).Write()
+	return nil
 }
 
 // isTerminal reports whether a person may be at the other end.
