@@ -40,6 +40,9 @@ func (o *observing) events() *terms.Observer {
 		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e terms.Event) AcquiredInfo {
 			return AcquiredInfo{l, acquiredBy[e.Way], e.Waited, e.Contended}
 		}),
+		Answered: hook(o, "Answered", hooks.Answered, func(l LockInfo, e terms.Event) AnsweredInfo {
+			return AnsweredInfo{l, e.Waited, e.Contended}
+		}),
 		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e terms.Event) GaveUpInfo {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),

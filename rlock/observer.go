@@ -8,8 +8,8 @@ import (
 // An Observer has hooks for the events of a client's locks: set it in [Config].Observer. Each hook
 // may be nil, later versions may add hooks, and one Observer may serve several clients.
 //
-// A call that takes a lock may be Waiting, and ends with Acquired or GaveUp; each Acquired is
-// followed by Released or Lost. If several levels of one owner are lost together, Lost is called
+// A call that takes a lock may be Waiting, and ends with Acquired, Answered or GaveUp; each Acquired
+// is followed by Released or Lost. If several levels of one owner are lost together, Lost is called
 // for the first alone. A lock over several is observed as one lock, by the Observer of its first
 // part's client.
 //
@@ -25,7 +25,10 @@ type Observer struct {
 	// Redis does not answer; for a lock over several at the start of the call.
 	Waiting  func(context.Context, WaitingInfo)
 	Acquired func(context.Context, AcquiredInfo) // called before a call returns with the lock
-	GaveUp   func(context.Context, GaveUpInfo)   // called before a call returns an error, or false without an error
+	// Answered is called before a call of package once ends without the lock, since another process,
+	// or a value that is kept, has given it its result.
+	Answered func(context.Context, AnsweredInfo)
+	GaveUp   func(context.Context, GaveUpInfo) // called before a call returns an error, or false without an error
 	// Released is called before Unlock, Release or Do returns that has given up a level, and by
 	// Close for the levels that it releases, with [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
@@ -53,6 +56,13 @@ type AcquiredInfo struct {
 	AcquiredBy AcquiredBy
 	Waited     time.Duration // the time since the call began, with round trips; 0 for a nested lock
 	Contended  bool          // Waiting was called for this call
+}
+
+// An AnsweredInfo is the argument of [Observer].Answered.
+type AnsweredInfo struct {
+	LockInfo
+	Waited    time.Duration // the time since the call began
+	Contended bool          // Waiting was called for this call
 }
 
 // A GaveUpInfo is the argument of [Observer].GaveUp.

@@ -99,7 +99,7 @@ func (m *member) judgeStats() {
 		"acquired by nesting": {s.AcquiredByNesting, b.by[rlock.ByNesting]}, "acquired by joining": {s.AcquiredByJoining, b.by[rlock.ByJoining]},
 		"acquired by handoff": {s.AcquiredByHandoff, b.by[rlock.ByHandoff]}, "acquired by redis": {s.AcquiredByRedis, b.by[rlock.ByRedis]},
 		"acquired by queue": {s.AcquiredByQueue, b.by[rlock.ByQueue]}, "acquired by pass": {s.AcquiredByPass, b.by[rlock.ByPass]},
-		"denied": {s.Denied, b.denied}, "lost unrenewed": {s.LostUnrenewed, b.lost[rlock.LostUnrenewed]},
+		"answered": {s.Answered, b.answered}, "denied": {s.Denied, b.denied}, "lost unrenewed": {s.LostUnrenewed, b.lost[rlock.LostUnrenewed]},
 		"lost with the lease": {s.LostLeaseEnded, b.lost[rlock.LostLeaseEnded]}, "held too long": {s.LostHeldTooLong, b.lost[rlock.LostHeldTooLong]},
 		"key gone": {s.LostKeyGone, b.lost[rlock.LostKeyGone]}, "forced": {s.LostForced, b.lost[rlock.LostForced]},
 	}

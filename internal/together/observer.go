@@ -33,7 +33,7 @@ type observed struct {
 
 	// The mutex of the run protects following.
 	opened, closed, missed int
-	denied                 int64
+	answered, denied       int64
 	by                     map[rlock.AcquiredBy]int64
 	lost                   map[rlock.LossReason]int64
 	losers                 map[loser]int
@@ -100,6 +100,12 @@ func (b *observed) hooks() *rlock.Observer {
 				}
 				b.by[i.AcquiredBy]++
 			})
+		},
+		Answered: func(ctx context.Context, i rlock.AnsweredInfo) {
+			if k, ok := ctx.Value(callKey{}).(*call); ok || i.Waited < 0 {
+				r.problem("an Observer is told that %v is answered: %+v", k, i)
+			}
+			locked("Answered", func() { b.answered++ })
 		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
 			s, _ := of(ctx, i.LockInfo)

@@ -25,6 +25,9 @@ type Stats struct {
 	AcquiredByQueue   int64
 	AcquiredByPass    int64
 
+	// Answered is the number of calls of packages once and idempotent that ended without the lock,
+	// since another process, or a value that is kept, has given them their result.
+	Answered int64
 	Denied   int64 // the number of calls that ended with rlock.ErrNotAcquired, or with false
 	Canceled int64 // the number of calls that gave up since their context ended
 	// Failed is the number of calls that ended with another error, without those with invalid
@@ -70,6 +73,7 @@ func (i Inspector) Stats() Stats {
 		AcquiredByRedis:   n.Acquired[terms.ByRedis],
 		AcquiredByPass:    n.Acquired[terms.ByPass],
 		AcquiredByQueue:   n.Acquired[terms.ByQueue],
+		Answered:          n.Answered,
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,

@@ -97,6 +97,38 @@ func takes(d time.Duration, value string, runs *atomic.Int32) func(context.Conte
 	}
 }
 
+// A call that another process serves, by the message of its release or by a kept value, is answered:
+// its client counts no failure, and the Observer is told of none.
+func TestACallThatAnotherProcessServesIsNoFailure(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs, gaveUp atomic.Int32
+		var contended []bool
+		a := start(w, once.Options{Keep: time.Minute})
+		b := start(w, once.Options{Keep: time.Minute}, func(c *rlock.Config) {
+			c.Observer = &rlock.Observer{
+				Answered: func(_ context.Context, i rlock.AnsweredInfo) {
+					assert.Equal(t, key, i.Name)
+					assert.Equal(t, i.Contended, i.Waited == time.Second, i)
+					contended = append(contended, i.Contended)
+				},
+				GaveUp: func(context.Context, rlock.GaveUpInfo) { gaveUp.Add(1) },
+			}
+		})
+		first := a.asks(w.Ctx, 1, takes(time.Second, "42", &runs))
+		synctest.Wait()
+		second := b.asks(w.Ctx, 1, takes(time.Second, "not run", &runs))
+		assert.Equal(t, end{"42", false, nil, time.Second}, <-first)
+		assert.Equal(t, end{"42", true, nil, time.Second}, <-second)
+		assert.Equal(t, end{"42", true, nil, 0}, <-b.asks(w.Ctx, 1, takes(time.Second, "not run", &runs)))
+		assert.EqualValues(t, 1, runs.Load())
+		assert.Equal(t, []bool{true, false}, contended)
+		assert.Zero(t, gaveUp.Load())
+		stats := b.client.Stats()
+		assert.EqualValues(t, 2, stats.Answered)
+		assert.Zero(t, stats.Failed+stats.Denied+stats.Canceled)
+	})
+}
+
 // Of five hundred callers in five processes one runs, and all have its value when it ends. The
 // commands are counted: a lone run takes two, and each process that waits three and the one by
 // which it subscribes to its own channel.

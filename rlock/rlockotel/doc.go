@@ -16,7 +16,7 @@
 //
 //	lock.client.waiters           up-down counter  calls that wait for a lock now
 //	lock.client.held              up-down counter  locks that are held now
-//	lock.client.acquire.duration  histogram        from the call to the lock, or to giving up
+//	lock.client.acquire.duration  histogram        from the call to its end, with the lock or without
 //	lock.client.hold.duration     histogram        from the lock to its release or its loss
 //	lock.client.acquired          counter          locks that were acquired
 //	lock.client.denied            counter          calls that were told that another has the lock
@@ -34,7 +34,7 @@
 // Each has few values:
 //
 //	lock.kind      plain, fenced, fair, read, write, semaphore, multi, red  waiters, acquire and hold duration
-//	lock.result    acquired, busy, full, canceled, timeout, error           acquire duration
+//	lock.result    acquired, answered, busy, full, canceled, timeout, error acquire duration
 //	               ok, failed                                               renew duration, renewals
 //	lock.way       nesting, joining, handoff, redis, queue, pass            acquired
 //	               the same without nesting, and parts                      acquire duration

@@ -45,7 +45,7 @@ func (o *observer) instrument(m metric.Meter) error {
 	var err error
 	o.waiters, err = m.Int64UpDownCounter("lock.client.waiters", metric.WithUnit("{call}"), metric.WithDescription("Calls that wait for a lock now."))
 	check(err)
-	o.acquireDuration = histogram("lock.client.acquire.duration", "s", "The time from a call for a lock until it is acquired or the call gives up.", acquireBuckets)
+	o.acquireDuration = histogram("lock.client.acquire.duration", "s", "The time from a call for a lock until its end, with the lock or without.", acquireBuckets)
 	o.holdDuration = histogram("lock.client.hold.duration", "s", "The time from the acquire of a lock until it is released or lost.", holdBuckets)
 	o.renewDuration = histogram("lock.client.renew.duration", "s", "The round trip of a batch of renewals.", renewBuckets)
 	o.leaseMargin = histogram("lock.client.lease.margin", "1", "The part of the lease that was left when a batch of renewals was confirmed, of the lock nearest to its end.", marginBuckets)
@@ -101,6 +101,7 @@ func plus(a, b inspect.Stats) inspect.Stats {
 		AcquiredByRedis:   a.AcquiredByRedis + b.AcquiredByRedis,
 		AcquiredByQueue:   a.AcquiredByQueue + b.AcquiredByQueue,
 		AcquiredByPass:    a.AcquiredByPass + b.AcquiredByPass,
+		Answered:          a.Answered + b.Answered,
 		Denied:            a.Denied + b.Denied,
 		Canceled:          a.Canceled + b.Canceled,
 		Failed:            a.Failed + b.Failed,

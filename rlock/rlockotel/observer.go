@@ -80,6 +80,7 @@ func NewObserver(options ...Option) (*rlock.Observer, error) {
 		Opened:   o.opened,
 		Waiting:  o.waiting,
 		Acquired: o.acquired,
+		Answered: o.answered,
 		GaveUp:   o.gaveUp,
 		Released: o.released,
 		Lost:     o.lost,
@@ -132,35 +133,37 @@ func (o *observer) waiting(ctx context.Context, i rlock.WaitingInfo) {
 	o.waiters.Add(ctx, 1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
 }
 
-// waited ends the span and the count that waiting began.
-func (o *observer) waited(ctx context.Context, i rlock.LockInfo) {
-	o.waiters.Add(ctx, -1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
-}
-
 func (o *observer) acquired(ctx context.Context, i rlock.AcquiredInfo) {
 	if i.AcquiredBy == rlock.ByNesting {
 		return
 	}
-	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: "acquired", way: string(i.AcquiredBy)})
-	o.acquireDuration.Record(ctx, i.Waited.Seconds(), l.record...)
-	if i.Contended {
-		o.waited(ctx, i.LockInfo)
-		o.span(ctx, "lock.acquire", i.Waited, l).End()
-	}
+	o.called(ctx, i.LockInfo, label{result: "acquired", way: string(i.AcquiredBy)}, i.Waited, i.Contended, nil)
+}
+
+func (o *observer) answered(ctx context.Context, i rlock.AnsweredInfo) {
+	o.called(ctx, i.LockInfo, label{result: "answered"}, i.Waited, i.Contended, nil)
 }
 
 func (o *observer) gaveUp(ctx context.Context, i rlock.GaveUpInfo) {
 	result, fault := resultOf(i.Err)
-	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: result, fault: fault})
-	o.acquireDuration.Record(ctx, i.Waited.Seconds(), l.record...)
-	if i.Contended {
-		o.waited(ctx, i.LockInfo)
-		span := o.span(ctx, "lock.acquire", i.Waited, l)
-		if fault != "" {
-			fail(span, i.Err)
-		}
-		span.End()
+	o.called(ctx, i.LockInfo, label{result: result, fault: fault}, i.Waited, i.Contended, i.Err)
+}
+
+// called records the end of a call for a lock. If the label has a fault, err is the error of the
+// call's span.
+func (o *observer) called(ctx context.Context, i rlock.LockInfo, l label, waited time.Duration, contended bool, err error) {
+	l.kind, l.class = i.Kind, o.class(i.Name)
+	known := o.of(l)
+	o.acquireDuration.Record(ctx, waited.Seconds(), known.record...)
+	if !contended {
+		return
 	}
+	o.waiters.Add(ctx, -1, o.of(label{kind: l.kind, class: l.class}).add...)
+	span := o.span(ctx, "lock.acquire", waited, known)
+	if l.fault != "" {
+		fail(span, err)
+	}
+	span.End()
 }
 
 func (o *observer) released(ctx context.Context, i rlock.ReleasedInfo) {

@@ -23,6 +23,7 @@ import (
 	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
@@ -51,6 +52,7 @@ type lab struct {
 	results map[string]chan error // of calls that wait
 	holds   map[string]*rlock.Hold
 	passes  map[string]string
+	groups  map[string]*once.Group // of package once, by their callers
 }
 
 func (l *lab) open(t *testing.T) {
@@ -70,7 +72,7 @@ func (l *lab) caller(name string) context.Context {
 // perform carries out the steps of a story, and returns it with what is measured.
 func perform(t *testing.T, s *redistest.Server, story string) string {
 	l := &lab{t: t, server: s, began: time.Now(), reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder(),
-		callers: map[string]context.Context{}, cancels: map[string]context.CancelFunc{}, results: map[string]chan error{}, holds: map[string]*rlock.Hold{}, passes: map[string]string{}}
+		callers: map[string]context.Context{}, cancels: map[string]context.CancelFunc{}, results: map[string]chan error{}, holds: map[string]*rlock.Hold{}, passes: map[string]string{}, groups: map[string]*once.Group{}}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(l.spans))
 	l.tracer = tracers.Tracer("test")
 	options := []rlockotel.Option{rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(l.reader))), rlockotel.WithTracerProvider(tracers)}
@@ -117,6 +119,9 @@ func perform(t *testing.T, s *redistest.Server, story string) string {
 		}
 		return false
 	})
+	for _, group := range l.groups {
+		group.Close()
+	}
 	for _, client := range l.clients {
 		require.NoError(t, client.Close())
 	}
@@ -178,6 +183,15 @@ func (l *lab) step(what, who, name string) string {
 		other := l.server.Client(l.t)
 		err = other.Do(ctx, other.B().Del().Key(name).Build()).Error()
 		other.Close()
+	case "asks": // in a group of its own, for a value that takes a second
+		l.groups[who] = once.New(client, once.Options{})
+		result := make(chan error, 1)
+		l.results[who] = result
+		go func() {
+			_, _, err := l.groups[who].Do(ctx, name, func(context.Context) ([]byte, error) { time.Sleep(time.Second); return nil, nil })
+			result <- err
+		}()
+		synctest.Wait()
 	case "closes":
 		err = client.Close()
 		l.clients = l.clients[:max(len(l.clients)-1, 1)]

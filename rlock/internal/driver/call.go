@@ -67,7 +67,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		ctx = c.witness.watched(ctx)
 	}
 	if err := c.check(ctx, n, req); err != nil {
-		return nil, nil, core.Now{}, c.tellGaveUp(ctx, n, req, err, 0, false)
+		return nil, nil, core.Now{}, c.tellWithout(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
@@ -254,9 +254,9 @@ func (c *Client) shortestLease() time.Duration {
 // back.
 func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
-	l.shard.counts.GaveUp(err, false)
+	l.shard.counts.Without(err, false)
 	l.shard.exit(l)
-	return c.tellGaveUp(ctx, n, req, err, 0, false)
+	return c.tellWithout(ctx, n, req, err, 0, false)
 }
 
 // exitDecided gives the mutex back for a call for which Next has said Returns. If the call has not
@@ -349,7 +349,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	s, ended := c.shardOf(n), ctx.Err() != nil
 	s.glance(func() {
-		s.counts.GaveUp(err, ended)
+		s.counts.Without(err, ended)
 		s.counts.Waited += waited - w.waited // a grant has counted w.waited already
 	})
 	if errors.Is(err, wire.ErrWrongType) {
@@ -358,7 +358,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	return c.tellGaveUp(ctx, n, &w.req, err, waited, w.waits)
+	return c.tellWithout(ctx, n, &w.req, err, waited, w.waits)
 }
 
 // awaitReports waits until earlier losses are reported, before a call returns with the lock.

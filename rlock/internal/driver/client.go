@@ -351,6 +351,7 @@ type Counts struct {
 	Waiting  int64
 	Acquired [terms.WayCount]int64
 	Waited   time.Duration
+	Answered int64
 	Denied   int64
 	Canceled int64
 	Failed   int64
@@ -368,6 +369,7 @@ func (n *Counts) Add(other *Counts) {
 		n.Acquired[way] += other.Acquired[way]
 	}
 	n.Waited += other.Waited
+	n.Answered += other.Answered
 	n.Denied += other.Denied
 	n.Canceled += other.Canceled
 	n.Failed += other.Failed
@@ -392,9 +394,12 @@ func (n *Counts) undone(w terms.Way, first bool) {
 	n.Closed(first)
 }
 
-// GaveUp counts a call that failed; canceled says whether its context had ended.
-func (n *Counts) GaveUp(err error, canceled bool) {
+// Without counts a call that returns err in place of the lock; canceled says whether its context had
+// ended.
+func (n *Counts) Without(err error, canceled bool) {
 	switch {
+	case errors.Is(err, terms.ErrAnswered):
+		n.Answered++
 	case errors.Is(err, terms.ErrNotAcquired):
 		n.Denied++
 	case canceled:

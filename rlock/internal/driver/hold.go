@@ -416,7 +416,7 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 		ctx = c.witness.watched(ctx)
 	}
 	if err := c.check(ctx, n, req); err != nil {
-		return c.tellGaveUp(ctx, n, req, err, 0, false)
+		return c.tellWithout(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))

@@ -202,7 +202,7 @@ func newRules(c *Client) witness {
 	}
 	if c.Observer.On() {
 		observer := *c.Observer.Observer
-		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
+		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.Answered, &observer.GaveUp, &observer.Released, &observer.Lost} {
 			if to := *hook; to != nil {
 				*hook = func(ctx context.Context, e terms.Event) {
 					w.outside("a hook of the Observer")

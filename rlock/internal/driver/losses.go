@@ -225,7 +225,7 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 }
 
 // tellAcquired reports a call that acquired the lock, unless that is for a part of a lock over
-// several. It is called without a mutex, as is tellGaveUp.
+// several. It is called without a mutex, as is tellWithout.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
@@ -234,12 +234,16 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// tellGaveUp reports a call that failed with err, and returns err.
-func (c *Client) tellGaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
+// tellWithout reports a call that returns err in place of the lock, and returns err.
+func (c *Client) tellWithout(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended
-		c.Observer.GaveUp.Tell(ctx, e)
+		hook := c.Observer.GaveUp
+		if errors.Is(err, terms.ErrAnswered) {
+			hook = c.Observer.Answered
+		}
+		hook.Tell(ctx, e)
 	}
 	return err
 }

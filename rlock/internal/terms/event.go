@@ -13,6 +13,7 @@ import (
 type Observer struct {
 	Waiting  Hook
 	Acquired Hook
+	Answered Hook
 	GaveUp   Hook
 	Released Hook
 	Lost     Hook
@@ -37,9 +38,9 @@ type Event struct {
 	Kind  Kind
 	Owner Owner // the owner that takes the lock
 
-	Way       Way           // all but GaveUp and Waiting: how the lock was acquired
-	Waited    time.Duration // Acquired, GaveUp
-	Contended bool          // Acquired, GaveUp: Waiting was called
+	Way       Way           // Acquired, Released, Lost: how the lock was acquired
+	Waited    time.Duration // Acquired, Answered, GaveUp
+	Contended bool          // Acquired, Answered, GaveUp: Waiting was called
 	Held      time.Duration // Released, Lost: the time since Acquired
 	Err       error         // GaveUp, Released, Lost
 	Passed    bool          // Released: the lock is passed on

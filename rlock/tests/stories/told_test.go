@@ -113,6 +113,9 @@ func (s *story) observer(client string) *rlock.Observer {
 		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
 			tell(ctx, "has acquired", i.LockInfo, "by %s in %v, contended %t", i.AcquiredBy, i.Waited, i.Contended)
 		},
+		Answered: func(ctx context.Context, i rlock.AnsweredInfo) {
+			tell(ctx, "is answered", i.LockInfo, "after %v, contended %t", i.Waited, i.Contended)
+		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
 			tell(ctx, "has given up", i.LockInfo, "after %v, contended %t: %s", i.Waited, i.Contended, why(i.Err))
 		},
