@@ -342,12 +342,15 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		cancelled = true
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
-	if err = w.err; cancelled {
-		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
+	if err = w.err; cancelled { // by its context, or by its row: see goOn
+		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holder)
 		}
 	}
-	s, ended := c.shardOf(n), ctx.Err() != nil
+	if invariants {
+		c.witness.fails(err)
+	}
+	s, ended := c.shardOf(n), cancelled || ctx.Err() != nil
 	s.glance(func() {
 		s.counts.Without(err, ended)
 		s.counts.Waited += waited - w.waited // a grant has counted w.waited already

@@ -32,6 +32,7 @@ const (
 	unheard               // it is executed, and has no answer
 	strays                // it has no answer, and deliver executes it
 	refused               // it is not executed, and the answer says so: a server that loads its data
+	misfit                // it is not executed, since the key is no lock
 	panicking             // the carrier panics
 )
 
@@ -264,6 +265,9 @@ func (f *fake) run(ctx context.Context, w *fakeWire, c *wire.Exchange) (a wire.A
 		return none
 	case refused:
 		none.Fault = core.NotRun
+		return none
+	case misfit:
+		none.Fault, none.Err, none.Heard = core.Fatal, wire.ErrWrongType, true
 		return none
 	case unheard:
 		execute()

@@ -21,9 +21,10 @@ import (
 //  6. Each time has a timer: that of a tenure is the keeper's or its call's, that of a call is its goroutine's.
 //  7. Mutexes are taken in the order: those of package group, one of a shard, then those of the keeper, the losses, the
 //     notices and the hub. No code of a user runs under that of a shard, and a context of a user is such code.
+//  8. A call that returns without the lock has an error.
 //
-// Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls, rule
-// 3 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
+// Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls,
+// rules 3 and 8 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
 // invariants first: so what ships asserts nothing.
 
 // A witness asserts the rules, and panics if one is broken. Beside the rules of a shard it notes
@@ -38,6 +39,8 @@ type witness interface {
 	gives(s *shard)
 	// returns asserts rule 3 for a call that is about to return with the lock.
 	returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosses)
+	// fails asserts rule 8 for a call that is about to return without the lock.
+	fails(err error)
 
 	// polled notes a command that is about to be sent. Its sender has entered the limit, nil for
 	// the keeper, whose batches have one of their own. carried notes that it needs no slot any

@@ -140,6 +140,12 @@ func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosse
 	})
 }
 
+func (w *rules) fails(err error) {
+	if w != nil && err == nil {
+		panic("rule 8: a call returns without the lock, and has no error")
+	}
+}
+
 // checks implements witness. A broken rule gives the mutex back, so that the test fails and does
 // not hang.
 func (w *rules) checks(s *shard) {

@@ -152,6 +152,14 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 	})
 }
 
+func TestACallThatFailsWithoutAnErrorIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		w := c.newWaiter(&core.Call{Outcome: core.Failed})
+		assert.Contains(t, foundBy(func() { _ = c.result(t.Context(), c.lock().Name, w) }), "rule 8")
+	})
+}
+
 func TestACommandWithoutASlotIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c, _, _, leave := contended(t, f)

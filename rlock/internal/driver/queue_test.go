@@ -409,6 +409,28 @@ func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 	})
 }
 
+// A lock behind one that is not free is not wanted any more, which is no failure of Redis.
+func TestACallOfARowThatIsNotWantedAnyMoreCountsAsCancelled(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		here, there, third := f.join(nil), f.join(nil), f.join(nil)
+		locks, others := f.many(here, 2), f.many(there, 2)
+		_, err := holdAll(t.Context(), others, terms.NewOwner())
+		require.NoError(t, err)
+		ctx, leave := context.WithCancel(t.Context())
+		_, waits := takes(ctx, f.many(third, 2)[1])
+		synctest.Wait()
+		f.mu.Lock()
+		f.at(locks[1].Name.Key).Holders = nil // it is free, and has a queue: an Acquire is denied, and a release has to follow
+		f.mu.Unlock()
+		_, err = holdAll(t.Context(), locks, terms.NewOwner())
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		counts := here.Counts()
+		assert.Equal(t, []int64{1, 1, 0}, []int64{counts.Denied, counts.Canceled, counts.Failed})
+		leave()
+		<-waits
+	})
+}
+
 // lockOf returns the lock as the client keeps it, nil if it has forgotten it.
 func (c *Client) lockOf(l *Lock) *lock {
 	one, _ := c.enterIfAny(l.Name, 0)
@@ -615,4 +637,44 @@ func (f *fake) deliverAll() {
 		close(p.done)
 	}
 	f.waiting = nil
+}
+
+// A release that carries the ticket of the next call is refused, and so is that ticket: the call
+// returns with the reason, or goes on and knows it.
+func TestACallWhoseTicketJoinsWithARefusedReleaseHearsWhy(t *testing.T) {
+	for answer, reason := range map[fate]error{misfit: wire.ErrWrongType, refused: wire.ErrNoAnswer} {
+		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+			here, there, third := f.join(func(c *Config) { c.HandoffLimit = 0 }), f.join(nil), f.join(nil)
+			h, l := holds(t, there.lock()), here.lock()
+			me, got := takes(t.Context(), l) // it listens from now on
+			synctest.Wait()
+			ctx, leave := context.WithCancel(t.Context())
+			_, others := takes(ctx, third.lock())
+			synctest.Wait()
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, <-got)
+			time.Sleep(time.Second) // a mirror tells that others wait
+			within, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, result := takes(within, here.lock())
+			synctest.Wait()
+			joins := 0
+			f.decides(func(cmd *core.Command) fate {
+				switch {
+				case cmd.Joins.ID != (core.ID{}):
+					joins++
+					return answer
+				case cmd.Op == core.Join:
+					return held
+				}
+				return passes
+			})
+			assert.Error(t, l.Unlock(t.Context(), me))
+			assert.Equal(t, 1, joins)
+			assert.ErrorIs(t, <-result, reason)
+			f.gives(passes)
+			leave()
+			<-others // with the lock, if the release was repeated
+		})
+	}
 }

@@ -245,29 +245,42 @@ func (l *lock) freeSlot(x *exchange, alive bool) {
 	}
 }
 
-// noteAnswer notes the answer for the call that waits for the lock by the tenure, which need not
-// be the call that sent the command. It returns that call if waiting does not cure the error, else
-// nil.
+// noteAnswer notes the answer for each call that waits for the lock by a tenure of the command. It
+// returns the call if waiting does not cure the error, else nil: not that of the ticket that joins
+// with a Leave, since a server that refuses the Leave now may not refuse a Join.
 func (l *lock) noteAnswer(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
-	c, a := l.shard.client, &x.Answer
-	if !alive || a.Fault == core.Behind {
+	if x.Answer.Fault == core.Behind {
 		return nil
 	}
-	agent := x.work.tenure.Agent
+	if x.Joins != "" {
+		if t := l.Find(x.Cmd.Joins.ID); t != nil {
+			l.noteFor(t, x, now)
+		}
+	}
+	if alive {
+		if w, permanent := l.noteFor(x.work.tenure, x, now); permanent {
+			return w
+		}
+	}
+	return nil
+}
+
+// noteFor notes the answer for the call that waits for the lock by the tenure, which need not be
+// the call that sent the command. It reports whether waiting does not cure the error.
+func (l *lock) noteFor(t *core.Tenure, x *exchange, now core.Now) (w *waiter, permanent bool) {
+	c, a, agent := l.shard.client, &x.Answer, t.Agent
 	if agent == nil || agent.Purpose != core.Locks || agent.Outcome != core.Waiting {
-		return nil
+		return nil, false
 	}
-	w := agent.Tag.(*waiter)
+	w = agent.Tag.(*waiter)
 	if a.Clock > 0 && w.clock == 0 {
 		w.clock, w.read = a.Clock, x.sentAt
 	}
-	switch {
-	case w.answered(a, &c.clock, now.Time):
-		return w
-	case w.err != nil:
+	permanent = w.answered(a, &c.clock, now.Time)
+	if !permanent && w.err != nil {
 		c.TellTrouble(l.name.Key, w.since, w.err)
 	}
-	return nil
+	return w, permanent
 }
 
 // checksFor returns the call whose condition the command checked, if it still waits for the lock by
