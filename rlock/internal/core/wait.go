@@ -473,10 +473,11 @@ func (l *Lock) tryPass(now Now) bool {
 }
 
 // A call is overdue if its time is up while a command that decides whose the lock is is in flight.
-// It waits for that answer, since no other owner is known to hold the lock. A call with a single
-// attempt that sends no command itself is overdue from the beginning. One command decides for all
-// overdue calls: readers join a reader that is granted the lock, other calls are refused when a
-// call is granted or denied the lock, and all have the fault of a command that fails.
+// It waits for that answer, since no other owner is known to hold the lock, but no longer than for
+// a server that is taken for dead (Silence). A call with a single attempt that sends no command
+// itself is overdue from the beginning. One command decides for all overdue calls: readers join a
+// reader that is granted the lock, other calls are refused when a call is granted or denied the
+// lock, and all have the fault of a command that fails.
 
 // decision returns the outcome of a call without a ticket whose time is up: Denied or TimedOut if
 // another owner has the lock or is first in line, Unanswered if Redis has failed, and Waiting, with
@@ -492,35 +493,28 @@ func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
 // decisionBehind is decision for a call that has sent nothing; first is the first waiter, which may
 // be the call itself.
 func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
-	refused := w.timedOut()
+	if l.held != nil {
+		return w.timedOut(), 0
+	}
+	by, some := l.decidedBy()
 	switch {
-	case l.held != nil:
-		return refused, 0
 	case first == nil || first == w:
-	case first.Tenure != nil:
-		switch t := first.Tenure; {
-		case first.isRefused():
-			return refused, 0
-		case t.underWay(), t.place == Out:
-			return Waiting, Never
-		default:
-			return Unanswered, 0
+		if !some {
+			return w.timedOut(), 0
 		}
-	case first.fails > 0:
-		return Unanswered, 0
 	case first.isRefused():
-		return refused, 0
-	}
-	switch by, some := l.decidedBy(); {
-	case first != w:
-		return Waiting, Never // the first waiter waits for the same answer, or is about to send a command
-	case !some:
-		return refused, 0
-	case now.Time >= by:
+		return w.timedOut(), 0
+	case first.Tenure != nil && first.Tenure.underWay():
+		by = max(by, first.Tenure.flight.at.Time.After(l.client.Silence))
+	case first.Tenure != nil && first.Tenure.place != Out, first.Tenure == nil && first.fails > 0:
 		return Unanswered, 0
-	default:
-		return Waiting, by
+	case !some: // the first waiter is about to send a command
+		by = w.Until.After(l.client.Silence)
 	}
+	if now.Time >= by {
+		return Unanswered, 0
+	}
+	return Waiting, by
 }
 
 // isRefused reports whether the last answer to the call says that another owner has the lock.
@@ -578,7 +572,7 @@ func (l *Lock) decided(now Now) {
 		return
 	}
 	first := l.line.first()
-	var none Call // a call that has sent nothing
+	none := Call{Until: now.Time} // a call that has sent nothing
 	if o, _ := l.decisionBehind(first, &none, now); o == Waiting {
 		return
 	}

@@ -431,6 +431,34 @@ func TestACallOfARowThatIsNotWantedAnyMoreCountsAsCancelled(t *testing.T) {
 	})
 }
 
+// An attempt sends nothing itself while another call is about to send a command for the lock, or
+// has: it waits for the answer, but no longer than for a server that is taken for dead.
+func TestAnAttemptBesideACallWithoutAnAnswerDoesNotWaitForLong(t *testing.T) {
+	for others, behind := range map[int]string{0: "a command in flight", 300: "a call that waits for a slot"} {
+		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+			c := f.join(nil)
+			ctx, leave := context.WithCancel(t.Context())
+			f.gives(held)
+			results := make([]<-chan error, others+1)
+			for i, l := range append(f.many(c, others), c.lock()) {
+				_, results[i] = takes(ctx, l)
+				synctest.Wait()
+			}
+			began := time.Now()
+			req := request(terms.NewOwner())
+			req.Wait = 0
+			err := c.lock().Take(t.Context(), req)
+			assert.ErrorIs(t, err, terms.ErrUnanswered, behind)
+			assert.Equal(t, terms.Silence, time.Since(began), behind)
+			f.gives(passes)
+			leave()
+			for _, result := range results {
+				require.ErrorIs(t, <-result, context.Canceled)
+			}
+		})
+	}
+}
+
 // lockOf returns the lock as the client keeps it, nil if it has forgotten it.
 func (c *Client) lockOf(l *Lock) *lock {
 	one, _ := c.enterIfAny(l.Name, 0)

@@ -28,8 +28,8 @@ var (
 // as it allows.
 var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNotAcquired)
 
-// ErrUnanswered is the error of a call whose time is over before Redis has answered the release of
-// the owner before, so that no owner is known to have the lock.
+// ErrUnanswered is the error of a call whose time is over while the command of another call, or the
+// release of the owner before, has no answer, so that no owner is known to have the lock.
 var ErrUnanswered = errors.New("no answer of Redis says yet whether the lock is free")
 
 // ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
