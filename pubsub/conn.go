@@ -22,8 +22,8 @@ const (
 	answerWithin = 6 * time.Second
 )
 
-// A conn is one dedicated connection of a link. It only ever subscribes (and asks HELLO in a
-// Cluster), since the embedded server accepts nothing else on a connection with subscriptions.
+// A conn is one dedicated connection of a link. It asks for its server (INFO; HELLO in a
+// Cluster), and then only ever subscribes, since the embedded server accepts nothing else on a connection with subscriptions.
 //
 // It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING. If a server answers both with an
 // error (BUSY while a script runs for too long, or any other refusal), rueidis panics in a
@@ -34,6 +34,7 @@ type conn struct {
 	link   *link
 	client rueidis.DedicatedClient
 	addr   string       // the node's address, "" if the client does not say
+	server string       // the run id of the server, "" if it is not known: see follow.go
 	lost   <-chan error // gets a value, or is closed, when the connection is gone
 	worked bool         // a batch was answered; only the link's goroutine uses it
 }
@@ -56,6 +57,9 @@ func (l *link) open() (*conn, error) {
 		c.client.Close()
 		return nil, fmt.Errorf("pubsub: open a connection: %w", err)
 	default:
+	}
+	if l.hub.compares() {
+		c.server = l.hub.serverOf(c.client)
 	}
 	return c, nil
 }

@@ -62,6 +62,9 @@ type link struct {
 	left      list.List           // channels that have lingered, the first in front; the server may still have them
 	lostAt    time.Time           // the time of the last loss that was logged; zero once a connection works
 	until     time.Time           // the time at which the goroutine looks again by itself
+	strays    bool                // conn leads to another server than the commands: see follow.go
+	moveAt    time.Time           // the time at which it is opened again, if it strays
+	move      time.Duration       // the last pause before that time
 }
 
 // newLinkLocked starts a link. Needs Hub.mu, and an open hub.
@@ -81,7 +84,7 @@ func (l *link) run() {
 			continue
 		}
 		l.hub.mu.Lock()
-		l.conn = c
+		l.usesLocked(c)
 		l.hub.mu.Unlock()
 		c, err = l.serve(c)
 		// First, since to close a connection to a silent server takes rueidis a second.
@@ -162,6 +165,10 @@ func (l *link) serve(c *conn) (*conn, error) {
 			}
 			l.askLater()
 		}
+		moveAt, strays := l.moveTime()
+		if strays && !now.Before(moveAt) {
+			return c, errElsewhere
+		}
 		ask, until, used := l.take(now, nextTick)
 		if used {
 			usedAt = now
@@ -176,6 +183,9 @@ func (l *link) serve(c *conn) (*conn, error) {
 		}
 		if used {
 			until = earlier(until, l.renew(&r, now))
+		}
+		if strays {
+			until = earlier(until, moveAt)
 		}
 		timer.Reset(until.Sub(now))
 		select {
@@ -246,11 +256,16 @@ func (l *link) lost(c *conn, err error) {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil {
+	elsewhere := errors.Is(err, errElsewhere)
+	// Of connections that lead elsewhere only the first in a row is logged.
+	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil && !(elsewhere && l.move > 0) {
 		h.log.Warn("rlock: the connection for messages is lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
 		l.lostAt = time.Now()
 	}
-	l.conn, l.asked, l.later = nil, nil, nil
+	if elsewhere {
+		l.movesLocked(time.Now())
+	}
+	l.conn, l.strays, l.asked, l.later = nil, false, nil, nil
 	avoid := ""
 	if c == nil || errors.Is(err, errNotPrimary) {
 		avoid = l.addr

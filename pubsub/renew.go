@@ -152,7 +152,8 @@ func (l *link) exchange(next, c *conn) (missing []*channel) {
 	if len(missing) > 0 {
 		return missing
 	}
-	l.conn, next.worked = next, true
+	l.usesLocked(next)
+	next.worked = true
 	for _, ch := range l.channels {
 		switch {
 		case ch.conn.Load() == c && ch.next == next:

@@ -19,8 +19,9 @@
 // # Missing
 //
 // It has no sharded pub/sub, no CONFIG, ROLE or CLIENT LIST, WAIT answers 0, and a
-// connection that subscribes in RESP3 refuses other commands. INFO server has a run id only. It answers CLUSTER SLOTS, so
-// that a client must be told that it is a single server; Options does.
+// connection that subscribes in RESP3 refuses other commands. INFO server has a run id only, and
+// HELLO without arguments a role. It answers CLUSTER SLOTS, so that a client must be told that it
+// is a single server; Options does.
 //
 // # Scripts
 //

@@ -38,11 +38,12 @@ type Server struct {
 	refuse func(command string, args ...string) string
 	calls  map[string]int64
 	runID  string // which INFO says, and by which clients tell processes of servers apart
+	role   string // which HELLO without arguments says
 }
 
 // New returns a server that is empty and answers. Close it at the end.
 func New() *Server {
-	s := &Server{m: miniredis.NewMiniRedis(), runID: newRunID(), calls: make(map[string]int64)}
+	s := &Server{m: miniredis.NewMiniRedis(), runID: newRunID(), role: "master", calls: make(map[string]int64)}
 	s.scripts = NewScripts(s.m)
 	s.virtual = time.Now().Before(bubblesEnd)
 	s.m.ClockTTL(true)
@@ -103,7 +104,7 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 	command = strings.ToLower(command)
 	s.mu.Lock()
 	s.calls[command]++
-	refuse, runID := s.refuse, s.runID
+	refuse, runID, role := s.refuse, s.runID, s.role
 	s.mu.Unlock()
 	if refuse != nil {
 		if reply := refuse(command, args...); reply != "" {
@@ -115,7 +116,21 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 		peer.WriteBulk("# Server\r\nrun_id:" + runID + "\r\n")
 		return true
 	}
+	if command == "hello" && len(args) == 0 { // likewise
+		peer.WriteMapLen(1)
+		peer.WriteBulk("role")
+		peer.WriteBulk(role)
+		return true
+	}
 	return s.scripts.Before(peer, command, args)
+}
+
+// SetRole sets the role that the server says it has, "master" or "slave". The commands that it
+// refuses are a matter of Refuse.
+func (s *Server) SetRole(role string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role = role
 }
 
 // tick sets miniredis' clock to now. A script holds miniredis' mutex, and tick waits for it:

@@ -66,6 +66,7 @@ type Client struct {
 
 	troubleAt atomic.Int64 // the time from which trouble may be logged again, in nanoseconds of the monotonic clock
 	troubles  troubles
+	redialAt  atomic.Int64 // likewise for a connection that was ended, see tellRedial
 	seed      maphash.Seed
 
 	// Closed is set, without a mutex, before Close visits the locks. A goroutine that reads false
@@ -174,6 +175,7 @@ func (c *Client) open(w carrier) {
 		c.tracked.all = int64(c.Config.TrackedKeys)
 	}
 	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.send, MaxBackoff: min(c.Config.Lease/10, time.Second)})
+	c.Redis.OnRedial(c.tellRedial)
 	verify := c.verifies()
 	c.Redis.OnChange(func(keys []string) {
 		if len(keys) == 0 {
@@ -295,8 +297,8 @@ func (c *Client) drain() error {
 // between, so that a network that ends connections again and again causes no load.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
-// verifies returns the task that asks Redis whether it still shows the tenures of the client. It
-// runs when a connection has ended, and when the first command over a new connection is answered:
+// verifies returns the task that asks Redis whether it still shows the tenures of the client, and
+// lets messages and waits for replicas follow to the server of the commands. It runs when a connection has ended, and when the first command over a new connection is answered:
 // another server may answer then, a replica that was promoted and never had the grant, or a server
 // that was restarted without its data. The next renewal would notice that up to a third of the
 // lease later, and until then there might be two holders.
@@ -306,6 +308,8 @@ func (c *Client) verifies() *task.Task {
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
 		c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
 		c.keeper.Probe()
+		c.Hub.CheckServer()
+		c.Redis.CheckReplicated()
 		rested := time.Since(done) > 2*lastVerifyPause
 		done, paused = time.Now(), min(2*paused, lastVerifyPause)
 		if rested || paused == 0 {

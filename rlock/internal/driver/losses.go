@@ -422,6 +422,16 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	}
 }
 
+// tellRedial logs that a connection was ended since its server may be the wrong one by now, by its
+// reply, unless that was logged a short time ago.
+func (c *Client) tellRedial(reply error) {
+	at := int64(time.Since(c.clock.start))
+	if next := c.redialAt.Load(); at >= next && c.redialAt.CompareAndSwap(next, at+int64(troubleEvery)) {
+		c.Config.Logger.Warn("rlock: Redis refuses commands, as a replica does or a server that is not ready: connecting again, since its address may lead to another server now",
+			"error", reply)
+	}
+}
+
 // mostRefusals is the largest number of different refusals of releases that a client logs.
 const mostRefusals = 16
 

@@ -220,7 +220,12 @@ func loginOf(o rueidis.ClientOption) login {
 
 // runID asks the server of a client for its run id. It returns "" if the server does not say.
 func runID(ctx context.Context, client rueidis.Client) (string, error) {
-	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	return readRunID(client.Do(ctx, client.B().Info().Section("server").Build()))
+}
+
+// readRunID returns the run id in a reply to INFO, or "".
+func readRunID(reply rueidis.RedisResult) (string, error) {
+	info, err := reply.ToString()
 	if err != nil {
 		return "", err
 	}
@@ -266,6 +271,12 @@ type connections struct {
 	name string
 	// answered is the latest generation (closed + 1) at which a command was sent that was answered.
 	answered atomic.Uint64
+
+	// onReplicated is called when a connection for commands that wait for replicas is opened.
+	onReplicated func()
+
+	mu         sync.Mutex         // guards the field below
+	replicated map[*wire]struct{} // the connections of commands that wait for replicas
 }
 
 // watch makes o wrap each connection into a wire.
@@ -283,7 +294,17 @@ func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 		if err != nil {
 			return nil, err
 		}
-		return &wire{Conn: conn, conns: c}, nil
+		w := &wire{Conn: conn, conns: c}
+		if ctx.Value(replicated{}) != nil {
+			c.mu.Lock()
+			if c.replicated == nil {
+				c.replicated = make(map[*wire]struct{})
+			}
+			c.replicated[w] = struct{}{}
+			c.mu.Unlock()
+			c.onReplicated()
+		}
+		return w, nil
 	}
 	return o
 }
@@ -325,6 +346,9 @@ type wire struct {
 
 func (w *wire) Close() error {
 	w.conns.closed.Add(1)
+	w.conns.mu.Lock()
+	delete(w.conns.replicated, w)
+	w.conns.mu.Unlock()
 	defer w.conns.change(nil)
 	return w.Conn.Close()
 }

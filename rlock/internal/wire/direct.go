@@ -38,7 +38,11 @@ const executed = math.MaxUint64
 func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
-			return r.direct.do(ctx, l, o.Call)
+			result, sent := r.direct.do(ctx, l, o.Call)
+			if err := result.Error(); err != nil {
+				r.heed(o.Slot, err)
+			}
+			return result, sent
 		}
 	}
 	generation := r.Generation()

@@ -80,11 +80,20 @@ func replaceDirect(other func(net.Conn) (net.Conn, error)) func(*rueidis.ClientO
 	}
 }
 
-// open connects with the settings of package rlock.
+// open connects with the settings of package rlock, and records the commands of the networks.
 func (l *lone) open(option rueidis.ClientOption) {
 	l.t.Helper()
 	l.net.Record()
 	l.direct.Record()
+	l.t.Cleanup(func() {
+		l.net.Close()
+		l.direct.Close()
+	})
+	l.connect(option)
+}
+
+func (l *lone) connect(option rueidis.ClientOption) {
+	l.t.Helper()
 	option.PipelineMultiplex, option.AlwaysPipelining, option.RingScaleEachConn = -1, true, 8
 	option.ConnWriteTimeout, option.Dialer.KeepAlive = 2*time.Second, time.Second
 	id := wire.NewID()
@@ -94,8 +103,6 @@ func (l *lone) open(option rueidis.ClientOption) {
 	l.t.Cleanup(func() {
 		l.Stop()
 		l.Close()
-		l.net.Close()
-		l.direct.Close()
 	})
 	keys := keysOf(l.t, l.Redis, "lock", wire.Plain.Layout)
 	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1)), Slot: keys.Slot, First: true}

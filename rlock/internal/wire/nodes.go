@@ -278,6 +278,7 @@ const (
 func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	c := r.call(x)
 	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
+	ctx = context.WithValue(ctx, replicated{}, true)
 	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a command that blocks on a dead peer
 	defer cancel()
 
@@ -377,5 +378,6 @@ func (r *Redis) togetherAt(ctx context.Context, address string, first, second ru
 		return unknown, unknown
 	}
 	results := node.DoMulti(ctx, first, second)
+	r.heed(first.Slot(), results[0].Error())
 	return results[0], results[1]
 }

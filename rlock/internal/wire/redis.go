@@ -49,6 +49,7 @@ type Redis struct {
 	sent        sent
 	tracking    tracking
 	foreign     foreign
+	redials     redials
 
 	// ctx ends when the client closes: then background work and waits for slots end.
 	ctx    context.Context
@@ -82,6 +83,7 @@ func Open(o Options, id string) (*Redis, error) {
 func newRedis(o Options, id string) *Redis {
 	r := &Redis{options: o, prefix: id, leaseText: strconv.FormatInt(o.Lease.Milliseconds(), 10), conns: new(connections), clientLists: &clientLists{lock: Limit{slots: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}, Patience: patienceOf(o.Redis)}
 	r.deadline.patience = r.Patience
+	r.conns.onReplicated = r.CheckReplicated
 	if r.tracking.on = o.tracks(); r.tracking.on {
 		r.options.Redis = r.conns.listen(o.Redis)
 	}
@@ -104,6 +106,9 @@ func (r *Redis) open(o Options) *absent {
 		}
 	}
 	r.direct = newDirect(r)
+	if r.conns.counted {
+		r.Client = &heedful{client, r.heed}
+	}
 	return nil
 }
 

@@ -482,8 +482,7 @@ var curable = []string{
 
 // Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act
 // on it; one that is wrapped already stays. Replies are matched by their code; rueidis removes a
-// leading "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the message
-// ("ERR Error running script ...", "@user_script: 14: ...").
+// leading "ERR ".
 func Diagnose(err error) (Diagnosis, error) {
 	if err == nil || IsPermanent(err) {
 		return Never, err
@@ -495,10 +494,7 @@ func Diagnose(err error) (Diagnosis, error) {
 	if !ok {
 		return diagnoseSilence(err)
 	}
-	has := func(code string) bool {
-		return strings.HasPrefix(message, code) ||
-			strings.Contains(message, code) && (strings.HasPrefix(message, "Error ") || strings.HasPrefix(message, "@user_script"))
-	}
+	has := func(code string) bool { return hasCode(message, code) }
 	for _, code := range curable {
 		if has(code) {
 			return NotNow, err
@@ -519,6 +515,13 @@ func Diagnose(err error) (Diagnosis, error) {
 		return Never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return Never, err
+}
+
+// hasCode reports whether the message of an error reply has that code. Up to Redis 6 that of an
+// error inside a script stands in the middle.
+func hasCode(message, code string) bool {
+	return strings.HasPrefix(message, code) ||
+		strings.Contains(message, code) && (strings.HasPrefix(message, "Error ") || strings.HasPrefix(message, "@user_script"))
 }
 
 // NotALock returns the error of a key that is no lock: its hash or sorted set has a member that is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,8 +15,8 @@ import (
 )
 
 // Survey sends commands that only read, in one pipeline to the node that serves the slot, and
-// returns their replies, errors of the server included. After a fault that waiting may cure it
-// tries again, for Patience at most.
+// returns their replies, errors of the server included. After a fault that waiting may cure, and
+// after an answer of a replica, it tries again, for Patience at most.
 //
 // The commands are made by Arbitrary, so that rueidis does not know that they only read: it would
 // repeat them until their context ends, each time with a place in its ring.
@@ -35,8 +36,8 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 	var last error // the error of the last attempt
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
 		replies, err := r.surveyOnce(ctx, slot, commands)
-		if err == nil {
-			err = passing(replies)
+		if failed := passing(replies); failed != nil { // says more than that the server is a replica
+			err = failed
 		}
 		switch {
 		case err == nil:
@@ -77,14 +78,23 @@ func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.
 	if err != nil {
 		return nil, err
 	}
-	return inBackground(ctx, r, limit, func() []rueidis.RedisResult {
+	replies, err := inBackground(ctx, r, limit, func() []rueidis.RedisResult {
 		r.sent.n.Add(int64(len(commands)))
-		replies := r.Client.DoMulti(r.deadline.context(time.Now()), commands...)
+		asked := commands
+		if !r.cluster {
+			asked = append(slices.Clone(commands), r.Client.B().Hello().Build())
+		}
+		replies := r.Client.DoMulti(r.deadline.context(time.Now()), asked...)
 		if Answered(replies[0].Error()) {
 			limit.Heard()
 		}
 		return replies
 	})
+	if err == nil && len(replies) > len(commands) {
+		err = r.ofReplica(replies[len(commands)])
+		replies = replies[:len(commands)]
+	}
+	return replies, err
 }
 
 // A background counts the goroutines that work for a client in the background. Its zero value is

@@ -1,0 +1,101 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// An address (a DNS name, a service, a balancer) may lead to another server one day, while the old
+// one lives on and keeps its connections. The client's commands follow it when their connection is
+// opened anew; the messages would stay, and come no more. So a connection asks its server for its
+// run id before it subscribes, and the hub compares that with the run id of the commands' server:
+// once for each connection, and whenever [Hub.CheckServer] is called. A connection that leads
+// elsewhere is opened again.
+//
+// A server that does not say its run id is believed to be the right one. In a Cluster nothing is
+// compared: messages come from any of its nodes, or from the node that the Cluster names.
+
+const (
+	// A connection that leads elsewhere is opened again at once, then after firstMove, and each
+	// time after twice that time, up to lastMove: behind some proxies each connection has another
+	// run id.
+	firstMove, lastMove = time.Second, 30 * time.Second
+)
+
+var errElsewhere = errors.New("pubsub: messages come from another server than the one of the commands")
+
+// CheckServer finds out, in the background, whether messages come from the server to which the
+// client sends commands, and subscribes there if not. It is called when the connection of the
+// commands was opened anew, since its address may lead to another server then.
+func (h *Hub) CheckServer() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.links[""]; l != nil && l.conn != nil {
+		l.compareLocked()
+	}
+}
+
+// usesLocked makes c the connection of the link. Needs Hub.mu.
+func (l *link) usesLocked(c *conn) {
+	l.conn, l.strays = c, false
+	l.compareLocked()
+}
+
+// compareLocked finds out whether the link's connection leads to the server of the commands. Needs
+// Hub.mu.
+func (l *link) compareLocked() {
+	h, c := l.hub, l.conn
+	if c.server == "" || h.ctx.Err() != nil {
+		return
+	}
+	h.running.Go(func() {
+		server := h.serverOf(h.client)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if server == "" || l.conn != c {
+			return
+		}
+		if l.strays = server != c.server; !l.strays {
+			l.move, l.moveAt = 0, time.Time{}
+		}
+		l.kick()
+	})
+}
+
+// moveTime returns the time at which the connection is to be opened again, since it leads to
+// another server than the commands; strays is false if it is not known to.
+func (l *link) moveTime() (at time.Time, strays bool) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	return l.moveAt, l.strays
+}
+
+// movesLocked notes that the connection is opened again. Needs Hub.mu.
+func (l *link) movesLocked(now time.Time) {
+	l.move = min(max(2*l.move, firstMove), lastMove)
+	l.moveAt = now.Add(l.move)
+}
+
+// compares reports whether the hub compares the servers of its connections with that of the
+// commands.
+func (h *Hub) compares() bool { return !h.cluster }
+
+// serverOf returns the run id of the server to which commands of a client go, or "".
+func (h *Hub) serverOf(client rueidis.CommandClient) string {
+	ctx, cancel := context.WithTimeout(h.ctx, answerWithin)
+	defer cancel()
+	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package servers_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+)
+
+// An endpoint is an address that leads to a server, as a DNS name or a cloud's endpoint does.
+// Connections stay where they were opened.
+type endpoint struct{ at atomic.Pointer[testbed.Site] }
+
+// client returns a client at the endpoint. Its Close may fail, since a command was in flight when the
+// endpoint moved.
+func (e *endpoint) client(t *testing.T, change func(*rlock.Config)) *rlock.Client {
+	config := rlock.Config{Redis: e.at.Load().Options(), Logger: slog.New(slog.DiscardHandler)}
+	config.Redis.DialCtxFn = func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dialer.DialContext(ctx, "tcp", e.at.Load().Addr())
+	}
+	change(&config)
+	client, err := rlock.New(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// own returns a server that no other test uses.
+func own(t *testing.T) *testbed.Site {
+	return testbed.At(t, redistest.Standalone(t, "--repl-diskless-sync-delay", "0"))
+}
+
+// follow makes s a replica of another server, and returns when it has the data.
+func follow(t *testing.T, s, primary *testbed.Site) {
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	require.NoError(t, s.Do("REPLICAOF", host, port).Error())
+	require.Eventually(t, func() bool {
+		info, err := s.Do("INFO", "replication").ToString()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	}, testbed.Hang, time.Millisecond)
+}
+
+// listeners returns the number of subscriptions to channels of the lock at a server.
+func listeners(s *testbed.Site) int {
+	channels, _ := s.Outside.Do(s.Ctx, s.Outside.B().PubsubChannels().Pattern("*"+testbed.Key+"*").Build()).AsStrSlice()
+	return len(channels)
+}
+
+var movingClients = map[string]func(*rlock.Config){
+	"default":       func(*rlock.Config) {},
+	"RESP2":         func(c *rlock.Config) { c.Redis.AlwaysRESP2 = true },
+	"sync replicas": func(c *rlock.Config) { c.SyncReplicas = 1 },
+}
+
+// A failover behind an endpoint: the old primary becomes a replica of the new one, and keeps its
+// connections. Locks, holds and messages follow.
+func TestClientsFollowAnEndpointToAnotherPrimary(t *testing.T) {
+	for name, change := range movingClients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, replica := own(t), own(t)
+			follow(t, replica, primary)
+			var e endpoint
+			e.at.Store(primary)
+			lock, other := e.client(t, change).NewLock(testbed.Key), e.client(t, change).NewLock(testbed.Key)
+			for range 20 { // so that a lone caller has a connection of its own
+				require.NoError(t, lock.Lock(primary.Ctx))
+				require.NoError(t, lock.Unlock(primary.Ctx))
+			}
+			hold, err := lock.Acquire(primary.Ctx)
+			require.NoError(t, err)
+			waits := acquire(primary.Ctx, other)
+			require.Eventually(t, func() bool { return listeners(primary) > 0 }, testbed.Hang, time.Millisecond)
+			require.NoError(t, primary.Outside.Do(primary.Ctx, primary.Outside.B().Wait().Numreplicas(1).Timeout(0).Build()).Error())
+
+			e.at.Store(replica)
+			require.NoError(t, replica.Do("REPLICAOF", "NO", "ONE").Error())
+			follow(t, primary, replica)
+
+			require.Eventually(t, func() bool { return listeners(replica) > 0 }, testbed.Hang, time.Millisecond, "subscriptions follow")
+			require.NoError(t, context.Cause(hold.Context()), "the new primary has the lock")
+			_ = hold.Release(primary.Ctx) // may be refused once, and is repeated
+			next := redistest.Await(t, waits)
+			require.NoError(t, next.err)
+			assert.NoError(t, next.hold.Release(primary.Ctx))
+			require.NoError(t, lock.Do(primary.Ctx, func(context.Context) error { return nil }))
+		})
+	}
+}
+
+type acquired struct {
+	hold *rlock.Hold
+	err  error
+}
+
+func acquire(ctx context.Context, lock *rlock.Lock) <-chan acquired {
+	waits := make(chan acquired, 1)
+	go func() {
+		hold, err := lock.Acquire(ctx)
+		waits <- acquired{hold, err}
+	}()
+	return waits
+}
+
+// The connections of the commands end, and the address leads elsewhere by then. The old server
+// lives on, and keeps the connections of the messages.
+func TestMessagesFollowTheCommandsToAnotherServer(t *testing.T) {
+	for name, change := range movingClients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, present := own(t), own(t)
+			follow(t, own(t), old) // for those that wait for replicas
+			follow(t, own(t), present)
+			var e endpoint
+			e.at.Store(old)
+			lock, other := e.client(t, change).NewLock(testbed.Key), e.client(t, change).NewLock(testbed.Key)
+			hold, err := lock.Acquire(old.Ctx)
+			require.NoError(t, err)
+			waits := acquire(old.Ctx, other)
+			require.Eventually(t, func() bool { return listeners(old) > 0 }, testbed.Hang, time.Millisecond)
+
+			e.at.Store(present)
+			require.NoError(t, old.Do("CLIENT", "KILL", "TYPE", "normal").Error())
+			<-hold.Context().Done()
+			assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the other server does not have the lock")
+			next := redistest.Await(t, waits)
+			require.NoError(t, next.err)
+
+			again := acquire(old.Ctx, lock)
+			require.Eventually(t, func() bool { return listeners(present) > 0 }, testbed.Hang, time.Millisecond, "subscriptions follow")
+			require.NoError(t, next.hold.Release(old.Ctx))
+			last := redistest.Await(t, again)
+			require.NoError(t, last.err)
+			require.Equal(t, int64(1), present.Number("EXISTS", testbed.Key), "no connection has stayed behind")
+			assert.NoError(t, last.hold.Release(old.Ctx))
+			old.Do("DEL", testbed.Key)
+		})
+	}
+}
+
+// connections returns the ids of the connections of rlock at a server whose last command was this
+// one; "" for any.
+func connections(s *testbed.Site, command string) (ids []string) {
+	list, _ := s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary("CLIENT", "LIST").Build()).ToString()
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, " name=rlock:") && strings.Contains(line, " cmd="+command) {
+			id, _, _ := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// A new connection for a command that waits for replicas leads elsewhere, while the old server
+// lives on with the connection of all other commands: a release would go to another server than its
+// acquire.
+func TestAllConnectionsFollowTheOneOfAGrantThatWaitsForReplicas(t *testing.T) {
+	old, present := own(t), own(t)
+	follow(t, own(t), old)
+	follow(t, own(t), present)
+	var e endpoint
+	e.at.Store(old)
+	lock := e.client(t, movingClients["sync replicas"]).NewLock(testbed.Key)
+	work := func(context.Context) error { return nil }
+	require.NoError(t, lock.Do(old.Ctx, work))
+
+	e.at.Store(present)
+	for _, id := range connections(old, "wait") {
+		require.NoError(t, old.Do("CLIENT", "KILL", "ID", id).Error())
+	}
+	require.Eventually(t, func() bool { return lock.Do(old.Ctx, work) == nil && len(connections(old, "")) == 0 }, testbed.Hang, 10*time.Millisecond)
+	require.NoError(t, lock.Do(old.Ctx, work))
+	assert.NotEmpty(t, connections(present, "wait"))
+}
