@@ -128,7 +128,7 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it
 // returns [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger
 // and the Observer may take up to three seconds more. A further call waits for the first and returns
-// its error; in a hook of the first it returns nil.
+// its error; in a hook without a caller, such as those of Close, it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.

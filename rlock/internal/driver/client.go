@@ -142,9 +142,7 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 	if config.LogSteps {
 		c.trace, c.traces = newLogger(config.Logger)
 	}
-	if config.Observer != nil {
-		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
-	}
+	c.Observer = newObserving(config.Observer)
 	hub := pubsub.Config{Logger: c.Config.Logger}
 	if !r.IsLazy() {
 		hub.Client, hub.Sharded = r.Client, r.Sharded
@@ -243,7 +241,7 @@ func (c *Client) Close() error {
 		defer close(c.gone)
 		c.last = c.close()
 		c.closer.Store(closed)
-	case c.closer.Load() == me: // a hook that Close calls must not wait for its own end
+	case c.closer.Load() == me || c.closer.Load() != closed && c.Observer.calls(me): // a hook must not wait for its own end
 		return nil
 	default:
 		<-c.gone
@@ -261,10 +259,12 @@ func (c *Client) close() error {
 	c.Hub.Close()
 	c.Redis.Close()
 	c.Observer.close()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
 	if c.traces != nil {
-		c.traces.close()
+		c.traces.close(ctx)
 	}
-	c.notices.close()
+	c.notices.close(ctx)
 	return err
 }
 

@@ -217,7 +217,7 @@ func TestASlowLoggerGetsAThousandMessagesInOrderAndTheNumberItMissed(t *testing.
 			log.Info(fmt.Sprint(i))
 		}
 		close(h.goes)
-		notices.close()
+		notices.close(t.Context())
 		for i, text := range h.took[:maxMessages+1] {
 			assert.Equal(t, fmt.Sprint(i), text)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -140,7 +141,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 }
 
 // tell reports the ending to the holders, the Observer and the log. It is called once, without a
-// mutex. The hook for losses runs in the goroutine of the notices, so that the keeper does not wait
+// mutex. The hooks run in the goroutines of the notices, so that neither the keeper nor Close waits
 // for code of the user.
 func (e *ending) tell() {
 	l, s, c := e.lock, e.lock.shard, e.lock.shard.client
@@ -166,7 +167,7 @@ func (e *ending) tell() {
 		}
 		event := c.closedLevel(l.name, &v.Level, e.at, v.cause)
 		if e.why == nil {
-			c.Observer.Released.Tell(ctx, event)
+			c.Observer.atClose(ctx, c.Observer.Released, event)
 		} else {
 			event.Reason = v.reason
 			c.Observer.Later(ctx, c.Observer.Lost, event)
@@ -198,7 +199,15 @@ const maxEvents = 4000
 // without a mutex; any other runs by notices.
 type observing struct {
 	*terms.Observer          // or nil
-	Notices         *notices // nil if there is no Observer
+	Notices         *notices // calls the hooks for losses and renewals; nil if there is no Observer
+	last            *notices // calls the hooks of Close; nil if there is no Observer
+}
+
+func newObserving(o *terms.Observer) observing {
+	if o == nil {
+		return observing{}
+	}
+	return observing{o, newNotices(maxEvents, o.Missed), newNotices(math.MaxInt, nil)} // Close reports each hold once
 }
 
 // On reports whether there is an Observer.
@@ -211,12 +220,29 @@ func (o *observing) Later(ctx context.Context, hook terms.Hook, e terms.Event) {
 	}
 }
 
-// close waits for the events that are not reported yet, and calls the last hook.
-func (o *observing) close() {
-	if o.On() {
-		o.Notices.close()
-		o.Closed()
+// atClose queues the call of a hook for a level that Close ends.
+func (o *observing) atClose(ctx context.Context, hook terms.Hook, e terms.Event) {
+	if hook != nil {
+		o.last.Tell(func() { hook(ctx, e) })
 	}
+}
+
+// calls reports whether the goroutine calls hooks of the Observer that have no caller.
+func (o *observing) calls(goroutine uint64) bool {
+	return o.On() && (o.Notices.runs(goroutine) || o.last.runs(goroutine))
+}
+
+// close waits for lastWords until all events are reported, the last of them by the hook Closed. Then
+// it drops those for Later; the hooks of Close are still called, once the user's code returns.
+func (o *observing) close() {
+	if !o.On() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	o.Notices.close(ctx)
+	o.last.Tell(o.Closed)
+	o.last.end(ctx)
 }
 
 // Event returns an event about the lock and an owner.
@@ -251,7 +277,8 @@ func (c *Client) tellWithout(ctx context.Context, n *Name, req *Request, err err
 const (
 	// maxMessages is the largest number of messages that wait for the Logger.
 	maxMessages = 1000
-	// lastWords is the longest time for which Close waits for notices to be delivered.
+	// lastWords is the longest time for which Close waits for the hooks of the Observer, and for the
+	// Logger.
 	lastWords = time.Second
 )
 
@@ -263,7 +290,8 @@ type notices struct {
 	missed func(n int) // reports, as a notice, that n notices were dropped
 	most   int         // the largest number of notices that wait
 
-	panicked sync.Once // reports the first panic of the user's code
+	panicked sync.Once     // reports the first panic of the user's code
+	runner   atomic.Uint64 // the goroutine that delivers notices, or the last one that did
 
 	mu      sync.Mutex // protects following
 	waiting []func()
@@ -295,8 +323,12 @@ func (n *notices) Tell(notice func()) {
 	}
 }
 
+// runs reports whether the goroutine delivers the notices.
+func (n *notices) runs(goroutine uint64) bool { return n.runner.Load() == goroutine }
+
 // run delivers notices until none waits.
 func (n *notices) run() {
+	n.runner.Store(terms.GoroutineID())
 	for {
 		var notice func()
 		n.mu.Lock()
@@ -335,24 +367,34 @@ func (n *notices) deliver(notice func()) {
 	notice()
 }
 
-// close waits until the accepted notices are delivered, for lastWords at most: then the rest is
-// dropped, and the goroutine ends as soon as the user's code returns. No more notices are accepted.
-func (n *notices) close() {
+// end accepts no more notices, and waits until those that were accepted are delivered, or until ctx
+// ends. It reports whether they are. The goroutine that delivers them does not wait for itself.
+func (n *notices) end(ctx context.Context) (silent bool) {
 	n.mu.Lock()
 	n.closed = true
 	running := n.running
 	n.mu.Unlock()
 	if !running {
-		return
+		return true
 	}
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
+	if n.runs(terms.GoroutineID()) {
+		return false
+	}
 	select {
 	case <-n.silent:
-	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// close is end that drops the notices which were not delivered in time. The goroutine then ends as
+// soon as the user's code returns.
+func (n *notices) close(ctx context.Context) {
+	if !n.end(ctx) && ctx.Err() != nil {
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		n.waiting, n.lost = nil, 0
-		n.mu.Unlock()
 	}
 }
 

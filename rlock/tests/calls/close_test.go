@@ -3,6 +3,7 @@ package calls_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -286,7 +287,70 @@ func TestEachCloseReturnsTheResultOfTheFirst(t *testing.T) {
 	})
 }
 
-// Close calls hooks in its own goroutine, and waits a second for the others.
+// A stuckHandler is a Logger that waits for something else.
+type stuckHandler struct {
+	slog.Handler
+	waits func()
+}
+
+func (h stuckHandler) Handle(context.Context, slog.Record) error { h.waits(); return nil }
+
+// Code of the user may wait for something else: Close waits for the Observer and for the Logger for a
+// second each. The hooks of Close are called all the same.
+func TestCloseWaitsForNoCodeOfTheUserForLong(t *testing.T) {
+	testbed.EachBubble(t, map[string]func(c *rlock.Config, waits func()){
+		"Released": func(c *rlock.Config, waits func()) {
+			c.Observer.Released = func(context.Context, rlock.ReleasedInfo) { waits() }
+		},
+		"Lost": func(c *rlock.Config, waits func()) {
+			c.Observer.Lost = func(context.Context, rlock.LostInfo) { waits() }
+		},
+		"Renewed": func(c *rlock.Config, waits func()) { c.Observer.Renewed = func(rlock.RenewedInfo) { waits() } },
+		"GaveUp": func(c *rlock.Config, waits func()) {
+			c.Observer.GaveUp = func(context.Context, rlock.GaveUpInfo) { waits() }
+		},
+		"Waiting": func(c *rlock.Config, waits func()) {
+			c.Observer.Waiting = func(context.Context, rlock.WaitingInfo) { waits() }
+		},
+		"Closed": func(c *rlock.Config, waits func()) {
+			closed := c.Observer.Closed
+			c.Observer.Closed = func(c *rlock.Client) { waits(); closed(c) }
+		},
+		"Logger": func(c *rlock.Config, waits func()) {
+			c.Logger = slog.New(stuckHandler{testbed.Quiet.Handler(), waits})
+		},
+	}, func(t *testing.T, w *testbed.World, stick func(c *rlock.Config, waits func())) {
+		var stuck atomic.Bool
+		goes, closed := make(chan struct{}), false
+		p := w.NewClient(func(c *rlock.Config) {
+			c.Observer = &rlock.Observer{Closed: func(*rlock.Client) { closed = true }}
+			stick(c, func() {
+				if stuck.Load() {
+					<-goes
+				}
+			})
+		})
+		first, lost := testbed.Take(t, w.Ctx, p.NewLock("first")), testbed.Take(t, w.Ctx, p.NewLock("lost"))
+		both := testbed.Take(t, w.Ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
+		stuck.Store(true)
+		waits := testbed.Start(func() error { return p.NewLock("first").Lock(w.Caller()) })
+		time.Sleep(15 * time.Second) // with a renewal
+		w.Del("lost")
+		testbed.RequireLoss(t, w.Ctx, lost)
+
+		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, p.Close()) })
+		for _, hold := range []*rlock.Hold{first, both} {
+			assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
+		}
+		assert.Empty(t, w.Keys())
+		close(goes)
+		require.ErrorIs(t, <-waits, rlock.ErrClosed)
+		synctest.Wait()
+		assert.True(t, closed)
+	})
+}
+
+// A hook that Close calls, or waits for, must not wait for Close.
 func TestAHookMayCloseTheClient(t *testing.T) {
 	for name, observer := range map[string]rlock.Observer{
 		"Released": {Released: func(_ context.Context, i rlock.ReleasedInfo) { _ = i.Client.Close() }},
@@ -299,7 +363,7 @@ func TestAHookMayCloseTheClient(t *testing.T) {
 				require.NoError(t, p.NewLock("lost").LockFor(me, time.Second))
 				require.NoError(t, p.NewLock("held").Lock(me))
 				time.Sleep(999 * time.Millisecond)
-				testbed.Within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
+				testbed.Within(t, 0, 0, func() { require.NoError(t, p.Close()) })
 				assert.Empty(t, w.Keys())
 			})
 		})
