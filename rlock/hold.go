@@ -93,9 +93,10 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f, in a goroutine of its own, with the caller's place, from 1, among the
-// waiters, counted as by WithMaxWaiters: at least every two seconds, without more commands. The call
-// returns after f has; if f panics, so does the caller, with an error that has f's stack, and holds
-// nothing. A call granted the lock while f runs loses it after a second, and waits again.
+// waiters, counted as by WithMaxWaiters: once that is known, and then at least every two seconds
+// while Redis answers, without more commands. The call returns after f has, even if its time is up
+// before; if f panics, so does the caller, with an error that has f's stack, and holds nothing. A
+// call granted the lock while f runs loses it after a second, and waits again.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }

@@ -78,6 +78,9 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		}
 		x.context = w.context
 	}
+	if w.watches {
+		l.tellsPlace(w, core.Span(terms.Silence)) // since it is told nothing while the command is in flight
+	}
 	u := x.context // nil for a call whose caller stays
 	l.shard.exit(l)
 

@@ -227,13 +227,8 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter, at core.Time) core.Ti
 		l.shard.counts.Waiting++
 		c.waitBegins()
 	}
-	if w.watches && w.telling == nil {
-		if l.updatePlace(w) {
-			w.telling = make(chan struct{})
-			go l.shard.tellPlace(w, w.telling, w.place, w.waiting)
-		} else if w.place > 0 {
-			at = min(at, w.toldAt.After(tellTime))
-		}
+	if w.watches && !l.tellsPlace(w, 0) && w.telling == nil && w.place > 0 {
+		at = min(at, w.toldAt.After(tellTime))
 	}
 	l.shard.exit(l)
 	if begins && c.Observer.On() && w.req.Whole == nil {
@@ -358,19 +353,26 @@ func (l *lock) wakeWatchers(a *audience) {
 // tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// updatePlace notes the place of the call, and reports whether the caller is to be told: if the
-// place or the number of waiters has changed, or if it was told long ago.
-func (l *lock) updatePlace(w *waiter) bool {
+// tellsPlace begins to tell the caller its place, and reports whether it does: if the place or the
+// number of waiters has changed, or if it is time to, within the span ahead. A place that is not
+// known, as that of a ticket which has just joined with a release, is told as it was.
+func (l *lock) tellsPlace(w *waiter, ahead core.Span) bool {
+	if w.telling != nil {
+		return false
+	}
 	place, waiting, known := l.place(w)
 	now := l.shard.at.Time
 	moved := known && (place != w.place || waiting != w.waiting)
-	if !moved && now.Since(w.toldAt) < tellTime {
+	due := w.place > 0 && now.Since(w.toldAt) >= tellTime-ahead
+	if !moved && !due {
 		return false
 	}
 	if w.toldAt = now; known {
 		w.place, w.waiting = place, waiting
 	}
-	return known
+	w.telling = make(chan struct{})
+	go l.shard.tellPlace(w, w.telling, w.place, w.waiting)
+	return true
 }
 
 // place returns the place of the call, and the number of waiters. They are known if the lock is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -84,6 +85,48 @@ func TestACallerIsToldEveryTwoSeconds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// However tickets come and go, and whatever is in flight, a caller that knows its place is told within two
+// seconds again.
+func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		var mu sync.Mutex
+		var longest time.Duration
+		waits := func(l *rlock.Lock) { // once, for a while
+			ctx, cancel := context.WithTimeout(w.Caller(), time.Duration(rand.IntN(30)+1)*time.Second)
+			defer cancel()
+			var last time.Time
+			told := func(int, int) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !last.IsZero() {
+					longest = max(longest, time.Since(last))
+				}
+				last = time.Now()
+			}
+			if h, err := l.Acquire(ctx, rlock.WithProgress(told)); err == nil {
+				told(0, 0)
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
+				assert.NoError(t, h.Release(w.Ctx))
+			}
+		}
+		var callers sync.WaitGroup
+		end := time.Now().Add(2 * time.Minute)
+		for range 3 {
+			p := w.NewClient()
+			p.Net.SetRoundTrip(20 * time.Millisecond)
+			for range 4 {
+				callers.Go(func() {
+					for time.Now().Before(end) {
+						waits(of(p.Client, testbed.Key))
+					}
+				})
+			}
+		}
+		callers.Wait()
+		assert.LessOrEqual(t, longest, 2*time.Second)
+	})
 }
 
 // Callers that come at once are told places without gaps, in whatever order their tickets have come to Redis.
