@@ -129,7 +129,7 @@ type Found uint8
 const (
 	Nowhere Found = iota // neither in the queue nor in the lock
 	Waits                // it is in the queue behind another ticket
-	First                // it is the first ticket in the queue
+	First                // it is the first ticket in the queue, or behind foreign clients the deputy of that: grant.lua
 	Holds                // it has the lock, with the lease that the command asks for, counted from its execution
 )
 

@@ -150,8 +150,8 @@ func (l *Lock) unsubscribe() {
 }
 
 // Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
-// queue. While a foreign client holds the lock, or has its window, the client of the first ticket
-// listens to their channel, and looks when the lock may be free.
+// queue. While a foreign client holds the lock, or has its window, the clients of the first ticket
+// and its deputy listen to their channel, and look when the lock may be free.
 
 // A ForeignConfig has the times of the first ticket behind foreign clients.
 type ForeignConfig struct {

@@ -16,7 +16,7 @@
 //   - The keeper and the timers (driver.go) are data: which tenure is to be polled, and when. With Lazy they take their time.
 //     Rule 1 of the driver is checked in each state: a tenure with something to send has an agent, and each time has a timer.
 //   - Time is ticks: a lease is 4, a claim 2. A tick comes only when nothing is under way. Otherwise it is a fault.
-//   - Foreign clients (foreign.go) subscribe, poll, read, write, stand in Redisson's fair queue, or only listen.
+//   - Foreign clients (foreign.go) subscribe, poll, read, write, stand in Redisson's fair queue, never pause, or only listen.
 //   - Faults (network.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, repeated
 //     after their answer, or refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server
 //     that stalls; clients that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
 var (
@@ -87,6 +88,9 @@ var quick = []Setup{
 	{Name: "2x1 and a fair waiter", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer}, ForeignRounds: 1},
 	{Name: "1x1 and two fair waiters, passed", Clients: 1, Users: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1, ForeignTicks: 8, Passes: 9, begin: passedFair},
 	{Name: "2x1 and one that never tries", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Sleeper}, Look: 9, Lease: 9},
+	{Name: "1x1 and one that never pauses", Clients: 1, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 4},
+	{Name: "3x1 and one that never pauses, two dead", Clients: 3, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 3, begin: deadFirst},
+	{Name: "2x1 and one that never pauses, one that stands still", Clients: 2, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 3, begin: stoppedFirst},
 	{Name: "writes 1x2", Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write | Nest},
 	{Name: "writes of readers 1x3", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Write | Read | OnlyRead},
 	{Name: "writes 2x1", Clients: 2, Users: 1, Rounds: 1, Do: Write | Fixed},
@@ -231,6 +235,24 @@ func foreignWriter(w *world) {
 	w.foreignActs(0, doForeignTry)
 	w.foreignActs(1, doForeignTry)
 	w.foreignActs(1, doForeignSubscribe)
+}
+
+// In deadFirst tickets of two dead clients are the first behind a foreign client that has the lock, and Redis knows.
+func deadFirst(w *world) { w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client: 2, N: 1}) }
+
+// In stoppedFirst two tickets of a process that was stopped are: Redis counts it as one that listens.
+func stoppedFirst(w *world) {
+	w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client: 1, N: 2})
+	w.server.Listens = w.server.Listens.With(1)
+}
+
+func (w *world) standFirst(ids ...core.ID) {
+	w.foreignActs(0, doForeignTry)
+	for _, id := range ids {
+		w.clients[id.Client].dead = true
+		w.server.Queue = append(w.server.Queue, core.Ticket{ID: id, Owner: core.OwnerID(id.N)})
+	}
+	w.server.QueueEnds = server.Time(w.now) + server.Time(w.queueTime())
 }
 
 // In passedFair the second of two fair waiters has been passed in five ticks of the six after the longest window in vain, and

@@ -19,6 +19,7 @@ const (
 	Sleeper                   // is subscribed, and never tries
 	Queuer                    // waits in Redisson's fair queue, each on a channel of its own
 	Former                    // a poller that has left: the server remembers its scripts, so windows of pollers are in vain
+	Tireless                  // a subscriber that never pauses: in each tick it releases the lock, and tries again once ours have looked that listen
 )
 
 // windows are the times of foreign windows in ticks: one that is not used is one long, then two, and the next one comes as
@@ -57,6 +58,7 @@ func foreignID(i int) core.ID { return core.ID{Client: server.FirstForeign + uin
 
 // foreignActions appends what foreign clients may do next.
 func (w *world) foreignActions(as []action, quiet *bool) []action {
+	calm := *quiet // nothing of ours is under way
 	for i := range w.threads {
 		f := &w.threads[i]
 		add := func(k kind, due bool) {
@@ -65,6 +67,14 @@ func (w *world) foreignActions(as []action, quiet *bool) []action {
 		}
 		switch {
 		case f.kind == Sleeper, f.kind == Former:
+		case f.kind == Tireless && (f.state == foreignIdle || f.state == foreignHolding):
+			switch {
+			case !calm:
+			case f.state == foreignIdle:
+				add(doForeignTry, true)
+			case !f.rested:
+				add(doForeignRelease, true)
+			}
 		case f.state == foreignIdle && !f.rested && (w.ForeignRounds == 0 || int(f.rounds) < w.ForeignRounds):
 			add(doForeignTry, false)
 		case f.state == foreignFailed:
@@ -120,7 +130,7 @@ func (w *world) foreignTries(i int, f *thread) {
 	case Queuer:
 		enters = s.FairEnters
 		f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), foreignLease))
-	case Subscriber:
+	case Subscriber, Tireless:
 		f.until = w.now.After(max(s.LeaseLeft(server.Time(w.now)), 1))
 	case Poller, Reader, Writer: // the end of a lease does not make them try
 	default: // the others never try
@@ -129,7 +139,7 @@ func (w *world) foreignTries(i int, f *thread) {
 	switch {
 	case enters(t, foreignLease, server.Time(w.now)):
 		s.Foreign.Listen = s.Foreign.Listen.Without(uint32(i))
-		if f.kind == Queuer && s.Foreign.Memory.FairAt > 0 { // ours know of the fair queue; else which comes first is chance
+		if f.kind == Tireless || f.kind == Queuer && s.Foreign.Memory.FairAt > 0 { // ours know of the fair queue; else which comes first is chance
 			w.passOthers(nil)
 		}
 		*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}

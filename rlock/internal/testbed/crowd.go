@@ -215,6 +215,18 @@ func (f *Foreigner) Contend(until time.Time, lateness func() time.Duration) {
 	}
 }
 
+// NeverPauses has the foreigner take the lock again as soon as it has freed it and ours that listen have looked, until done says
+// so.
+func (f *Foreigner) NeverPauses(done func() bool) {
+	for holds := true; !done(); holds = f.tries() {
+		time.Sleep(Section)
+		if holds {
+			f.Free()
+		}
+		synctest.Wait()
+	}
+}
+
 // Crowd has so many goroutines of the client take the lock again and again until
 // then, and returns how many sections they have when all is done.
 func (p *Client) Crowd(goroutines int, w *World, until time.Time) (sections func() int) {

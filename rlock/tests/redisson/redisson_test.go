@@ -306,3 +306,75 @@ func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing
 		require.Equal(t, []string{"00", "00"}, l.Heard(), "that their turn begins, and that the lock is free again")
 	})
 }
+
+// The foreigner leaves the lock free for no longer than ours take that listen to it. Two processes that were killed cost nothing,
+// and one that stands still the claim after which it is known to be dead, however many waiters it has.
+func TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses(t *testing.T) {
+	locks := testbed.LocksOf("plain", "fenced", "fair", "write")
+	type end struct {
+		kind      string
+		processes int
+		ends      func(p *testbed.Client)
+		most      time.Duration
+	}
+	ends := make(map[string]end)
+	for kind := range locks {
+		ends[kind+", killed"] = end{kind, 2, (*testbed.Client).Die, 2 * time.Second}
+		ends[kind+", stopped"] = end{kind, 1, func(p *testbed.Client) { p.Net.Rule(network.Silence) }, 2*time.Second + 200*time.Millisecond}
+	}
+	testbed.EachBubble(t, ends, func(t *testing.T, w *testbed.World, test end) {
+		f := w.NewForeigner(testbed.Channel, testbed.ForeignOwner, "1")
+		if test.kind == "write" {
+			f = w.NewForeigner(testbed.RWChannel, "mode", "write", testbed.ForeignOwner+":write", "1")
+		}
+		f.Take()
+		var dead []*testbed.Client
+		for range test.processes {
+			p := w.NewClient()
+			for range 2 {
+				testbed.Waits(t, func() error { return locks[test.kind](p.Client).Lock(w.Caller()) })
+			}
+			dead = append(dead, p)
+		}
+		for _, p := range dead {
+			test.ends(p)
+		}
+		lock, began := locks[test.kind](w.NewClient().Client), time.Now()
+		waiter := testbed.Waits(t, func() error { return lock.Do(w.Caller(), testbed.Nothing) })
+		f.NeverPauses(func() bool { return len(waiter) > 0 || time.Since(began) > 30*time.Second })
+		require.NoError(t, <-waiter)
+		assert.Less(t, time.Since(began), test.most)
+		for _, p := range dead {
+			p.Net.Heal()
+		}
+	})
+}
+
+// A ticket before which only the dead wait has the lock by its next look, if the lock is open to it.
+func TestTheDeadKeepNoneOutForWhomTheLockIsOpen(t *testing.T) {
+	type locks struct {
+		held, dead, waits func(c *rlock.Client) *rlock.Lock
+	}
+	readers := func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }
+	writers := func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
+	permits := func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 2) }
+	testbed.EachBubble(t, map[string]struct {
+		locks
+		takes []rlock.AcquireOption
+	}{
+		"a writer before a reader":    {locks{readers, writers, readers}, nil},
+		"two permits before a permit": {locks{permits, permits, permits}, []rlock.AcquireOption{rlock.WithPermits(2)}},
+	}, func(t *testing.T, w *testbed.World, test struct {
+		locks
+		takes []rlock.AcquireOption
+	}) {
+		held := testbed.Take(t, w.Caller(), test.held(w.NewClient().Client))
+		p := w.NewClient()
+		testbed.Waits(t, func() error { return test.dead(p.Client).Do(w.Caller(), testbed.Nothing, test.takes...) })
+		before := testbed.Waits(t, func() error { return test.waits(w.NewClient().Client).Do(w.Caller(), testbed.Nothing) })
+		p.Die()
+		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-before) })
+		testbed.Within(t, 0, 0, func() { require.NoError(t, test.waits(w.NewClient().Client).Do(w.Caller(), testbed.Nothing)) })
+		testbed.Release(t, w.Ctx, held)
+	})
+}

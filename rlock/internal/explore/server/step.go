@@ -47,6 +47,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	if !guarded || joined && len(r.Queue) == 1 { // a ticket that joins an empty queue lets foreign clients go first
 		r.meet(freed, added)
 	}
+	dropped := !guarded && r.dropDeaf(asker)
 	var front core.Ticket
 	if len(r.Queue) > 0 {
 		front = r.Queue[0]
@@ -76,13 +77,12 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	if guarded && alone && !full { // the ticket counts as the first, also if it has the lock already
 		first, waits = join, true
 	}
+	follows := waits && first == asker
 	if r.stay.here && waits && (r.stay.on || r.foreignHolds()) {
 		if r.foreignHolds() && (!r.stay.on || r.now >= r.Foreign.Memory.Over) {
 			r.takePlace()
 		}
-		if first != asker && (r.stay.told || left) {
-			r.send(core.Message{Kind: core.AtFront, ID: first.ID, More: first.More})
-		}
+		follows = r.tellFollowers(asker, r.stay.told || left || dropped)
 	}
 	switch {
 	case !waits:
@@ -109,9 +109,9 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		switch {
 		case full:
 			a.Full, a.Tickets = true, tickets
-		case waits && first == asker:
+		case follows:
 			a.Found = core.First
-			if look != noTicket && !look.Polls {
+			if first == asker && look != noTicket && !look.Polls {
 				r.asks()
 			}
 		case joined || r.queues(asker):
@@ -184,8 +184,45 @@ func (r *run) leave(t core.Ticket) (left, freed bool) {
 	return freed, freed
 }
 
+// dropDeaf drops the tickets at the front whose clients do not listen, and reports whether there were any.
+func (r *run) dropDeaf(asker core.Ticket) (some bool) {
+	for {
+		t, ok := r.behind()
+		if !ok || t == asker || r.listens(t) {
+			return some
+		}
+		r.Queue, some = without(r.Queue, func(m core.Ticket) bool { return m == t }), true
+	}
+}
+
+// tellFollowers tells the clients of the first ticket and of its deputy to look, the first ticket of another client, if it is
+// time to do so. It reports whether the asker is one of the two.
+func (r *run) tellFollowers(asker core.Ticket, tells bool) (follows bool) {
+	var before *core.Ticket
+	for i, t := range r.Queue {
+		if t == Window || before != nil && t.ID.Client == before.ID.Client {
+			continue
+		}
+		if t == asker {
+			follows = true
+		} else if tells {
+			r.send(core.Message{Kind: core.AtFront, ID: t.ID, More: t.More})
+		}
+		if before != nil {
+			break
+		}
+		before = &r.Queue[i]
+	}
+	return follows
+}
+
+// listens reports whether the client of a ticket can be told; true if Redis does not say.
+func (r *run) listens(t core.Ticket) bool {
+	return t.Polls || r.Uncounted || r.Listens.Has(t.ID.Client)
+}
+
 // buryAll drops the tickets of the dead: the clients of tenures that were granted the lock out of the queue, and ended
-// without a release. They are those whose permit has ended, and all that are marked while the lock is free.
+// without a release. They are those whose permit has ended, and all that are marked while no tenure of ours has the lock.
 func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	speaker, speaks := leave, true
 	if leave == noTicket {
@@ -203,7 +240,8 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 			bury(id)
 		}
 	}
-	for len(r.Holders) == 0 && len(r.Marks) > 0 {
+	ours := func(h Holder) bool { return !IsForeign(h.ID) }
+	for !slices.ContainsFunc(r.Holders, ours) && len(r.Marks) > 0 {
 		bury(r.Marks[0])
 	}
 }
@@ -232,7 +270,7 @@ func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted
 func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bool) {
 	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == m })
 	asks = m == asker
-	if !asks && !m.Polls && !r.Uncounted && !r.Listens.Has(m.ID.Client) {
+	if !asks && !r.listens(m) {
 		return 0, false
 	}
 	lease := r.Claim

@@ -55,6 +55,20 @@ local function grant(member)
 	granted = asks and token or granted
 end
 
+local function waiter()
+	return first ~= '?' and first or second
+end
+
+-- Drops the tickets at the front whose clients do not listen. The lock may be open to the ticket
+-- behind them, or that one has to listen to foreign clients. While a client of ours has the lock alone
+-- neither is so, and its release drops them.
+local dropped = false
+while not guarded and waiter() and waiter() ~= asker and not listens(waiter()) do
+	redis.call('zrem', queue, waiter())
+	first, second = front()
+	dropped = true
+end
+
 local stale = false -- whether second is to be looked up
 local ahead = first -- the first ticket before any grant
 while first and not on and open(modeOf(first), first) do
@@ -173,15 +187,30 @@ if freed and on and not told and free() then
 	told = true
 	redis.pcall(publish, channel, message)
 end
--- The first ticket looks when foreign clients release the lock, or their window is over. Its client
--- is notified when a window begins, or when the tickets before it have left; the asker learns it
--- from the reply.
+-- The first ticket looks when foreign clients release the lock, or their window is over. So does its
+-- deputy, the first ticket of another client: if the client of the first stands still, a look of the
+-- deputy grants that ticket the lock, for the claim after which it is known to be dead. Both are
+-- notified when a window begins, or when the tickets before them have left; the asker learns it from
+-- the reply.
+local follows = behind -- the asker if it is the deputy
 if here and behind and (on or isForeign(holder())) then
 	if isForeign(holder()) and (not on or now >= state.e) then
 		takePlace()
 	end
-	if behind ~= asker and (on and told or freed or gaveUp) then
-		redis.pcall(publish, grants .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
+	local tells = on and told or freed or gaveUp or dropped
+	local client
+	for _, member in ipairs((tells or behind ~= asker) and redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64') or {}) do
+		if member ~= '?' and clientOf(member) ~= client then
+			if member == asker then
+				follows = asker
+			elseif tells then
+				redis.pcall(publish, grants .. clientOf(member), '?' .. ticketOf(member) .. ' ' .. lock)
+			end
+			if client then
+				break
+			end
+			client = clientOf(member)
+		end
 	end
 end
 if behind then
@@ -236,12 +265,12 @@ elseif inside(ticketOf(asker), modeOf(asker)) then
 		return refused -- end 15
 	end
 	reply[5] = token
-elseif behind == asker then
+elseif follows == asker then
 	reply[5] = 2
 	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after
 	-- its release. A look asks the clients of all holders, of a semaphore that of the permit that
 	-- ends first: so it is one message of many a claim.
-	if not joins and string.sub(asker, 1, 1) == modeOf(asker) then
+	if behind == asker and not joins and string.sub(asker, 1, 1) == modeOf(asker) then
 		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
 			if isOurs(owner) and string.sub(owner, 38, 38) ~= '0' then

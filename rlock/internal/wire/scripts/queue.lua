@@ -38,8 +38,9 @@
 --   front(), first, second  the first two of the queue, looked up and known
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue is a mode
--- and a ticket: x for one that needs the lock alone, s for one that shares it; X and S for one that
--- polls, since its client has not subscribed. The first 19 characters of the ticket are the
+-- and a ticket: x for one that needs the lock alone, s for one that shares it; a is x of a call that
+-- takes the answer of a release (release_answer.lua). X, S and A are those of tickets that poll, since
+-- their client has not subscribed. The first 19 characters of the ticket are the
 -- client's, and end the name of the channel on which that client, and no other, hears of its
 -- grants.
 --
@@ -78,8 +79,8 @@
 -- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
 --                     key has no TTL; -2 and "": it is free); a window of foreign clients ends
 --                     in g milliseconds (negative: there is none); a: the one that joins or is
---                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket;
---                     "" or "<token>": it has the lock; r, if foreign readers keep a
+--                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket, or its
+--                     deputy: see grant.lua; "" or "<token>": it has the lock; r, if foreign readers keep a
 --                     writer out: it holds back readers of ours for r more milliseconds
 -- a with ARGV[7], unless it has the lock:
 -- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many
@@ -118,10 +119,13 @@
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
--- "?<ticket> <lock>"              look: the ticket is the first, and it is a window of foreign
---                                 clients, or one holds the lock and the ones before have
---                                 left, or a grant was refused, or the lock was passed on
---                                 (others.lua); of a semaphore: see semaphore.lua
+-- "?<ticket> <lock>"              look: the ticket is the first or its deputy, and it is a window of
+--                                 foreign clients, or one holds the lock and the ones before have
+--                                 left; or it is the first, and a grant was refused, or the lock was
+--                                 passed on (others.lua); of a semaphore: see semaphore.lua
+-- "=<ticket> <n> <lock><answer>"  a release has taken the ticket of such a call out, and has an
+--                                 answer for it: release_answer.lua sends it, and <n> is the length
+--                                 of <lock> in bytes
 --
 -- The messages on "rlock_grants:client:<client>", always by PUBLISH:
 --
@@ -284,6 +288,20 @@ local function bury(mark)
 	end
 end
 
+-- Returns whether no tenure of ours has the lock, so that all marks are of tenures that ended without a
+-- release.
+local function abandoned()
+	if not isForeign(holder()) then
+		return free()
+	end
+	for _, owner in ipairs(holders()) do
+		if isOurs(owner) then
+			return false
+		end
+	end
+	return true
+end
+
 local first, second -- the first two of the queue
 local unknown = joins
 -- The marks of permits that have ended are buried also while others hold permits.
@@ -305,7 +323,7 @@ for i = 1, joins and 0 or #row do
 	end
 end
 if unknown then
-	for _, mark in ipairs(free() and redis.call('zrangebyscore', queue, '0', '0') or {}) do
+	for _, mark in ipairs(abandoned() and redis.call('zrangebyscore', queue, '0', '0') or {}) do
 		bury(mark)
 	end
 	if guarded and score == 1 then
