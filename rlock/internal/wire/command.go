@@ -422,12 +422,17 @@ func resumePermits(r *Redis, x *Exchange) Call {
 }
 
 func mirrorPermits(r *Redis, part []*Exchange) Call {
-	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
+	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+2*len(part))
+	args = append(args, r.family)
+	var queues []string // of those that are passed on
 	for _, x := range part {
 		keys = append(keys, x.Keys.Key)
 		args = append(args, r.mirrorLease(&x.Cmd), x.Text)
+		if x.Cmd.Owner == 0 {
+			queues = append(queues, x.Keys.Queue())
+		}
 	}
-	return Call{Script: part[0].Kind.mirror, Keys: keys, Args: args}
+	return Call{Script: part[0].Kind.mirror, Keys: append(keys, queues...), Args: args}
 }
 
 // Carry sends a command in the goroutine of its caller, and fills in the answer; it is an error if

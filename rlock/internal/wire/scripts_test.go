@@ -150,7 +150,7 @@ func TestALeaseThatIsOverAtOnceLeavesNoKey(t *testing.T) {
 			[]string{"HSET", "lock", "mode", "write", holder + ":write", "1"},
 			wire.ReadWriteMirror.Call(3, "lock", "prefix", "channel", "p", "=0", passed, "1", "0", ""),
 		},
-		"mirror of a permit": {[]string{"ZADD", "lock", "4102444800000", holder}, wire.SemaphoreMirror.Call(1, "lock", "=0", passed)},
+		"mirror of a permit": {[]string{"ZADD", "lock", "4102444800000", holder}, wire.SemaphoreMirror.Call(2, "lock", "queue", "p", "=0", passed)},
 		"resume":             {[]string{"HSET", "lock", passed, "1"}, wire.Resume.Call(4, "lock", "queue", "foreign", "channel", "p", "0", passed, next, "x")},
 		"resume of a permit": {[]string{"ZADD", "lock", "4102444800000", passed}, wire.SemaphoreResume.Call(2, "lock", "queue", "0", passed, next)},
 	} {
@@ -358,7 +358,7 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue(), "60000", ticket, "3")
 	calls["plain, mirror"] = wire.Call{Script: wire.Mirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket, "1", "", ""}}
 	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel()}, Args: []string{"p", "60000", ticket, "0", "1", ""}}
-	calls["semaphore, mirror"] = wire.Call{Script: wire.SemaphoreMirror, Keys: []string{keys.Key}, Args: []string{"60000", ticket}}
+	calls["semaphore, mirror"] = wire.Call{Script: wire.SemaphoreMirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket}}
 
 	reads := map[string][]string{
 		"SET": {"GET"}, "RPUSH": {"LRANGE", "0", "-1"}, "SADD": {"SMEMBERS"}, "HSET": {"HGETALL"}, "ZADD": {"ZRANGE", "0", "-1", "WITHSCORES"},

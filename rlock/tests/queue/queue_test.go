@@ -257,3 +257,36 @@ func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 		require.True(t, refused)
 	})
 }
+
+// No message says that a lock which was passed on is free.
+func TestTheNextOneLooksWhenALockEndsThatWasPassedOn(t *testing.T) {
+	testbed.EachBubble(t, testbed.LocksOf("plain", "fair", "write", "semaphore"), func(t *testing.T, w *testbed.World, lock func(*rlock.Client) *rlock.Lock) {
+		hold := testbed.Take(t, w.Ctx, lock(w.NewClient().Client))
+		ctx, leave := context.WithCancel(w.Caller())
+		first := testbed.Waits(t, func() error { return lock(w.NewClient().Client).Lock(ctx) })
+		time.Sleep(time.Second)
+		next := testbed.Waits(t, func() error { return lock(w.NewClient().Client).Do(w.Caller(), testbed.Nothing) })
+		testbed.PassedOn(t, w.Ctx, hold, 1500*time.Millisecond)
+		testbed.Within(t, 1500*time.Millisecond, 1510*time.Millisecond, func() {
+			time.Sleep(100 * time.Millisecond)
+			leave()
+			require.ErrorIs(t, <-first, context.Canceled)
+			require.NoError(t, <-next)
+		})
+	})
+}
+
+// Of three permits that stay for a second each, twelve callers have the last ones after three.
+func TestPermitsWithALeastTimeKeepARate(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		clients := []*testbed.Client{w.NewClient(), w.NewClient()}
+		testbed.Within(t, 3*time.Second, 3100*time.Millisecond, func() {
+			var all []<-chan error
+			for i := range 12 {
+				limit := clients[i%2].NewSemaphore(testbed.Key, 3)
+				all = append(all, testbed.Start(func() error { return limit.Do(w.Caller(), testbed.Nothing, rlock.WithMinHold(time.Second)) }))
+			}
+			testbed.Succeed(t, all...)
+		})
+	})
+}

@@ -69,11 +69,16 @@ func (r *run) shortened(c *core.Command) {
 		return
 	}
 	r.tell()
-	if c.Owner == 0 && len(r.Queue) > 0 && r.Queue[0] != Window {
-		r.send(core.Message{Kind: core.AtFront, ID: r.Queue[0].ID, More: r.Queue[0].More})
-	}
+	r.callFirst(c)
 	if f := &r.Foreign; r.Kind.fair() && len(f.Fair) > 0 {
 		r.effects.Messages = append(r.effects.Messages, Message{Message: core.Message{Kind: core.ForeignNews}, Fair: f.Fair[0]})
+	}
+}
+
+// callFirst tells the client of the first ticket of a mirror that passes the lock on: no release will.
+func (r *run) callFirst(c *core.Command) {
+	if c.Owner == 0 && len(r.Queue) > 0 && r.Queue[0] != Window {
+		r.send(core.Message{Kind: core.AtFront, ID: r.Queue[0].ID, More: r.Queue[0].More})
 	}
 }
 

@@ -92,6 +92,7 @@ func (semaphore) mirror(r *run, c *core.Command) core.Reply {
 	if i < 0 || r.Holders[i].Ends <= r.now {
 		return core.Reply{}
 	}
+	r.callFirst(c)
 	former := r.Holders[i]
 	if c.Owner == 0 && former.Owner == 0 { // again
 		return core.Reply{Found: core.Holds}

@@ -48,6 +48,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		r.meet(freed, added)
 	}
 	dropped := !guarded && r.dropDeaf(asker)
+	foremost, _ := r.behind()
 	var front core.Ticket
 	if len(r.Queue) > 0 {
 		front = r.Queue[0]
@@ -83,6 +84,9 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			r.takePlace()
 		}
 		follows = r.tellFollowers(asker, r.stay.told || left || dropped)
+	}
+	if gaveUp := left && !freed; waits && first != asker && (first != foremost || gaveUp || dropped) && r.shownAsPassed() {
+		r.send(core.Message{Kind: core.AtFront, ID: first.ID, More: first.More})
 	}
 	switch {
 	case !waits:
@@ -123,6 +127,11 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 	a.HeldBack, a.HeldFor = held, heldFor
 	return a
+}
+
+// shownAsPassed reports whether the holder that others are told of has passed the lock on: no message will say that it is free.
+func (r *run) shownAsPassed() bool {
+	return len(r.Holders) > 0 && !r.foreignHolds() && r.Holders[0].Owner == 0
 }
 
 // isFull takes the ticket that has joined with a bound out of the queue again if too many stand there, and reports whether they do.

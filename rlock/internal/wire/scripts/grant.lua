@@ -71,6 +71,7 @@ end
 
 local stale = false -- whether second is to be looked up
 local ahead = first -- the first ticket before any grant
+local foremost = waiter()
 while first and not on and open(modeOf(first), first) do
 	if stale then
 		first, second = front()
@@ -211,6 +212,14 @@ if here and behind and (on or isForeign(holder())) then
 			end
 			client = clientOf(member)
 		end
+	end
+end
+-- No message says that a lock which was passed on is free. So the client of a ticket that is the
+-- first only now looks, and again when that lease ends.
+if behind and behind ~= asker and (behind ~= foremost or gaveUp or dropped) then
+	local owner = holder()
+	if owner and isOurs(owner) and string.sub(owner, 38, 38) == '0' then
+		redis.pcall(publish, grants .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
 	end
 end
 if behind then

@@ -122,7 +122,8 @@
 -- "?<ticket> <lock>"              look: the ticket is the first or its deputy, and it is a window of
 --                                 foreign clients, or one holds the lock and the ones before have
 --                                 left; or it is the first, and a grant was refused, or the lock was
---                                 passed on (others.lua); of a semaphore: see semaphore.lua
+--                                 passed on (others.lua, semaphore_mirror.lua); of a semaphore: see
+--                                 semaphore.lua, too
 -- "=<ticket> <n> <lock><answer>"  a release has taken the ticket of such a call out, and has an
 --                                 answer for it: release_answer.lua sends it, and <n> is the length
 --                                 of <lock> in bytes

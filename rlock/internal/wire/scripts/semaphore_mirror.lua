@@ -1,13 +1,18 @@
 -- Renews permits of semaphores, and passes them on: the owner is then "<uuid>:0", see resume.lua.
 --
--- KEYS[i]   the name of the i-th semaphore, see semaphore.lua
--- ARGV[2i-1] the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
---           mirror.lua
--- ARGV[2i]   its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
+-- KEYS[i]     the name of the i-th semaphore, see semaphore.lua; then, for each permit that is passed
+--             on, in their order, its queue
+-- ARGV[1]     how to publish: as in queue.lua
+-- ARGV[2i]    the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
+--             mirror.lua
+-- ARGV[2i+1]  its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
 --
 -- For each permit, in an array:
 -- 0        lost: it is gone, or its lease was over
 -- 1        renewed
+--
+-- No release will notify the client of the first ticket of a permit that was passed on: it gets
+-- "?<ticket> <semaphore>" as in queue.lua, and looks again when that lease ends.
 --
 -- Sent again it does what mirror.lua says. The key lives as long as the longest lease. The expiry
 -- of the key is set first: a server without memory refuses ZADD, but not after the script has
@@ -57,8 +62,25 @@ local function renew(key, lease, owner)
 	return 1
 end
 
+local function callFirst(key, queue)
+	local first = redis.pcall('zrangebyscore', queue, '1', '+inf', 'limit', '0', '1')[1]
+	if first then
+		redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', 'rlock_grants:' .. string.sub(queue, 13) .. ':' .. string.sub(first, 2, 20),
+			'?' .. string.sub(first, 2) .. ' ' .. key)
+	end
+end
+
 local replies = {}
-for i, key in ipairs(KEYS) do
-	replies[i] = renew(key, ARGV[2*i-1], ARGV[2*i])
+local permits = (#ARGV - 1) / 2
+local at = permits -- the index of the last of the queues that was used
+for i = 1, permits do
+	local owner = ARGV[2*i+1]
+	replies[i] = renew(KEYS[i], ARGV[2*i], owner)
+	if string.sub(owner, 38, 38) == '0' then
+		at = at + 1
+		if replies[i] == 1 then
+			callFirst(KEYS[i], KEYS[at])
+		end
+	end
 end
 return replies
