@@ -83,20 +83,22 @@ func (c *caller) once(o *Op) {
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
 	defer cancel()
 	key, asked := o.arg("key").S, r.now()
-	var begun atomic.Int32 // how often the function has begun: it may do so after its caller has left
+	var forgets time.Duration // when the caller forgot the value before it asked
+	var begun atomic.Int32    // how often the function has begun: it may do so after its caller has left
 	switch o.arg("how").S {
 	case "fresh":
 		r.face.call("once.Fresh")
 		ctx = once.Fresh(ctx)
 	case "forget":
 		r.face.call("once.Group.Forget")
+		forgets = r.now()
 		if err := m.group.Forget(ctx, key); err != nil {
 			if !errors.Is(err, once.ErrClosed) {
 				c.judgeQuestion("once.Group.Forget", err, ctx)
 			}
 			return
 		}
-		asked = r.now() // a value that was kept is no more
+		asked = r.now()
 	}
 	id := r.number()
 	work := func(ctx context.Context) (result, error) {
@@ -175,14 +177,14 @@ func (c *caller) once(o *Op) {
 	if shared == (v.Run == id) && r.sane() { // a look may find the value whose store had no answer
 		r.problem("once: shared is %v for %s, whose number is %d, with the value of %d", shared, o, id, v.Run)
 	}
-	r.judgeValue(o, key, v.Run, id, asked, err != nil)
+	r.judgeValue(o, key, v.Run, id, asked, forgets, err != nil)
 }
 
 // judgeValue judges a value that a caller got: it is of a run that had its lock, of the key, and
-// was stored after the caller asked, or is kept.
-func (r *Run) judgeValue(o *Op, key string, of, mine int, asked time.Duration, fails bool) {
+// was stored after the caller asked, or is kept. Its function began after the caller's Forget.
+func (r *Run) judgeValue(o *Op, key string, of, mine int, asked, forgets time.Duration, fails bool) {
 	r.mu.Lock()
-	run, w, unanswered := r.results[of], r.program.World, r.unanswered[key]
+	run, w, unanswered, gone := r.results[of], r.program.World, r.unanswered[key], max(r.deleted[key], r.deleted[""])
 	r.mu.Unlock()
 	if w.Outside && run == nil {
 		return // of another process
@@ -201,6 +203,9 @@ func (r *Run) judgeValue(o *Op, key string, of, mine int, asked time.Duration, f
 	case of != mine && o.arg("how").S == "fresh" && r.ground.Virtual && run.began < asked:
 		r.problem("once: %s asked at %v for a fresh value, and got that of run %d, which began at %v", o, asked, of, run.began)
 	case of != mine && o.arg("how").S == "forget":
+		if run.began < forgets && !r.flushed.Load() && gone < run.began && r.ground.Virtual {
+			r.problem("once: %s forgot the value at %v, asked at %v, and got that of run %d, which began at %v", o, forgets, asked, of, run.began)
+		}
 	case of != mine && (w.Calm || !w.Delays) && r.ground.Virtual && run.ended+keep+50*ms < asked:
 		r.problem("once: %s asked at %v and got the value of run %d, which ended at %v, with Keep %v", o, asked, of, run.ended, keep)
 	}

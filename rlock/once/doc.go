@@ -11,19 +11,19 @@
 // # The rule
 //
 // A caller that asks at time t gets a value that was stored after t, by the clock of Redis, or one
-// that is kept at t ([Options].Keep). Messages may be late, and a value stays in Redis for those
-// that lost the message. So a value is accepted or refused by two numbers: the time of its store,
-// which grows with each run, and an upper bound of Redis' clock at the call. The bound errs to one
-// side: a caller that asked less than a round trip before the store, or less than 1 % of the time
-// that its process had waited by then, is refused the value, and one more function runs. No caller
-// gets a value that is older than its question. "After the call" is about the store: the function
-// may have read its data before. With [Fresh] it is about the beginning of the function.
-// [Group.Forget] ends the time for which a value is kept.
+// that is kept at t ([Options].Keep); and none whose function began before a [Group.Forget] that had
+// returned by t. Messages may be late, and a value stays in Redis for those that lost the message.
+// So a value is accepted or refused by two numbers: the time of its store, which grows with each
+// run, and an upper bound of Redis' clock at the call. The bound errs to one side: a caller that
+// asked less than a round trip before the store, or less than 1 % of the time that its process had
+// waited by then, is refused the value, and one more function runs. No caller gets a value that is
+// older than its question. "After the call" is about the store: the function may have read its data
+// before. With [Fresh] it is about the beginning of the function.
 //
 // # How it works
 //
-// The callers of a process are one flight, which waits for the lock of that name with an answer
-// (terms.WithAnswer). The flight that has the lock runs the function of one of its callers, under
+// The callers of a process are one flight, which waits for the lock of that name, or for a value
+// from its holder. The flight that has the lock runs the function of one of its callers, under
 // the watchdog. Then one command ([rlock.Hold.ReleaseWith]) stores the value if the lock still has
 // the hold, takes all waiting flights out of the queue, sends each of them the value, and releases
 // the lock. A lone run takes two commands; a value that is kept takes one, and no lock: the first
@@ -45,6 +45,7 @@
 //
 // For the key k: the lock k with its queue, and the hash "{k}:once" ("k::once" if k has a brace),
 // which expires after Keep, and ten seconds at least. The lock k is for nothing else: another
-// holder of it makes all callers wait. A user of Redis that may publish on the channels of the
-// client can forge a value. All processes need the same prefix, and should have the same Options.
+// holder of it makes all callers wait. As with the names of locks, [rlock.Config].Prefix is put
+// before a key: all processes need the same prefix, and should have the same Options. A user of
+// Redis that may publish on the channels of the client can forge a value.
 package once

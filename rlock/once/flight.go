@@ -128,22 +128,23 @@ func (f *flight) each(do func(c *caller)) {
 	}
 }
 
-// deliver gives a value to the callers that it is for, and reports whether the flight is over. If
-// the value is that of the run, or newer, the value of the run is not stored any more.
-func (f *flight) deliver(s *stored, from Source) (over bool) {
+// deliver gives a value to the callers that it is for, and reports whether the flight is over. A
+// look has seen the value at that reading; a message has none. If the value is that of the run, or
+// newer, the value of the run is not stored any more.
+func (f *flight) deliver(s *stored, seen reading, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r, given := f.run, s.result(from)
 	if r != nil && s.run == r.id {
-		f.give(r)
+		f.give(r, s)
 	}
 	f.each(func(c *caller) {
-		if c.takes(s) {
+		if c.takes(s, seen) {
 			f.hand(c, given)
 		}
 	})
 	if r != nil && s.at > r.clock {
-		f.give(r) // to the callers that the newer value is not for
+		f.give(r, nil) // to the callers that the newer value is not for
 	}
 	return f.endIfIdle()
 }
@@ -234,7 +235,7 @@ func (f *flight) giveUp(err error) {
 	}
 	f.mu.Lock()
 	if f.run != nil {
-		f.give(f.run)
+		f.give(f.run, nil)
 	}
 	f.mu.Unlock()
 	f.failAll(err)
@@ -248,11 +249,20 @@ func (f *flight) takeAnswer(a *terms.Answer) (again bool) {
 		_, err := f.look(f.ask)
 		return err != nil // the value may be there, so that no caller of this process has to run
 	case a.Checked:
-		f.deliver(&s, Looked)
+		f.deliver(&s, reading{a.Clock, a.Read}, Looked)
+		return f.hasLater(a.Read)
 	default:
-		f.deliver(&s, Message)
+		f.deliver(&s, reading{}, Message)
+		return f.g.keeps() && f.hasLater(time.Time{})
 	}
-	return false
+}
+
+// hasLater reports whether a caller that would take a kept value has asked after a look was sent.
+func (f *flight) hasLater(sent time.Time) (has bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.each(func(c *caller) { has = has || !c.fresh && c.asked.After(sent) })
+	return has
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
@@ -321,20 +331,36 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 }
 
 // look asks for the value, gives it to the callers that it is for, and reports whether the flight
-// is over. Without an answer nothing changes, and err says why there is none.
+// is over. It asks again for callers that have come since a kept value was asked for. Without an
+// answer nothing changes, and err says why there is none.
 func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool, err error) {
+	for {
+		seen, s, err := f.lookOnce(ask)
+		if err != nil || s == nil {
+			return f.ctx.Err() != nil, err
+		}
+		if over := f.deliver(s, seen, Looked); over || !s.isKept(seen.clock) || !f.hasLater(seen.sent) {
+			return over, nil
+		}
+	}
+}
+
+// lookOnce asks for the value once. The value is nil if there is none for the callers.
+func (f *flight) lookOnce(ask func(ctx context.Context, wanted []string) ([]string, error)) (seen reading, s *stored, err error) {
 	wanted := f.wanted()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
-	sent := time.Now()
+	seen.sent = time.Now()
 	reply, err := ask(ctx, wanted)
 	if err != nil || len(reply) == 0 {
-		return f.ctx.Err() != nil, err
+		return seen, nil, err
 	}
-	now, _ := strconv.ParseInt(reply[0], 10, 64)
-	f.noteClock(reading{now, sent})
-	s, ok := readStored(reply[1:])
-	return ok && f.deliver(&s, Looked), nil
+	seen.clock, _ = strconv.ParseInt(reply[0], 10, 64)
+	f.noteClock(seen)
+	if value, ok := readStored(reply[1:]); ok {
+		s = &value
+	}
+	return seen, s, nil
 }
 
 // A trouble is an error of Redis after which the flight tries again.

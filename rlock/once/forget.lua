@@ -1,5 +1,5 @@
--- Forgets a value that is kept, and that of a function which runs now, behind value.lua. It stays
--- for those that asked before it was stored.
+-- Forgets a value that is kept, and that of a function which runs now, behind value.lua. They stay
+-- for those that asked before: see store.lua.
 --
 -- KEYS[1]  the hash of the value: see store.lua
 -- ARGV[1]  for how long a function may have run that still is not kept, in ms
@@ -9,12 +9,15 @@ local left = redis.call('pttl', KEYS[1])
 if s then
 	redis.call('hset', KEYS[1], 'u', '0')
 end
-redis.call('hset', KEYS[1], 'f', now)
+if not e or tonumber(e) < 0 then
+	e = now
+end
+redis.call('hset', KEYS[1], 'e', e, 'f', now)
 if left < tonumber(ARGV[1]) then
 	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])
 	if expires ~= 1 then
 		if left < 0 then
-			redis.call('hdel', KEYS[1], 'f') -- no hash stays without an expiry
+			redis.call('hdel', KEYS[1], 'e', 'f') -- no hash stays without an expiry
 		end
 		return expires
 	end

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -17,7 +21,10 @@ import (
 //go:embed store.lua
 var storeEnd string
 
-var storeSource = valueSource + storeEnd
+var (
+	storeSource = valueSource + storeEnd
+	storeScript = wire.ScriptOf(storeSource)
+)
 
 // A run is one call of a function under the lock, and its result until that is stored or given to
 // callers. Only the flight's goroutine uses it; it writes the fields from value to fit under the
@@ -39,6 +46,9 @@ type run struct {
 	late  bool          // a store was sent under the hold of the run: the next store is under a later hold
 	pause time.Duration // the pause before the next store, if Redis refuses this one
 }
+
+// ranBefore reports whether the function of the run had begun when the caller asked.
+func (r *run) ranBefore(c *caller) bool { return c.before >= r.number }
 
 // lead runs the function of a caller under the lock, and stores its value. It returns what round
 // returns.
@@ -63,7 +73,7 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	f.mu.Lock()
 	r.value, r.err, r.kind, r.keep, r.ended = value, err, kind, keep, time.Now()
 	f.each(func(c *caller) {
-		if !c.fresh || c.before < r.number {
+		if !c.fresh || !r.ranBefore(c) {
 			r.fit = append(r.fit, c)
 		}
 	})
@@ -98,16 +108,11 @@ func (f *flight) fail(r *run, err error) {
 // store stores the value of a run, releases the lock, and gives the value to the callers that it is
 // for. It returns what round returns.
 func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
-	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // too long, or not comparable with later values
-		_ = hold.Release(f.ctx)
-		f.settle(r)
-		return f.g.keeps()
-	}
-	_, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, f.storeArgs(r))
+	reply, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, f.storeArgs(r))
 	diagnosis, explained := wire.Diagnose(failed)
 	switch {
 	case failed == nil:
-		f.settle(r)
+		f.settle(r, recordOf(reply))
 		return f.g.keeps()
 	case errors.Is(failed, rlock.ErrFenced):
 		f.drop() // nothing was stored, and another process may have run since
@@ -118,22 +123,63 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 		f.refuse(r, fmt.Errorf("once: the value of %q cannot be stored in the key %q: %w", f.key, f.at, explained))
 		return false
 	case diagnosis == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
+		s := f.askRecord(r)
 		f.mu.Lock()
-		f.share(r) // until it is stored this process alone has it
+		f.share(r, s) // until it is stored this process alone has it
 		f.mu.Unlock()
 		f.rest(r.pause)
 		r.pause = min(2*r.pause, patience)
 		return true
 	default:
-		f.settle(r) // Redis has refused the value: this process alone has it
+		f.settle(r, f.askRecord(r)) // Redis has refused the value: this process alone has it
 		return f.g.keeps()
 	}
+}
+
+// recordOf reads what store.lua returns; nil if that is not understood.
+func recordOf(reply rueidis.RedisMessage) *stored {
+	words, err := reply.AsStrSlice() // of a value that is not stored
+	if err != nil {
+		text, _ := reply.ToString()
+		words = strings.SplitN(text, " ", storedWords)
+	}
+	if s, ok := readStored(words); ok {
+		return &s
+	}
+	return nil
+}
+
+// askRecord asks Redis for the record of a value that it has refused to store, without the lock, if
+// a caller needs that. It returns nil without an answer.
+func (f *flight) askRecord(r *run) *stored {
+	f.mu.Lock()
+	needed := slices.ContainsFunc(r.fit, r.ranBefore)
+	f.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	redis := f.g.shared.Redis
+	ctx, cancel := redis.Within(f.ctx)
+	defer cancel()
+	reply, err := redis.Do(ctx, wire.Call{Script: storeScript, Keys: []string{f.at}, Args: f.notStored(r)}).ToMessage()
+	if err != nil {
+		return nil
+	}
+	return recordOf(reply)
+}
+
+// notStored returns the arguments of store.lua for a value that is not stored.
+func (f *flight) notStored(r *run) []string {
+	return []string{"0", "0", r.id, kindAbsent, "", "0", strconv.FormatInt(r.clock, 10)}
 }
 
 // storeArgs returns the arguments of store.lua. A value that is stored under a later hold than that
 // of its run counts as stored when its function ended, so that it does not pass for a younger one.
 // A look under the lock has shown before that no other value was stored since the function began.
 func (f *flight) storeArgs(r *run) []string {
+	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // too long, or not comparable with later values
+		return f.notStored(r)
+	}
 	keep := r.keep
 	args := []string{
 		strconv.FormatInt(keep.Microseconds(), 10), strconv.FormatInt(max(keep, grace).Milliseconds(), 10),
@@ -169,36 +215,42 @@ func (f *flight) unstored() *run {
 	return f.run
 }
 
-// give gives the value of a run to the callers that asked before its function returned, and ends
-// the run. The mutex is held.
-func (f *flight) give(r *run) {
-	f.share(r)
+// give gives the value of a run to its callers, and ends the run. The mutex is held.
+func (f *flight) give(r *run, s *stored) {
+	f.share(r, s)
 	if f.run == r {
 		f.run = nil
 	}
 }
 
-// share is give, but does not end the run. The mutex is held.
-func (f *flight) share(r *run) {
+// share gives the value of a run to the callers that asked before its function returned, without
+// those that a Forget keeps from it. The value is stored as s, which says whether there was a
+// Forget; s is nil if that is not known. The mutex is held.
+func (f *flight) share(r *run, s *stored) {
 	shared := result{r.value, Process, nil}
 	if r.kind == kindError {
 		shared = result{nil, Process, &Shared{string(r.value)}}
 	}
+	var rest []*caller
 	for _, c := range r.fit {
 		given := shared
-		if c == r.caller {
+		switch {
+		case r.ranBefore(c) && (s == nil || s.wasForgotten() && !s.isFor(c.floor)):
+			rest = append(rest, c) // it may have asked after a Forget
+			continue
+		case c == r.caller:
 			given = result{shared.value, Ran, unmarked(r.err)}
 		}
 		f.hand(c, given)
 	}
-	r.fit = nil
+	r.fit = rest
 }
 
 // settle is give, and takes the mutex.
-func (f *flight) settle(r *run) {
+func (f *flight) settle(r *run, s *stored) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.give(r)
+	f.give(r, s)
 	f.endIfIdle()
 }
 

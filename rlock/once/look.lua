@@ -5,11 +5,11 @@
 -- ARGV[2]  or whose function began later than this time
 -- ARGV[3]  or, if this is "1", that is kept now
 --
--- {now}                     no value counts
--- {now, s, u, b, r, k, v}   the value
+-- {now}                        no value counts
+-- {now, s, a, u, b, r, k, v}   the value
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 if s and (tonumber(s) > tonumber(ARGV[1]) or tonumber(b) > tonumber(ARGV[2]) or ARGV[3] == '1' and now < tonumber(u)) then
-	return {string.format('%.0f', now), s, u, b, r, k, redis.call('hget', KEYS[1], 'v')}
+	return {string.format('%.0f', now), s, a, u, b, r, k, redis.call('hget', KEYS[1], 'v')}
 end
 return {string.format('%.0f', now)}

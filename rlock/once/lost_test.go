@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -344,6 +345,143 @@ func TestAFunctionOfAFreshCallerAsksForFreshValues(t *testing.T) {
 	})
 }
 
+// Callers that asked before a Forget share the function that runs, as with singleflight; those that
+// ask after it has returned get the value of a function that begins then: in this process and in
+// others, whatever becomes of the value. Before that there may have been other Forgets.
+func TestACallAfterAForgetGetsNothingFromBefore(t *testing.T) {
+	const before, during = "before", "during"
+	const oom = "OOM command not allowed when used memory > 'maxmemory'."
+	for name, x := range map[string]struct {
+		o       once.Options
+		forgets []string // when there are others
+		sharing bool     // callers that asked while the function ran, before the Forget, share it
+		refuses string   // the reply of Redis to the store
+	}{
+		"a value":                    {once.Options{Keep: time.Hour}, nil, true, ""},
+		"that is not kept":           {once.Options{}, nil, true, ""},
+		"that is read":               {once.Options{Keep: time.Hour, Inline: -1}, nil, true, ""},
+		"that is not stored":         {once.Options{Most: 1}, nil, true, ""},
+		"that Redis refuses":         {once.Options{}, nil, true, oom},
+		"that Redis refuses at all":  {once.Options{Finish: true}, nil, true, oom},
+		"that Redis says nothing of": {once.Options{}, nil, false, oom},
+		"another Forget before":      {once.Options{Keep: time.Hour}, []string{before}, false, ""},
+		"another Forget during":      {once.Options{Keep: time.Hour}, []string{during}, true, ""},
+		"many Forgets":               {once.Options{Keep: time.Hour}, []string{before, during, before}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+				var runs atomic.Int32
+				a, b := start(w, x.o), start(w, x.o)
+				a.warm(w, b)
+				forget := func(when string) {
+					for _, f := range x.forgets {
+						if f == when {
+							require.NoError(t, b.Forget(w.Ctx, key))
+							time.Sleep(time.Millisecond)
+						}
+					}
+				}
+				forget(before)
+				first := a.asks(w.Ctx, 1, takes(3*time.Second, "old", &runs))
+				time.Sleep(time.Second)
+				joins := a.asks(w.Ctx, 2, takes(time.Second, "new", &runs)) // before the Forget, in the process of the function
+				time.Sleep(time.Second)
+				require.NoError(t, b.Forget(w.Ctx, key))
+				time.Sleep(time.Millisecond)
+				w.Answer(func(command string, args ...string) string {
+					if strings.HasPrefix(command, "eval") && (slices.Contains(args, "old") || !x.sharing && slices.Contains(args, "-")) {
+						return x.refuses
+					}
+					return ""
+				})
+				after := []<-chan end{a.asks(w.Ctx, 2, takes(time.Second, "new", &runs)), b.asks(w.Ctx, 2, takes(time.Second, "new", &runs))}
+				time.Sleep(time.Millisecond)
+				forget(during)
+				assert.Equal(t, end{"old", false, nil, 3 * time.Second}, <-first)
+				w.Answer(nil)
+				for range 2 {
+					e := <-joins
+					assert.NoError(t, e.err)
+					if x.sharing {
+						assert.Equal(t, "old", e.value)
+					}
+				}
+				for _, ends := range after {
+					for range 2 {
+						e := <-ends
+						assert.NoError(t, e.err)
+						assert.Equal(t, "new", e.value)
+					}
+				}
+				assert.LessOrEqual(t, runs.Load(), int32(3))
+			})
+		})
+	}
+}
+
+// A function forgets its own value, and returns in the same microsecond.
+func TestACallAfterAForgetInTheLastMomentOfAFunction(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		a := start(w, once.Options{})
+		a.warm(w, a)
+		var after <-chan end
+		value, _, err := a.Do(w.Ctx, key, func(ctx context.Context) ([]byte, error) {
+			time.Sleep(time.Second)
+			require.NoError(t, a.Forget(ctx, key))
+			after = a.asks(w.Ctx, 1, takes(time.Second, "new", &runs))
+			synctest.Wait()
+			return []byte("old"), nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "old", string(value))
+		assert.Equal(t, end{"new", false, nil, time.Second}, <-after)
+	})
+}
+
+// A caller joins a flight whose look is in flight: Redis has found a kept value, which is forgotten
+// before the answer comes. The caller asked after that Forget. The others take the value.
+func TestACallAfterAForgetTakesNothingFromAnEarlierLook(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		o := once.Options{Keep: time.Hour}
+		a, b := start(w, o), start(w, o)
+		a.warm(w, b)
+		<-b.asks(w.Ctx, 1, takes(0, "old", &runs))
+		a.client.Net.SetRoundTrip(400 * time.Millisecond)
+		first := a.asks(w.Ctx, 1, takes(0, "no", &runs))
+		time.Sleep(250 * time.Millisecond) // Redis has looked
+		require.NoError(t, b.Forget(w.Ctx, key))
+		later := a.asks(w.Ctx, 2, takes(0, "new", &runs))
+		assert.Equal(t, "old", (<-first).value)
+		for range 2 {
+			assert.Equal(t, "new", (<-later).value)
+		}
+		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+// Callers that join a flight whose look finds a kept value take that by another look, and run
+// nothing.
+func TestACallBesideALookTakesAKeptValue(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		var runs atomic.Int32
+		o := once.Options{Keep: time.Hour}
+		a, b := start(w, o), start(w, o)
+		a.warm(w, b)
+		<-b.asks(w.Ctx, 1, takes(0, "kept", &runs))
+		a.client.Net.SetRoundTrip(400 * time.Millisecond)
+		first := a.asks(w.Ctx, 1, takes(0, "no", &runs))
+		time.Sleep(250 * time.Millisecond)
+		later := a.asks(w.Ctx, 2, takes(0, "no", &runs))
+		assert.Equal(t, end{"kept", true, nil, 400 * time.Millisecond}, <-first)
+		for range 2 {
+			assert.Equal(t, end{"kept", true, nil, 550 * time.Millisecond}, <-later)
+		}
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
+
 // A value that is forgotten is not kept, nor is that of a function which ran then; the next one is.
 func TestAForgottenValueIsNotKept(t *testing.T) {
 	for name, o := range map[string]once.Options{"a value": {Keep: time.Hour}, "an error for all": {KeepErrors: time.Hour}} {
@@ -377,10 +515,10 @@ func TestAForgottenValueIsNotKept(t *testing.T) {
 				running := asks(a, time.Minute, "stale")
 				synctest.Wait() // the value is forgotten when its function begins
 				require.NoError(t, b.Forget(w.Ctx, key))
-				waits := asks(b, 0, "no")
+				waits := asks(b, 0, "newest")
 				assert.Equal(t, "stale", <-running)
-				assert.Equal(t, "stale", <-waits, "it is stored after the question")
-				assert.Equal(t, "newest", <-asks(b, 0, "newest"))
+				assert.Equal(t, "newest", <-waits, "it asked after the Forget")
+				assert.Equal(t, "newest", <-asks(b, 0, "no"))
 				assert.Equal(t, "newest", <-asks(a, 0, "no"), "it is kept")
 			})
 		})

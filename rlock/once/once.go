@@ -136,12 +136,13 @@ type caller struct {
 	done chan struct{} // closed when the caller has its result
 }
 
-// takes reports whether the value is for the caller.
-func (c *caller) takes(s *stored) bool {
+// takes reports whether the value is for the caller. A kept value is, if it was seen by a look that
+// was sent after the caller asked: it may have been kept at an earlier look, and forgotten since.
+func (c *caller) takes(s *stored, seen reading) bool {
 	if c.fresh {
 		return s.beganAfter(c.floor)
 	}
-	return s.isFor(c.floor)
+	return s.isFor(c.floor) || s.isKept(seen.clock) && !c.asked.After(seen.sent)
 }
 
 // A result is what a call of Do returns.

@@ -8,11 +8,13 @@ import (
 
 // A stored is a value as Redis has it. Its times are by Redis' clock, in µs.
 type stored struct {
-	at, until int64  // the time of the store, and the end of the time for which it is kept; at is 0 for no value
-	began     int64  // a lower bound of the time at which its function began; 0 if unknown
-	run       string // the id of the run that made it
-	kind      string // kindValue, kindError or kindAbsent
-	value     string
+	at     int64  // the time of the store; 0 for no value
+	before int64  // the value is for those that asked before this time: at, or earlier after a Forget
+	until  int64  // the end of the time for which it is kept
+	began  int64  // a lower bound of the time at which its function began; 0 if unknown
+	run    string // the id of the run that made it
+	kind   string // kindValue, kindError or kindAbsent
+	value  string
 }
 
 // The kinds of a stored.
@@ -22,26 +24,35 @@ const (
 	kindAbsent = "-" // the value is too long for the message, and is to be read in Redis
 )
 
-// isFor reports whether the value is for a caller that asked when Redis' clock was at most floor:
-// it was stored after that, or was kept then. A floor of 0 is not known yet.
-func (s *stored) isFor(floor int64) bool {
-	return floor > 0 && s.at > 0 && (s.at > floor || floor < s.until)
-}
+// isFor reports whether the value is for a caller that asked when Redis' clock was at most floor: it
+// was stored after that, and its function began after each Forget before that. A floor of 0 is not
+// known yet.
+func (s *stored) isFor(floor int64) bool { return floor > 0 && s.at > 0 && s.before > floor }
+
+// isKept reports whether the value was kept when Redis' clock was at now. A reading of 0 is none.
+func (s *stored) isKept(now int64) bool { return now > 0 && s.at > 0 && now < s.until }
+
+// wasForgotten reports whether a Forget came after the function had begun.
+func (s *stored) wasForgotten() bool { return s.before < s.at }
 
 // beganAfter reports whether the function of the value began after Redis' clock was at floor. A
 // floor of 0 is not known yet.
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
-// parse reads the text that store.lua returns: "<at> <until> <began> <run> <kind> <value>".
-func parse(text string) (s stored, ok bool) { return readStored(strings.SplitN(text, " ", 6)) }
+// parse reads the text that store.lua returns: "<at> <before> <until> <began> <run> <kind> <value>".
+func parse(text string) (s stored, ok bool) {
+	return readStored(strings.SplitN(text, " ", storedWords))
+}
+
+const storedWords = 7 // of a stored in Redis
 
 // readStored reads a value from these words.
 func readStored(words []string) (s stored, ok bool) {
-	if len(words) != 6 {
+	if len(words) != storedWords {
 		return s, false
 	}
-	s = stored{run: words[3], kind: words[4], value: words[5]}
-	for i, n := range []*int64{&s.at, &s.until, &s.began} {
+	s = stored{run: words[4], kind: words[5], value: words[6]}
+	for i, n := range []*int64{&s.at, &s.before, &s.until, &s.began} {
 		var err error
 		if *n, err = strconv.ParseInt(words[i], 10, 64); err != nil {
 			return s, false
