@@ -15,9 +15,8 @@ import (
 //
 // A hook may call the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the
 // client, one after the other; while 4000 events wait, more are dropped and counted for Missed. The
-// hooks that Close calls run in another goroutine, one after the other. [Client.Close] waits for
-// both, for a second at most. Any other hook runs in the caller's goroutine. The first panic of
-// each hook is logged.
+// hooks of [Client.Close] run in another one; it waits for all these hooks, for a second at most.
+// Any other hook runs in the caller's goroutine. The first panic of each hook is logged.
 type Observer struct {
 	Opened func(*Client) // called by New when the client is ready
 	Closed func(*Client) // called when the first Close of the client has released all

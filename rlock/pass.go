@@ -15,9 +15,9 @@ import (
 //
 // The lock must be no multi-lock or red lock, the hold its only level in this process, and no
 // [WithMinHold] of another reader may last there: else Pass returns [ErrPass] and changes nothing,
-// as for [ErrInvalidLease] and [ErrNotHeld]. After any other result the hold is over: lost, as
-// [ErrLost] says, or with cause [ErrPassed]. Pass takes one command and completes even if ctx has
-// ended. If Redis does not confirm it, the lock is released: [ErrUnconfirmed].
+// as for [ErrInvalidLease] and [ErrNotHeld]. Otherwise the hold ends, with cause [ErrPassed], before
+// Pass sends its one command, which completes even if ctx has ended. The error is [ErrLost] if the
+// lock was lost by then, and [ErrUnconfirmed] if Redis does not confirm it: then it is released.
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

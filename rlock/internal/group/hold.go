@@ -28,6 +28,8 @@ type Hold struct {
 
 	way     terms.Way // the way in which the hold was acquired
 	pending []func()  // the reports of inner levels that were lost while this one seemed lost: see tellLost
+	told    bool      // the Observer was told that the hold was acquired
+	early   func()    // the report of a loss that came before, or nil
 
 	mu    sync.Mutex    // protects following
 	lease time.Duration // the lease; 0 if the watchdog keeps it
@@ -464,7 +466,34 @@ func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 		e.Waited = 0
 	}
 	o.Acquired.Tell(ctx, e)
+	home.reportEarly(h)
 	return nil
+}
+
+// reportEarly notes that the Observer was told that the hold was acquired, and reports a loss that came
+// before.
+func (h *Home) reportEarly(hold *Hold) {
+	h.mu.Lock()
+	hold.told = true
+	report := hold.early
+	h.mu.Unlock()
+	if report != nil {
+		report()
+	}
+}
+
+// afterAcquired calls the report of a loss, or leaves it to reportEarly: the call may still fail, and the
+// Observer is told then that it gave up, and nothing else.
+func (h *Home) afterAcquired(hold *Hold, report func()) {
+	h.mu.Lock()
+	told := hold.told
+	if !told {
+		hold.early = report
+	}
+	h.mu.Unlock()
+	if told {
+		report()
+	}
 }
 
 // observe notes a hold that is reported to the Observer, and how it is acquired.
@@ -562,7 +591,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	default:
 		e.Reason = terms.LostParts
 	}
-	report := func() { home.Later(ctx, hook, e) }
+	report := func() { home.afterAcquired(h, func() { home.Later(ctx, hook, e) }) }
 	if h.way == terms.ByNesting {
 		if first == nil || errors.Is(first.Err(), terms.ErrLost) && home.defers(report, first) {
 			return

@@ -365,3 +365,34 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 		})
 	}
 }
+
+// A part may be lost before the Observer is told that the lock was acquired, and the call may fail after all,
+// since the hold that it is a guest of has ended.
+func TestALossBeforeTheEndOfTheCallIsReportedAfterAcquiredOrNotAtAll(t *testing.T) {
+	for told, fails := range map[string]error{"Acquired Lost ": nil, "GaveUp ": errGone} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			events := ""
+			note := func(what string) terms.Hook {
+				return func(context.Context, terms.Event) { events += what + " " }
+			}
+			home := f.home(func(c *Config) {
+				c.Observer = &terms.Observer{Acquired: note("Acquired"), Released: note("Released"), Lost: note("Lost"), GaveUp: note("GaveUp")}
+			})
+			a := f.lock(home, "a")
+			l := NewMulti(lockers(a, f.lock(home, "b")))
+			h := &Hold{of: l, owner: terms.NewHandleOwner(), quit: func() {}}
+			err := h.observeCall(t.Context(), func() error {
+				if err := l.obtain(t.Context(), t.Context(), h); err != nil {
+					return err
+				}
+				a.the().lose(errGone)
+				if fails != nil {
+					h.undo(t.Context())
+				}
+				return fails
+			})
+			assert.Equal(t, fails, err)
+			assert.Equal(t, told, events)
+		})
+	}
+}
