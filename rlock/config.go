@@ -32,8 +32,9 @@ type Config struct {
 	// take and return names without it; errors, the log and the names of multi-locks have it.
 	Prefix string
 	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
-	// before a holder loses it; the watchdog renews at a third of it. At least 100 ms. Defaults to
-	// 30 s.
+	// before a holder loses it; the watchdog renews at a third of it. A holder that has waited has
+	// at most two seconds until its first renewal: see docs/operations.md. At least 100 ms. Defaults
+	// to 30 s.
 	Lease time.Duration
 	// LongestLease is the longest lease that any client or call has on a lock of this server, at
 	// least Lease: see [NewRedLock]. Defaults to Lease, at least 30 s.
