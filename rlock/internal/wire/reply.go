@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -578,14 +579,17 @@ type rejection struct {
 func (r *rejection) Error() string { return fmt.Sprintf("%s (%v)", r.reply, r.cause) }
 func (r *rejection) Unwrap() error { return r.cause }
 
+var lineOfScript = regexp.MustCompile(`^:\d+: `)
+
 // reply returns the message of err if it is a reply of the server.
 func reply(err error) (message string, ok bool) {
 	if r := (*rejection)(nil); errors.As(err, &r) {
 		return r.reply, true
 	}
 	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
-		// Redis puts a second "ERR " before an error that a script has caught and raised again.
-		return strings.TrimPrefix(r.Error(), "ERR "), true
+		// Before an error that a script has caught and raised again Redis puts a second "ERR ", and the
+		// embedded server the line of the script.
+		return lineOfScript.ReplaceAllString(strings.TrimPrefix(r.Error(), "ERR "), ""), true
 	}
 	return "", false
 }

@@ -74,9 +74,9 @@ type Guard struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the goroutines that clear marks after their requests have left, until ctx ends
 
-	mu      sync.Mutex     // protects following
-	running map[string]int // the number of handlers of this process that run, by key
-	warned  time.Time      // the time at which warn last logged an error
+	mu      sync.Mutex           // protects following
+	running map[string]int       // the number of handlers of this process that run, by key
+	warned  map[string]time.Time // the time at which warn last logged a message
 }
 
 // New returns a guard over the connections of locks. It sends no command, so that it does not fail
@@ -110,7 +110,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 		o.Prefix = "idempotency:"
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
-	g := &Guard{o: o, locks: locks, running: make(map[string]int), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
+	g := &Guard{o: o, locks: locks, running: make(map[string]int), warned: make(map[string]time.Time), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
 	g.shared, g.prefix = driver.Of(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
@@ -244,12 +244,13 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
 		unknown(w, q.key)
 	case err == nil && !shared && mine != nil, err != nil && t.state.Load() == returned: // whether or not it is kept
+		g.warn(notNoted, err)
 		mine.start(w)
 	case err != nil && errors.Is(context.Cause(ctx), errBusy):
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusConflict, errBusy.Error())
 	case err != nil:
-		g.warn(err)
+		g.warn(notRun, err)
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
 	default:
@@ -257,23 +258,29 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	}
 }
 
-// warnEvery is the least time between two messages of warn.
+// The messages of warn. A response does not contain the error: the log is the only place that does.
+const (
+	notRun   = "idempotent: requests get 503: Redis refuses a command, and waiting does not cure it"
+	notNoted = "idempotent: the next request with the key gets 500: Redis refuses to note that the handler has ended, and waiting does not cure it"
+)
+
+// warnEvery is the least time between two messages of warn with the same text.
 const warnEvery = time.Minute
 
-// warn logs an error of Redis that waiting does not cure. The response asks the client to repeat
-// its request. It does not contain the error: the log is the only place that does.
-func (g *Guard) warn(err error) {
+// warn logs an error of Redis that waiting does not cure.
+func (g *Guard) warn(message string, err error) {
 	if !wire.IsPermanent(err) {
 		return
 	}
 	g.mu.Lock()
-	again := time.Since(g.warned) >= warnEvery
+	last, warned := g.warned[message]
+	again := !warned || time.Since(last) >= warnEvery
 	if again {
-		g.warned = time.Now()
+		g.warned[message] = time.Now()
 	}
 	g.mu.Unlock()
 	if again {
-		g.shared.Config.Logger.Error("idempotent: requests get 503: Redis refuses a command, and waiting does not cure it", "error", err)
+		g.shared.Config.Logger.Error(message, "error", err)
 	}
 }
 

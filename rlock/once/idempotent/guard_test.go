@@ -606,6 +606,76 @@ func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 	})
 }
 
+// A right that is missing when a handler has ended is logged, and keeps no lock: after a response that
+// is no result, whose mark stays, after one that cannot be stored, and in Forget, which then changes
+// nothing.
+func TestAMissingRightAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis := rlocktest.NewServer(t)
+		var logged strings.Builder
+		const undeleted, unstored = "NOPERM this user has no permissions to run the 'del' command", "NOPERM this user has no permissions to run the 'hset' command"
+		var name string
+		var status atomic.Int32
+		var ends atomic.Bool // without the right to store
+		client := redis.Client(func(c *rlock.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+		s := over(t, client, idempotent.Options{Wait: time.Second}, func(w http.ResponseWriter, r *http.Request) {
+			name = idempotent.Key(r.Context())
+			w.WriteHeader(int(status.Load()))
+			if ends.Load() {
+				redis.Refuse(unstored, "hset")
+			}
+		})
+		says := func(text string) {
+			synctest.Wait()
+			assert.Contains(t, logged.String(), "gets 500")
+			assert.Contains(t, logged.String(), text)
+			logged.Reset()
+			assert.Empty(t, inspect.Of(client).Held())
+			time.Sleep(2 * time.Minute) // until the next message
+		}
+		status.Store(http.StatusServiceUnavailable)
+		redis.Refuse(undeleted, "del")
+		assert.Equal(t, http.StatusServiceUnavailable, s.post(key, "7").Code)
+		redis.Heal()
+		says("'del'")
+		assert.Equal(t, http.StatusInternalServerError, s.post(key, "7").Code)
+		require.NoError(t, s.Forget(t.Context(), name))
+
+		status.Store(http.StatusCreated)
+		ends.Store(true)
+		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+		ends.Store(false)
+		redis.Heal()
+		says("'hset'")
+		require.NoError(t, s.Forget(t.Context(), name))
+		time.Sleep(time.Millisecond)
+
+		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+		runs := s.runs.Load()
+		redis.Refuse(undeleted, "del")
+		began := time.Now()
+		require.ErrorIs(t, s.Forget(t.Context(), name), rlock.ErrNoPermission)
+		assert.Less(t, time.Since(began), time.Second)
+		redis.Heal()
+		assert.Empty(t, inspect.Of(client).Held())
+		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+		assert.Equal(t, runs, s.runs.Load(), "the response is still kept")
+	})
+}
+
+// The key is not locked for longer than the caller of Forget waits.
+func TestForgetEndsWithItsContext(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, redis *rlocktest.Server, a, _ *server) {
+		redis.Refuse("LOADING Redis is loading the dataset in memory", "del")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, a.Forget(ctx, "idempotency:1"), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		assert.Empty(t, inspect.Of(a.client).Held())
+		redis.Heal()
+	})
+}
+
 // Settle and Forget wait for a handler that runs: what it says counts.
 func TestAnOperatorWaitsForTheHandler(t *testing.T) {
 	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {

@@ -131,11 +131,12 @@ func (m *mark) clear() {
 }
 
 // cleared makes one attempt to clear the mark, and reports whether it is the last: Redis has
-// answered, or refuses for ever.
+// answered, or refuses for ever, which is logged.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
-	diagnosis, _ := wire.Diagnose(err)
-	return err == nil || diagnosis == wire.Never
+	diagnosis, explained := wire.Diagnose(err)
+	m.g.warn(notNoted, explained)
+	return diagnosis == wire.Never // also of no error
 }
 
 // again calls attempt until it reports true, which again then does, or ctx ends.

@@ -63,19 +63,19 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 
 // Forget forgets the response of a key, or that its outcome is unknown: the next request with the
 // key runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in
-// any process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget].
+// any process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget]; after
+// a missing right ([rlock.ErrNoPermission]) nothing has changed.
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
-		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(ctx context.Context) ([]byte, error) {
-			if err := g.group.Forget(ctx, key); err != nil {
+		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
+			held, cancel := context.WithCancel(held) // it alone does not end with ctx, since the group finishes what it runs
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			if err := g.drop(held, g.markOf(key)); err != nil { // first, since a response is given without a mark too
+				return nil, fmt.Errorf("idempotent: forget %q: %w", key, err)
+			}
+			if err := g.group.Forget(held, key); err != nil {
 				return nil, err
-			}
-			dropped := func(ctx context.Context) bool {
-				_, err := g.ask(ctx, dropMark, g.markOf(key))
-				return err == nil
-			}
-			if !g.again(ctx, dropped) {
-				return nil, fmt.Errorf("idempotent: forget %q: %w", key, ctx.Err())
 			}
 			return nil, errForgotten
 		})
@@ -86,4 +86,18 @@ func (g *Guard) Forget(ctx context.Context, key string) error {
 			return err
 		}
 	}
+}
+
+// drop deletes a mark of any run. Attempts without an answer are repeated until ctx ends.
+func (g *Guard) drop(ctx context.Context, mark string) (err error) {
+	dropped := func(ctx context.Context) bool {
+		_, failed := g.ask(ctx, dropMark, mark)
+		diagnosis, explained := wire.Diagnose(failed)
+		err = explained
+		return diagnosis == wire.Never // also of no error
+	}
+	if !g.again(ctx, dropped) {
+		return wire.TimeUp(ctx, err)
+	}
+	return err
 }

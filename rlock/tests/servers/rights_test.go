@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +20,11 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/go-rlock/rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/redisson"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -305,6 +310,68 @@ func TestAMissingRightOfAKindIsReported(t *testing.T) {
 			s.Number("DEL", testbed.Key)
 		}
 		s.Number("DEL", testbed.TokenKey)
+	}
+}
+
+// The rights of packages above the lock as they stand in docs/operations.md are enough, and each right of theirs is needed.
+func TestTheRightsOfPackagesAboveTheLock(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	lock := s.Rights("every lock", "one primary")
+	for name, x := range map[string]struct {
+		also []string // the lines that are needed besides
+		own  []string
+		use  func(client *rlock.Client, key string) error
+	}{
+		"once": {nil, s.Rights("once"), func(client *rlock.Client, key string) error {
+			group := once.New(client, once.Options{Keep: time.Minute})
+			defer group.Close()
+			get := func(context.Context) ([]byte, error) { return []byte("value"), nil }
+			_, _, first := group.Do(s.Ctx, "orders:"+key, get)
+			_, _, kept := group.Do(s.Ctx, "orders:"+key, get)
+			return cmp.Or(first, kept, group.Forget(s.Ctx, "orders:"+key))
+		}},
+		"idempotent": {nil, s.Rights("idempotent"), func(client *rlock.Client, key string) error {
+			guard := idempotent.New(client, idempotent.Options{Who: func(*http.Request) string { return "" }, Wait: time.Second})
+			defer guard.Close()
+			settles := ""
+			for _, status := range []int{http.StatusServiceUnavailable, http.StatusCreated, http.StatusCreated} {
+				handler := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					settles = idempotent.Key(r.Context())
+					w.WriteHeader(status)
+				}))
+				r, w := httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder()
+				r.Header.Set("Idempotency-Key", key)
+				if handler.ServeHTTP(w, r); w.Code != status || settles == "" {
+					return fmt.Errorf("it gets %d %s", w.Code, w.Body)
+				}
+			}
+			return guard.Forget(s.Ctx, settles)
+		}},
+		"elect": {[]string{"FencedLock"}, s.Rights("elect"), func(client *rlock.Client, key string) error {
+			candidate := elect.New(client, "orders:"+key, elect.WithText("me"))
+			return candidate.Run(s.Ctx, func(ctx context.Context, term *rlock.Hold) error {
+				note := client.NewLock("orders:" + key).Key(inspect.NoteKey)
+				_, err := term.Write(ctx, []string{note}, []string{"SET", note, "me"}, []string{"DEL", note})
+				return err
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			try := func(own []string, key string) error {
+				client, err := rlock.New(s.Limited(slices.Concat(lock, s.Rights(x.also...), own)...))
+				require.NoError(t, err)
+				defer client.Close()
+				return x.use(client, key)
+			}
+			require.NoError(t, try(x.own, "all"))
+			for i, right := range x.own {
+				if !strings.HasPrefix(right, "+") && !strings.HasPrefix(right, "~{") {
+					continue // some are for those that wait
+				}
+				assert.Error(t, try(slices.Delete(slices.Clone(x.own), i, i+1), fmt.Sprint(i)), "without %s", right)
+			}
+		})
 	}
 }
 
