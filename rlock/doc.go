@@ -33,9 +33,8 @@
 //
 // An owner may lock again without waiting; a context of Do or of a Hold counts while that hold is
 // held. A goroutine that holds a lock by Lock must not Acquire it without the context of Do or of a
-// Hold: the two owners would wait for each other. The watchdog renews a lock at every third of
-// [Config].Lease, by default 30 s, until it is released. If the process dies, others wait until
-// that lease ends.
+// Hold: that is a deadlock. The watchdog renews a lock at every third of [Config].Lease, by default
+// 30 s, until it is released. If the process dies, others wait until that lease ends.
 //
 // # Promises
 //

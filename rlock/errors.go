@@ -20,13 +20,13 @@ var (
 	// no error.
 	ErrUnconfirmed = terms.ErrUnconfirmed
 	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more
-	// permits than it has: two such callers would wait for each other. Unlock first.
+	// permits than it has: two such callers would be a deadlock. Unlock first.
 	ErrUpgrade = terms.ErrUpgrade
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
 	// hash tag; or a guarded write may not have that key.
 	ErrInvalidName = wire.ErrInvalidName
-	// ErrWrongType: the lock's key has a lock of another kind, or that key or the key of its queue
-	// or tokens has other data, which is left as it is.
+	// ErrWrongType: the name is that of a semaphore and of another lock, or the lock's key or that of
+	// its queue or tokens has other data, which is left as it is.
 	ErrWrongType = wire.ErrWrongType
 
 	ErrNotHeld        = terms.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold

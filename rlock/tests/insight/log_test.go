@@ -264,4 +264,17 @@ func TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce(t *testing.T) {
 	})
 }
 
+// Such a wait is a bug, so its place is looked for although sites are not recorded.
+func TestTheSiteOfAWaitForItselfIsAlwaysLogged(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Lock(w.Ctx))
+		require.ErrorIs(t, testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithWait(10*time.Millisecond))), rlock.ErrNotAcquired)
+		assert.Equal(t, 1, p.Logged(ownSaid))
+		assert.Equal(t, 1, p.Logged("TestTheSiteOfAWaitForItselfIsAlwaysLogged"))
+		require.NoError(t, lock.Unlock(w.Ctx))
+	})
+}
+
 func lockedHere(ctx context.Context, lock *rlock.Lock) error { return lock.Lock(ctx) }
