@@ -267,7 +267,19 @@ func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args
 	if n, err = reply.AsInt64(); err != nil {
 		return 0, o.named(err)
 	}
-	return n, nil
+	return n, o.believe(ctx, n)
+}
+
+// believe returns an error if the answer to a script says that nothing was there, or was changed,
+// and is that of a replica, whose data may be old. A script that writes is refused there.
+func (o *object) believe(ctx context.Context, changed int64) error {
+	if changed > 0 {
+		return nil
+	}
+	if err := o.client.shared.Redis.AtPrimary(ctx); err != nil {
+		return o.named(fmt.Errorf("%w: %w", rlock.ErrUnconfirmed, err))
+	}
+	return nil
 }
 
 // read reads the counter, 0 if there is none.
@@ -283,7 +295,7 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	ctx, cancel := r.Within(ctx) // rueidis repeats the command until its context ends
 	defer cancel()
 	if err = r.Ready(ctx, nil); err == nil {
-		n, err = r.Client.Do(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
+		n, err = r.Look(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
 	}
 	switch diagnosis, _ := wire.Diagnose(err); {
 	case err == nil || rueidis.IsRedisNil(err):

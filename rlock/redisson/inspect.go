@@ -182,6 +182,9 @@ func (c *Client) Names(ctx context.Context, pattern string) (names []string, err
 	if err := r.Await(ctx, nil); err != nil {
 		return nil, listing(err)
 	}
+	if err := r.AtPrimary(ctx); err != nil {
+		return nil, listing(err)
+	}
 	for _, node := range r.EachNode() {
 		found, failed := c.namesOn(ctx, node, pattern)
 		names = append(names, found...)

@@ -310,7 +310,7 @@ func (s *PermitSemaphore) counts(ctx context.Context) (free, taken int, err erro
 	if err != nil {
 		return 0, 0, s.named(err)
 	}
-	return int(numbers[0]), int(numbers[1]), nil
+	return int(numbers[0]), int(numbers[1]), s.believe(ctx, 0)
 }
 
 // TrySetPermits sets the number of free permits if there is none, and reports whether it did.
@@ -338,7 +338,10 @@ func (s *PermitSemaphore) keys() []string { return []string{s.set, s.channel} }
 
 // ask executes a script of permits that replies with an integer.
 func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...string) (n int64, f fate, err error) {
-	return s.askFirst(ctx, true, script, args...)
+	if n, f, err = s.askFirst(ctx, true, script, args...); err == nil {
+		err = s.believe(ctx, n)
+	}
+	return n, f, err
 }
 
 // askFirst is ask; first is false if a call with the same ids, whose answer was lost, may still be

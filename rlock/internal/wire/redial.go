@@ -54,7 +54,7 @@ func strayPause(err error) time.Duration {
 
 // ErrReplica is the error of a question about locks that a replica has answered: its data may be
 // old, and it has no say about locks.
-var ErrReplica = errors.New("READONLY the server is a replica, whose data may be old: it says so in the role of HELLO")
+var ErrReplica = errors.New("READONLY a replica has answered, whose data may be old: use the address of the primary")
 
 // ofReplica returns ErrReplica if the reply to HELLO is that of a replica. Commands that only read
 // are answered there as anywhere. A replica of a Cluster does not answer them.
@@ -69,6 +69,19 @@ func (r *Redis) ofReplica(hello rueidis.RedisResult) error {
 	}
 	r.strays(0, time.Second, ErrReplica)
 	return ErrReplica
+}
+
+// Look sends a command that only reads. The error is [ErrReplica] if a replica has answered.
+func (r *Redis) Look(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if r.InCluster() {
+		return r.Client.Do(ctx, command)
+	}
+	// ReadOnly, so that rueidis repeats both.
+	results := r.Client.DoMulti(ctx, command, r.Client.B().Arbitrary("HELLO").ReadOnly())
+	if err := r.ofReplica(results[1]); err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return results[0]
 }
 
 // AtPrimary returns [ErrReplica] if the single server is a replica.
