@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ type conn struct {
 	asked          [][]byte // as they were sent
 	cut            bool
 	lanes          int // the lanes that may still have something to send
+	moves          int // the calls of Move before the connection was opened
 }
 
 func (c *conn) wake() {
@@ -40,7 +42,7 @@ type chunk struct {
 
 // carryLocked copies between both sides until both have ended or the connection is cut.
 func (n *Network) carryLocked(client, server net.Conn) {
-	c := &conn{client: client, server: server, lanes: 2}
+	c := &conn{client: client, server: server, lanes: 2, moves: n.moves}
 	direction := func(from, to net.Conn) *lane {
 		l := &lane{conn: c, up: from == client, from: from, to: to, alarm: newAlarm(n.listener != nil)}
 		l.changed.L = &n.mu
@@ -126,7 +128,7 @@ func (n *Network) send(l *lane) {
 // came, or, where each message matters, the first message as the rule decides.
 func (n *Network) passLocked(l *lane) []byte {
 	c := &l.queue[0]
-	if n.rule == nil && !n.recording {
+	if n.rule == nil && !n.recording && n.moves == 0 {
 		l.queue = l.queue[1:]
 		rest := c.data
 		for _, length := range c.lengths {
@@ -149,6 +151,9 @@ func (n *Network) passLocked(l *lane) []byte {
 	fate := Pass
 	if n.rule != nil {
 		fate = n.rule(f)
+	}
+	if fate == Pass && n.moves > 0 {
+		fate = l.conn.moved(f, n.moves)
 	}
 	switch fate.kind {
 	case drop:
@@ -177,6 +182,25 @@ func (n *Network) passLocked(l *lane) []byte {
 	}
 	return raw
 }
+
+// moved returns the fate of a frame once the address leads elsewhere: see [Network.Move].
+func (c *conn) moved(f Frame, moves int) Fate {
+	switch {
+	case c.moves == moves && f.Stage == Reply && f.Is("INFO"):
+		info := fmt.Sprintf("# Server\r\nrun_id:%040d\r\n", moves)
+		return Replace(fmt.Sprintf("$%d\r\n%s\r\n", len(info), info))
+	case c.moves < moves && f.Stage == Reply && f.Is("HELLO") && len(f.Args) == 1:
+		return Replace("*2\r\n$4\r\nrole\r\n$5\r\nslave\r\n")
+	case c.moves < moves && f.Stage == Request && (f.Is("EVALSHA") || f.Is("EVAL")):
+		return Replace(asReplica)
+	case c.moves < moves:
+		return Deaf(f)
+	}
+	return Pass
+}
+
+// asReplica is a script that is refused as by a replica.
+const asReplica = "*3\r\n$4\r\nEVAL\r\n$81\r\nreturn redis.error_reply(\"READONLY You can't write against a read only replica.\")\r\n$1\r\n0\r\n"
 
 // match keeps a command for its reply. For a message to the client it returns the command
 // that it answers, nil if none.

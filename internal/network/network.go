@@ -26,6 +26,7 @@ type Network struct {
 	refuse    bool // no connection may be opened
 	closed    bool
 	tickets   int // counts the calls of Deliver
+	moves     int // counts the calls of Move
 	conns     map[*conn]struct{}
 	recording bool
 	sent      []Frame
@@ -147,6 +148,17 @@ func (n *Network) deliverLocked() {
 	for c := range n.conns {
 		c.wake()
 	}
+}
+
+// Move lets connections that are opened from now on lead to another server, as an address that
+// leads to a new primary after a failover does, as far as their client can tell: it has the same
+// data, and another run id in INFO. Open connections stay where they are: there scripts are refused
+// with READONLY, as by a primary that is a replica now, HELLO without arguments says so, and no
+// message comes. Heal does not end that.
+func (n *Network) Move() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.moves++
 }
 
 // Cut ends all connections, with the bytes on their way in them. New ones may be opened at

@@ -66,6 +66,41 @@ func count(t *testing.T, server *miniredis.Miniredis) string {
 	return n
 }
 
+// The address leads to another server, as far as a client can tell, and the old one is its replica.
+func TestOpenConnectionsStayWhereTheyAreWhenTheAddressMoves(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		script := func(c rueidis.Client) error {
+			return c.Do(t.Context(), c.B().Eval().Script("return 1").Numkeys(0).Build()).Error()
+		}
+		listener, err := rueidis.NewClient(option(n))
+		require.NoError(t, err)
+		defer listener.Close()
+		heard := make(chan string, 10)
+		go func() {
+			_ = listener.Receive(t.Context(), client.B().Subscribe().Channel("c").Build(), func(m rueidis.PubSubMessage) { heard <- m.Message })
+		}()
+		synctest.Wait()
+		server.Publish("c", "before")
+		synctest.Wait()
+		n.Move()
+		server.Publish("c", "after")
+		synctest.Wait()
+		assert.Len(t, heard, 1)
+		assert.ErrorContains(t, script(client), "READONLY")
+		require.NoError(t, incr(client), "other commands pass")
+
+		other, err := rueidis.NewClient(option(n))
+		require.NoError(t, err)
+		defer other.Close()
+		assert.NoError(t, script(other))
+		info, err := other.Do(t.Context(), other.B().Info().Build()).ToString()
+		require.NoError(t, err)
+		assert.Contains(t, info, "run_id:0000")
+		n.Heal()
+		assert.ErrorContains(t, script(client), "READONLY")
+	})
+}
+
 func TestWithoutARuleEverythingPasses(t *testing.T) {
 	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
 		for range 3 {

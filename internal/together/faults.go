@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -62,6 +63,18 @@ func init() {
 		late(onNets("silence", 3, nil, rule(network.Silence))),
 		onNets("refuse connections", 2, nil, func(_ *Op, n *network.Network) { n.Refuse() }),
 		onNets("lose messages", 3, nil, rule(network.Deaf)),
+		row{"the endpoint moves", 3, nil, func(g *generator, o *Op) {
+			o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients)+2) - 2}) // negative: all
+			o.add(Choice{Name: "server", N: g.IntN(g.world.Servers)})
+		}, func(c *caller, o *Op) {
+			for i, s := range c.run.members {
+				m := s.Load()
+				if at := o.arg("client").N; at >= 0 && at != i || m.setting.shared() { // rlock ends no connection of a shared client
+					continue
+				}
+				m.nets[o.arg("server").N].each((*network.Network).Move)
+			}
+		}},
 		onNets("hold messages", 2, nil, rule(pushes)),
 		late(onNets("hold scripts", 2, nil, rule(network.All(network.Hold, network.Request, "EVALSHA")))),
 		late(onNets("far away", 3, func(g *generator, o *Op) { o.add(Choice{Name: "trip", D: g.ms(500)}) },
@@ -254,6 +267,7 @@ func (r *Run) breakThings(ops []*Op) {
 		r.refuse(s, "")
 	}
 	r.healAll()
+	r.findServers()
 	time.Sleep(recovery)
 	heal()
 	r.mu.Lock()
@@ -268,6 +282,24 @@ func (r *Run) healAll() {
 			n.heal()
 		}
 	})
+}
+
+// findServers lets all clients find out that an endpoint has moved: a release that finds it out is not
+// confirmed.
+func (r *Run) findServers() {
+	var all sync.WaitGroup
+	for _, s := range r.members {
+		for _, client := range s.Load().clients {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(r.ctx, recovery)
+				defer cancel()
+				for range 16 { // of several pipelined connections rueidis chooses one at random
+					_, _ = client.NewLock("found").IsLocked(ctx)
+				}
+			})
+		}
+	}
+	all.Wait()
 }
 
 // each does something to all clients, also those that were closed.

@@ -275,8 +275,8 @@ type connections struct {
 	// onReplicated is called when a connection for commands that wait for replicas is opened.
 	onReplicated func()
 
-	mu         sync.Mutex         // guards the field below
-	replicated map[*wire]struct{} // the connections of commands that wait for replicas
+	mu   sync.Mutex         // guards the field below
+	open map[*wire]struct{} // the connections that rueidis has not closed
 }
 
 // watch makes o wrap each connection into a wire.
@@ -294,16 +294,8 @@ func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 		if err != nil {
 			return nil, err
 		}
-		w := &wire{Conn: conn, conns: c}
-		if ctx.Value(replicated{}) != nil {
-			c.mu.Lock()
-			if c.replicated == nil {
-				c.replicated = make(map[*wire]struct{})
-			}
-			c.replicated[w] = struct{}{}
-			c.mu.Unlock()
-			c.onReplicated()
-		}
+		w := &wire{Conn: conn, conns: c, address: address, replicated: ctx.Value(replicated{}) != nil}
+		c.opened(w)
 		return w, nil
 	}
 	return o
@@ -336,8 +328,10 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 // pubsub, and Redis.together).
 type wire struct {
 	net.Conn
-	conns *connections
-	asked atomic.Bool
+	conns      *connections
+	address    string
+	replicated bool // it was opened for a command that waits for replicas
+	asked      atomic.Bool
 	// greeting is what the server has sent, while that may be one reply that says why it hangs up.
 	// Only the reader uses it, and greeted.
 	greeting []byte
@@ -347,7 +341,7 @@ type wire struct {
 func (w *wire) Close() error {
 	w.conns.closed.Add(1)
 	w.conns.mu.Lock()
-	delete(w.conns.replicated, w)
+	delete(w.conns.open, w)
 	w.conns.mu.Unlock()
 	defer w.conns.change(nil)
 	return w.Conn.Close()

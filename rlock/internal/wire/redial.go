@@ -157,14 +157,24 @@ func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
 }
 
 // redial ends the connections to the node that serves the slot: the pipelined one by QUIT, which
-// Redis answers after all commands before it, and those on which grants wait for replicas.
+// Redis answers after all commands before it, and those on which grants wait for replicas. Which of
+// several pipelined connections would send the QUIT is left to rueidis: then all to the address end.
 func (r *Redis) redial(slot uint16) {
-	r.conns.dropReplicated()
-	node := r.Client
+	node, address := r.Client, ""
 	if r.InCluster() {
-		if node = r.Client.Nodes()[r.Nodes.addressOf(slot)]; node == nil {
-			return
+		address = r.Nodes.addressOf(slot)
+		node = r.Client.Nodes()[address]
+	} else {
+		for address = range r.Client.Nodes() { // there is one
 		}
+	}
+	if node == nil {
+		return
+	}
+	several := r.options.Redis.PipelineMultiplex > 0
+	r.conns.end(func(w *wire) bool { return w.replicated || several && w.address == address })
+	if several {
+		return
 	}
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
@@ -212,13 +222,27 @@ func (r *Redis) isSplit() bool {
 // the connection is known as one of those.
 type replicated struct{}
 
-// dropReplicated ends the connections of commands that wait for replicas. Each has its own, on
-// which no QUIT would be sent before it is used.
-func (c *connections) dropReplicated() {
+// opened notes that rueidis has a connection.
+func (c *connections) opened(w *wire) {
 	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.replicated))
+	if c.open == nil {
+		c.open = make(map[*wire]struct{})
+	}
+	c.open[w] = struct{}{}
+	c.mu.Unlock()
+	if w.replicated {
+		c.onReplicated()
+	}
+}
+
+// end ends the chosen connections. rueidis closes them as any that has ended.
+func (c *connections) end(chosen func(*wire) bool) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()
 	for _, w := range all {
-		_ = w.Conn.Close()
+		if chosen(w) {
+			_ = w.Conn.Close()
+		}
 	}
 }

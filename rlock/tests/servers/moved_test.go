@@ -59,9 +59,10 @@ func listeners(s *testbed.Site) int {
 }
 
 var movingClients = map[string]func(*rlock.Config){
-	"default":       func(*rlock.Config) {},
-	"RESP2":         func(c *rlock.Config) { c.Redis.AlwaysRESP2 = true },
-	"sync replicas": func(c *rlock.Config) { c.SyncReplicas = 1 },
+	"default":                       func(*rlock.Config) {},
+	"RESP2":                         func(c *rlock.Config) { c.Redis.AlwaysRESP2 = true },
+	"sync replicas":                 func(c *rlock.Config) { c.SyncReplicas = 1 },
+	"several pipelined connections": func(c *rlock.Config) { c.Redis.PipelineMultiplex = 2 },
 }
 
 // A failover behind an endpoint: the old primary becomes a replica of the new one, and keeps its
