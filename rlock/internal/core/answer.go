@@ -8,16 +8,11 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
 		l.landed(cmd.Tenure, cmd.tenureSeq, a, now)
-	case l.held == nil || l.held.ID != cmd.ID: // a hold that is over, or of another client
-	case cmd.Op == Write:
-		if a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0) {
-			l.lose(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
-		}
-	case a.Fault != Answered: // a Leave by force
-		l.Confirm(now) // to find out
-	case a.Left:
-		l.held.takenOut()
-		l.lose(ByForce, now)
+	case cmd.Op == Leave:
+		l.forced(cmd.ID, a, now)
+	case l.held == nil || l.held.ID != cmd.ID: // the guarded write of a hold that is over
+	case a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0):
+		l.lose(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
 		l.answersCall(c, cmd, a)
@@ -29,6 +24,33 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 		l.landed(cmd.joins, cmd.joinsSeq, a, now)
 	}
 	l.Settle(now)
+}
+
+// forced deals with the answer to the release of a tenure by force. The answer may come before an
+// older one, to the command that brought the tenure in, and before the message that grants it the
+// lock: both count for nothing then, since no tenure comes into the lock twice. For example:
+//
+//	this client     Redis              another client
+//	Acquire of t    t has the lock
+//	                t is out           Acquire: it has the lock
+//	by force: t     (after Acquire)
+//	reads: t left
+//	reads: t holds                     two holders, unless t is over since the first answer
+func (l *Lock) forced(id ID, a Reply, now Now) {
+	t := l.Find(id)
+	switch {
+	case t == nil || t.want == Gone || t.want == Parted: // no owner here holds the lock by it
+	case a.Fault != Answered: // the command may have been executed
+		t.doubted(removal, now)
+		l.touch(t)
+	case !a.Left:
+	case t.want == Held:
+		t.takenOut()
+		l.lose(ByForce, now)
+	default:
+		t.takenOut()
+		l.barred(t, now)
+	}
 }
 
 // landed deals with the answer to the tenure's command with the number seq. If that is not in
@@ -238,6 +260,20 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 			l.seekFor(w, now)
 		}
 	}
+}
+
+// barred replaces a ticket that another command than its own has taken out of Redis: its call asks
+// again, with another ticket.
+func (l *Lock) barred(t *Tenure, now Now) {
+	switch w := t.Agent; {
+	case w == nil:
+	case t.entry == Resume: // only the tenure that passed the lock on could be resumed
+		l.leave(w, NotPassed, now)
+		return
+	case t.entry == Acquire:
+		w.tried = max(w.tried-1, 0)
+	}
+	l.ticketMoved(t, now)
 }
 
 // taken begins the hold of a ticket that has the lock.

@@ -13,7 +13,7 @@ func (l *Lock) Hear(m Message, now Now) {
 			if l.Kind.Permits == 0 { // a semaphore has no foreign clients: there another client knows of fewer permits
 				l.listenForeign()
 			}
-			t.doubted(now)
+			t.doubted(doubt, now)
 			l.touch(t)
 		}
 	case Shown:
@@ -21,8 +21,8 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.heardGrant(t, m, now) // an Acquire was executed once more after the release
 		}
 	case Forced:
-		if t != nil && t == l.held {
-			t.doubted(now)
+		if t != nil {
+			t.doubted(removal, now)
 			l.touch(t)
 		}
 	case Satisfied:
@@ -57,7 +57,7 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 		// is asked about both.
 		o.old = true
 		l.touch(o)
-		t.doubted(now)
+		t.doubted(doubt, now)
 		l.touch(t)
 		return
 	}
@@ -85,8 +85,8 @@ func (l *Lock) satisfied(t *Tenure, now Now) {
 // doubtTickets schedules a look for each ticket.
 func (l *Lock) doubtTickets(now Now) {
 	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.want == Asked {
-			t.doubted(now)
+		if t.queues() {
+			t.doubted(doubt, now)
 			l.touch(t)
 		}
 	}

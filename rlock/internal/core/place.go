@@ -5,9 +5,10 @@ package core
 type news uint8
 
 const (
-	noNews news = iota
-	doubt       // something may have changed
-	grant       // the tenure has the lock
+	noNews  news = iota
+	doubt        // something may have changed
+	grant        // the tenure has the lock
+	removal      // the tenure may have been taken out of Redis by force
 )
 
 // The place of a tenure changes here, and only here.
@@ -59,6 +60,10 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 // shownBy notes that Redis shows the tenure in the lock.
 func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	t.believe(f, now)
+	if t.news == removal && f.op != Mirror { // the answer may be older: a Mirror finds out
+		t.old = true
+	}
+	t.news = noNews
 	if a.Token > 0 {
 		t.tokens.take(a.Token, uint64(t.tokens.reserved))
 	}
@@ -95,7 +100,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 	switch {
 	case was == grant: // a ticket is granted once, so that was after the command found it in the queue
 		t.granted(Message{}, now)
-	case was == doubt:
+	case was != noNews:
 		t.look = now.Time
 	}
 }
@@ -138,7 +143,7 @@ func (t *Tenure) granted(m Message, now Now) {
 		}
 	case !t.queues():
 	case t.underWay():
-		t.news = grant
+		t.news = max(t.news, grant)
 		t.tokens.takeFrom(m)
 	case t.place == InQueue:
 		t.tokens.takeFrom(m)
@@ -152,15 +157,15 @@ func (t *Tenure) granted(m Message, now Now) {
 	}
 }
 
-// doubted schedules a check of the tenure, after the answer if a command is in flight.
-func (t *Tenure) doubted(now Now) {
+// doubted schedules a check of the tenure for the news, after the answer if a command is in flight.
+func (t *Tenure) doubted(n news, now Now) {
 	switch {
 	case t.want == Held:
 		t.old = true
-	case !t.queues():
+	case t.want != Asked:
 	case t.underWay():
-		t.news = max(t.news, doubt)
-	default:
+		t.news = max(t.news, n)
+	case t.place == InQueue:
 		t.look = now.Time
 	}
 }

@@ -152,8 +152,10 @@ func (w *world) calm() bool {
 func (w *world) driver(as []action, i int, quiet *bool) []action {
 	c := &w.clients[i]
 	add := func(k kind, j int) { as, *quiet = append(as, action{k, uint8(i), uint8(j)}), false }
-	if len(c.back) > 0 {
-		add(doHandle, 0)
+	for j := range c.back {
+		if add(doHandle, j); !w.Overtakes || c.back[j].overtaken {
+			break
+		}
 	}
 	if len(c.heard) > 0 {
 		add(doHear, 0)
@@ -198,7 +200,7 @@ func (w *world) apply(a action) {
 func (w *world) happens(c *client, i int, k kind) {
 	switch k {
 	case doForce:
-		w.forces(c)
+		w.force(c)
 	case doClose:
 		w.closes(c)
 	case doNudge:

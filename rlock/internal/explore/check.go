@@ -19,6 +19,7 @@ func (w *world) check() {
 		if c.lives() {
 			w.checkBeliefs(c)
 			w.checkReaders(c)
+			w.checkForced(c)
 			w.checkAgents(c)
 		}
 	}
@@ -112,6 +113,22 @@ func (w *world) checkBeliefs(c *client) {
 }
 
 var stateNames = [...]string{"idle", "waiting", "holding", "unlocking"}
+
+// checkForced fails a hold in a tenure that its own client has released by force, whatever comes after the answer: an older
+// answer to the command that brought the tenure in, or a message that grants it the lock.
+func (w *world) checkForced(c *client) {
+	if c.forced == (core.ID{}) {
+		return
+	}
+	for _, l := range c.locks {
+		if t := l.Held(); t != nil && t.ID == c.forced {
+			w.fail("client %d: it holds the lock by tenure %d, which it has released by force", c.id, t.ID.N)
+		}
+	}
+	if w.forgotten(c.forced) {
+		c.forced = core.ID{}
+	}
+}
 
 // checkOwners fails an owner that waits for itself.
 func (w *world) checkOwners(c *client) {

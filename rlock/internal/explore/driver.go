@@ -237,6 +237,9 @@ func (w *world) answered(c *client, p *packet) {
 		c.users[p.user].admitted = true
 	}
 	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, w.callOf(c, p), p.reply, w.clock(c))
+	if p.isForce() && p.reply.Left && int(p.cmd.ID.Client) == c.id {
+		c.forced = p.cmd.ID
+	}
 	if p.user >= 0 && p.cmd.Op != core.Write {
 		c.users[p.user].stage = sleeps
 		w.run(c, p.user, false)

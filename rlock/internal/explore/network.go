@@ -62,8 +62,11 @@ func (w *world) carries(c *client, i int, k kind) {
 		c.late = slices.Delete(c.late, i, i+1)
 		w.execute(c, &p)
 	case doHandle:
-		p := c.back[0]
-		c.back = slices.Delete(c.back, 0, 1)
+		p := c.back[i]
+		for j := range i {
+			c.back[j].overtaken = true
+		}
+		c.back = slices.Delete(c.back, i, i+1)
 		w.answered(c, &p)
 	case doHear:
 		w.hears(c)
@@ -140,9 +143,12 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	w.bounds(p, a)
 	w.passes(c, p, a)
 	for i := range c.users {
-		if u := &c.users[i]; p.cmd.Op == core.Leave && a.Left && p.cmd.ID == u.ends {
+		if u := &c.users[i]; p.cmd.Op == core.Leave && !p.isForce() && a.Left && p.cmd.ID == u.ends {
 			u.left = true
 		}
+	}
+	if p.isForce() && a.Left {
+		w.forced(c, p.cmd.ID)
 	}
 	if w.effects.Wrote {
 		w.carried(p.cmd.ID)

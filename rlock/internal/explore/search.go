@@ -260,7 +260,7 @@ func (w *world) since(t core.Time) byte { return byte(int8(min(max(t-w.now, -12)
 func (w *world) left(t core.Time) byte { return byte(max(t-w.now, 0)) }
 
 func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
-	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
+	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), n.ID(c.heeds), n.ID(c.forced), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
 	now := w.clock(c)
 	if !c.dead {
 		for _, l := range c.locks {
@@ -368,7 +368,7 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	m, a := &p.cmd, &p.reply
 	t, j := core.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p)), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
@@ -384,9 +384,19 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 		r, n := name(p.id)
 		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.known, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
-	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused, w.taken), byte(max(w.stalled-w.now, 0)))
+	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), byte(w.forces), flags(w.wiped, w.lags, w.refused, w.taken), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)
 	b = w.appendForeign(b, k)
+	for i := range w.clients {
+		for _, ps := range [][]packet{w.clients[i].pipe, w.clients[i].back} {
+			for j := range ps {
+				if ps[j].isForce() { // the tenure may be another client's
+					r, n := name(ps[j].cmd.ID)
+					b = append(b, r, n)
+				}
+			}
+		}
+	}
 	for _, id := range w.entered {
 		r, n := name(id)
 		b = append(b, r, n)

@@ -91,7 +91,7 @@ func (w *world) describe(a action) string {
 	case doLate:
 		s += c.late[a.i].String()
 	case doHandle:
-		s += c.back[0].String() + c.back[0].answer()
+		s += c.back[a.i].String() + c.back[a.i].answer()
 	case doForce:
 		s += " " + nameOf(w.server.Holders[0].ID)
 	case doHear, doLoseMessage, doDoubleMessage:

@@ -1,8 +1,9 @@
 package explore
 
 import (
+	"slices"
+
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
 // What users may do, and what they do.
@@ -41,7 +42,7 @@ func (w *world) usersOf(as []action, i int) []action {
 	if w.Do&Close != 0 && !c.core.Closed() {
 		as = append(as, action{doClose, uint8(i), 0})
 	}
-	if w.Do&Force != 0 && i == 0 && len(w.server.Holders) > 0 && w.stalled <= w.now {
+	if w.Do&Force != 0 && i == 0 && w.mayForce(c) {
 		as = append(as, action{doForce, 0, 0})
 	}
 	return as
@@ -308,21 +309,42 @@ func (w *world) releases(c *client, i int, t *core.Tenure) {
 // within is for how long locks are passed on.
 const within = 3
 
-// forces makes a client release the holder by force. All that is one event.
-func (w *world) forces(c *client) {
-	id := w.server.Holders[0].ID
-	l, call, now := w.lockOf(c, id), &core.Call{Named: id, Until: core.Never}, w.clock(c)
+// mayForce reports whether a client may release the holder by force now: one such release is on its way at a time.
+func (w *world) mayForce(c *client) bool {
+	forces := func(p packet) bool { return p.isForce() }
+	return w.forces < mostForces && len(w.server.Holders) > 0 && w.stalled <= w.now && !slices.ContainsFunc(c.pipe, forces) && !slices.ContainsFunc(c.back, forces)
+}
+
+// mostForces is the number of releases by force in a world: each gives a caller another ticket.
+const mostForces = 2
+
+// force makes a client release by force the holder that Redis shows now. The caller leaves at once: its answer counts for the
+// lock all the same.
+func (w *world) force(c *client) {
+	w.forces++
+	h := w.server.Holders[0]
+	l, call, now := w.lockOf(c, h.ID), &core.Call{Named: h.ID, Until: core.Never}, w.clock(c)
 	l.Force(call)
 	cmd := l.Command(call, l.Next(call, true, now).Op, now)
-	cmd.More = w.server.Holders[0].More // the text of the owner is the holder's
-	a := w.server.Do(cmd, server.Time(w.now), &w.effects)
-	l.Answer(&cmd, call, a, now)
+	cmd.More = h.More // the text of the owner is the holder's
+	w.send(c, cmd, -1, releases)
+	l.End(call, core.Cancelled, now)
 	l.Next(call, false, now) // it returns
-	if to := &w.clients[id.Client]; a.Left && to != c && !to.dead {
+}
+
+// isForce reports whether the command is a release by force.
+func (p *packet) isForce() bool { return p.cmd.Op == core.Leave && p.cmd.Tenure == nil }
+
+// forced notes that Redis has executed a release by force of a client.
+func (w *world) forced(c *client, id core.ID) {
+	w.wiped = true                                             // another may hold the lock before the holder is told
+	w.order = slices.DeleteFunc(w.order, func(p caller) bool { // its caller joins anew
+		call := w.clients[p.client].users[p.user].call
+		return call != nil && call.Tenure != nil && call.Tenure.ID == id
+	})
+	if to := &w.clients[id.Client]; to != c && !to.dead {
 		to.heard = append(to.heard, message{Message: core.Message{Kind: core.Forced, ID: id}})
 	}
-	w.wiped = true // another may hold the lock before the message is heard
-	w.granted()
 }
 
 // closes closes a client.

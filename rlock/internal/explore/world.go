@@ -22,6 +22,7 @@ type world struct {
 	stalled core.Time     // Redis stands still until then
 	old     server.Server // what a replica has, that has seen no command since then
 	lags    bool          // there is such a replica
+	forces  int           // the number of releases by force so far
 	wiped   bool          // Redis has lost something: two may hold the lock for a while
 	overlap int           // ticks in which two did
 	idle    int           // ticks in which the lock was free while a caller waits
@@ -89,6 +90,7 @@ type client struct {
 	passed               int          // ticks in which others got the lock since a ticket of this client stands in the queue
 	seen                 bool         // in this tick one did
 	kept                 int          // ticks for which a reader here has waited while others read
+	forced               core.ID      // the tenure that this client has last released by force, as the answer says
 }
 
 type subscription uint8
@@ -148,15 +150,17 @@ type user struct {
 
 // A packet is a command on its way to Redis, and the answer on its way back.
 type packet struct {
-	cmd    core.Command
-	reply  core.Reply
-	since  core.Time // late: when it was sent
-	epoch  int
-	user   int  // whose call has sent it; -1: the keeper, or a call that has left
-	slot   slot // that it has
-	left   bool // it was left behind: its answer is not read
-	write  write
-	behind bool // a Leave: nothing of its tenure can run after it, if the connection stays
+	cmd   core.Command
+	reply core.Reply
+	since core.Time // late: when it was sent
+	epoch int
+	user  int  // whose call has sent it; -1: the keeper, or a call that has left
+	slot  slot // that it has
+	left  bool // it was left behind: its answer is not read
+	// overtaken says that an answer that came later was read before this one. The next is not: so no answer is unread for ever.
+	overtaken bool
+	write     write
+	behind    bool // a Leave: nothing of its tenure can run after it, if the connection stays
 }
 
 // A message is on its way to a client. confirms says that the client is subscribed now.
@@ -214,7 +218,7 @@ func (w *world) copyTo(n *world) {
 }
 
 func (c *client) copyTo(n *client) {
-	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.abroad, n.seen, n.kept, n.stays = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.abroad, c.seen, c.kept, c.stays
+	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.abroad, n.seen, n.kept, n.stays, n.forced = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.abroad, c.seen, c.kept, c.stays, c.forced
 	y := &n.image
 	y.Copy(c.core, c.locks...)
 	n.core, n.locks = &y.Client, n.locks[:0]
