@@ -99,6 +99,7 @@ var quick = []Setup{
 	{Name: "1x1 and one that never pauses", Clients: 1, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 4},
 	{Name: "3x1 and one that never pauses, two dead", Clients: 3, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 3, begin: deadFirst},
 	{Name: "2x1 and one that never pauses, one that stands still", Clients: 2, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 3, begin: stoppedFirst},
+	{Name: "3x1 and one that never pauses, two that stand still", Clients: 3, Users: 1, Foreign: []Foreign{Tireless}, ForeignTicks: 6, Passes: 6, begin: twoStoppedFirst},
 	{Name: "writes 1x2", Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write | Nest},
 	{Name: "writes of readers 1x3", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Write | Read | OnlyRead},
 	{Name: "writes 2x1", Clients: 2, Users: 1, Rounds: 1, Do: Write | Fixed},
@@ -252,6 +253,11 @@ func deadFirst(w *world) { w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client
 func stoppedFirst(w *world) {
 	w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client: 1, N: 2})
 	w.server.Listens = w.server.Listens.With(1)
+}
+
+func twoStoppedFirst(w *world) {
+	deadFirst(w)
+	w.server.Listens = w.server.Listens.With(1).With(2)
 }
 
 func (w *world) standFirst(ids ...core.ID) {

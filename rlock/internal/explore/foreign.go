@@ -25,7 +25,7 @@ const (
 // windows are the times of foreign windows in ticks: one that is not used is one long, then two, and the next one comes as
 // late as it was in vain, twice.
 var windows = server.Windows{
-	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1,
+	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1, Heard: 1, Unheard: 3,
 }
 
 const foreignLease = 6 // it is renewed each tick
@@ -270,5 +270,5 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 	case m.Began > 0 && m.Last > 0: // the window will be as long as there was between the two
 		last = byte(min(m.Began-m.Last, 8))
 	}
-	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), at(m.Polled, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))
+	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), at(m.Polled, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Heard, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))
 }

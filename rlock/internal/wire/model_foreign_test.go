@@ -166,8 +166,8 @@ func (c *comparison) windowEnds() (ends []server.Time) {
 
 // foreignTimes returns the times of the hash by their fields, in the order of these.
 func foreignTimes(m *server.Memory) ([]string, []*server.Time) {
-	return []string{"b", "e", "f", "n", "q", "s", "t", "u", "w"},
-		[]*server.Time{&m.Began, &m.Over, &m.FairAt, &m.Next, &m.Polled, &m.Seen, &m.Last, &m.Used, &m.Holding}
+	return []string{"b", "e", "f", "h", "n", "q", "s", "t", "u", "w"},
+		[]*server.Time{&m.Began, &m.Over, &m.FairAt, &m.Heard, &m.Next, &m.Polled, &m.Seen, &m.Last, &m.Used, &m.Holding}
 }
 
 // foreignOf returns what the model has about foreign clients, and adds the times to n.

@@ -234,7 +234,7 @@ for _, key in ipairs({lock, fair}) do
 		end
 	end
 end
-for _, field in ipairs({'b', 'e', 'u', 'n', 'q', 't', 's', 'f', 'w'}) do
+for _, field in ipairs({'b', 'e', 'u', 'n', 'q', 't', 's', 'f', 'w', 'h'}) do
 	if redis.call('hexists', foreign, field) == 1 then
 		redis.call('hincrby', foreign, field, -d)
 	end

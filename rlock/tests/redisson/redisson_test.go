@@ -320,6 +320,7 @@ func TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses(t *
 	ends := make(map[string]end)
 	for kind := range locks {
 		ends[kind+", killed"] = end{kind, 2, (*testbed.Client).Die, 2 * time.Second}
+		ends[kind+", two stopped"] = end{kind, 2, func(p *testbed.Client) { p.Net.Rule(network.Silence) }, 9 * time.Second}
 		ends[kind+", stopped"] = end{kind, 1, func(p *testbed.Client) { p.Net.Rule(network.Silence) }, 2*time.Second + 200*time.Millisecond}
 	}
 	testbed.EachBubble(t, ends, func(t *testing.T, w *testbed.World, test end) {

@@ -18,12 +18,13 @@ type Windows struct {
 	Memory            core.Span // how long the hash is kept
 	Patience          core.Span // how long an entry in the fair queue outlives the lease
 	Starved, Respite  core.Span // how long readers of ours are held back, and then may begin
+	Heard, Unheard    core.Span // how exactly it is noted when a client has looked, and after how long it counts as standing still
 }
 
 // RedisWindows are the times in the scripts, in milliseconds.
 var RedisWindows = Windows{
 	Shortest: 10, Longest: 140, LeastPart: 5, Part: 10, Credit: 64, Vain: 16, Polled: 2,
-	Memory: 5000, Patience: 3000, Starved: 2000, Respite: 1000,
+	Memory: 5000, Patience: 3000, Starved: 2000, Respite: 1000, Heard: 500, Unheard: 3000,
 }
 
 // Window is "?" in the queue: a window for foreign clients.
@@ -64,6 +65,7 @@ type Memory struct {
 	Seen    Time      // s: when a foreign holder was last seen, in a Cluster with plain pub/sub
 	FairAt  Time      // f: when the fair queue was last seen
 	Holding Time      // w: since when readers of ours are held back
+	Heard   Time      // h: when the first ticket or its deputy was last looked for
 }
 
 // A stay is what a step knows of foreign clients.

@@ -84,6 +84,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			r.takePlace()
 		}
 		follows = r.tellFollowers(asker, r.stay.told || left || dropped)
+		follows = asker != noTicket && r.follows(asker, follows)
 	}
 	if gaveUp := left && !freed; waits && first != asker && (first != foremost || gaveUp || dropped) && r.shownAsPassed() {
 		r.send(core.Message{Kind: core.AtFront, ID: first.ID, More: first.More})
@@ -223,6 +224,20 @@ func (r *run) tellFollowers(asker core.Ticket, tells bool) (follows bool) {
 		before = &r.Queue[i]
 	}
 	return follows
+}
+
+// follows reports whether the asker is to look at the releases of foreign clients: if it isOne of the first ticket and its
+// deputy, or if neither was looked for in the time in which clients look that live.
+func (r *run) follows(asker core.Ticket, isOne bool) bool {
+	m := &r.Foreign.Memory
+	switch since := r.now.since(m.Heard); {
+	case m.Heard == 0, isOne && since >= r.Windows.Heard:
+		m.Heard = r.now
+		r.note()
+	case since >= r.Windows.Unheard:
+		return isOne || r.queues(asker)
+	}
+	return isOne
 }
 
 // listens reports whether the client of a ticket can be told; true if Redis does not say.

@@ -14,6 +14,7 @@
 --   s        when a foreign holder was last seen
 --   f        when Redisson's fair queue was last seen
 --   w        since when readers of ours are held back
+--   h        when the first ticket or its deputy was last looked for (grant.lua), to half a second
 -- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share: its queue, a list of owners, and
 --          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
 --          there. A user without the right to them sends steps without.
@@ -60,7 +61,7 @@ if not guarded or joined and first == asker then
 	fair = fairQueue and redis.call('exists', fairQueue) == 1
 	here = polls or fair or waits > 0 or first == '?' or isForeign(holder()) or family == 'c' and redis.call('exists', foreign) == 1
 end
-local fields = {'b', 'e', 'u', 'p', 'n', 'l', 'q', 't', 's', 'f', 'w'}
+local fields = {'b', 'e', 'u', 'p', 'n', 'l', 'q', 't', 's', 'f', 'w', 'h'}
 local known, time
 if here then
 	known, time = redis.pcall('hmget', foreign, unpack(fields)), redis.pcall('time')

@@ -1,6 +1,7 @@
 -- The end of a step, after queue.lua and foreign.lua: as long as the lock is open to the first
 -- ticket in the queue it is granted to it, or foreign clients have a window.
 local starved, respite = 2000, 1000 -- the times for which readers of ours are held back for a writer, and then are not
+local unheard = 3000 -- the time after which clients count as standing still that have not looked for their tickets
 
 -- Reports whether the client of a ticket can be notified; true if Redis does not say.
 local function listens(member)
@@ -193,7 +194,7 @@ end
 -- deputy grants that ticket the lock, for the claim after which it is known to be dead. Both are
 -- notified when a window begins, or when the tickets before them have left; the asker learns it from
 -- the reply.
-local follows = behind -- the asker if it is the deputy
+local follows = behind -- the asker if it looks beside the first ticket
 if here and behind and (on or isForeign(holder())) then
 	if isForeign(holder()) and (not on or now >= state.e) then
 		takePlace()
@@ -212,6 +213,13 @@ if here and behind and (on or isForeign(holder())) then
 			end
 			client = clientOf(member)
 		end
+	end
+	-- Both may stand still. A client that lives looks for a ticket every two seconds; if it is longer ago
+	-- that one of the two was looked for, those behind them look as well.
+	if asker and (not state.h or follows == asker and now - state.h >= 500) then
+		note('h', now)
+	elseif asker and now - state.h >= unheard and redis.call('zscore', queue, asker) then
+		follows = asker
 	end
 end
 -- No message says that a lock which was passed on is free. So the client of a ticket that is the
