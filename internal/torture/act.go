@@ -96,7 +96,7 @@ func (a *act) say(format string, args ...any) { say(a.run.when, format, args...)
 // come to order.
 func (a *act) perform(ctx context.Context) error {
 	for i := range a.processes {
-		if err := a.stage.Hire(workerCommand, answerLimit, func(life int) any {
+		if err := a.stage.Hire(workerCommand(a.program(i)), answerLimit, func(life int) any {
 			return job{
 				Addresses: a.stage.Addresses(), Seed: a.seed + uint64(a.number), Worker: i, Life: life, Names: a.wide(i), Lease: a.lease,
 				History: filepath.Join(a.history, job{Worker: i, Life: life}.name()),

@@ -5,6 +5,7 @@
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
 //	go run ./internal/torture -names 2000             so many names, and goroutines, in every second process
+//	go run ./internal/torture -beside ../torture      the second half of the processes run that program, of another commit
 //
 // It starts its own servers and processes (package stage), shows progress, and prints a report. It
 // exits with 1 after a violation; then the history is kept.
@@ -59,6 +60,7 @@ type options struct {
 	processes  int
 	wideNames  int // of a wide process, besides
 	lease      time.Duration
+	beside     string // the program that the second half of the processes run, "" for this one
 	out        string
 }
 
@@ -71,6 +73,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.processes, "processes", 4, "that lock")
 	flags.IntVar(&o.wideNames, "names", 1500, "that every second process wants besides, with so many goroutines more: at most 10 000")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
+	flags.StringVar(&o.beside, "beside", "", "torture as another commit builds it: the second half of the processes run that, as in a fleet that is upgraded")
 	flags.StringVar(&o.out, "out", "", "folder for torture.md and the history of failures; default: a new one")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -115,7 +118,18 @@ func (o options) args() []string {
 	if len(o.kinds) > 0 {
 		args = append(args, "-faults", strings.Join(o.kinds, ","))
 	}
+	if o.beside != "" {
+		args = append(args, "-beside", o.beside)
+	}
 	return args
+}
+
+// program returns the program that a process runs, "" for this one.
+func (o options) program(number int) string {
+	if number >= (o.processes+1)/2 {
+		return o.beside
+	}
+	return ""
 }
 
 // wide returns how many names a process wants besides: every second process is wide.

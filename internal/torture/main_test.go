@@ -43,6 +43,27 @@ func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
 	require.Len(t, left, 1, "no history of an act without a violation")
 }
 
+// The other program is a copy of this one, whose processes have nothing else in common with the first half.
+func TestTheSecondHalfOfTheProcessesRunAnotherProgram(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	self, err := os.Executable()
+	require.NoError(t, err)
+	program, err := os.ReadFile(self)
+	require.NoError(t, err)
+	beside := filepath.Join(t.TempDir(), "another")
+	require.NoError(t, os.WriteFile(beside, program, 0o700))
+	o, err := parse([]string{"-seed", "1", "-duration", "1s", "-topology", "standalone", "-faults", "client-kill", "-processes", "3", "-names", "50", "-beside", beside, "-out", t.TempDir()})
+	require.NoError(t, err)
+	require.Equal(t, []string{"", "", beside}, []string{o.program(0), o.program(1), o.program(2)})
+	violations, err := run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, violations)
+	require.NoError(t, os.Remove(beside))
+	violations, err = run(t.Context(), o)
+	require.NoError(t, err)
+	require.NotZero(t, violations, "it cannot be started")
+}
+
 func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	out := t.TempDir()
@@ -69,7 +90,7 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 }
 
 func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
-	for _, args := range []string{"", "-seed 9 -duration 30m -topology cluster,aof -faults flushall,del -processes 2 -names 0 -lease 3s"} {
+	for _, args := range []string{"", "-seed 9 -duration 30m -topology cluster,aof -faults flushall,del -processes 2 -names 0 -lease 3s -beside ../torture"} {
 		o, err := parse(strings.Fields(args))
 		require.NoError(t, err)
 		again, err := parse(o.args())

@@ -72,8 +72,17 @@ const (
 	linger = 40 * time.Second
 )
 
-// workerCommand returns the command of a worker: this program, which calls asWorker.
-func workerCommand() (*exec.Cmd, error) { return redistest.Self(role) }
+// workerCommand returns what makes the command of a worker: that program, which calls asWorker, or
+// this one for "".
+func workerCommand(program string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) {
+		cmd, err := redistest.Self(role)
+		if err == nil && program != "" {
+			cmd.Path, cmd.Args[0] = program, program
+		}
+		return cmd, err
+	}
+}
 
 // asWorker runs a worker, if this process is one, and exits. Otherwise it returns at once.
 func asWorker() {

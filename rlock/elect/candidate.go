@@ -77,8 +77,11 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 //   - the error of lead, also nil, if lead returns before its context ends: then another process
 //     may lead,
 //   - the error of lead if that is not the error of its context,
-//   - an error if the lock cannot be used, such as [rlock.ErrClosed]. While Redis cannot be
-//     reached, Run tries again.
+//   - [rlock.ErrClosed], and [rlock.ErrInvalidName].
+//
+// While Redis cannot be reached, or refuses the commands of the lock, as for a right that is
+// missing, Run tries again. What Redis refuses is logged at level Warn of [slog.Default], at most
+// once a minute, and tried each ten seconds at the latest.
 //
 // The context of lead ends with the term and with ctx. The term is also the term of
 // [Candidate.Term]. One Run of a candidate may be in progress: a second Run returns [ErrRunning] at
@@ -88,14 +91,18 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 		return ErrRunning
 	}
 	defer c.stands.Store(false)
-	for {
+	for again := (retry{name: c.lock.Name()}); ; {
 		hold, err := c.lock.Acquire(ctx, terms.Standing) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil:
+		case err != nil && isFinal(err):
 			return fmt.Errorf("elect: stand for %q: %w", c.lock.Name(), err)
+		case err != nil:
+			again.wait(ctx, err)
+			continue
 		}
+		again.reset()
 		resigned, err := c.serve(ctx, hold, lead)
 		if resigned || err != nil || ctx.Err() != nil {
 			return err

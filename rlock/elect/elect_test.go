@@ -402,3 +402,55 @@ func TestAStandbyLogsNothing(t *testing.T) {
 		leader.stop(t)
 	})
 }
+
+// What Redis refuses, an operator may cure: candidates, and observers, go on by themselves, whether
+// they lead or stand by. Afterwards one leads.
+func TestCandidatesOutlastWhatRedisRefuses(t *testing.T) {
+	for _, refusal := range []string{
+		"NOPERM this user has no permissions to run the 'evalsha' command",
+		"WRONGTYPE Operation against a key holding the wrong kind of value",
+		"ERR unknown command 'evalsha'",
+		"ERR something else",
+	} {
+		bubble(t, func(t *testing.T, server *rlocktest.Server) {
+			var logged strings.Builder
+			before := slog.Default()
+			slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+			defer slog.SetDefault(before)
+			first, second := stand(t, server, nil), stand(t, server, nil)
+			observing, stop := context.WithCancel(t.Context())
+			var heard atomic.Int32
+			observed := make(chan error, 1)
+			go func() { observed <- second.Observe(observing, func(string) { heard.Add(1) }) }()
+			time.Sleep(time.Second)
+			require.EqualValues(t, 1, heard.Load())
+			server.Refuse(refusal, "evalsha", "eval", "hlen")
+			third := stand(t, server, nil)
+			time.Sleep(2*lease + 3*time.Second)
+			for _, r := range []*replica{first, second, third} {
+				assert.Nil(t, r.Term(), refusal)
+			}
+			server.Heal()
+			time.Sleep(15 * time.Second)
+			leaders := 0
+			for _, r := range []*replica{first, second, third} {
+				if r.Term() != nil {
+					leaders++
+				}
+				assert.Empty(t, r.ended, refusal)
+			}
+			assert.Equal(t, 1, leaders, refusal)
+			assert.EqualValues(t, 2, heard.Load(), refusal)
+			stop()
+			assert.NoError(t, <-observed)
+			messages := strings.Count(logged.String(), "elect: the lock cannot be used")
+			assert.Positive(t, messages)
+			assert.LessOrEqual(t, messages, 4*2, "of each, one a minute")
+			server.Refuse(refusal, "evalsha", "eval")
+			for _, r := range []*replica{first, second, third} {
+				r.stop(t) // also in a pause
+			}
+			server.Heal()
+		})
+	}
+}

@@ -2,12 +2,11 @@ package elect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // observeEvery is the time between two questions of [Candidate.Observe].
@@ -16,12 +15,13 @@ const observeEvery = 2 * time.Second
 // Observe calls changed with the text of the leader: soon after it is called, and then each time
 // another process leads, or the same one again, until ctx ends; then it returns nil. The process
 // need not stand. It asks Redis every two seconds, so that it may miss shorter terms. Between two
-// terms, and for a leader whose text is empty, changed is not called. While Redis cannot be reached
-// Observe goes on asking. It returns an error that waiting cannot cure, such as [rlock.ErrClosed]
-// or [rlock.ErrNoPermission].
+// terms, and for a leader whose text is empty, changed is not called. While Redis cannot be reached,
+// or refuses to answer, Observe goes on asking as [Candidate.Run] does. It returns
+// [rlock.ErrClosed], and [rlock.ErrInvalidName].
 func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) error {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
+	again := retry{name: c.lock.Name()}
 	for last := ""; ; {
 		i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 		switch {
@@ -30,9 +30,13 @@ func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) er
 		case err == nil && len(i.Holders) > 0 && i.Note != "" && i.Holders[0].Owner != last:
 			last = i.Holders[0].Owner
 			changed(i.Note)
-		case errors.Is(err, rlock.ErrClosed), errors.Is(err, rlock.ErrNoPermission), errors.Is(err, rlock.ErrWrongType),
-			errors.Is(err, rlock.ErrUnsupported), errors.Is(err, rlock.ErrInvalidName):
+		case isFinal(err):
 			return fmt.Errorf("elect: observe %q: %w", c.lock.Name(), err)
+		case wire.IsPermanent(err):
+			again.wait(ctx, err)
+			continue
+		case err == nil:
+			again.reset()
 		}
 		select {
 		case <-tick.C:

@@ -27,8 +27,8 @@ func NewElector(client *rlock.Client, name string, options ...elect.Option) *Ele
 // the jobs of [Elector.Task], gives up the lock, and returns nil. For other jobs shut the scheduler
 // down before ctx ends: those that run go on.
 //
-// While Redis cannot be reached Run tries again. It returns an error if the lock cannot be used,
-// such as [rlock.ErrClosed].
+// While Redis cannot be reached, or refuses the commands of the lock, Run tries again. It returns
+// [rlock.ErrClosed] if the client is closed.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.candidate.Run(ctx, func(ctx context.Context, _ *rlock.Hold) error {
 		<-ctx.Done()

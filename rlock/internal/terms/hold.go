@@ -15,8 +15,14 @@ type HoldContext struct {
 	cancel context.CancelCauseFunc
 	life   *Life // the life of the hold; nil for a part, whose whole has one
 
-	mu     sync.Mutex                        // protects following
-	merged map[*context.CancelCauseFunc]bool // the functions that end contexts of Merge
+	mu     sync.Mutex                  // guards the field below
+	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context they are made from
+}
+
+// A merged is a context that ends with a hold and with another context.
+type merged struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 // Begin makes the context from parent. End ends the life as well, unless it is nil.
@@ -38,34 +44,92 @@ func (c *HoldContext) End(cause error) {
 	merged := c.merged
 	c.merged = nil
 	c.mu.Unlock()
-	for end := range merged {
-		(*end)(cause)
+	for _, m := range merged {
+		m.end(cause)
 	}
 }
 
 // Merge returns a context that is made from ctx, and ends also when that of the hold does, before
-// End returns.
+// End returns. Nobody cancels it, so contexts that end together share one: a program may merge one
+// context, which lasts as long as its process, again and again while the hold lasts.
 func (c *HoldContext) Merge(ctx context.Context) context.Context {
-	merged, end := context.WithCancelCause(ctx)
+	done := ctx.Done()
+	if m := c.find(done); m != nil {
+		return &sharing{ctx, m}
+	}
+	m := new(merged)
+	m.Context, m.end = context.WithCancelCause(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
-		end(context.Cause(c.ctx))
-		return merged
+		m.end(context.Cause(c.ctx))
+		return m.Context
+	}
+	if other := c.merged[done]; other != nil { // another goroutine has made it meanwhile
+		m.end(nil)
+		return &sharing{ctx, other}
 	}
 	if c.merged == nil {
-		c.merged = make(map[*context.CancelCauseFunc]bool)
+		c.merged = make(map[<-chan struct{}]*merged)
 	}
-	c.merged[&end] = true
+	c.merged[done] = m
 	// The context of the hold may end with its parent, and not by End.
-	stop := context.AfterFunc(c.ctx, func() { end(context.Cause(c.ctx)) })
-	context.AfterFunc(merged, func() {
+	stop := context.AfterFunc(c.ctx, func() { m.end(context.Cause(c.ctx)) })
+	context.AfterFunc(m.Context, func() {
 		stop()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.merged, &end)
+		delete(c.merged, done)
 	})
-	return merged
+	return m.Context
+}
+
+// find returns the context that was merged from one with that Done channel; nil if there is none,
+// or the hold is over.
+func (c *HoldContext) find(done <-chan struct{}) *merged {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	return c.merged[done]
+}
+
+// A sharing is a context with the values of one context and the end of another.
+type sharing struct {
+	context.Context
+	ends context.Context
+}
+
+func (s *sharing) Done() <-chan struct{} { return s.ends.Done() }
+func (s *sharing) Err() error            { return s.ends.Err() }
+
+// Value returns the value of the context. Package context finds by a key of its own which end a
+// context has, and its cause.
+func (s *sharing) Value(key any) any {
+	if key == endKey {
+		return s.ends.Value(key)
+	}
+	return s.Context.Value(key)
+}
+
+// endKey is that key.
+var endKey = func() (key any) {
+	_ = context.Cause(asked{context.Background(), &key})
+	return key
+}()
+
+// An asked is a context that has ended, and notes the key that it is asked for.
+type asked struct {
+	context.Context
+	key *any
+}
+
+func (a asked) Err() error { return context.Canceled }
+
+func (a asked) Value(key any) any {
+	*a.key = key
+	return nil
 }
 
 // A Life says whether a hold is held. The contexts of the hold refer to it, so that it stays as
