@@ -52,9 +52,9 @@ type single struct {
 	leaves []group.Leaf // the one
 }
 
-var _ group.Locker = single{}
+var _ group.Keyed = single{}
 
-// Name implements [group.Locker], as Leaves and Acquire.
+// Name implements [group.Keyed], as Leaves, Acquire and Holders.
 func (s single) Name() string { return s.Title() }
 
 func (s single) Leaves() []group.Leaf { return s.leaves }
@@ -63,12 +63,22 @@ func leafOf(c *Client, l *driver.Lock) group.Leaf {
 	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
 }
 
+func singleOf(c *Client, l *driver.Lock) single { return single{l, []group.Leaf{leafOf(c, l)}} }
+
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), requestFor(o, &options))
 	if err != nil {
 		return nil, err
 	}
 	return h, nil
+}
+
+func (s single) Holders(ctx context.Context) (holders []group.Holder, err error) {
+	texts, err := s.Lock.Holders(ctx)
+	for _, text := range texts {
+		holders = append(holders, group.Holder{Owner: uint64(driver.OwnerIn(text)), Text: text})
+	}
+	return holders, err
 }
 
 func requestFor(o terms.Owner, options *group.Options) driver.Request {
@@ -98,7 +108,7 @@ func (l *Lock) part() (group.Locker, error) {
 	case over:
 		return f.Lock, f.Err()
 	case *driver.Lock:
-		return single{f, []group.Leaf{leafOf(l.client, f)}}, f.Name.Err
+		return singleOf(l.client, f), f.Name.Err
 	}
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
 }
@@ -197,7 +207,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 //
 // Unlock with the same Lock value. A red lock has no fencing token.
 func NewRedLock(clients []*Client, name string) *Lock {
-	var parts []group.Locker
+	var parts []group.Keyed
 	for i, c := range clients {
 		if c == nil {
 			continue
@@ -205,11 +215,11 @@ func NewRedLock(clients []*Client, name string) *Lock {
 		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.driver.Redis.Shares(other.driver.Redis) }); other >= 0 {
 			return &Lock{made: over{group.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
 		}
-		part, err := c.NewLock(name).part()
-		if err != nil {
+		part := driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name))
+		if err := part.Name.Err; err != nil {
 			return &Lock{made: over{group.Refusing(name, err)}}
 		}
-		parts = append(parts, part)
+		parts = append(parts, singleOf(c, &part))
 	}
 	return &Lock{made: over{group.NewRed(name, parts, len(clients))}}
 }

@@ -178,7 +178,7 @@ func (f *fake) released(o core.OwnerID) (owners []core.OwnerID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.texts {
-		if ownerIn(f.texts[i]) == o {
+		if OwnerIn(f.texts[i]) == o {
 			owners = append(owners, o)
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Client) hearNotice(n *Name, message string) {
 	case notice.Kind != core.Granted || notice.ID == (core.ID{}):
 		return
 	default: // no waiter wants the lock, and the next ticket in the queue must not wait for that
-		l, now = c.enter(n, ownerIn(notice.Ticket))
+		l, now = c.enter(n, OwnerIn(notice.Ticket))
 	}
 	if !c.Closed.Load() {
 		if t := l.Find(notice.ID); notice.Kind == core.Satisfied && t != nil && t.Agent != nil {
@@ -156,7 +156,7 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	if kinds[kind].permits {
 		n.Permits = 1 // the number is not known here
 	}
-	l, now := c.enter(n, ownerIn(m.Owner))
+	l, now := c.enter(n, OwnerIn(m.Owner))
 	if !c.Closed.Load() {
 		_, more := wire.CutMore(m.Owner)
 		l.Hear(core.Message{Kind: core.Shown, ID: id, More: more}, now)

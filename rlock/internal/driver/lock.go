@@ -242,9 +242,9 @@ func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
 	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
 }
 
-// ownerIn returns the owner in a text of Redis, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there
+// OwnerIn returns the owner in a text of Redis, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there
 // is none.
-func ownerIn(text string) core.OwnerID {
+func OwnerIn(text string) core.OwnerID {
 	text, _ = wire.CutMore(text)
 	if len(text) < wire.TenureLen {
 		return 0

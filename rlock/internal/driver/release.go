@@ -227,7 +227,7 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 // that arrives late does not end a later tenure. A holder in this client is told at once; other
 // clients of rlock get a message, and ask Redis. A key that is no lock is left as it is.
 func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
-	holders, err := l.holders(caller)
+	holders, err := l.Holders(caller)
 	if err != nil {
 		return false, err
 	}
@@ -238,7 +238,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 // script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
 // holders are read again, and one whose text has changed is left.
 func (l *Lock) ForceUnlockOf(caller context.Context, shown []string) (released bool, err error) {
-	holders, err := l.holders(caller)
+	holders, err := l.Holders(caller)
 	if err != nil {
 		return false, err
 	}
@@ -246,8 +246,8 @@ func (l *Lock) ForceUnlockOf(caller context.Context, shown []string) (released b
 	return l.releaseByForce(caller, holders)
 }
 
-// holders returns the owners in Redis that an unlock by force has to release.
-func (l *Lock) holders(ctx context.Context) ([]string, error) {
+// Holders returns the texts of the owners in Redis that an unlock by force has to release.
+func (l *Lock) Holders(ctx context.Context) ([]string, error) {
 	if err := l.awaits(ctx); err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (l *Lock) releaseByForce(caller context.Context, holders []string) (release
 		id := c.Redis.IDOf(holder)
 		one, now := c.enterTenure(l.Name.Key, holder, id) // which may be of another kind
 		if one == nil {
-			one, now = c.enter(l.Name, ownerIn(holder))
+			one, now = c.enter(l.Name, OwnerIn(holder))
 		}
 		w := c.newWaiter(&core.Call{Named: id, Until: core.Never})
 		w.passed = holder

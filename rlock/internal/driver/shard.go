@@ -218,7 +218,7 @@ func (s *shard) glance(look func()) {
 // enterTenure enters the lock that has the tenure with the ID, by its key and the text of its
 // owner. If there is none it returns nil, and holds no mutex.
 func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
-	s, owner := c.shardOfKey(key), ownerIn(text)
+	s, owner := c.shardOfKey(key), OwnerIn(text)
 	now := s.take()
 	for kind := range s.locks {
 		if l := s.find(KindID(kind), key, owner); l != nil && l.Find(id) != nil {

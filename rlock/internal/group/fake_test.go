@@ -189,7 +189,7 @@ func (f *fleet) servers(n int) ([]*fakeLock, *Lock) {
 	for range n {
 		locks = append(locks, f.lock(f.home(), "red"))
 	}
-	return locks, NewRed("red", lockers(locks...), n)
+	return locks, redOf("red", n, locks...)
 }
 
 // occupy has other owners take all the locks.
@@ -200,11 +200,15 @@ func occupy(locks []*fakeLock) (others []terms.Part) {
 	return others
 }
 
-func lockers(locks ...*fakeLock) (all []Locker) {
+func all(locks ...*fakeLock) []Locker { return lockers(locks) }
+
+// redOf returns the red lock of these locks.
+func redOf(name string, servers int, locks ...*fakeLock) *Lock {
+	var parts []Keyed
 	for _, l := range locks {
-		all = append(all, l)
+		parts = append(parts, l)
 	}
-	return all
+	return NewRed(name, parts, servers)
 }
 
 func (l *fakeLock) Name() string   { return l.name }
@@ -325,6 +329,36 @@ func (l *fakeLock) ForceUnlock(context.Context) (bool, error) {
 	return len(parts) > 0, l.err
 }
 
+// Holders reads the holders once the server answers.
+func (l *fakeLock) Holders(context.Context) (holders []Holder, err error) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	if err := l.answers(l.trip); err != nil {
+		return nil, err
+	}
+	for _, p := range l.parts {
+		holders = append(holders, Holder{Owner: p.owner.ID, Text: p.text()})
+	}
+	return holders, nil
+}
+
+func (l *fakeLock) ForceUnlockOf(_ context.Context, texts []string) (freed bool, err error) {
+	l.fleet.mu.Lock()
+	err = l.answers(l.trip)
+	parts := slices.Clone(l.parts)
+	l.fleet.mu.Unlock()
+	for _, p := range parts {
+		if err == nil && slices.Contains(texts, p.text()) {
+			p.lose(terms.ErrLost)
+			freed = true
+		}
+	}
+	return freed, err
+}
+
+// text returns the owner in Redis, which is another one on each server.
+func (p *fakePart) text() string { return fmt.Sprintf("%p:%d", p.lock, p.owner.ID) }
+
 // restart restarts the server without its data: the holders of parts are not told.
 func (l *fakeLock) restart(h *fakeHome) {
 	h.set(func() { h.process++ })
@@ -347,8 +381,10 @@ func (l *fakeLock) the() *fakePart {
 }
 
 // occupy gives the lock to another process.
-func (l *fakeLock) occupy() terms.Part {
-	p, err := l.Acquire(context.Background(), terms.NewOwner(), Options{})
+func (l *fakeLock) occupy() terms.Part { return l.occupyAs(terms.NewOwner()) }
+
+func (l *fakeLock) occupyAs(o terms.Owner) terms.Part {
+	p, err := l.Acquire(context.Background(), o, Options{})
 	require.NoError(l.fleet.t, err)
 	p.(*fakePart).abroad = true
 	return p

@@ -31,6 +31,8 @@ type Lock struct {
 
 	// gather acquires enough of the parts, and adds them to the hold; or none.
 	gather func(ctx context.Context, h *Hold) error
+	// force releases the lock of whoever holds it, and reports whether it did.
+	force func(ctx context.Context) (bool, error)
 }
 
 var _ Locker = (*Lock)(nil)
@@ -187,6 +189,21 @@ type Locker interface {
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
 	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// A Keyed is a Locker of one key.
+type Keyed interface {
+	Locker
+	// Holders asks Redis for the holders of the lock.
+	Holders(ctx context.Context) ([]Holder, error)
+	// ForceUnlockOf releases by force those holders alone whose texts these are.
+	ForceUnlockOf(ctx context.Context, texts []string) (bool, error)
+}
+
+// A Holder is an owner that Redis shows as the holder of a lock of one key.
+type Holder struct {
+	Owner uint64 // the number of the owner, which all parts of a hold have
+	Text  string // the owner in Redis
 }
 
 // Options say how a lock is acquired.

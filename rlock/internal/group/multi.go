@@ -44,7 +44,7 @@ func NewMulti(locks []Locker) *Lock {
 		names = append(names, p.Name())
 	}
 	l := newLock(strings.Join(slices.Compact(names), ","), terms.KindMulti, parts, len(parts))
-	l.gather = l.gatherAll
+	l.gather, l.force = l.gatherAll, l.forceAll
 	return l
 }
 
@@ -227,7 +227,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 		return false, l.err
 	}
 	locked, free := 0, 0
-	failed := poll(ctx, l, Locker.IsLocked, func(is bool) (enough bool) {
+	failed := poll(ctx, l.parts, Locker.IsLocked, func(is bool) (enough bool) {
 		if is {
 			locked++
 		} else {
@@ -247,7 +247,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // TTL returns the time until enough parts are free, of those that answer.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	var ttls []time.Duration
-	failed := poll(ctx, l, Locker.TTL, func(ttl time.Duration) bool {
+	failed := poll(ctx, l.parts, Locker.TTL, func(ttl time.Duration) bool {
 		if ttl < 0 {
 			ttl = math.MaxInt64
 		}
@@ -265,10 +265,17 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return ttl, nil
 }
 
-// ForceUnlock releases all parts by force, and reports whether any was held.
+// ForceUnlock releases the lock of whoever holds it, and reports whether it did.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	freed := false
-	failed := poll(ctx, l, Locker.ForceUnlock, func(was bool) bool {
+	if l.err != nil {
+		return false, l.err
+	}
+	return l.force(ctx)
+}
+
+// forceAll releases each part of whoever holds it: a part is a lock of its own, too.
+func (l *Lock) forceAll(ctx context.Context) (freed bool, err error) {
+	failed := poll(ctx, l.parts, Locker.ForceUnlock, func(was bool) bool {
 		freed = freed || was
 		return false
 	})
@@ -287,23 +294,20 @@ func (l *Lock) tooMany(failed []error) error {
 }
 
 // poll asks all parts at once, and passes each answer to heard, until heard reports that these are
-// enough. It asks nothing if the lock has an error.
-func poll[T any](ctx context.Context, l *Lock, ask func(Locker, context.Context) (T, error), heard func(T) bool) (failed []error) {
-	if l.err != nil {
-		return nil
-	}
+// enough.
+func poll[P Locker, T any](ctx context.Context, parts []P, ask func(P, context.Context) (T, error), heard func(T) bool) (failed []error) {
 	type answer struct {
 		is  T
 		err error
 	}
-	arrived := make(chan answer, len(l.parts))
-	for _, p := range l.parts {
+	arrived := make(chan answer, len(parts))
+	for _, p := range parts {
 		homeOf(p).do(func() {
 			is, err := ask(p, ctx)
 			arrived <- answer{is, err}
 		})
 	}
-	for range l.parts {
+	for range parts {
 		if a := <-arrived; a.err != nil {
 			failed = append(failed, a.err)
 		} else if heard(a.is) {

@@ -21,12 +21,12 @@ func TestPartsAreTakenInOneOrder(t *testing.T) {
 		fair.leaves[0].Kind, reads.leaves[0].Shared = 1, true
 		order := []*fakeLock{a1, a2, fair, b, writes, reads}
 		for _, given := range [][]*fakeLock{{b, a2, a1, fair, reads, writes}, {writes, reads, fair, a1, a2, b}, {a1, a2, b, fair, reads, writes}} {
-			l := NewMulti(lockers(given...))
+			l := NewMulti(all(given...))
 			assert.Equal(t, "a,b,c", l.Name())
-			assert.Equal(t, lockers(order...), l.parts)
+			assert.Equal(t, all(order...), l.parts)
 		}
-		l := NewMulti([]Locker{b, NewMulti(lockers(a1, b)), b})
-		assert.Equal(t, lockers(a1, b), l.parts, "the same lock counts once, and the parts of a multi-lock as if they were given themselves")
+		l := NewMulti([]Locker{b, NewMulti(all(a1, b)), b})
+		assert.Equal(t, all(a1, b), l.parts, "the same lock counts once, and the parts of a multi-lock as if they were given themselves")
 		h, err := take(l, forever)
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
@@ -41,7 +41,7 @@ func TestLocksAreTheSameIfTheirPartsAre(t *testing.T) {
 		for range 4 {
 			s = append(s, f.lock(f.home(), "a"))
 		}
-		red := func(parts ...*fakeLock) Locker { return NewRed("a", lockers(parts...), len(parts)) }
+		red := func(parts ...*fakeLock) Locker { return redOf("a", len(parts), parts...) }
 		l, same, other := NewMulti([]Locker{red(s[:3]...), s[3]}), NewMulti([]Locker{s[3], red(s[:3]...)}), NewMulti([]Locker{s[0], red(s[1:]...)})
 		o := terms.NewOwner()
 		require.NoError(t, l.Take(t.Context(), o, forever))
@@ -54,7 +54,7 @@ func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		home := f.home()
 		a, b, c := f.lock(home, "a"), f.lock(home, "b"), f.lock(home, "c")
-		l := NewMulti(lockers(a, b, c))
+		l := NewMulti(all(a, b, c))
 		other := b.occupy()
 		_, err := take(l, Options{})
 		require.ErrorIs(t, err, terms.ErrNotAcquired)
@@ -99,7 +99,7 @@ func TestTheLeaseOfAMultiLockBeginsWithItsLastPart(t *testing.T) {
 		other := b.occupy()
 		var h *Hold
 		result := begin(func() (err error) {
-			h, err = take(NewMulti(lockers(a, b)), Options{Lease: time.Minute, Wait: terms.Forever})
+			h, err = take(NewMulti(all(a, b)), Options{Lease: time.Minute, Wait: terms.Forever})
 			return err
 		})
 		pending(t, result)
@@ -118,7 +118,7 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
 		other := b.occupy()
-		l := NewMulti(lockers(a, b))
+		l := NewMulti(all(a, b))
 		var h *Hold
 		result := begin(func() (err error) { h, err = take(l, forever); return err })
 		pending(t, result)
@@ -145,7 +145,7 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
-		l, o := NewMulti(lockers(a, b)), terms.NewOwner()
+		l, o := NewMulti(all(a, b)), terms.NewOwner()
 		require.NoError(t, l.Take(t.Context(), o, forever))
 		h, err := l.Hold(t.Context(), t.Context(), o, forever)
 		require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
 func TestAPartThatIsLostBeforeTheHoldHasItCountsForNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
-		l := NewMulti(lockers(a, b))
+		l := NewMulti(all(a, b))
 		b.early = errGone
 		_, err := take(l, Options{})
 		require.Error(t, err)
@@ -246,7 +246,7 @@ func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
 		trips := 0
 		home, alone := f.home(together(&trips)), f.home()
 		a, b, c, d, e := f.lock(home, "a"), f.lock(home, "b"), f.lock(home, "c"), f.lock(home, "d"), f.lock(alone, "e")
-		l := NewMulti(lockers(e, d, c, b, a))
+		l := NewMulti(all(e, d, c, b, a))
 		h, err := take(l, forever)
 		require.NoError(t, err)
 		assert.Equal(t, 1, trips)
@@ -293,7 +293,7 @@ func TestACallerThatLeavesBetweenTwoPartsIsToldSo(t *testing.T) {
 		})
 		a, b := f.lock(home, "a"), f.lock(home, "b")
 		b.occupy()
-		_, err := NewMulti(lockers(a, b)).Hold(ctx, ctx, terms.NewOwner(), forever)
+		_, err := NewMulti(all(a, b)).Hold(ctx, ctx, terms.NewOwner(), forever)
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Equal(t, 1, trips)
 		assert.Zero(t, a.held())
@@ -305,7 +305,7 @@ func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		home, o := f.home(func(c *Config) { c.Observer = new(terms.Observer) }), terms.NewOwner()
 		a, b := f.lock(home, "a"), f.lock(home, "b")
-		l := NewMulti(lockers(a, b))
+		l := NewMulti(all(a, b))
 		hold := func(with Options) (*Hold, error) { return l.Hold(t.Context(), t.Context(), o, with) }
 		first, err := hold(forever)
 		require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 					c.Observer = &terms.Observer{Acquired: note("Acquired"), Released: note("Released"), Lost: note("Lost")}
 				}), terms.NewOwner()
 				a := f.lock(home, "a")
-				l := NewMulti(lockers(a, f.lock(home, "b")))
+				l := NewMulti(all(a, f.lock(home, "b")))
 				hold := func(guest bool) (*Hold, *fakePart) {
 					o := terms.Owner{ID: o.ID, Guest: guest}
 					h, err := l.Hold(t.Context(), t.Context(), o, Options{})
@@ -379,7 +379,7 @@ func TestALossBeforeTheEndOfTheCallIsReportedAfterAcquiredOrNotAtAll(t *testing.
 				c.Observer = &terms.Observer{Acquired: note("Acquired"), Released: note("Released"), Lost: note("Lost"), GaveUp: note("GaveUp")}
 			})
 			a := f.lock(home, "a")
-			l := NewMulti(lockers(a, f.lock(home, "b")))
+			l := NewMulti(all(a, f.lock(home, "b")))
 			h := &Hold{of: l, owner: terms.NewHandleOwner(), quit: func() {}}
 			err := h.observeCall(t.Context(), func() error {
 				if err := l.obtain(t.Context(), t.Context(), h); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // NewRed returns the lock that consists of a majority of parts, one on each server. There may be
 // more servers than parts: a server without a part counts as one that grants nothing.
-func NewRed(name string, parts []Locker, servers int) *Lock {
+func NewRed(name string, parts []Keyed, servers int) *Lock {
 	need := servers/2 + 1
 	switch {
 	case servers == 0:
@@ -23,9 +23,18 @@ func NewRed(name string, parts []Locker, servers int) *Lock {
 	case len(parts) < need:
 		return RefusingRed(name, "%d of %d clients are nil, so that there is no majority", servers-len(parts), servers)
 	}
-	l := newLock(name, terms.KindRed, parts, need)
+	l := newLock(name, terms.KindRed, lockers(parts), need)
 	l.gather = l.gatherMajority
+	l.force = func(ctx context.Context) (bool, error) { return l.forceMajority(ctx, parts) }
 	return l
+}
+
+// lockers returns the parts as a lock over several knows them.
+func lockers[P Locker](parts []P) (all []Locker) {
+	for _, p := range parts {
+		all = append(all, p)
+	}
+	return all
 }
 
 // RefusingRed returns a red lock that refuses every call, with that reason.

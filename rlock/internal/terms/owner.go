@@ -3,6 +3,7 @@ package terms
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,14 +29,21 @@ const (
 	firstHandle = 1 << 52
 )
 
-var ownersMade, handlesMade atomic.Uint64
+// lastOwner and lastHandle are the owners made last. Each process counts from a random number, so
+// that a number is the same on two servers only if it is one owner's: see group/force.go.
+var lastOwner, lastHandle atomic.Uint64
+
+func init() {
+	lastOwner.Store(firstOwner + rand.Uint64N(1<<51))
+	lastHandle.Store(firstHandle + rand.Uint64N(1<<51))
+}
 
 // NewOwner returns an owner that no other call returns in this process. It may be called
 // concurrently.
-func NewOwner() Owner { return Owner{ID: firstOwner + ownersMade.Add(1)} }
+func NewOwner() Owner { return Owner{ID: lastOwner.Add(1)} }
 
 // NewHandleOwner returns the owner of one Hold.
-func NewHandleOwner() Owner { return Owner{ID: firstHandle + handlesMade.Add(1)} }
+func NewHandleOwner() Owner { return Owner{ID: lastHandle.Add(1)} }
 
 // OfHandle reports whether o belongs to one Hold alone.
 func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
