@@ -46,7 +46,7 @@ func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[stri
 func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.InCluster() {
-			hello, err := r.Hello(ctx, node)
+			hello, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) (map[string]string, error) { return r.Hello(ctx, node) })
 			if err != nil {
 				yield("", err)
 			}
@@ -84,9 +84,9 @@ func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, p
 	if r.Stopped() {
 		return nil, 0, wire.ErrClosed
 	}
-	within, cancel := r.Within(ctx)
-	defer cancel()
-	found, err := node.Do(within, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	found, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) (rueidis.ScanEntry, error) {
+		return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	})
 	if err == nil {
 		names, err = locksAmong(ctx, r, node, of, found.Elements)
 	}
@@ -99,13 +99,14 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := r.Within(ctx)
-	defer cancel()
 	asked := make([]rueidis.Completed, len(keys))
 	for i, key := range keys {
 		asked[i] = node.B().Arbitrary(of.sample).Keys(key).Args("2").ReadOnly()
 	}
-	for i, reply := range node.DoMulti(ctx, asked...) {
+	replies, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) ([]rueidis.RedisResult, error) {
+		return node.DoMulti(ctx, asked...), nil
+	})
+	for i, reply := range replies {
 		entries, err := reply.AsStrSlice()
 		switch {
 		case err == nil:
@@ -121,7 +122,7 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 			}
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 // areOwners reports whether the entries of a key, or some of them, are those of a lock.

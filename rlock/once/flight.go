@@ -323,11 +323,11 @@ func (f *flight) wanted() []string {
 
 // ask asks Redis for a value outside of the lock.
 func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
-	redis := f.g.shared.Redis
-	if err := redis.Ready(ctx, nil); err != nil {
+	reply, err := f.g.send(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted})
+	if err != nil {
 		return nil, err
 	}
-	return redis.Do(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted}).AsStrSlice()
+	return reply.AsStrSlice()
 }
 
 // look asks for the value, gives it to the callers that it is for, and reports whether the flight

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -25,10 +27,11 @@ const longRun = time.Hour
 // process, get the value of a function that begins after it. A value that is kept is kept no longer.
 // That of a function that runs now is for callers that asked before alone, unless the function runs
 // for an hour more, or for Keep if that is longer. After several Forgets without a run between, it
-// may be for callers alone that asked before the function began. Forget waits for no function. It sends one command, which is repeated until Redis has answered or ctx ends. If
-// ctx ends, the error is that of ctx with the last error of Redis, and the value may be forgotten
-// later. Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed],
-// [ErrClosed]).
+// may be for callers alone that asked before the function began. Forget waits for no function.
+//
+// It sends one command, which is repeated until Redis has answered or ctx ends. If ctx ends, the
+// error is that of ctx with the last error of Redis, and the value may be forgotten later. Other
+// errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if err := wire.CheckLength(key); err != nil {
 		return fmt.Errorf("once: forget: %w", err)
@@ -38,8 +41,8 @@ func (g *Group) Forget(ctx context.Context, key string) error {
 	}
 	ms := max(g.o.Keep, g.o.KeepErrors, longRun).Milliseconds()
 	call := wire.Call{Script: forgetScript, Keys: []string{g.locks.NewLock(key).Key("once")}, Args: []string{strconv.FormatInt(ms, 10)}}
-	for pause := firstPause; ; pause = min(2*pause, patience) {
-		err := g.attempt(ctx, call)
+	for pause := firstPause; g.ctx.Err() == nil; pause = min(2*pause, patience) {
+		_, err := g.send(ctx, call)
 		diagnosis, explained := wire.Diagnose(err)
 		switch {
 		case err == nil:
@@ -56,21 +59,19 @@ func (g *Group) Forget(ctx context.Context, key string) error {
 			return fmt.Errorf("once: forget %q: %w", key, wire.TimeUp(ctx, explained))
 		}
 	}
+	return ErrClosed
 }
 
-// attempt sends a command once.
-func (g *Group) attempt(ctx context.Context, call wire.Call) error {
+// send sends a command once, outside of the lock.
+func (g *Group) send(ctx context.Context, call wire.Call) (rueidis.RedisMessage, error) {
 	redis := g.shared.Redis
-	switch {
-	case g.ctx.Err() != nil:
-		return ErrClosed
-	case redis.Stopped():
-		return rlock.ErrClosed
+	if redis.Stopped() {
+		return rueidis.RedisMessage{}, rlock.ErrClosed
 	}
 	if err := redis.Ready(ctx, nil); err != nil {
-		return err
+		return rueidis.RedisMessage{}, err
 	}
-	within, cancel := redis.Within(ctx)
-	defer cancel()
-	return redis.Do(within, call).Error()
+	return wire.Promptly(ctx, redis, redis.SlotOf(call.Keys[0]), func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return redis.Do(ctx, call).ToMessage()
+	})
 }

@@ -158,10 +158,7 @@ func (f *flight) askRecord(r *run) *stored {
 	if !needed {
 		return nil
 	}
-	redis := f.g.shared.Redis
-	ctx, cancel := redis.Within(f.ctx)
-	defer cancel()
-	reply, err := redis.Do(ctx, wire.Call{Script: storeScript, Keys: []string{f.at}, Args: f.notStored(r)}).ToMessage()
+	reply, err := f.g.send(f.ctx, wire.Call{Script: storeScript, Keys: []string{f.at}, Args: f.notStored(r)})
 	if err != nil {
 		return nil
 	}

@@ -173,28 +173,25 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 		return m, refused, o.torn
 	}
 	call.Args = publishing(r, call.Args)
-	order := wire.Order{Call: call, First: first, At: time.Now()}
-	if r.InCluster() {
-		order.Slot = wire.HashSlot(o.key)
-	}
-	limit, err := r.Limits(order.Slot).Asks.Enter(ctx, r.Done())
-	if err != nil {
+	order := wire.Order{Call: call, Slot: r.SlotOf(o.key), First: first, At: time.Now()}
+	m, err := wire.Promptly(ctx, r, order.Slot, func(within context.Context) (rueidis.RedisMessage, error) {
+		if r.Ends() {
+			within = context.Background() // with a context that may end a call costs a few per cent more
+		}
+		result, sent := r.Send(within, order)
+		if sent.IsLate() {
+			sent.GiveUp() // the caller learns that the outcome is unknown
+		}
+		return result.ToMessage()
+	})
+	switch {
+	case err == nil || rueidis.IsRedisNil(err):
+		return m, executed, nil
+	case ctx.Err() != nil && !wire.Answered(err):
+		return m, unknown, o.named(fmt.Errorf("%w: it may have been executed, or may still be: %w", rlock.ErrUnconfirmed, wire.Over(ctx)))
+	default:
 		return o.failed(err)
 	}
-	defer limit.Leave()
-	within := context.Background() // with a context that may end a call costs a few per cent more
-	if !r.Ends() {
-		within = r.Deadline(order.At)
-	}
-	result, sent := r.Send(within, order)
-	if sent.IsLate() {
-		sent.GiveUp() // the caller learns that the outcome is unknown
-	}
-	if m, err = result.ToMessage(); err != nil && !rueidis.IsRedisNil(err) {
-		return o.failed(err)
-	}
-	limit.Heard()
-	return m, executed, nil
 }
 
 // A fate says whether a command was executed.
@@ -295,7 +292,9 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	ctx, cancel := r.Within(ctx) // rueidis repeats the command until its context ends
 	defer cancel()
 	if err = r.Ready(ctx, nil); err == nil {
-		n, err = r.Look(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
+		n, err = wire.Promptly(ctx, r, r.SlotOf(o.key), func(ctx context.Context) (int64, error) {
+			return r.Look(ctx, r.Client.B().Get().Key(o.key).Build()).AsInt64()
+		})
 	}
 	switch diagnosis, _ := wire.Diagnose(err); {
 	case err == nil || rueidis.IsRedisNil(err):

@@ -61,9 +61,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	if err := r.Await(ctx, nil); err != nil {
 		return state, s.named(wire.ExplainTo(ctx, err))
 	}
-	if r.InCluster() {
-		keys.Slot = wire.HashSlot(s.key)
-	}
+	keys.Slot = r.SlotOf(s.key)
 	count := "NUMSUB"
 	if r.Sharded {
 		count = "SHARDNUMSUB"
@@ -186,7 +184,7 @@ func (c *Client) Names(ctx context.Context, pattern string) (names []string, err
 		return nil, listing(err)
 	}
 	for _, node := range r.EachNode() {
-		found, failed := c.namesOn(ctx, node, pattern)
+		found, failed := wire.Promptly(ctx, r, 0, func(ctx context.Context) ([]string, error) { return c.namesOn(ctx, node, pattern) })
 		names = append(names, found...)
 		if failed != nil {
 			err = errors.Join(err, listing(failed))

@@ -89,9 +89,14 @@ func (r *Redis) AtPrimary(ctx context.Context) error {
 	if r.InCluster() {
 		return nil
 	}
-	within, cancel := r.Within(ctx)
-	defer cancel()
-	return r.ofReplica(r.Client.Do(within, r.Client.B().Hello().Build()))
+	hello, err := Promptly(ctx, r, 0, func(ctx context.Context) (rueidis.RedisResult, error) {
+		hello := r.Client.Do(ctx, r.Client.B().Hello().Build())
+		return hello, hello.NonRedisError()
+	})
+	if err != nil {
+		return err
+	}
+	return r.ofReplica(hello)
 }
 
 // A redials ends connections that may lead to the wrong server.

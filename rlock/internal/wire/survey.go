@@ -143,6 +143,39 @@ func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func(
 	}
 }
 
+// SlotOf returns the slot of a key, 0 outside of a Cluster.
+func (r *Redis) SlotOf(key string) uint16 {
+	if r.InCluster() {
+		return HashSlot(key)
+	}
+	return 0
+}
+
+// Promptly returns what ask returns, or an error once ctx ends. Before that rueidis does not always
+// return: while it dials, and while it reads over a connection whose peer is silent. The context of
+// ask ends later than ctx: the end of the context of a command that dials would fail the commands of
+// all that wait for the connection.
+func Promptly[T any](ctx context.Context, r *Redis, slot uint16, ask func(ctx context.Context) (T, error)) (T, error) {
+	type reply struct {
+		value T
+		err   error
+	}
+	limit, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
+	if err != nil {
+		return *new(T), err
+	}
+	got, err := inBackground(ctx, r, limit, func() (got reply) {
+		if got.value, got.err = ask(r.deadline.context(time.Now())); Answered(got.err) {
+			limit.Heard()
+		}
+		return got
+	})
+	if err == nil {
+		err = got.err
+	}
+	return got.value, err
+}
+
 // listTime is the age at which CLIENT LIST of a node is read again.
 const listTime = time.Second
 

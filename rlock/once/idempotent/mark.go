@@ -159,7 +159,7 @@ func (g *Guard) ask(ctx context.Context, script *wire.Script, key string, args .
 	if err := redis.Ready(ctx, nil); err != nil {
 		return 0, err
 	}
-	within, cancel := redis.Within(ctx)
-	defer cancel()
-	return redis.Do(within, wire.Call{Script: script, Keys: []string{key}, Args: args}).AsInt64()
+	return wire.Promptly(ctx, redis, redis.SlotOf(key), func(ctx context.Context) (int64, error) {
+		return redis.Do(ctx, wire.Call{Script: script, Keys: []string{key}, Args: args}).AsInt64()
+	})
 }
