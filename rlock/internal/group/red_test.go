@@ -691,3 +691,21 @@ func TestAWaiterIsServedAtOnceAlthoughAServerIsAway(t *testing.T) {
 		assert.Zero(t, time.Since(released))
 	})
 }
+
+// A part that is granted late is behind the part that the attempt waits for: others may need it.
+func TestAPartBehindTheAwaitedOneIsGivenBackAlsoIfItIsGrantedLate(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		others := occupy(servers[:2])
+		servers[2].trip = 100 * time.Millisecond
+		result := begin(func() error { _, err := take(l, Options{Wait: time.Hour}); return err })
+		time.Sleep(150 * time.Millisecond)
+		pending(t, result)
+		assert.Contains(t, f.told(), "grants red")
+		assert.Zero(t, servers[2].held(), "it is let go")
+		for _, p := range others {
+			require.NoError(t, p.Release(t.Context()))
+		}
+		require.NoError(t, <-result)
+	})
+}
