@@ -18,7 +18,7 @@ var _ gocron.Elector = (*Elector)(nil)
 // NewElector returns an Elector for the schedulers with a lock of this name, which nothing else may
 // use. The scheduler does not lead until Run is called and has acquired the lock. The options set
 // the leader's text, and the function that is called, to end the process perhaps, if the jobs of
-// [Elector.Task] outlive the lease: see package [elect].
+// [Elector.Task] outlive the lease: see package [elect]. It panics if the client is nil.
 func NewElector(client *rlock.Client, name string, options ...elect.Option) *Elector {
 	return &Elector{elect.New(client, name, options...)}
 }

@@ -30,13 +30,16 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker that has its locks in the Redis of client.
+// NewLocker returns a Locker that has its locks in the Redis of client. It panics if client is nil.
 //
 // The splay is the time, from the beginning of a run, for which the other schedulers skip the job,
 // also if the run is shorter. Choose more than the clocks of the schedulers differ, and less than
 // the interval of the job. A job with another interval has a Locker of its own, by
 // [gocron.WithDistributedJobLocker].
 func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
+	if client == nil {
+		panic("rlockgocron: NewLocker: the client is nil")
+	}
 	return &Locker{client: client, splay: splay}
 }
 

@@ -81,3 +81,9 @@ func TestASplayThatIsNoLeaseIsRefused(t *testing.T) {
 		server.AssertNothingHeld()
 	})
 }
+
+// A nil client fails where the program is set up, and not in a job of the scheduler.
+func TestANilClientPanicsAtOnce(t *testing.T) {
+	require.Panics(t, func() { rlockgocron.NewLocker(nil, time.Second) })
+	require.Panics(t, func() { rlockgocron.NewElector(nil, "lock:scheduler") })
+}

@@ -482,6 +482,19 @@ func TestCloseKeepsWhatAHandlerHasFinished(t *testing.T) {
 	})
 }
 
+// A request whose handler runs when the guard is closed gets 503, and a later one the response.
+func TestCloseWhileAHandlerRuns(t *testing.T) {
+	bubble(t, idempotent.Options{}, pay, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+		first := make(chan int, 1)
+		go func() { first <- a.post(key, "7").Code }()
+		synctest.Wait()
+		a.Close()
+		assert.Equal(t, http.StatusServiceUnavailable, <-first)
+		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
+		assert.Zero(t, b.runs.Load())
+	})
+}
+
 // A server that dies in its handler leaves an unknown outcome, for Keep, or the handler is run again
 // by choice.
 func TestAServerThatDiesInItsHandler(t *testing.T) {
