@@ -235,9 +235,9 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
 // [ErrLost]; fn must then stop, since another may hold the lock.
 //
-// Within fn the caller's goroutine, and every goroutine with fn's context, may lock the lock again.
-// Once the lock is unlocked or lost, that context counts for it no more than ctx does, also after
-// [context.WithoutCancel].
+// Within fn the caller's goroutine, and every goroutine with fn's context, may lock the lock again;
+// an Unlock without such a Lock is [ErrNotHeld]. Once the lock is unlocked or lost, that context
+// gives no more rights than ctx, also after [context.WithoutCancel].
 //
 // Do returns fn's error, joined with that of the unlock. If it is nil, or an [ErrUnconfirmed] that
 // is not ErrLost, fn ran with the lock held from beginning to end.

@@ -34,7 +34,7 @@ var imports = map[string]string{
 }
 
 func init() {
-	for _, name := range strings.Fields("sync/atomic context errors strings fmt net/http net/http/httptest log os log/slog database/sql sync testing/synctest testing time crypto/tls crypto/x509") {
+	for _, name := range strings.Fields("sync/atomic context errors strings fmt net net/http net/http/httptest log os log/slog database/sql sync testing/synctest testing time crypto/tls crypto/x509") {
 		imports[path.Base(name)] = name
 	}
 	for _, name := range strings.Fields("rlock rlock/elect rlock/inspect rlock/once rlock/once/idempotent rlock/goredis rlock/rlocktest rlock/valkeygo") {

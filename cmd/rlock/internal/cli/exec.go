@@ -165,6 +165,9 @@ ONCE ON SEVERAL HOSTS
   keeps the lock for that long since it was acquired, also when the command has ended. Choose
   more than the clocks of the hosts differ, and less than the time between two runs. If the
   command fails the lock stays as well. rlock itself ends with the command.
+  The others do not wait: those that find the lock taken end before the command has. Where all
+  have to wait for the result, as for a migration, leave out -n, and let the command find that
+  nothing is left to do.
 
 PERMITS
   With --permits N the lock is a semaphore: the commands that run at a time have N permits
