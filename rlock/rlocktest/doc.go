@@ -36,7 +36,8 @@
 // goroutines of the test wait. Make the server inside the bubble. A connection by TCP has no place
 // there: a goroutine that reads from one does not count as waiting, so that time stands still and
 // the test hangs. Call an HTTP handler with httptest.NewRecorder and not over httptest.NewServer,
-// and give another Redis library Miniredis().Dial.
+// and give another Redis library a dialer that calls Miniredis().Dial: docs/testing.md has that for
+// go-redis.
 //
 // In a bubble [testing/synctest.Wait] returns when nothing is under way: after it a goroutine that
 // has called Lock waits for the lock, if that is held.

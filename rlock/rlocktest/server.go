@@ -128,8 +128,8 @@ func (s *Server) Options() rueidis.ClientOption {
 }
 
 // Miniredis returns the server itself, to look at other data of the program in the same Redis, or
-// to connect another library (its Dial). Outside of a bubble call it anew for each use, since the
-// call sets the clock of the server.
+// to connect another library: by a dialer that calls its Dial, since it has no port. Outside of a
+// bubble call it anew for each use, since the call sets the clock of the server.
 //
 // Its FastForward, Del and the like tell the clients nothing: a holder notices when it renews next,
 // after up to a third of Config.Lease, which by default is ten seconds. See [Server.Lose].
