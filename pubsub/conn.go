@@ -231,11 +231,11 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	ch.refused = &Refusal{ch.name, err}
 	ch.wakeLocked()
 	if ch.plain {
-		h.log.Info("rlock: the server refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		h.log.Info("rlock: Redis refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
 		return
 	}
 	h.warnRefused.Do(func() {
-		h.log.Warn("rlock: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		h.log.Warn("rlock: Redis refuses to notify waiters of a lock: they poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
 	})
 }
 

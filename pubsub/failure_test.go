@@ -146,9 +146,9 @@ func TestTheLogTellsOfALossOfItsEndAndOnceOfARefusal(t *testing.T) {
 		woken(t, w.hub, "c")
 		w.hub.Close()
 	})
-	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: the connection for messages is lost"), log.String())
-	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO msg=\"rlock: there is a connection for messages again\""), log.String())
-	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: the server refuses a subscription"), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: Redis does not notify waiters"), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO msg=\"rlock: Redis notifies waiters again\""), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN msg=\"rlock: Redis refuses to notify waiters"), log.String())
 	assert.Equal(t, 3, strings.Count(log.String(), "level="), log.String())
 }
 
@@ -173,7 +173,7 @@ func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T)
 		assert.True(t, isWoken(beside), "it is known already")
 		also.Close()
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
+		assert.Equal(t, 1, strings.Count(log.String(), "Redis ends the connections over which it notifies waiters"))
 		assert.False(t, w.hub.Confirmed("a"))
 
 		w.full.Store(false)

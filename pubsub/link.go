@@ -244,7 +244,7 @@ func (l *link) works(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !l.lostAt.IsZero() {
-		h.log.Info("rlock: there is a connection for messages again", "addr", c.addr, "after", time.Since(l.lostAt).Round(time.Millisecond))
+		h.log.Info("rlock: Redis notifies waiters again", "addr", c.addr, "after", time.Since(l.lostAt).Round(time.Millisecond))
 		l.lostAt = time.Time{}
 	}
 }
@@ -259,7 +259,7 @@ func (l *link) lost(c *conn, err error) {
 	elsewhere := errors.Is(err, errElsewhere)
 	// Of connections that lead elsewhere only the first in a row is logged.
 	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil && !(elsewhere && l.move > 0) {
-		h.log.Warn("rlock: the connection for messages is lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
+		h.log.Warn("rlock: Redis does not notify waiters, who look every two seconds: the connection is lost, and is opened again", "addr", c.addr, "channels", len(l.channels), "error", err)
 		l.lostAt = time.Now()
 	}
 	if elsewhere {
@@ -302,7 +302,7 @@ func (h *Hub) barLocked(ch *channel, err error) {
 	}
 	if now := time.Now(); now.Sub(h.warnedBarred) >= warnEvery && h.ctx.Err() == nil {
 		h.warnedBarred = now
-		h.log.Warn("rlock: the server ends connections for subscriptions; waiters have to poll until it takes one", "channel", ch.name, "error", err)
+		h.log.Warn("rlock: Redis ends the connections over which it notifies waiters; they poll until it keeps one", "channel", ch.name, "error", err)
 	}
 }
 

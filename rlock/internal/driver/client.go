@@ -66,6 +66,8 @@ type Client struct {
 
 	troubleAt atomic.Int64 // the time from which trouble may be logged again, in nanoseconds of the monotonic clock
 	troubles  troubles
+	away      atomic.Bool  // the log has said that Redis does not answer
+	emptied   atomic.Value // the run id of the last server of which the log has said that it is empty
 	redialAt  atomic.Int64 // likewise for a connection that was ended, see tellRedial
 	seed      maphash.Seed
 
@@ -174,6 +176,7 @@ func (c *Client) open(w carrier) {
 	}
 	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.send, MaxBackoff: min(c.Config.Lease/10, time.Second)})
 	c.Redis.OnRedial(c.tellRedial)
+	c.Redis.OnOutage(c.tellAway, c.tellBack)
 	verify := c.verifies()
 	c.Redis.OnChange(func(keys []string) {
 		if len(keys) == 0 {

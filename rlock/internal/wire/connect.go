@@ -229,12 +229,17 @@ func readRunID(reply rueidis.RedisResult) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return infoField(info, "run_id"), nil
+}
+
+// infoField returns the value of a field in a reply to INFO, "" if there is none.
+func infoField(info, field string) string {
 	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id), nil
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // ServerProcess returns the run id of the server, which changes with a restart or a failover; "" if
@@ -271,6 +276,9 @@ type connections struct {
 	name string
 	// answered is the latest generation (closed + 1) at which a command was sent that was answered.
 	answered atomic.Uint64
+	// away is the time at which a connection has ended, or a command failed, since the last answer, in
+	// nanoseconds since began; 0 for none.
+	away atomic.Int64
 
 	// onReplicated is called when a connection for commands that wait for replicas is opened.
 	onReplicated func()
@@ -340,6 +348,7 @@ type wire struct {
 
 func (w *wire) Close() error {
 	w.conns.closed.Add(1)
+	w.conns.away.CompareAndSwap(0, int64(time.Since(began)))
 	w.conns.mu.Lock()
 	delete(w.conns.open, w)
 	w.conns.mu.Unlock()

@@ -39,9 +39,7 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
 			result, sent := r.direct.do(ctx, l, o.Call)
-			if err := result.Error(); err != nil {
-				r.heed(o.Slot, err)
-			}
+			r.note(o.Slot, result.Error())
 			return result, sent
 		}
 	}

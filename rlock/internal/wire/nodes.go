@@ -52,7 +52,7 @@ type topology struct {
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
-	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{NewLimits()}, addresses: []string{""}}
+	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{watched(r)}, addresses: []string{""}}
 	if r.opening != nil || r.cluster { // there may be several nodes
 		first.bySlot = make([]uint32, slots)
 	}
@@ -91,6 +91,7 @@ func (r *Redis) Limits(slot uint16) *Limits {
 type Limit struct {
 	slots    chan struct{}
 	inFlight atomic.Int64
+	silence  *silence // is told when a command is sent while none is in flight; or nil
 	// progress is the time of the node's last answer, or of the last command that was sent while
 	// none was in flight, in nanoseconds since began. In the latter case it is set before inFlight.
 	progress atomic.Int64
@@ -137,6 +138,7 @@ func (l *Limit) Slots() chan<- struct{} { return l.slots }
 func (l *Limit) Entered() *Limit {
 	if l.inFlight.Load() == 0 {
 		l.Heard()
+		l.silence.watch()
 	}
 	l.inFlight.Add(1)
 	return l

@@ -110,29 +110,40 @@ type redials struct {
 // not wait.
 func (r *Redis) OnRedial(told func(reply error)) { r.redials.told.Store(&told) }
 
-// A heedful client is rueidis' client, which shows each error to heed.
+// A heedful client is rueidis' client, whose answers are noted.
 type heedful struct {
 	rueidis.Client
-	heed func(slot uint16, err error)
+	redis *Redis
 }
 
 // Do implements [rueidis.Client], as does DoMulti.
 func (c *heedful) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	result := c.Client.Do(ctx, command)
-	if err := result.Error(); err != nil {
-		c.heed(command.Slot(), err)
-	}
+	c.redis.note(command.Slot(), result.Error())
 	return result
 }
 
 func (c *heedful) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	results := c.Client.DoMulti(ctx, commands...)
 	for i := range results {
-		if err := results[i].Error(); err != nil {
-			c.heed(commands[i].Slot(), err)
-		}
+		c.redis.note(commands[i].Slot(), results[i].Error())
 	}
 	return results
+}
+
+// note notes the error of an answer, or of a command without one.
+func (r *Redis) note(slot uint16, err error) {
+	switch {
+	case err == nil || rueidis.IsRedisNil(err):
+	case !Answered(err):
+		r.failed(err)
+		return
+	default:
+		r.heed(slot, err)
+	}
+	if r.conns.away.Load() != 0 {
+		r.answered()
+	}
 }
 
 // heed ends the connection to the node that serves the slot, if err is its reply and says that it

@@ -50,6 +50,7 @@ type Redis struct {
 	tracking    tracking
 	foreign     foreign
 	redials     redials
+	outage      outages
 
 	// ctx ends when the client closes: then background work and waits for slots end.
 	ctx    context.Context
@@ -107,7 +108,7 @@ func (r *Redis) open(o Options) *absent {
 	}
 	r.direct = newDirect(r)
 	if r.conns.counted {
-		r.Client = &heedful{client, r.heed}
+		r.Client = &heedful{client, r}
 	}
 	return nil
 }

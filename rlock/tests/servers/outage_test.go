@@ -164,7 +164,7 @@ func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) 
 			results = append(results, testbed.Start(func() error { return p.NewLock(name).Lock(owners[i]) }))
 		}
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, p.Logged("refuses a subscription"))
+		assert.Equal(t, 1, p.Logged("refuses to notify waiters"))
 		assert.Zero(t, p.Logged("User default"), "the user is not named")
 		for i, name := range names {
 			require.NoError(t, other.NewLock(name).Unlock(them))
