@@ -230,12 +230,13 @@ func (r *run) tellFollowers(asker core.Ticket, tells bool) (follows bool) {
 // deputy, or if neither was looked for in the time in which clients look that live.
 func (r *run) follows(asker core.Ticket, isOne bool) bool {
 	m := &r.Foreign.Memory
-	switch since := r.now.since(m.Heard); {
-	case m.Heard == 0, isOne && since >= r.Windows.Heard:
+	since := r.now.since(m.Heard)
+	switch {
+	case isOne && m.Heard > 0 && since >= r.Windows.Heard, !isOne && m.Heard == 0 && r.queues(asker):
 		m.Heard = r.now
 		r.note()
-	case since >= r.Windows.Unheard:
-		return isOne || r.queues(asker)
+	case !isOne && since >= r.Windows.Unheard:
+		return r.queues(asker)
 	}
 	return isOne
 }

@@ -14,7 +14,8 @@
 --   s        when a foreign holder was last seen
 --   f        when Redisson's fair queue was last seen
 --   w        since when readers of ours are held back
---   h        when the first ticket or its deputy was last looked for (grant.lua), to half a second
+--   h        when the first ticket or its deputy was last looked for, to half a second, while others wait
+--            behind them (grant.lua)
 -- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share: its queue, a list of owners, and
 --          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
 --          there. A user without the right to them sends steps without.

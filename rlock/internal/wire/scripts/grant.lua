@@ -215,11 +215,18 @@ if here and behind and (on or isForeign(holder())) then
 		end
 	end
 	-- Both may stand still. A client that lives looks for a ticket every two seconds; if it is longer ago
-	-- that one of the two was looked for, those behind them look as well.
-	if asker and (not state.h or follows == asker and now - state.h >= 500) then
-		note('h', now)
-	elseif asker and now - state.h >= unheard and redis.call('zscore', queue, asker) then
-		follows = asker
+	-- that one of the two was looked for, those behind them look as well. While there are none, the time
+	-- is not noted.
+	if follows == asker then
+		if state.h and now - state.h >= 500 then
+			note('h', now)
+		end
+	elseif asker and redis.call('zscore', queue, asker) then
+		if not state.h then
+			note('h', now)
+		elseif now - state.h >= unheard then
+			follows = asker
+		end
 	end
 end
 -- No message says that a lock which was passed on is free. So the client of a ticket that is the
