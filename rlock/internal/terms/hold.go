@@ -3,6 +3,7 @@ package terms
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +16,10 @@ type HoldContext struct {
 	cancel context.CancelCauseFunc
 	life   *Life // the life of the hold; nil for a part, whose whole has one
 
-	mu     sync.Mutex                  // guards the field below
+	mu     sync.Mutex                  // guards the fields below
 	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context they are made from
+	most   int                         // the largest number of entries that merged has had since it was made
+	stop   func() bool                 // ends the watch of the context, by which it ends those of Merge; nil before the first Merge
 }
 
 // A merged is a context that ends with a hold and with another context.
@@ -39,11 +42,25 @@ func (c *HoldContext) End(cause error) {
 	if c.life != nil {
 		c.life.over.Store(true)
 	}
-	c.cancel(cause)
 	c.mu.Lock()
-	merged := c.merged
+	if c.stop != nil {
+		c.stop()
+	}
+	c.mu.Unlock()
+	c.cancel(cause)
+	c.endMerged()
+	c.mu.Lock()
 	c.merged = nil
 	c.mu.Unlock()
+}
+
+// endMerged ends the contexts of Merge. That of the hold has ended: from then on none is added or
+// taken out, so that two calls at the same time end the same ones.
+func (c *HoldContext) endMerged() {
+	c.mu.Lock()
+	merged := c.merged
+	c.mu.Unlock()
+	cause := context.Cause(c.ctx)
 	for _, m := range merged {
 		m.end(cause)
 	}
@@ -72,16 +89,36 @@ func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	if c.merged == nil {
 		c.merged = make(map[<-chan struct{}]*merged)
 	}
+	c.sweep()
 	c.merged[done] = m
-	// The context of the hold may end with its parent, and not by End.
-	stop := context.AfterFunc(c.ctx, func() { m.end(context.Cause(c.ctx)) })
-	context.AfterFunc(m.Context, func() {
-		stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.merged, done)
-	})
+	c.most = max(c.most, len(c.merged))
+	if c.stop == nil { // the context of the hold may end with its parent, and not by End
+		c.stop = context.AfterFunc(c.ctx, c.endMerged)
+	}
 	return m.Context
+}
+
+// swept is the number of entries that are looked at for each that is added: more are taken out than
+// come, once some have ended.
+const swept = 4
+
+// sweep takes out some contexts that have ended. A map keeps the memory of its largest size, so one
+// from which most were taken out is made anew. The mutex is held.
+func (c *HoldContext) sweep() {
+	left := swept
+	for done, m := range c.merged {
+		if m.Err() != nil {
+			delete(c.merged, done)
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	if n := len(c.merged); c.most > 64 && n < c.most/4 {
+		smaller := make(map[<-chan struct{}]*merged, n)
+		maps.Copy(smaller, c.merged)
+		c.merged, c.most = smaller, n
+	}
 }
 
 // find returns the context that was merged from one with that Done channel; nil if there is none,

@@ -134,9 +134,12 @@ func (m *mark) clear() {
 // answered, or refuses for ever, which is logged.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
+	if err == nil {
+		return true
+	}
 	diagnosis, explained := wire.Diagnose(err)
-	m.g.warn(notNoted, explained)
-	return diagnosis == wire.Never // also of no error
+	m.g.warn(notNoted, fmt.Errorf("DEL of %q: %w", m.at, explained))
+	return diagnosis == wire.Never
 }
 
 // again calls attempt until it reports true, which again then does, or ctx ends.

@@ -71,8 +71,9 @@ func (g *Guard) Forget(ctx context.Context, key string) error {
 			held, cancel := context.WithCancel(held) // it alone does not end with ctx, since the group finishes what it runs
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()
-			if err := g.drop(held, g.markOf(key)); err != nil { // first, since a response is given without a mark too
-				return nil, fmt.Errorf("idempotent: forget %q: %w", key, err)
+			mark := g.markOf(key)
+			if err := g.drop(held, mark); err != nil { // first, since a response is given without a mark too
+				return nil, fmt.Errorf("idempotent: forget %q: DEL of %q: %w", key, mark, err)
 			}
 			if err := g.group.Forget(held, key); err != nil {
 				return nil, err
