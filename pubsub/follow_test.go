@@ -24,8 +24,7 @@ import (
 // opened.
 type moving struct {
 	old, present *inmemory.Server
-	commands     *inmemory.Server // where the client's commands go; the messages follow at
-	at           atomic.Pointer[inmemory.Server]
+	at           atomic.Pointer[inmemory.Server] // the server to which the address leads
 	client       rueidis.Client
 	hub          *pubsub.Hub
 	log          bytes.Buffer
