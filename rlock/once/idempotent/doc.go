@@ -23,7 +23,7 @@
 //	                                                     later requests; its own response is not kept
 //	Redis refuses to store the response                  its own response; later requests get 500
 //	Redis is away, or does not answer in Options.Wait    503 with Retry-After, and the handler is not run
-//	the guard is closed while the handler runs           503 with Retry-After; later requests get its response
+//	the guard is closed while the handler runs           503 with Retry-After, or its response, as later requests
 //
 // A response is no result if its status asks the client to come again: 5xx, 408, 409, 423, 425 and
 // 429. So a handler that answers 409 for what is locked is run again. [Options].Result decides
