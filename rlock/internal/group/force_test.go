@@ -66,7 +66,7 @@ func TestARedLockIsReleasedByForceOnceItsHolderIsShown(t *testing.T) {
 		a, b, c := terms.NewOwner(), terms.NewOwner(), terms.NewOwner()
 		first, second := servers[0].occupyAs(b), servers[1].occupyAs(c)
 		servers[2].occupyAs(a)
-		time.AfterFunc(2*readAgain, func() {
+		time.AfterFunc(3*readAgain/2, func() { // between two readings
 			first.ReleaseLater()
 			second.ReleaseLater()
 			servers[0].occupyAs(a)
