@@ -92,28 +92,19 @@ type Advanced struct {
 type RedissonPolls int
 
 const (
-	// RedissonPollsAuto expects them where the server knows a script of Redisson's locks, for which
-	// a client with contended locks asks once a minute (SCRIPT EXISTS).
-	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
-	// RedissonPollsNever expects none: those that come may starve beside busy clients.
-	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
-	// RedissonPollsAlways expects them: for other versions of Redisson, or programs like it.
-	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
+	RedissonPollsAuto   RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)   // where the server knows a script of Redisson's locks: SCRIPT EXISTS once a minute
+	RedissonPollsNever  RedissonPolls = RedissonPolls(wire.RedissonPollsNever)  // none: those that come may starve beside busy clients
+	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways) // for other versions of Redisson, or programs like it
 )
 
-// PubSub is a family of publish and subscribe commands.
+// PubSub is a family of publish and subscribe commands, with Redisson's shardedSubscriptionMode; for
+// Redisson before 3.28 see docs/redisson-versions.md.
 type PubSub int
 
 const (
-	// PubSubAuto is sharded in a Cluster that knows it (Redis 7, Valkey), and plain elsewhere.
-	// Redisson's shardedSubscriptionMode AUTO.
-	PubSubAuto PubSub = PubSub(wire.PubSubAuto)
-	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New fails with
-	// ErrUnsupported where the server lacks them.
-	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
-	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF. For Redisson before 3.28
-	// see docs/redisson-versions.md.
-	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
+	PubSubAuto    PubSub = PubSub(wire.PubSubAuto)    // sharded in a Cluster that knows it (Redis 7, Valkey), else plain: AUTO
+	PubSubSharded PubSub = PubSub(wire.PubSubSharded) // SSUBSCRIBE and SPUBLISH, or ErrUnsupported: ON
+	PubSubPlain   PubSub = PubSub(wire.PubSubPlain)   // SUBSCRIBE and PUBLISH: OFF
 )
 
 const (

@@ -93,10 +93,10 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f, in a goroutine of its own, with the caller's place, from 1, among the
-// waiters, counted as by WithMaxWaiters: once that is known, then at least every two seconds, without
-// more commands. The call returns after f has, even if its context ends before; if f panics, so does
-// the caller, with an error that has f's stack, and holds nothing. A call granted the lock while f
-// runs loses it after a second, and waits again.
+// waiters, counted as by WithMaxWaiters, at least every two seconds, without more commands. The call
+// returns after f has, even if its context ends before; if f panics, so does the caller, with f's
+// stack, and holds nothing. A call granted the lock while f runs loses it after a second, and waits
+// again.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }
@@ -182,8 +182,8 @@ func (h *Hold) Release(ctx context.Context) error {
 
 // Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later
 // than it was. A maximum needs no command. A lease needs one; if ctx ends before its answer, the
-// lease may be extended or not. A lease that was shortened is renewed from then on, and believed for
-// its shortest time. [ErrInvalidLease] means that the hold has no end, or that d is too short.
+// lease may be extended or not. A lease that was shortened is renewed, and believed for its
+// shortest time, from then on. The error is [ErrInvalidLease] without an end, or if d is too short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.

@@ -25,18 +25,12 @@ type Observer struct {
 	// Redis does not answer; for a lock over several at the start of the call.
 	Waiting  func(context.Context, WaitingInfo)
 	Acquired func(context.Context, AcquiredInfo) // called before a call returns with the lock
-	// Answered is called before a call of package once ends without the lock, since another process,
-	// or a value that is kept, has given it its result.
-	Answered func(context.Context, AnsweredInfo)
-	GaveUp   func(context.Context, GaveUpInfo) // called before a call returns an error, or false without an error
-	// Released is called before Unlock, Release or Do returns that has given up a level, and by
-	// Close for the levels that it releases, with [ErrClosed].
-	Released func(context.Context, ReleasedInfo)
-	// Lost is called when a lock was lost, with the values of the handle's context. An Unlock that
-	// finds its lock gone calls it in its own goroutine, with its own context.
-	Lost    func(context.Context, LostInfo)
-	Renewed func(RenewedInfo) // called after each batch of renewals
-	Missed  func(n int)       // the number of calls of Lost and Renewed that were dropped since the last Missed
+	Answered func(context.Context, AnsweredInfo) // called before a call of package once returns the result of another call
+	GaveUp   func(context.Context, GaveUpInfo)   // called before a call returns an error, or false without an error
+	Released func(context.Context, ReleasedInfo) // called before a call returns that gave up a level; by Close with [ErrClosed]
+	Lost     func(context.Context, LostInfo)     // called with the handle's values; by an Unlock that finds its lock gone, with its own context
+	Renewed  func(RenewedInfo)                   // called after each batch of renewals
+	Missed   func(n int)                         // the number of calls of Lost and Renewed that were dropped since the last Missed
 }
 
 // A LockInfo identifies the lock and the owner of an event.

@@ -15,9 +15,9 @@ import (
 //
 // The lock must be no multi-lock or red lock, the hold its only level in this process, and no
 // [WithMinHold] of another reader may last there: else Pass returns [ErrPass] and changes nothing,
-// as for [ErrInvalidLease] and [ErrNotHeld]. Otherwise the hold ends, with cause [ErrPassed], before
-// Pass sends its one command, which completes even if ctx has ended. The error is [ErrLost] if the
-// lock was lost by then, and [ErrUnconfirmed] if Redis does not confirm it: then it is released.
+// as for [ErrInvalidLease] and [ErrNotHeld]. Otherwise the hold ends with cause [ErrPassed], and
+// then one command is sent, also if ctx has ended: the error is [ErrLost] if the lock was lost by
+// then, and [ErrUnconfirmed] if Redis does not confirm it, and the lock is released.
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

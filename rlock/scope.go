@@ -33,7 +33,7 @@ func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, scopeKey{}, &scope{owner: owner})
 }
 
-// OwnerFrom returns the owner that [WithOwner] has given ctx, and whether it has one.
+// OwnerFrom returns the owner that [WithOwner] has given ctx, if any.
 func OwnerFrom(ctx context.Context) (Owner, bool) {
 	s := scopeOf(ctx)
 	for s != nil && s.of != nil {
