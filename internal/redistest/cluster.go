@@ -29,7 +29,7 @@ func layCluster(i installation, dir string, ports []int) *Server {
 	}
 	s := &Server{Kind: KindCluster}
 	for n := range ids {
-		p := i.node(dir, ports[n], "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n")
+		p := i.node(dir, ports[n], "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout "+milliseconds(takenForDead)+"\n")
 		p.files["nodes.conf"] = nodesConf(n, ids, shardIDs, ports)
 		s.nodes = append(s.nodes, p)
 	}

@@ -52,26 +52,32 @@ func (s *Server) setPaused(fault string, paused bool) {
 	}
 }
 
+// takenForDead is how long the sentinels, or the nodes of a Cluster, let a node be silent before
+// they take it for dead and fail over. It stands in their configuration, so that it holds from the
+// first moment: a machine may be too busy for a node to answer within seconds, also while the
+// server starts. A failover that began then goes on when the primary answers again, and loses
+// writes in the middle of a test.
+const takenForDead = time.Minute
+
 // TakeForDead sets how long the sentinels, or the nodes of a Cluster, let a node be silent
-// before they take it for dead and fail over. That is a minute at first: a machine may be too
-// busy for a node to answer within seconds. A test that kills a primary says less.
+// before they take it for dead and fail over, which is a minute at first. A test that kills a
+// primary says less. A node that is stopped and started again remembers it.
 func (s *Server) TakeForDead(after time.Duration) {
 	s.t.Helper()
 	s.breakable("TakeForDead", KindSentinel, KindCluster)
-	s.must(s.takeForDead(after))
-}
-
-func (s *Server) takeForDead(after time.Duration) error {
-	instances, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", milliseconds(after)}
+	instances := s.sentinels
+	commands := [][]string{{"SENTINEL", "SET", masterSet, "down-after-milliseconds", milliseconds(after)}}
 	if s.Kind == KindCluster {
-		instances, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", milliseconds(after)}
+		instances = s.nodes
+		commands = [][]string{{"CONFIG", "SET", "cluster-node-timeout", milliseconds(after)}, {"CONFIG", "REWRITE"}}
 	}
 	for _, p := range instances {
-		if err := p.do(setting...).Error(); err != nil {
-			return fmt.Errorf("redistest: %v of %s: %w", setting, p.addr(), err)
+		for _, command := range commands {
+			if err := p.do(command...).Error(); err != nil {
+				s.must(fmt.Errorf("redistest: %v of %s: %w", command, p.addr(), err))
+			}
 		}
 	}
-	return nil
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

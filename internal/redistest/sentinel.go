@@ -13,7 +13,7 @@ func laySentinel(i installation, dir string, ports []int) *Server {
 
 	s.nodes = append(s.nodes, i.node(dir, primary, ""))
 	known := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", masterSet, primary) +
-		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", masterSet) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s %s\n", masterSet, milliseconds(takenForDead)) +
 		fmt.Sprintf("sentinel failover-timeout %s 10000\n", masterSet)
 	for _, port := range replicas {
 		s.nodes = append(s.nodes, i.node(dir, port, fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary)))

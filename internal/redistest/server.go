@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -159,10 +158,7 @@ func start(lay layout, i installation, dir string) (*Server, error) {
 		}
 		s := lay(i, dir, ports)
 		s.program, s.guards = i, guards
-		if err = s.run(); err == nil && s.Kind != KindStandalone {
-			err = s.takeForDead(time.Minute)
-		}
-		if err == nil {
+		if err = s.run(); err == nil {
 			return s, nil
 		}
 		s.close()
@@ -342,6 +338,29 @@ func (s *Server) flush() error {
 		}
 		if err = errors.Join(err, p.do("SCRIPT", "FLUSH").Error()); err != nil {
 			return fmt.Errorf("redistest: flushing %s: %w", p.addr(), err)
+		}
+	}
+	return nil
+}
+
+// unchanged returns an error if a primary is not the one with which the server began.
+func (s *Server) unchanged() error {
+	switch s.Kind {
+	case KindSentinel:
+		p, err := s.sentinelPrimary()
+		if err == nil && p != s.nodes[0] {
+			err = fmt.Errorf("redistest: the sentinels have made %s the primary, which was %s", p.addr(), s.nodes[0].addr())
+		}
+		return err
+	case KindCluster:
+		for shard, first := range s.nodes[:shards] {
+			p, err := s.clusterPrimary(firstSlot(shard))
+			if err == nil && p != first {
+				err = fmt.Errorf("redistest: the nodes have made %s the primary of a shard, which was %s", p.addr(), first.addr())
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

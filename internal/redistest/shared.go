@@ -52,8 +52,9 @@ func Main(m *testing.M, options ...goleak.Option) {
 	os.Exit(code)
 }
 
-// borrow returns the shared server of its kind, empty, for t, and starts it at the first need.
-// Without Main nothing would stop a shared server: then t gets one of its own.
+// borrow returns the shared server of its kind, empty, for t, and starts it at the first need. The
+// test fails if a primary is another one in the end, since writes may have been lost. Without Main
+// nothing would stop a shared server: then t gets one of its own.
 func borrow(t testing.TB, kind Kind, lay layout) *Server {
 	t.Helper()
 	shared.Lock()
@@ -73,5 +74,10 @@ func borrow(t testing.TB, kind Kind, lay layout) *Server {
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.unchanged(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s.lend(t)
 }
