@@ -41,7 +41,7 @@ func (h *Hub) CheckServer() {
 
 // usesLocked makes c the connection of the link. Needs Hub.mu.
 func (l *link) usesLocked(c *conn) {
-	l.conn, l.strays = c, false
+	l.conn, l.moveAt = c, time.Time{}
 	l.compareLocked()
 }
 
@@ -59,26 +59,26 @@ func (l *link) compareLocked() {
 		if server == "" || l.conn != c {
 			return
 		}
-		if l.strays = server != c.server; !l.strays {
+		switch {
+		case server == c.server:
 			l.move, l.moveAt = 0, time.Time{}
+		case l.moveAt.IsZero():
+			l.moveAt = time.Now().Add(l.move)
 		}
 		l.kick()
 	})
 }
 
 // moveTime returns the time at which the connection is to be opened again, since it leads to
-// another server than the commands; strays is false if it is not known to.
-func (l *link) moveTime() (at time.Time, strays bool) {
+// another server than the commands; zero if it is not known to.
+func (l *link) moveTime() time.Time {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	return l.moveAt, l.strays
+	return l.moveAt
 }
 
 // movesLocked notes that the connection is opened again. Needs Hub.mu.
-func (l *link) movesLocked(now time.Time) {
-	l.move = min(max(2*l.move, firstMove), lastMove)
-	l.moveAt = now.Add(l.move)
-}
+func (l *link) movesLocked() { l.move = min(max(2*l.move, firstMove), lastMove) }
 
 // compares reports whether the hub compares the servers of its connections with that of the
 // commands.

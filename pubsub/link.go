@@ -62,9 +62,8 @@ type link struct {
 	left      list.List           // channels that have lingered, the first in front; the server may still have them
 	lostAt    time.Time           // the time of the last loss that was logged; zero once a connection works
 	until     time.Time           // the time at which the goroutine looks again by itself
-	strays    bool                // conn leads to another server than the commands: see follow.go
-	moveAt    time.Time           // the time at which it is opened again, if it strays
-	move      time.Duration       // the last pause before that time
+	moveAt    time.Time           // when conn, which leads to a wrong server, is opened again; else zero: see follow.go
+	move      time.Duration       // the next pause before that time
 }
 
 // newLinkLocked starts a link. Needs Hub.mu, and an open hub.
@@ -165,8 +164,8 @@ func (l *link) serve(c *conn) (*conn, error) {
 			}
 			l.askLater()
 		}
-		moveAt, strays := l.moveTime()
-		if strays && !now.Before(moveAt) {
+		moveAt := l.moveTime()
+		if !moveAt.IsZero() && !now.Before(moveAt) {
 			return c, errElsewhere
 		}
 		ask, until, used := l.take(now, nextTick)
@@ -184,7 +183,7 @@ func (l *link) serve(c *conn) (*conn, error) {
 		if used {
 			until = earlier(until, l.renew(&r, now))
 		}
-		if strays {
+		if !moveAt.IsZero() {
 			until = earlier(until, moveAt)
 		}
 		timer.Reset(until.Sub(now))
@@ -263,9 +262,9 @@ func (l *link) lost(c *conn, err error) {
 		l.lostAt = time.Now()
 	}
 	if elsewhere {
-		l.movesLocked(time.Now())
+		l.movesLocked()
 	}
-	l.conn, l.strays, l.asked, l.later = nil, false, nil, nil
+	l.conn, l.moveAt, l.asked, l.later = nil, time.Time{}, nil, nil
 	avoid := ""
 	if c == nil || errors.Is(err, errNotPrimary) {
 		avoid = l.addr
