@@ -4,13 +4,9 @@ import (
 	"context"
 	"go/ast"
 	"go/doc"
-	"go/parser"
-	"go/token"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,19 +42,7 @@ var unbounded = map[string]string{
 
 // withContext returns the exported functions and methods of a package that take a context.
 func withContext(t *testing.T, name, dir string) (names []string) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
-	set := token.NewFileSet()
-	var files []*ast.File
-	for _, path := range paths {
-		if !strings.HasSuffix(path, "_test.go") {
-			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
-			files = append(files, file)
-		}
-	}
-	p, err := doc.NewFromFiles(set, files, name)
-	require.NoError(t, err)
+	p := testbed.Exported(t, name, dir)
 	add := func(of string, f *doc.Func) {
 		for _, param := range f.Decl.Type.Params.List {
 			if s, ok := param.Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Context" {

@@ -2,15 +2,14 @@ package together_test
 
 import (
 	"go/ast"
-	"go/doc"
-	"go/parser"
 	"go/token"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
 )
 
 // The packages whose exported names programs must call, by their folders.
@@ -35,19 +34,7 @@ var uncalled = map[string]string{
 // exported returns the exported functions, methods, options, fields of settings and of the
 // Observer, errors, and words of a type of words, of a package.
 func exported(t *testing.T, name, dir string) (names, options []string) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
-	set := token.NewFileSet()
-	var files []*ast.File
-	for _, path := range paths {
-		if !strings.HasSuffix(path, "_test.go") {
-			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
-			files = append(files, file)
-		}
-	}
-	p, err := doc.NewFromFiles(set, files, name)
-	require.NoError(t, err)
+	p := testbed.Exported(t, name, dir)
 	add := func(words ...string) { names = append(names, name+"."+strings.Join(words, "")) }
 	for _, v := range p.Vars {
 		for _, n := range v.Names {
