@@ -31,7 +31,8 @@ type Lock struct {
 
 	// gather acquires enough of the parts, and adds them to the hold; or none.
 	gather func(ctx context.Context, h *Hold) error
-	// force releases the lock of whoever holds it, and reports whether it did.
+	// force releases the lock, also if another owner or process holds it, and reports whether it
+	// did.
 	force func(ctx context.Context) (bool, error)
 }
 

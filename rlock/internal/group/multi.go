@@ -265,7 +265,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return ttl, nil
 }
 
-// ForceUnlock releases the lock of whoever holds it, and reports whether it did.
+// ForceUnlock releases the lock, also if another owner or process holds it, and reports whether it did.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
@@ -273,7 +273,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return l.force(ctx)
 }
 
-// forceAll releases each part of whoever holds it: a part is a lock of its own, too.
+// forceAll releases each part by force, also one that is held as a lock of its own.
 func (l *Lock) forceAll(ctx context.Context) (freed bool, err error) {
 	failed := poll(ctx, l.parts, Locker.ForceUnlock, func(was bool) bool {
 		freed = freed || was

@@ -67,8 +67,9 @@ func (c *HoldContext) endMerged() {
 }
 
 // Merge returns a context that is made from ctx, and ends also when that of the hold does, before
-// End returns. Nobody cancels it, so contexts that end together share one: a program may merge one
-// context, which lasts as long as its process, again and again while the hold lasts.
+// End returns. A caller cannot cancel the new context, so contexts that end together share one: a
+// program may merge one context, which lasts as long as its process, again and again while the hold
+// lasts.
 func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	done := ctx.Done()
 	if m := c.find(done); m != nil {

@@ -35,7 +35,7 @@ func replicate(ctx context.Context, lock *rlock.Lock, write func(context.Context
 	if err := write(hold.With(ctx)); err != nil {
 		return err
 	}
-	_, err = hold.Pass(ctx, lag) // nobody resumes it: the first waiter has the lock when lag is over
+	_, err = hold.Pass(ctx, lag) // no process resumes it: the first waiter has the lock when lag is over
 	return err
 }
 
