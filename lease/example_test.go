@@ -36,7 +36,7 @@ type session struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	until   time.Time  // the end of the lease, less its drift
 	renewAt time.Time
 	closed  bool

@@ -21,7 +21,7 @@ type held struct {
 	entry  lease.Entry
 	ttl    time.Duration
 
-	mu       sync.Mutex // protects following
+	mu       sync.Mutex // guards the fields below
 	node     uint32
 	valid    span // its lease, by the last answer
 	asked    span // its lease, if there is an answer to the last command
@@ -146,7 +146,7 @@ func (h *held) lost() time.Time {
 
 // A server is the nodes that a keeper sends to.
 type server struct {
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	latency map[uint32]time.Duration
 	dead    map[uint32]bool // no answer, after the latency
 	tries   map[uint32][]int

@@ -23,7 +23,7 @@ type Keeper struct {
 	wake   chan struct{}  // capacity one: a mark that the goroutine must look again
 	timer  *time.Timer    // only the goroutine touches it
 
-	mu     sync.Mutex // protects following, and the keeping of every entry
+	mu     sync.Mutex // guards the fields below, and the keeping of every entry
 	closed bool
 	wheel  *Wheel
 	groups map[uint32]*group // all groups ever seen: there are few nodes
@@ -379,7 +379,7 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 	k.wakesAt, k.wokenFor = awake, at
 	select {
 	case k.wake <- struct{}{}:
-	default: // the mark of an earlier wake, which it has not seen yet
+	default: // an earlier wake-up that it has not consumed
 	}
 }
 

@@ -521,7 +521,7 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 
 // An ear records the messages of a subscription with Also.
 type ear struct {
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	said []string
 }
 

@@ -52,7 +52,8 @@ type Hub struct {
 	linger time.Duration
 	log    *slog.Logger
 
-	// Open sets following, with mu, before the first link is made. They never change then.
+	// Open sets these fields, holding mu, before the first link is made. They do not change
+	// afterwards.
 	client  rueidis.Client // nil before Open
 	sharded bool
 	cluster bool
@@ -63,7 +64,7 @@ type Hub struct {
 	running     sync.WaitGroup // the links' goroutines
 	warnRefused sync.Once
 
-	// mu protects the following, and what channel, link and Subscription say it protects. It is
+	// mu guards the fields below, and what channel, link and Subscription say it guards. It is
 	// never held across a call to Redis: the connections' readers take it for each message.
 	mu       sync.Mutex
 	channels map[string]*channel // all channels by name; nil once the hub is closed

@@ -53,7 +53,7 @@ type link struct {
 	addr string        // the node's address; "" for the node that the client chooses
 	wake chan struct{} // has a value when the fields below give the goroutine something to do
 
-	// Hub.mu protects the following.
+	// Hub.mu guards the fields below.
 	conn      *conn               // nil while there is no connection
 	channels  map[string]*channel // the channels whose link is this one, by name
 	asked     []*channel          // the channels to subscribe with the next batch

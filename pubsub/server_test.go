@@ -290,7 +290,7 @@ type world struct {
 	dialed atomic.Int64 // connections that were opened
 	full   atomic.Bool  // the server ends each new connection
 
-	mu       sync.Mutex                                 // protects the following
+	mu       sync.Mutex                                 // guards the fields below
 	commands []string                                   // all commands that the server received
 	reply    func(command string, args []string) string // see answer
 }

@@ -18,7 +18,7 @@ type Subscription struct {
 	// ListenConfirmed.
 	confirmed func()
 
-	// hub.mu protects the following.
+	// hub.mu guards the fields below.
 	ch     *channel
 	at     int // the index in ch.subs, until closed
 	closed bool

@@ -59,7 +59,7 @@ func WithMaxHold(d time.Duration) AcquireOption {
 }
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a
-// short job does not run again where a clock is late. The lock ends sooner if its release is
+// short job does not run again in a process whose clock runs behind. The lock ends sooner if its release is
 // [ErrUnconfirmed], or if it is lost, or passed on or closed in place of the release.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MinHold = max(d, 0) }

@@ -229,7 +229,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	return h.handle(), nil
 }
 
-// Do calls fn with the lock held, and unlocks it when fn returns, panics or ends its goroutine. It
+// Do calls fn with the lock held, and unlocks it when fn returns, panics or calls runtime.Goexit. It
 // waits as Acquire does; if the lock is not acquired, fn is not called, and the error is that of
 // Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
 // [ErrLost]; fn must then stop, since another may hold the lock.

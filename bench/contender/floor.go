@@ -73,7 +73,7 @@ type floorClient struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	held map[*floorMutex]struct{}
 }
 

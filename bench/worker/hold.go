@@ -33,7 +33,7 @@ type holds struct {
 	given   atomic.Int64 // Unlocks that have returned, with or without an error
 	done    sync.WaitGroup
 
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	lost int64      // holds whose Unlock failed
 	err  error      // of the last of them
 }

@@ -58,7 +58,7 @@ func summarize(h *hdrhistogram.Histogram) Latency {
 
 // A histogram is shared by the goroutines of a worker.
 type histogram struct {
-	mu sync.Mutex // protects following
+	mu sync.Mutex // guards the fields below
 	h  *hdrhistogram.Histogram
 }
 

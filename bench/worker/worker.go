@@ -62,7 +62,7 @@ type worker struct {
 
 	wait, pair, nested, handover, turns *histogram
 
-	mu     sync.Mutex // protects following
+	mu     sync.Mutex // guards the fields below
 	report Report
 }
 

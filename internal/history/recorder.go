@@ -19,7 +19,7 @@ type Recorder struct {
 	process string
 	numbers atomic.Uint64
 
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	note func(Event) error
 	err  error // the first one of note, which is not called after it
 	file io.Closer

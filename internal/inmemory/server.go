@@ -25,14 +25,14 @@ type Server struct {
 	// while anything runs.
 	virtual bool
 
-	gate    sync.Mutex // protects following; taken before miniredis' own mutex
+	gate    sync.Mutex // guards the fields below; taken before miniredis' own mutex
 	stopped bool       // by itself miniredis starts again at a connection after Close
 
 	clock sync.Mutex // held while miniredis' clock is set, so that it never goes back
 
 	scripts *Scripts
 
-	// mu protects following. A script's commands take it under miniredis' own
+	// mu guards the fields below. A script's commands take it under miniredis' own
 	// mutex, so nothing of miniredis is called under it.
 	mu     sync.Mutex
 	refuse func(command string, args ...string) string

@@ -19,7 +19,7 @@ type Network struct {
 	listener net.Listener   // nil if it does not listen
 	running  sync.WaitGroup // the goroutines of all connections
 
-	mu        sync.Mutex // protects following, and every conn and lane
+	mu        sync.Mutex // guards the fields below, and every conn and lane
 	rule      Rule
 	oneWay    time.Duration
 	slice     int  // the most bytes of one write, 0 for no limit

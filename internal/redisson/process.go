@@ -55,7 +55,7 @@ type Process struct {
 	java  *redistest.Process
 	ended chan struct{} // closed when the process has, and all calls know
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	sent    int64      // id of the last command
 	waiting map[int64]chan answer
 }

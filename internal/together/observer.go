@@ -31,7 +31,7 @@ type loser struct {
 type observed struct {
 	m *member
 
-	// The mutex of the run protects following.
+	// The mutex of the run guards the fields below.
 	opened, closed, missed int
 	answered, denied       int64
 	by                     map[rlock.AcquiredBy]int64

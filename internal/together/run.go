@@ -62,7 +62,7 @@ type Run struct {
 
 	members []*slot
 
-	mu         sync.Mutex // protects following
+	mu         sync.Mutex // guards the fields below
 	problems   []string
 	history    []history.Event          // of all clients
 	gone       []*member                // that were closed

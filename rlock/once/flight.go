@@ -45,7 +45,7 @@ type flight struct {
 	ctx    context.Context
 	cancel context.CancelFunc // ends ctx when the flight is over
 
-	// mu protects following. Nothing of package rlock is called with it.
+	// mu guards the fields below. Nothing of package rlock is called with it.
 	mu      sync.Mutex
 	callers list.List // *caller, in the order in which they asked
 	runs    int       // the number of functions that have begun

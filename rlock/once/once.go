@@ -77,7 +77,7 @@ type Group struct {
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	flights map[string]*flight
 }
 

@@ -25,7 +25,7 @@ type Client struct {
 	shared *driver.Client
 	prefix string
 
-	mu    sync.Mutex       // protects following; a mutex of the hub may be taken under it
+	mu    sync.Mutex       // guards the fields below; a mutex of the hub may be taken under it
 	rooms map[string]*room // the rooms by channel
 
 	keeping keeping

@@ -17,7 +17,7 @@ type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
 
-	mu     sync.Mutex // protects following; no other mutex is taken under it
+	mu     sync.Mutex // guards the fields below; no other mutex is taken under it
 	held   map[permitID]*Permit
 	closed bool
 }

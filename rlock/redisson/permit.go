@@ -28,7 +28,7 @@ type Permit struct {
 
 	changing chan struct{} // has a value while a call changes the lease
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	term    term
 	until   time.Time     // the end of the validity that Redis has confirmed; without meaning if the term is endless
 	most    time.Duration // the longest lease that is trusted, since a change without an answer may be executed late; 0: any

@@ -20,7 +20,7 @@ type room struct {
 	sub   *pubsub.Subscription
 	users int // the client's mutex protects it
 
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	line waitqueue.Queue[chan struct{}]
 	free int64     // the permits that were free by the last message
 	at   time.Time // the time of that message

@@ -22,7 +22,7 @@ const (
 
 // turns has the turn of the other processes on each channel.
 type turns struct {
-	mu  sync.Mutex // protects following; no other mutex is taken under it, as it is taken under the hub's
+	mu  sync.Mutex // guards the fields below; no other mutex is taken under it, as it is taken under the hub's
 	all map[string]*turn
 }
 

@@ -31,7 +31,7 @@ type labelled struct {
 
 // labels has the labels that were seen.
 type labels struct {
-	mu   sync.RWMutex // protects following
+	mu   sync.RWMutex // guards the fields below
 	seen map[label]*labelled
 }
 

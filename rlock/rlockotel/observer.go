@@ -96,7 +96,7 @@ type observer struct {
 	tracer trace.Tracer
 	labels labels
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	clients map[*rlock.Client]bool
 	past    inspect.Stats // the sum over the clients that were closed
 }

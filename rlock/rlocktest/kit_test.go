@@ -186,7 +186,7 @@ func TestALockThatWasPassedOnIsHeldByNone(t *testing.T) {
 type recorder struct {
 	testing.TB
 
-	mu       sync.Mutex // protects following
+	mu       sync.Mutex // guards the fields below
 	errors   []string
 	log      []string
 	cleanups []func()

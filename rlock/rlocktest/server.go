@@ -32,7 +32,7 @@ type Server struct {
 	log   *testLog
 	guard *time.Timer // ends a test that hangs
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	made    int        // the number of clients made
 	clients []*member
 }
@@ -140,7 +140,7 @@ func (s *Server) Miniredis() *miniredis.Miniredis { return s.redis.Miniredis() }
 type testLog struct {
 	t testing.TB
 
-	mu     sync.Mutex // protects following
+	mu     sync.Mutex // guards the fields below
 	closed bool
 }
 

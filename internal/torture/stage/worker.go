@@ -19,7 +19,7 @@ type Worker struct {
 	job     func(life int) any
 	limit   time.Duration
 
-	mu    sync.Mutex // protects following
+	mu    sync.Mutex // guards the fields below
 	lives int
 	life  *redistest.Talk // nil while it is dead
 }

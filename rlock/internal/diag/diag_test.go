@@ -18,7 +18,7 @@ import (
 
 // A fake is locks that are no locks.
 type fake struct {
-	mu    sync.Mutex // protects following
+	mu    sync.Mutex // guards the fields below
 	views []terms.View
 	looks int
 	lists int // looks for a list of all
@@ -129,7 +129,7 @@ func logging(d *Diag) *logged {
 
 // A logged is the log, which a test reads between two lines of a goroutine.
 type logged struct {
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
 }
 

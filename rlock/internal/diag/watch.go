@@ -137,7 +137,7 @@ func (w *holdWatch) work() (pause time.Duration, again bool) {
 		}
 		for i := range v.Levels {
 			w.again = true
-			w.drop(v, &v.Levels[i])
+			w.checkDropped(v, &v.Levels[i])
 			w.hold(v, &v.Levels[i])
 		}
 	})
@@ -233,9 +233,10 @@ func (w *holdWatch) hold(v *terms.View, one *terms.Level) {
 		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "site", terms.Known(site).String())
 }
 
-// drop looks at a level whose handle the program may have dropped. Such a level ends only with its
+// checkDropped logs a level whose handle the program has dropped, and releases it if the Config
+// says so. Such a level ends only with its
 // lease, its longest hold or the process.
-func (w *holdWatch) drop(v *terms.View, one *terms.Level) {
+func (w *holdWatch) checkDropped(v *terms.View, one *terms.Level) {
 	if !one.Dropped {
 		return
 	}

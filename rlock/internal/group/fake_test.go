@@ -20,7 +20,7 @@ import (
 type fleet struct {
 	t *testing.T
 
-	mu    sync.Mutex // protects following, and all lockers
+	mu    sync.Mutex // guards the fields below, and all lockers
 	homes []*fakeHome
 	log   []string // the actions on the lockers, in order
 }
@@ -52,7 +52,7 @@ type fakeHome struct {
 	done    chan struct{}
 	end     func() // closes done
 
-	mu      sync.Mutex     // protects following
+	mu      sync.Mutex     // guards the fields below
 	closed  bool           // it starts nothing
 	most    int64          // of now
 	process int            // of the server
@@ -167,7 +167,7 @@ type fakeLock struct {
 	name   string
 	leaves []Leaf
 
-	// The fleet's mutex protects following.
+	// The fleet's mutex guards the fields below.
 
 	trip   time.Duration // that a command takes
 	silent bool          // commands have no answer until that changes
@@ -398,7 +398,7 @@ type fakePart struct {
 	with   Options
 	abroad bool // it is another process's
 
-	// The fleet's mutex protects following.
+	// The fleet's mutex guards the fields below.
 
 	lease time.Duration
 	until time.Time

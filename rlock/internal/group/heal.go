@@ -12,10 +12,11 @@ import (
 // A red lock heals: a valid hold acquires again the parts that it lacks.
 //
 // A server that has forgotten its locks grants parts that other clients trust to have until their
-// leases end. So a part is acquired only on a server process that answered, by this client's clock,
-// at least the longest lease of any client ago: all leases that it may have forgotten have ended. A
-// process is known by its run id, which is asked for again after a grant, since the server may have
-// been restarted just before: then the grant does not count.
+// leases end. So the hold acquires a part only on a server whose process is older, by this client's
+// clock, than the longest lease of any client: every lease that it may have forgotten has ended. The
+// age of a process counts from its first answer to this client. A process is known by its run id. The
+// hold asks for the run id again after a grant, since the server may have been restarted just before:
+// then the grant does not count.
 //
 // The hold waits for the part as any other owner, since processes that wait for the red lock have
 // the part most of the time, each for a short time.
@@ -39,7 +40,7 @@ type healer struct {
 	server string    // the run id at the last look; "" if there was no answer
 	since  time.Time // the first of the looks in a row that have seen that run id
 
-	mu   sync.Mutex         // protects following; taken after the mutex of a hold
+	mu   sync.Mutex         // guards the fields below; taken after the mutex of a hold
 	lack map[*Hold]*lacking // the holds that lack a part
 }
 

@@ -31,7 +31,7 @@ type Hold struct {
 	told    bool      // the Observer was told that the hold was acquired
 	early   func()    // the report of a loss that came before, or nil
 
-	mu    sync.Mutex    // protects following
+	mu    sync.Mutex    // guards the fields below
 	lease time.Duration // the lease; 0 if the watchdog keeps it
 	until time.Time     // the end of the lease; zero if the watchdog keeps it
 	since time.Time     // the time at which the first parts were added; zero before

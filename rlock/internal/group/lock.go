@@ -268,7 +268,7 @@ func compareLeaves(a, b Leaf) int {
 type Home struct {
 	Config
 
-	mu       sync.Mutex                // protects following
+	mu       sync.Mutex                // guards the fields below
 	taken    map[terms.LossKey][]*Hold // the holds that were acquired without a handle, the innermost last
 	observed map[terms.LossKey][]*Hold // the holds that are reported to the Observer, in the order of their calls
 

@@ -96,7 +96,7 @@ type attempt struct {
 	patience time.Duration
 	waiting  bool      // the attempt waits for a part, and the watchdog keeps the others
 	stuck    bool      // the attempt has waited in vain while it had other parts
-	fails    int       // the number of pauses in a row for lack of a part to wait for
+	fails    int       // consecutive pauses because no part could be waited for
 	since    time.Time // the time of the first of these pauses
 	rounds   int       // the number of rounds that askAround has made
 	results  chan result

@@ -21,7 +21,7 @@ type Task struct {
 
 	asked atomic.Bool // the work was asked for since it last began
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	running bool       // the goroutine exists
 }
 

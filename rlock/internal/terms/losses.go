@@ -26,7 +26,7 @@ type Losses struct {
 	count     atomic.Int64 // the number of entries: if it is 0, as usual, no mutex is needed
 	forgotten atomic.Bool  // an entry was forgotten
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	entries map[LossKey]loss
 	most    int // the number of entries at which the next sweep begins
 }

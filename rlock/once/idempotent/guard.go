@@ -74,7 +74,7 @@ type Guard struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the goroutines that clear marks after their requests have left, until ctx ends
 
-	mu      sync.Mutex           // protects following
+	mu      sync.Mutex           // guards the fields below
 	running map[string]int       // the number of handlers of this process that run, by key
 	warned  map[string]time.Time // the time at which warn last logged a message
 }
@@ -171,7 +171,7 @@ type turn struct {
 	state atomic.Int32    // waits, runs or left
 	gone  context.Context // ends when the request does not wait any more
 
-	mu       sync.Mutex       // protects following
+	mu       sync.Mutex       // guards the fields below
 	mine     *response        // the response of its own handler; nil if that has not begun
 	panicked *once.PanicError // the panic of its handler, or nil
 	over     bool             // the request has returned

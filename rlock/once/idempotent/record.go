@@ -35,7 +35,7 @@ type response struct {
 
 	notDone atomic.Bool // NotDone was called
 
-	mu   sync.Mutex          // protects following
+	mu   sync.Mutex          // guards the fields below
 	long bool                // the body is longer than most, and passed on; written by the handler's goroutine, which reads it without mu
 	w    http.ResponseWriter // the writer of the request; nil once the request has left
 }

@@ -142,7 +142,7 @@ type grabber struct {
 	workers sync.WaitGroup
 	cancel  context.CancelFunc
 	failed  atomic.Int64 // attempts that had too few replicas
-	mu      sync.Mutex   // protects following
+	mu      sync.Mutex   // guards the fields below
 	granted []string
 }
 

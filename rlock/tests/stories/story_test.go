@@ -95,7 +95,7 @@ type story struct {
 	owners map[string]rlock.Owner
 	calls  map[string]*call // the last of each name
 
-	mu   sync.Mutex // protects following
+	mu   sync.Mutex // guards the fields below
 	told []line
 }
 

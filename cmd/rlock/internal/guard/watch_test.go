@@ -33,7 +33,7 @@ type command struct {
 	polite bool // TERM ends it
 	exit   bool // it has not exited yet
 
-	mu    sync.Mutex // protects following
+	mu    sync.Mutex // guards the fields below
 	ended bool
 	terms []time.Time
 	kills []time.Time

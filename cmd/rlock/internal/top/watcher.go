@@ -79,7 +79,7 @@ type Watcher struct {
 	client *rlock.Client
 	limit  int
 
-	mu      sync.Mutex // protects following, and is held for the whole of a look
+	mu      sync.Mutex // guards the fields below, and is held for the whole of a look
 	pattern string     // the pattern of the last look
 	at      time.Time  // the time of that look
 	whole   bool       // the last look has shown all locks of the pattern
