@@ -27,8 +27,8 @@
 //
 //   - A renewable is in one batch at a time. Nudged or due during its flight, it is
 //     asked again afterwards.
-//   - Groups do not wait for each other. Batches of one group are in flight up to
-//     [Config].Flights, and those of others beside them.
+//   - Groups do not wait for each other. At most [Config].Flights batches of one group are in
+//     flight, beside the batches of other groups.
 //   - A nudge says that something changed. It is sent at once, or a pace (1 ms) after
 //     the last send began; however many nudges come in between, the state of that moment
 //     is sent, and the last one is never lost.

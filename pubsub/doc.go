@@ -70,11 +70,11 @@
 //   - Sentinel fails over: the hub follows the client to the new primary within
 //     250 ms. It does not wait until the old primary closes its connections, which
 //     it keeps for some 10 s after a planned failover.
-//   - The client's commands go to another server than the one that sends the
-//     messages, since their address leads elsewhere: the hub compares run ids (INFO)
-//     once for each connection, and when [Hub.CheckServer] is called, and subscribes
-//     anew until they are equal: at once, after a second, and each time after twice
-//     as long, up to 30 s. Not in a Cluster, and not if a server refuses INFO.
+//   - The client's commands and the messages have different servers, since their address leads
+//     elsewhere: the hub compares run ids (INFO) once for each connection, and when
+//     [Hub.CheckServer] is called, and subscribes anew until they are equal: at once, after a
+//     second, and each time after twice as long, up to 30 s. Not in a Cluster, and not if a server
+//     refuses INFO.
 //   - The connection that should replace another cannot be opened, or is refused a
 //     channel: the other one stays, and a replacement is tried again after 10
 //     times Linger. If a thousand more channels are left than needed, the

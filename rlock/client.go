@@ -16,7 +16,7 @@ import (
 // A Client makes locks and holds them. A process usually has one. To each node it has one
 // connection for commands and one for subscriptions, and outside of a Cluster one more for lone
 // callers; it has one watchdog and a constant number of goroutines. Its methods may be called
-// concurrently; those of a zero Client panic.
+// concurrently; the methods of a zero Client panic.
 //
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
 // may be restored several times, or two of its copies may hold one lock.
@@ -125,10 +125,10 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], waiting and later calls return ErrClosed, and no goroutine is left. Locks that
 // were passed on stay, as does a shared rueidis client. Close waits for Redis to confirm the
-// releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it
-// returns [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger
-// and the Observer may take up to three seconds more. A further call waits for the first and returns
-// its error; in a hook without a caller, such as those of Close, it returns nil.
+// releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it returns
+// [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger and the
+// Observer may take up to three seconds more. A further call waits for the first and returns its
+// error; in a hook without a caller, such as a hook that Close calls, it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.

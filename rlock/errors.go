@@ -25,8 +25,8 @@ var (
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
 	// hash tag; or a guarded write may not have that key.
 	ErrInvalidName = wire.ErrInvalidName
-	// ErrWrongType: the name is that of a semaphore and of another lock, or the lock's key or that of
-	// its queue or tokens has other data, which is left as it is.
+	// ErrWrongType: a semaphore and another lock have the same name, or the key of the lock, its
+	// queue or its tokens has other data, which is left as it is.
 	ErrWrongType = wire.ErrWrongType
 
 	ErrNotHeld        = terms.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold

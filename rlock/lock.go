@@ -14,7 +14,7 @@ import (
 // A Lock is a reentrant lock, known by its name, that clients on many machines contend for. It has
 // no state of any call: it may be shared and thrown away, and its methods may be called
 // concurrently. Two Locks of one kind, name and client are the same lock. The methods of a nil Lock
-// panic, those of a zero Lock return [ErrInvalidConfig].
+// panic, the methods of a zero Lock return [ErrInvalidConfig].
 //
 // An owner (see the package comment) must unlock as often as it has locked. The lock is kept for
 // the longest lease that any open level asks for; the watchdog counts as endless. docs/redisson.md
@@ -59,7 +59,7 @@ const (
 // no constructor of a lock does, and nothing needs to be closed. If the name is invalid, the lock's
 // methods return [ErrInvalidName].
 //
-// The name, behind Config.Prefix, is the lock's key in Redis, and that of Redisson's lock of the
+// The name, behind Config.Prefix, is the lock's key in Redis, and the key of Redisson's lock of the
 // same name. Give locks names that no data has: "lock:orders:42" for the order in "orders:42", or
 // "lock:{orders:42}" where a Cluster must keep both in one slot, as for [Hold.Write]. A key with
 // other data is refused ([ErrWrongType]) and left as it is.
@@ -218,7 +218,7 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // or Acquire of the same lock waits, in the same goroutine as well, unless its context is made from
 // [Hold.Context]; such a wait is logged after one or two seconds.
 //
-// After an error the Hold is nil and nothing is held. The errors are those of Lock and of the
+// After an error the Hold is nil and nothing is held. It returns the errors of Lock and of the
 // options. If Redis fails for the whole wait, its error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	// The time to wait for a lock is not the time to hold it.
@@ -229,17 +229,17 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	return h.handle(), nil
 }
 
-// Do calls fn with the lock held, and unlocks it when fn returns, panics or calls runtime.Goexit. It
-// waits as Acquire does; if the lock is not acquired, fn is not called, and the error is that of
-// Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
+// Do calls fn with the lock held, and unlocks it when fn returns, panics or calls runtime.Goexit.
+// It waits as Acquire does; if the lock is not acquired, fn is not called, and Do returns the error
+// of Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
 // [ErrLost]; fn must then stop, since another may hold the lock.
 //
 // Within fn the caller's goroutine, and every goroutine with fn's context, may lock the lock again;
 // an Unlock without such a Lock is [ErrNotHeld]. Once the lock is unlocked or lost, that context
 // gives no more rights than ctx, also after [context.WithoutCancel].
 //
-// Do returns fn's error, joined with that of the unlock. If it is nil, or an [ErrUnconfirmed] that
-// is not ErrLost, fn ran with the lock held from beginning to end.
+// Do returns fn's error, joined with the error of the unlock. If it is nil, or an [ErrUnconfirmed]
+// that is not ErrLost, fn ran with the lock held from beginning to end.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	h, err := acquire(ctx, ctx, l, theGoroutine, options)
 	if err != nil {

@@ -23,9 +23,9 @@ func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 }
 
 // Resume takes the lock of any kind that [Hold.Pass] has passed on, and returns a handle as
-// [Lock.Acquire] does: with the watchdog, or [WithLease]. One call for each text succeeds. The
-// fencing token is that of the former hold. The error is [ErrInvalidPass] for a text that is not
-// from Pass, and [ErrNotPassed] if the lock was resumed or freed before, or its time was over.
+// [Lock.Acquire] does: with the watchdog, or [WithLease]. One call for each text succeeds. The new
+// hold has the fencing token of the former one. The error is [ErrInvalidPass] for a text that is
+// not from Pass, and [ErrNotPassed] if the lock was resumed or freed before, or its time was over.
 // While Redis does not answer, Resume tries again until ctx or [WithWait] ends. After another error
 // the lock may have been taken and released.
 func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOption) (*Hold, error) {

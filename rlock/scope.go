@@ -128,7 +128,7 @@ func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 }
 
 // others yields the owners whose levels an Unlock may release if the caller has none of its own:
-// those of the holds that its context comes from, also of holds that have ended.
+// the owners of the holds that its context comes from, also of holds that have ended.
 func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
 	return func(yield func(terms.Owner) bool) {
 		for ; s != nil && s.of != nil; s = s.outer {

@@ -15,7 +15,7 @@ import (
 
 // Exec executes a Lua script in Redis if this hold has the lock, in one atomic step and one round
 // trip, so that a process that was stopped past its lease writes nothing. Keys and args are KEYS
-// and ARGV. The keys must not be those of a lock, and in a Cluster must be in the lock's slot: see
+// and ARGV. The keys must not be keys of a lock, and in a Cluster must be in the lock's slot: see
 // [Lock.Key]. A read hold may write. A lock over several refuses ([errors.ErrUnsupported]).
 //
 // If the hold does not have the lock, nothing is written, the error is [ErrFenced], and the hold

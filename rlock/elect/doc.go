@@ -6,7 +6,7 @@
 //	})
 //
 // A term is the time between an acquire and the release or loss of the lock. It has a fencing
-// token, larger than those of all terms before it.
+// token, larger than the tokens of all terms before it.
 //
 // # The end of a term
 //

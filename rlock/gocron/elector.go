@@ -37,8 +37,8 @@ func (e *Elector) Run(ctx context.Context) error {
 }
 
 // Task returns the task of a job that belongs to the term: its context ends with the term and with
-// that of the job, and the next leader does not begin before the job has returned, unless the lease
-// is lost.
+// the context of the job, and the next leader does not begin before the job has returned, unless
+// the lease is lost.
 //
 //	scheduler.NewJob(gocron.DurationJob(time.Minute), elector.Task(report))
 func (e *Elector) Task(job func(ctx context.Context) error) gocron.Task {

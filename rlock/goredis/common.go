@@ -69,7 +69,8 @@ func networkOf(network, addr string) string {
 	}
 }
 
-// dial returns the function that opens a connection, or nil if that of rueidis does the same.
+// dial returns the function that opens a connection, or nil if the function of rueidis does the
+// same.
 func (c common) dial() func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	switch {
 	case c.dialer != nil:

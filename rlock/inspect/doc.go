@@ -1,4 +1,4 @@
-// Package inspect shows the state of locks, for operators: that of any lock in Redis, and that of
+// Package inspect shows the state of locks, for operators: the state of any lock in Redis, and of
 // one client.
 //
 //	inspect.Of(client).Lock(ctx, name)       Lock: the state of one lock in Redis

@@ -38,7 +38,7 @@ func (i Inspector) ID() string { return i.driver.ID.Prefix }
 // is no transaction: a lock that is handed over meanwhile may be shown with its last holder and the
 // queue of the next moment.
 //
-// It fails with [rlock.ErrWrongType] if the name's key, or that of its queue, is something other
+// It fails with [rlock.ErrWrongType] if the key of the name, or of its queue, is something other
 // than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
 // to find out processes, foreign clients or tokens is no error.
 func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
@@ -94,8 +94,8 @@ func (i Inspector) lockOf(shown Lock) driver.Lock {
 // Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
 // reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
 // time is among the names, unless its slot migrates meanwhile; a name may come twice. An error is
-// the last that it yields, beside an empty name: [rlock.ErrUnsupported] is that of a server older
-// than Redis 6.2.
+// the last that it yields, beside an empty name: a server older than Redis 6.2 gives
+// [rlock.ErrUnsupported].
 func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	if pattern == "" {
 		pattern = "*"

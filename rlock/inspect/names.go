@@ -93,8 +93,8 @@ func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, p
 	return names, found.Cursor, err
 }
 
-// locksAmong returns those of the keys that are locks. Two entries show that, since one may stand
-// beside the owners. A key that has gone meanwhile, or that the user may not read, is left out.
+// locksAmong returns the keys that are locks. Two entries show that, since one may stand beside the
+// owners. A key that has gone meanwhile, or that the user may not read, is left out.
 func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -125,7 +125,7 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 	return names, err
 }
 
-// areOwners reports whether the entries of a key, or some of them, are those of a lock.
+// areOwners reports whether the entries of a key, or some of them, are entries of a lock.
 func (of keyType) areOwners(entries []string) bool {
 	owners := 0
 	for _, entry := range entries {

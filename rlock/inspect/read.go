@@ -28,8 +28,8 @@ var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 // An inspection is the state of a lock, as it is read.
 type inspection struct{ Lock }
 
-// read reads the state of the lock with these keys, by form: those of a plain lock first, with the
-// key of its tokens. It changes nothing.
+// read reads the state of the lock with these keys, by form: the keys of a plain lock first, with
+// the key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
 	if err := r.Await(ctx, keys[0]); err != nil {

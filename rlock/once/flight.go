@@ -129,8 +129,8 @@ func (f *flight) each(do func(c *caller)) {
 }
 
 // deliver gives a value to the callers that it is for, and reports whether the flight is over. A
-// look has seen the value at that reading; a message has none. If the value is that of the run, or
-// newer, the value of the run is not stored any more.
+// look has seen the value at that reading; a message has none. If the value comes from the run, or
+// is newer, the value of the run is not stored any more.
 func (f *flight) deliver(s *stored, seen reading, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

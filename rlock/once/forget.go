@@ -23,15 +23,15 @@ var forgetScript = wire.ScriptOf(valueSource + forgetEnd)
 // be kept.
 const longRun = time.Hour
 
-// Forget is for a writer, and like that of singleflight: calls after it has returned, in any
-// process, get the value of a function that begins after it. A value that is kept is kept no longer.
-// That of a function that runs now is for callers that asked before alone, unless the function runs
-// for an hour more, or for Keep if that is longer. After several Forgets without a run between, it
-// may be for callers alone that asked before the function began. Forget waits for no function.
+// Forget is for a writer, as in singleflight: calls after it has returned, in any process, get the
+// value of a function that begins after it. A value that is kept is kept no longer. The value of a
+// function that runs now is only for callers that asked before, unless the function runs for an
+// hour more, or for Keep if that is longer. After several Forgets without a run between, it may be
+// for callers alone that asked before the function began. Forget waits for no function.
 //
-// It sends one command, which is repeated until Redis has answered or ctx ends. If ctx ends, the
-// error is that of ctx with the last error of Redis, and the value may be forgotten later. Other
-// errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
+// It sends one command, which is repeated until Redis has answered or ctx ends. If ctx ends, it
+// returns the error of ctx with the last error of Redis, and the value may be forgotten later.
+// Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if err := wire.CheckLength(key); err != nil {
 		return fmt.Errorf("once: forget: %w", err)

@@ -170,9 +170,9 @@ func (f *flight) notStored(r *run) []string {
 	return []string{"0", "0", r.id, kindAbsent, "", "0", strconv.FormatInt(r.clock, 10)}
 }
 
-// storeArgs returns the arguments of store.lua. A value that is stored under a later hold than that
-// of its run counts as stored when its function ended, so that it does not pass for a younger one.
-// A look under the lock has shown before that no other value was stored since the function began.
+// storeArgs returns the arguments of store.lua. A value that is stored under a later hold than its
+// run had counts as stored when its function ended, so that it does not pass for a younger one. A
+// look under the lock has shown before that no other value was stored since the function began.
 func (f *flight) storeArgs(r *run) []string {
 	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // too long, or not comparable with later values
 		return f.notStored(r)

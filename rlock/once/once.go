@@ -183,8 +183,9 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // [Options].Finish is set, when no caller of this process waits any more. It does not end with ctx
 // while others wait. If ctx ends Do returns its error, with the last error of Redis if Redis does
 // not serve the call, and fn may run on. Errors of the lock are returned as they are
-// ([rlock.ErrNoPermission], [rlock.ErrClosed]); those of this package are [ErrClosed], [ErrNested],
-// [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by the client.
+// ([rlock.ErrNoPermission], [rlock.ErrClosed]); the errors of this package are [ErrClosed],
+// [ErrNested], [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by
+// the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
 	c := &caller{ctx: ctx, fn: fn, asked: time.Now(), fresh: terms.IsFresh(ctx), done: make(chan struct{})}
 	if err := g.await(key, c); err != nil {

@@ -267,8 +267,8 @@ func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args
 	return n, o.believe(ctx, n)
 }
 
-// believe returns an error if the answer to a script says that nothing was there, or was changed,
-// and is that of a replica, whose data may be old. A script that writes is refused there.
+// believe returns an error if a replica, whose data may be old, answered to a script that nothing
+// was there, or that nothing was changed. A script that writes is refused there.
 func (o *object) believe(ctx context.Context, changed int64) error {
 	if changed > 0 {
 		return nil

@@ -28,8 +28,9 @@ const (
 // A State is what Redis has of one synchronizer at a moment.
 type State struct {
 	Name string
-	// Kind is the kind, "" if it is not known. In Redis the number of a semaphore, that of a latch
-	// and any other are alike: the kind is known by permits that are taken, or clients that listen.
+	// Kind is the kind, "" if it is not known. In Redis the number of a semaphore, the number of a
+	// latch and any other number are alike: the kind is known by permits that are taken, or clients
+	// that listen.
 	Kind    rlock.Kind
 	Present bool          // the key exists
 	Number  int64         // the free permits, perhaps fewer than 0, or the count of a latch

@@ -23,9 +23,9 @@ import (
 // call of any client takes back the permits whose leases have ended. Its methods may be called
 // concurrently.
 //
-// The keys are those of Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by
-// Redis' clock here and by the callers' clocks in Java: a Java client whose clock is ahead takes
-// permits back too early.
+// The keys are as in Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by Redis'
+// clock here and by the callers' clocks in Java: a Java client whose clock is ahead takes permits
+// back too early.
 type PermitSemaphore struct {
 	object
 	set string // the key of the set of permits that are taken

@@ -15,8 +15,8 @@ import (
 // take from and add to. It knows no holder: permits of a process that has died stay taken, and
 // nothing stops a release without an acquire. Its methods may be called concurrently.
 //
-// Keys and messages are those of Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub
-// must be the family of the Java side: Redisson 4 has sharded channels there, 3 has not.
+// Keys and messages are as in Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub must
+// be the family of the Java side: Redisson 4 has sharded channels there, 3 does not have them.
 type Semaphore struct{ object }
 
 // Acquire takes n permits, all or none, and waits for them until ctx ends. Callers of this process

@@ -6,8 +6,8 @@
 //	client, err := rlock.New(rlock.Config{Redis: redis, Observer: observer})
 //
 // That is all: it uses the global providers of meters and tracers, unless an option names others.
-// One observer may serve all clients of a process; their figures are added up, and those of a
-// client that was closed stay counted.
+// One observer may serve all clients of a process; their figures are added up, and the figures of a
+// closed client stay counted.
 //
 // # Metrics
 //

@@ -21,7 +21,7 @@
 //
 // # Clients and server
 //
-// The clients are those of production, with their watchdog, queue and leases, and no fakes: a Hold
+// The clients are as in production, with their watchdog, queue and leases, and no fakes: a Hold
 // that is not made by Acquire panics. The server is miniredis with its clock switched on, since
 // without it no lease ends. Clients reach it over pipes, each by a network of its own, which can
 // fail. Nothing listens on a port, and everything ends with the test.
@@ -66,6 +66,6 @@
 // # Limits
 //
 // The server is single: there is no Sentinel, no Cluster and no replica
-// ([rlock.Config].SyncReplicas is never met). For a RedLock make several servers. The clock of the
-// server and that of the clients are the same.
+// ([rlock.Config].SyncReplicas is never met). For a RedLock make several servers. The server and
+// the clients have one clock.
 package rlocktest

@@ -74,8 +74,8 @@ func goroutines() string {
 	return fmt.Sprintf("%s\n\n%d goroutines of libraries:\n\n%s\n", strings.Join(first, "\n\n"), len(others), strings.Join(others, "\n\n"))
 }
 
-// libraries begin the names of functions that are not the user's, beside those of the standard
-// library.
+// libraries begin the names of functions that are not the user's, beside the functions of the
+// standard library.
 var libraries = []string{
 	"github.com/go-rlock/rlock/internal/", "github.com/go-rlock/rlock/lease.", "github.com/go-rlock/rlock/pubsub.",
 	"github.com/go-rlock/rlock/rlock.", "github.com/go-rlock/rlock/rlock/internal/", "github.com/go-rlock/rlock/rlock/rlocktest.",

@@ -1,7 +1,7 @@
 //lint:file-ignore SA1019 ReplicaSelector, which is deprecated, is refused as well.
 
 // Package valkeygo connects rlock to the server of a program that uses valkey-go, the fork of
-// rueidis: it converts the option of valkey-go to that of rueidis, which rlock uses.
+// rueidis: it converts the option of valkey-go to the option of rueidis, which rlock uses.
 //
 //	servers := valkey.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
 //	data, err := valkey.NewClient(servers)
@@ -31,8 +31,8 @@ import (
 // set.
 //
 // Left out are fields that neither change which server is used nor who logs in, since rlock has
-// values that suit locks: those of the cache and of tracking, of pipelines, pools and buffers, of
-// retries, and of zones, ConnLifetime, ClientNoTouch and ClientNoEvict.
+// values that suit locks: the fields of the cache and of tracking, of pipelines, pools and buffers,
+// of retries, and of zones, ConnLifetime, ClientNoTouch and ClientNoEvict.
 func FromOption(o valkey.ClientOption) (rueidis.ClientOption, error) {
 	for field, set := range map[string]bool{
 		"ReplicaOnly": o.ReplicaOnly, "SendToReplicas": o.SendToReplicas != nil, "ReplicaSelector": o.ReplicaSelector != nil,

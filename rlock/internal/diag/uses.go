@@ -124,8 +124,7 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	return &b.holds[len(b.holds)-1]
 }
 
-// level adds a level to the hold of its owner. The site and the time of a hold are those of its
-// first level.
+// level adds a level to the hold of its owner. A hold has the site and the time of its first level.
 func (b *builder) level(v *terms.View, l *terms.Level) {
 	h := b.holdOf(v, l.Owner)
 	h.use.Depth++

@@ -6,6 +6,6 @@
 //	     └─► red: an attempt at all at once  ──┴─► Hold: valid while enough parts are ──► Part
 //
 // Nothing runs while a Hold has its parts: a part that is lost calls Options.Lost. A red lock
-// acquires it again (heal.go). A mutex of this package is taken before those of the packages below:
-// State, SetLease and ReleaseLater may be called with it.
+// acquires it again (heal.go). A mutex of this package is taken before the mutexes of the packages
+// below: State, SetLease and ReleaseLater may be called with it.
 package group

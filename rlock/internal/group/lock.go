@@ -262,9 +262,9 @@ func compareLeaves(a, b Leaf) int {
 	return order
 }
 
-// A Home is the part of a client that locks over several need. The home of a lock is that of its
-// first part. It remembers the holds that were acquired without a handle, and starts work in the
-// background.
+// A Home is the part of a client that locks over several need. The home of a lock is the home of
+// its first part. It remembers the holds that were acquired without a handle, and starts work in
+// the background.
 type Home struct {
 	Config
 

@@ -66,10 +66,10 @@ func (c *HoldContext) endMerged() {
 	}
 }
 
-// Merge returns a context that is made from ctx, and ends also when that of the hold does, before
-// End returns. A caller cannot cancel the new context, so contexts that end together share one: a
-// program may merge one context, which lasts as long as its process, again and again while the hold
-// lasts.
+// Merge returns a context that is made from ctx, and ends also when the context of the hold ends,
+// before End returns. A caller cannot cancel the new context, so contexts that end together share
+// one: a program may merge one context, which lasts as long as its process, again and again while
+// the hold lasts.
 func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	done := ctx.Done()
 	if m := c.find(done); m != nil {
@@ -212,8 +212,8 @@ type Whole struct {
 // ends.
 func (w *Whole) SetHeld(held bool) { w.held.Store(held) }
 
-// IsHeld reports whether the whole is held. If not, its parts are those of an attempt, and no holds
-// of the owner.
+// IsHeld reports whether the whole is held. If not, its parts belong to an attempt, and are no
+// holds of the owner.
 func (w *Whole) IsHeld() bool { return w.held.Load() }
 
 // TellsLong reports whether it has yet to be logged that the whole is held for a long time. Only

@@ -62,9 +62,9 @@
 //     and authorization before this middleware.
 //   - Bodies and responses are held in memory, and have limits; there is no Flusher, no Hijacker
 //     and no trailer. A response that is longer is passed on, and a later request gets 500.
-//   - Set-Cookie, Date and fields of the connection are not kept, nor those of the handlers around
-//     the guard, which set them for each request: what the handler has added to these is added, and
-//     what it has set is set.
+//   - Set-Cookie, Date and fields of the connection are not kept, nor the fields of the handlers
+//     around the guard, which set them for each request: what the handler has added to these is
+//     added, and what it has set is set.
 //   - A client that repeats a request must address the same host: at another name, or at the
 //     address of a server, it is another request, which is processed.
 //   - The fingerprint is of bytes: a client that encodes its JSON anew when it repeats a request

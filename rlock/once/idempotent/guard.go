@@ -46,9 +46,9 @@ type Options struct {
 	// are results but 5xx, 408, 409, 423, 425 and 429, which ask the client to come again. A handler
 	// decides for one response by [NotDone].
 	Result func(status int) bool
-	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse that of
-	// the longest body of a response that is kept. Default to 1 MiB. A longer response is passed on
-	// to its request as it comes, and is not held in memory.
+	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse the
+	// length of the longest body of a response that is kept. Default to 1 MiB. A longer response is
+	// passed on to its request as it comes, and is not held in memory.
 	MostBody     int64
 	MostResponse int
 	// Prefix is put before the names of the locks. Defaults to "idempotency:".

@@ -35,7 +35,7 @@ if is and is ~= ARGV[1] then return 0 end
 redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`
 
-// clearMark deletes the mark if it is that of the run. It needs no lock.
+// clearMark deletes the mark if the run has set it. It needs no lock.
 //
 //	KEYS[1]  the mark
 //	ARGV[1]  its value

@@ -35,9 +35,9 @@ var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
 
 // Settle gives a response to a request whose outcome is unknown: later requests with the key get
 // the response, for Options.Keep, if they are like the first one. It is for an operator, or a job,
-// that has found out the outcome, as in the database of its effect. The key is that of [Key], and
-// of "key" in the response with status 500. A response to a key without a request is for all
-// requests.
+// that has found out the outcome, as in the database of its effect. The key is the one that [Key]
+// returns, and stands as "key" in the response with status 500. A response to a key without a
+// request is for all requests.
 //
 // While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns
 // [ErrSettled] if the key has a response, [ErrInvalidResponse], and the errors of [once.Group.Do].
@@ -63,8 +63,8 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 
 // Forget forgets the response of a key, or that its outcome is unknown: the next request with the
 // key runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in
-// any process, until ctx ends. Its errors are those of [once.Group.Do] and [once.Group.Forget]; after
-// a missing right ([rlock.ErrNoPermission]) nothing has changed.
+// any process, until ctx ends. It returns the errors of [once.Group.Do] and [once.Group.Forget];
+// after a missing right ([rlock.ErrNoPermission]) nothing has changed.
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
 		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
