@@ -16,8 +16,8 @@
 //		})
 //	}
 //
-// [New] is the short form for a test with one client and no faults. docs/testing.md has a whole
-// test of a service, and what to know.
+// [New] is the short form for a test with one client and no faults. docs/testing.md names whole
+// tests, and what to know.
 //
 // # Clients and server
 //
