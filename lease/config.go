@@ -32,8 +32,8 @@ type Renewable interface {
 // called from a goroutine of the batch, for several batches at a time, but never for two that have
 // a renewable in common.
 //
-// While building the commands, it must look at each renewable under that one's own mutex and leave
-// out stopped entries: see [Keeper.Stop].
+// While building the commands, it must look at each renewable under the renewable's own mutex and
+// leave out stopped entries: see [Keeper.Stop].
 //
 // reached says whether the node answered at all. If it did, what becomes of a renewable whose own
 // command failed is the business of Sender and renewable, by means of Schedule. If it did not,

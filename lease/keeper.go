@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A Keeper asks renewables when their time has come, and sends those that want it in batches, by
-// group. However many renewables it has, it has one goroutine, and one more for each batch in
-// flight. Make one with [NewKeeper]. All methods may be called concurrently, also from Due and
-// Send, except that Close must not be.
+// A Keeper asks renewables when their time has come, and sends the renewables that want it in
+// batches, by group. However many renewables it has, it has one goroutine, and one more for each
+// batch in flight. Make one with [NewKeeper]. All methods may be called concurrently, also from Due
+// and Send, except that Close must not be.
 type Keeper struct {
 	config Config
 	clock  func() time.Time // has the monotonic and the wall clock; tests replace it
@@ -28,8 +28,8 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // all groups ever seen: there are few nodes
 
-	// ready has the entries to ask in the next pass. paced has those that were nudged too soon
-	// after their last send, in the order of the nudges.
+	// ready has the entries to ask in the next pass. paced has the entries that were nudged too
+	// soon after their last send, in the order of the nudges.
 	ready, paced fifo
 
 	// wakesAt is the time at which the goroutine wakes by itself. Nothing later need wake it, which
@@ -150,7 +150,7 @@ func (k *Keeper) Stop(r Renewable) (done bool) {
 	return !e.keeping.asked && !e.keeping.flying
 }
 
-// Len returns the number of scheduled renewables, without those that only wait to be sent.
+// Len returns the number of scheduled renewables, without the renewables that only wait to be sent.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +187,8 @@ const (
 )
 
 // run is the goroutine of the keeper. It makes passes until there is nothing to do, and sleeps
-// until there may be. A pass gathers the entries to ask, asks them, and sends those that said yes:
+// until there may be. A pass gathers the entries to ask, asks them, and sends the entries that said
+// yes:
 //
 //	wheel: due, or all after sleep --+
 //	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight

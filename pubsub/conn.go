@@ -133,7 +133,7 @@ func (c *conn) subscribe(batch []*channel) error {
 	return nil
 }
 
-// together divides channels into those that one command may carry: channels of different slots in
+// together divides channels into groups that one command may carry: channels of different slots in
 // one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command for its reply, so
 // the last channel of many is asked for once more: the reply to that comes behind all
 // confirmations.

@@ -56,7 +56,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// connect returns the connections, or those that are yet to be opened.
+// connect returns the connections, which may be yet to be opened.
 func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 	if c.Lazy {
 		return wire.OpenLater(c.wire(), id.Prefix), nil

@@ -61,7 +61,7 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
 // All calls yield with each waiter, the first one first, until yield returns false. Meanwhile that
-// waiter and those before it may leave, but not the one behind it.
+// waiter and the waiters before it may leave, but not the waiter behind it.
 func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
 	for w := q.head; w != nil; {
 		next := w.next

@@ -37,7 +37,7 @@ func flag[C any](name string, in int, set func(C)) setting[C] {
 
 const ms = time.Millisecond
 
-// settings are those of a client. The others are those of the program: Redis, Prefix, Lease, Logger
+// settings are the settings of a client. The program has the others: Redis, Prefix, Lease, Logger
 // and Observer.
 var settings = []setting[*rlock.Config]{
 	number("PipelineMultiplex", 2, func(c *rlock.Config, n int) { c.Redis.PipelineMultiplex = n }, -1, 1, 2),

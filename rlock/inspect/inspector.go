@@ -124,9 +124,9 @@ func (i Inspector) keyOf(name string) string {
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (i Inspector) named(key string) string { return strings.TrimPrefix(key, i.prefix) }
 
-// Held returns the locks that the client holds, those that it has held the longest first, and by
-// name where the times are equal: one for each owner of each lock. A lock over several is listed by
-// its parts. Held is for people and tests: it sends no command, but looks at every lock.
+// Held returns the locks that the client holds, the longest held first, and by name where the times
+// are equal: one for each owner of each lock. A lock over several is listed by its parts. Held is
+// for people and tests: it sends no command, but looks at every lock.
 func (i Inspector) Held() []Held {
 	uses := diag.Uses(i.driver, false)
 	held := make([]Held, len(uses))

@@ -11,14 +11,14 @@
 // # The rule
 //
 // A caller that asks at time t gets a value that was stored after t, by the clock of Redis, or one
-// that is kept at t ([Options].Keep); and none whose function began before a [Group.Forget] that had
-// returned by t. Messages may be late, and a value stays in Redis for those that lost the message.
-// So a value is accepted or refused by two numbers: the time of its store, which grows with each
-// run, and an upper bound of Redis' clock at the call. The bound errs to one side: a caller that
-// asked less than a round trip before the store, or less than 1 % of the time that its process had
-// waited by then, is refused the value, and one more function runs. No caller gets a value that is
-// older than its question. "After the call" is about the store: the function may have read its data
-// before. With [Fresh] it is about the beginning of the function.
+// that is kept at t ([Options].Keep); and none whose function began before a [Group.Forget] that
+// had returned by t. Messages may be late, and a value stays in Redis for callers that lost the
+// message. So a value is accepted or refused by two numbers: the time of its store, which grows
+// with each run, and an upper bound of Redis' clock at the call. The bound errs to one side: a
+// caller that asked less than a round trip before the store, or less than 1 % of the time that its
+// process had waited by then, is refused the value, and one more function runs. No caller gets a
+// value that is older than its question. "After the call" is about the store: the function may have
+// read its data before. With [Fresh] it is about the beginning of the function.
 //
 // # How it works
 //

@@ -22,7 +22,7 @@ type keeping struct {
 	closed bool
 }
 
-// A permitID names a permit among those of all semaphores.
+// A permitID names a permit among the permits of all semaphores.
 type permitID struct{ key, raw string }
 
 func (p *Permit) id() permitID { return permitID{p.of.key, p.raw} }

@@ -173,7 +173,8 @@ func (s *Server) Kill(clients ...*rlock.Client) {
 	}
 }
 
-// living returns the clients that were not killed, of those given, or of all if none is given.
+// living returns the clients that were not killed, of the given clients, or of all if none is
+// given.
 func (s *Server) living(method string, clients []*rlock.Client) (members []*member) {
 	s.t.Helper()
 	s.mu.Lock()

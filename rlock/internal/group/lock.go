@@ -197,7 +197,7 @@ type Keyed interface {
 	Locker
 	// Holders asks Redis for the holders of the lock.
 	Holders(ctx context.Context) ([]Holder, error)
-	// ForceUnlockOf releases by force those holders alone whose texts these are.
+	// ForceUnlockOf releases by force only the holders with these texts.
 	ForceUnlockOf(ctx context.Context, texts []string) (bool, error)
 }
 
@@ -303,8 +303,8 @@ type Config struct {
 	CheckLease func(lock string, lease time.Duration) error
 
 	// AcquireAll acquires locks of one key in their order, in one round trip with a single attempt
-	// each, up to the first that is not free. It returns the parts before that one, and its error.
-	// If it is nil, locks are acquired one by one.
+	// each, up to the first that is not free. It returns the parts before the first that is not
+	// free, and the error of that part. Without AcquireAll locks are acquired one by one.
 	AcquireAll func(ctx context.Context, o terms.Owner, locks []Locker, options []Options) ([]terms.Part, error)
 
 	// Losses has the lost levels that their owners have not unlocked yet.

@@ -174,7 +174,7 @@ func (g *gathering) lost() error {
 }
 
 // takeFree acquires the parts of one client at the front of rest, in one round trip, up to the
-// first that is not free. It returns no error if the call may wait for that one.
+// first that is not free. It returns no error if the call may wait for that part.
 func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, error) {
 	home := homeOf(rest[0])
 	n := slices.IndexFunc(rest, func(l Locker) bool {
@@ -244,7 +244,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return false, errors.Join(failed...)
 }
 
-// TTL returns the time until enough parts are free, of those that answer.
+// TTL returns the time until enough parts are free, of the parts that answer.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	var ttls []time.Duration
 	failed := poll(ctx, l.parts, Locker.TTL, func(ttl time.Duration) bool {

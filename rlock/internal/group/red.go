@@ -71,12 +71,12 @@ func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 // An attempt is one call's way to a majority.
 //
 // It asks all parts at once. If so many are denied that there can be no majority, it releases the
-// parts behind the first that was denied, and waits for that one. When it is granted that part, it
-// asks the others again. So it never waits for a part while it has one further back, except for the
-// time of grace: attempts cannot wait in a circle, and at each step one of them goes on. Usually
-// there is one step: all wait at the first server, and the attempt that gets that part gets the
-// others. If processes have the servers in different orders there may be a circle, so an attempt
-// that has waited in vain waits without any part the next time.
+// parts behind the first that was denied, and waits for the denied part. When it is granted that
+// part, it asks the others again. So it never waits for a part while it has one further back,
+// except for the time of grace: attempts cannot wait in a circle, and at each step one of them goes
+// on. Usually there is one step: all wait at the first server, and the attempt that gets that part
+// gets the others. If processes have the servers in different orders there may be a circle, so an
+// attempt that has waited in vain waits without any part the next time.
 type attempt struct {
 	lock    *Lock
 	hold    *Hold // the hold to come
@@ -340,7 +340,7 @@ const (
 	// lookAround is the longest wait for one part, with jitter, before all servers are asked again:
 	// the server of the part, or its holder, may be dead.
 	lookAround = 2 * time.Second
-	// grace is the wait for the other parts after an attempt was granted the one that it waited
+	// grace is the wait for the other parts after an attempt was granted the part that it waited
 	// for: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A HoldContext is the context of a hold, with those that are merged with it. The struct of a hold
-// embeds it, and calls Begin before all else.
+// A HoldContext is the context of a hold, with the contexts that are merged with it. The struct of
+// a hold embeds it, and calls Begin before all else.
 type HoldContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -37,7 +37,7 @@ func (c *HoldContext) Begin(parent context.Context, life *Life) {
 // Context returns the context that ends when the hold does.
 func (c *HoldContext) Context() context.Context { return c.ctx }
 
-// End ends the context and those merged with it; the second call changes nothing.
+// End ends the context and the contexts merged with it; the second call changes nothing.
 func (c *HoldContext) End(cause error) {
 	if c.life != nil {
 		c.life.over.Store(true)

@@ -243,7 +243,7 @@ func (w *VirtualKind) Remaining() time.Duration {
 	return left
 }
 
-// KeysLeft returns those of all servers, but for counters.
+// KeysLeft returns the keys of all servers, but for counters.
 func (w *VirtualKind) KeysLeft() (names []string) {
 	for _, world := range w.Worlds {
 		names = append(names, slices.DeleteFunc(world.Keys(), IsCounter)...)

@@ -92,7 +92,7 @@ func areParameters(text string) bool {
 	return true
 }
 
-// spanOf returns how many bytes at the beginning of the text are among those of the set.
+// spanOf returns how many bytes at the beginning of the text are in the set.
 func spanOf(text, set string) int { return len(text) - len(strings.TrimLeft(text, set)) }
 
 // A request is an HTTP request with a key.
