@@ -263,7 +263,7 @@ lock=orders:42 want=Gone place=Out wanted=Gone was=Owner
 // Each of these states of a tenure is written in one file.
 func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	home := map[string]string{
-		"alarm": "keep.go", "state": "keep.go", "queued": "run.go", "text": "run.go",
+		"alarm": "keep.go", "state": "keep.go", "text": "run.go",
 		"tracking": "keep.go", "verifiedAt": "keep.go",
 	}
 	names, err := filepath.Glob("*.go")

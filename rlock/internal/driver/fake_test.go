@@ -55,6 +55,7 @@ type fake struct {
 	waiting []*pending
 	sent    []core.Command
 	texts   []string                 // of the tenures that were released
+	alone   []core.Op                // the commands that may use a connection of their own
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
 	wrote   map[core.ID]int          // how often the guarded write of a release was executed
 	flying  map[core.ID]int          // how many commands of a tenure are in flight, or were left behind
@@ -196,6 +197,7 @@ func (f *fake) takesOff(id core.ID, c *wire.Exchange) {
 	defer f.mu.Unlock()
 	if c.First {
 		assert.Zero(f.t, f.flying[id], "%v may overtake a command", c.Cmd.Op)
+		f.alone = append(f.alone, c.Cmd.Op)
 	}
 	if mustLead(c.Cmd.Op) {
 		f.flying[id]++
@@ -206,7 +208,7 @@ func (f *fake) takesOff(id core.ID, c *wire.Exchange) {
 func (f *fake) lands(ctx context.Context, id core.ID, c *wire.Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if mustLead(c.Cmd.Op) && ctx.Err() == nil {
+	if mustLead(c.Cmd.Op) && (ctx.Err() == nil || c.Answer.Fault == core.Answered) {
 		f.flying[id]--
 	}
 }
@@ -403,6 +405,13 @@ func (f *fake) holders() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.server.Holders)
+}
+
+// direct returns the commands that might use a connection of their own.
+func (f *fake) direct() []core.Op {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.alone)
 }
 
 // count returns how many commands of the sort were sent.

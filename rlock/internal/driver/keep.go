@@ -32,7 +32,6 @@ type life struct {
 	err        error       // the error of the last Mirror, nil if Redis confirmed it
 
 	state      workState
-	queued     bool // a command told the ticket to join the queue
 	tracking   tracking
 	verifiedAt core.Time // the time at which tracking became verified
 }

@@ -69,6 +69,46 @@ func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
 	})
 }
 
+// A lone caller that waits sends its commands over a connection of its own, where no goroutine
+// stands between it and the socket: but none that may overtake another command of its ticket. The
+// fake wire asserts the latter.
+func TestTheCommandsOfATicketMayBeSentDirectly(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h, l := holds(t, there.lock()), here.lock()
+		sent := len(f.direct())
+		o, got := takes(t.Context(), l)
+		synctest.Wait()
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-got)
+		require.NoError(t, l.Unlock(t.Context(), o))
+		assert.Equal(t, []core.Op{core.Acquire, core.Join, core.Leave, core.Leave}, f.direct()[sent:])
+		f.isClean()
+	})
+	for _, op := range []core.Op{core.Join, core.Look} { // is left behind
+		for _, fate := range []fate{held, late} {
+			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+				here, there := f.join(nil), f.join(nil)
+				h := holds(t, there.lock())
+				f.onOp(op, fate)
+				ctx, leave := context.WithCancel(t.Context())
+				_, result := takes(ctx, here.lock())
+				time.Sleep(3 * time.Second)
+				sent, leaves := len(f.direct()), f.count(core.Leave)
+				leave()
+				require.ErrorIs(t, <-result, context.Canceled)
+				synctest.Wait()
+				assert.Greater(t, f.count(core.Leave), leaves)
+				assert.Empty(t, f.direct()[sent:])
+				f.deliver(-1)
+				time.Sleep(time.Minute)
+				require.NoError(t, h.Release(t.Context()))
+				f.isClean()
+			})
+		}
+	}
+}
+
 // While the connection for subscriptions is lost a ticket would be granted unheard: a waiter that
 // comes meanwhile takes none before the subscription is confirmed again, or the client has waited
 // for that for long enough.

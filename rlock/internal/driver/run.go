@@ -143,12 +143,12 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 		k.text, k.owner = c.textOf(cmd.ID, owner, cmd.More), owner
 	}
 	x.work, x.Text, x.generation = k, k.text, k.generation
-	first := false // no earlier command of the tenure can be in flight, unless one has put it into the queue
+	first := false // no earlier command of the tenure can be in flight
 	switch cmd.Op {
 	case core.Acquire, core.Write:
 		first = !cmd.Follows
 	case core.Join:
-		k.queued, x.Counts = true, l.isWatched()
+		first, x.Counts = !cmd.Follows, l.isWatched()
 	case core.Look:
 		x.Counts = l.isWatched()
 	case core.Mirror:
@@ -158,13 +158,13 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 		if next := &cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
 			k := l.shard.workOf(l, l.Find(next.ID))
 			k.text, k.owner = c.textOf(next.ID, next.Owner, next.More), next.Owner
-			x.Joins, k.queued, first = k.text, true, false
+			x.Joins, first = k.text, false
 		}
 	case core.Resume, core.Step, core.Unmark:
 	default:
 		panic("driver: a command " + cmd.Op.String())
 	}
-	if first && !k.queued {
+	if first {
 		x.First, x.At = true, c.clock.time(now.Time)
 	}
 }

@@ -85,11 +85,11 @@ const (
 // connection and reads the answer. On the pipelined connection a writer and a reader goroutine
 // stand between the caller and the socket, which pays only for several commands at a time.
 //
-// One command at a time, an acquire or a release, is in flight on the direct connection, and only a
-// command without a predecessor on another connection: a release goes there only after the answers
-// to the acquire and to every Mirror. A caller that finds the connection in use, not open yet, or
-// idle for so long that it may be dead, uses the pipeline. So do all callers while the pipelined
-// connection is down, since the next pipelined connection may lead to another server.
+// One command at a time, an acquire, a join or a release, is in flight on the direct connection, and
+// only a command without a predecessor on another connection: a release goes there only after the
+// answers to all commands of its tenure before it. A caller that finds the connection in use, not
+// open yet, or idle for so long that it may be dead, uses the pipeline. So do all callers while the
+// pipelined connection is down, since the next pipelined connection may lead to another server.
 //
 // A connection that fails is not dialled again. Another is opened in the background, to the address
 // of the pipelined connection. A name or a balancer may still lead it to another server, where the
