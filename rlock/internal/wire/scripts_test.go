@@ -476,7 +476,7 @@ func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
 			}
 			first, second, third, fourth, again := c.ids[0].Owner(1), c.ids[1].Owner(1), c.ids[2].Owner(1), c.ids[3].Owner(1), c.ids[1].Owner(2)
 			do(core.Acquire, first, "", nil)
-			do(core.Join, second, "", nil) // behind nobody
+			do(core.Join, second, "", short)
 			do(core.Join, third, "", short)
 			do(core.Leave, first, "", short)
 			do(core.Leave, second, again, short) // which has a mark in the queue

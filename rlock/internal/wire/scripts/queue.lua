@@ -94,7 +94,7 @@
 --                     there to be told
 --  2   plain          the same, and telling them was refused               "(released)"
 --  3   swift          a ticket joins behind another one while a tenure of  {0, n, o, -1, 1}
---                     ours has the lock
+--                     ours has the lock, or as the first one               {0, n, o, -2, 2}
 --  4   swift          a release passes the lock to the first ticket, and   1 or {1, 2000, o, -2, a}
 --                     another ticket may join
 --  5   the kind's     the key is no lock: nothing was changed              a WRONGTYPE error

@@ -3,15 +3,25 @@
 -- queue.lua makes the step, which does the same and more. A line "-- (swift.lua)" of plain.lua is
 -- replaced by this file, whose KEYS and ARGV are those of queue.lua.
 --
--- A ticket joins behind another one while a tenure of ours has the lock.
+-- A ticket joins while a tenure of ours has the lock: behind another ticket, or as the first one if
+-- there is no foreign client.
 if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 	local last = redis.pcall('zrange', KEYS[2], '-1', '-1', 'withscores')
 	local shown = redis.call('hkeys', KEYS[1])[1]
-	if shown and last[1] and last[2] ~= '0' and last[1] ~= '?' and last[1] ~= ARGV[6] and shown ~= string.sub(ARGV[6], 2)
+	if shown and not last.err and last[1] ~= '?' and last[1] ~= ARGV[6] and shown ~= string.sub(ARGV[6], 2)
 		and string.find(shown, '^........%-....%-8...%-[89ab]...%-............:%d') then
-		redis.call('zadd', KEYS[2], 'nx', last[2] + 2, ARGV[6])
-		redis.call('pexpire', KEYS[2], '60000')
-		return {0, redis.call('pttl', KEYS[1]), shown, -1, 1} -- end 3
+		local score = tonumber(last[2] or 0) -- 0 if the last member is a mark, or there is none
+		local joins = score > 0
+		if not joins and (ARGV[1] == 'p' or ARGV[1] == 's') and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
+			joins = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', KEYS[4])[2] == 0
+		end
+		if joins then
+			redis.call('zadd', KEYS[2], 'nx', score + 2, ARGV[6])
+			if redis.pcall('pexpire', KEYS[2], '60000') == 1 then
+				return {0, redis.call('pttl', KEYS[1]), shown, score > 0 and -1 or -2, score > 0 and 1 or 2} -- end 3
+			end
+			redis.call('zrem', KEYS[2], ARGV[6])
+		end
 	end
 end
 
