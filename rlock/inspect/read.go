@@ -284,7 +284,7 @@ func parseMember(member string) (w Waiter, ok bool) {
 	if member == "?" {
 		return Waiter{Foreign: true}, true
 	}
-	if len(member) < 2 || !strings.ContainsRune("xsaXSA", rune(member[0])) {
+	if len(member) < 2 || !strings.ContainsRune("xsabXSA", rune(member[0])) {
 		return w, false
 	}
 	mode := member[0]

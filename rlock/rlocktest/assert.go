@@ -153,7 +153,7 @@ func waits(m *miniredis.Miniredis, key string) bool {
 	}
 	members, _ := m.ZMembers(key)
 	for _, member := range members {
-		if strings.IndexAny(member, "xsaXSA") == 0 {
+		if strings.IndexAny(member, "xsabXSA") == 0 {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 			t.flight.lease = w.Lease
 		}
 	case Join:
-		t.flight.lease = c.Claim
+		t.flight.lease, t.since = t.claimed(), now.Time
 		if w := t.Agent; w.isBounded() {
 			cmd.Bounded, cmd.Most = true, max(int(w.Most)-l.unticketed(w), 0)
 		}
@@ -63,7 +63,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.more, t.shown.owner}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.more, t.shown.owner}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}

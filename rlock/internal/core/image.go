@@ -213,7 +213,7 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.foreign.heard), byte(l.hears)<<4|byte(l.foreign.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.quick), byte(l.hears)<<4|byte(l.foreign.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.hears == asking {
 		b = append(b, at.until(l.patient))
 	}
@@ -265,7 +265,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.answerable), byte(t.more))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.answerable, t.brief), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
@@ -280,6 +280,9 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	}
 	if holds {
 		b = append(b, at.until(t.alarm))
+	}
+	if of.client.Brief > 0 {
+		b = append(b, at.time(t.since))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
 		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until))

@@ -16,14 +16,14 @@ var decidesNothing = map[string]string{
 	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.held": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.Agent": "told by its owner", "Tenure.touched": "false when the effects are taken",
-	"Tenure.flight.seq": "a command says whether it is current", "Tenure.since": "of one that is Gone",
-	"Call.Info": "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.flies": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
+	"Tenure.flight.seq": "a command says whether it is current",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.flies": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
 // full returns a lock in which every condition is on under which a field decides.
 func full() *Lock {
-	c := &Client{Config: Config{ReadersTime: 2}}
+	c := &Client{Config: Config{ReadersTime: 2, Brief: 4}}
 	c.partings = []parting{{n: 5, until: 20}}
 	l := c.NewLock(Kind{})
 	l.hears, l.patient, l.stays = asking, 20, 20

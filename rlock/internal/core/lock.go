@@ -14,6 +14,7 @@ type Lock struct {
 	tenures tenures // the tenures that are not over, with held
 
 	hears   hearing      // the state of the subscription to the client's grants
+	quick   bool         // its last turn was short, so that the next ticket is brief: see trust.go
 	reserve uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient Time         // the time until which waiters wait for the subscription while hears is asking
 	stays   Time         // the end of the least hold, 0 for none: see StayUntil
@@ -188,6 +189,7 @@ func (l *Lock) Close(now Now) {
 type Config struct {
 	Lease     Span // the lease of a hold that is renewed until its Unlock
 	Claim     Span // the lease of a ticket that is granted the lock, until its client asks for more
+	Brief     Span // the same of a brief ticket; 0 if no ticket is brief
 	QueueTime Span // the time for which Redis keeps a queue without a step
 	Margin    Span // the part of a lease, beside a hundredth, for which it is not believed
 

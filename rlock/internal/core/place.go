@@ -50,7 +50,9 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.news = noNews
 	case executed: // a Step or an Unmark
 		t.step, t.marked = t.step && f.op != Step, t.marked && f.op != Unmark
-	case free, nowhere, left, absent: // the place says it
+	case free, nowhere:
+		t.lock.quick = t.lock.quick && f.op != Look // Redis has dropped the ticket, since this client was late or was not heard
+	case left, absent: // the place says it
 	default:
 		panic(v)
 	}

@@ -19,6 +19,7 @@ type Tenure struct {
 	place      Place
 	mode       Mode // the mode in which it needs the lock
 	answerable bool // a release with an answer takes the ticket out of the queue
+	brief      bool // the ticket is granted a brief claim: see trust.go
 	news       news
 	old        bool  // Redis may show other levels than the last mirror, so that another mirror is due
 	step       bool  // a step is due, which lets in others that wait after a downgrade
@@ -42,7 +43,7 @@ type Tenure struct {
 	// The deadlines from which table.go computes when the next command is due.
 	again Time // the time before which no command is sent
 	late  Time // the time until which a command without an answer may run
-	since Time // the time at which the tenure became Gone, or was granted the lock after that
+	since Time // the time at which the ticket was sent to the queue; then that at which it became Gone, or was granted the lock after that
 	look  Time // the time of the next look for a ticket in the queue
 	alarm Time // the deadline last given to the agent, which polls no later
 }

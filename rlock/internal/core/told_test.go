@@ -123,7 +123,7 @@ func (s *story) sends(cmd Command, c *Call) {
 		detail{cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
 		detail{cmd.Op.Enters() && cmd.Owner > 1, fmt.Sprintf("by %d", cmd.Owner)}, detail{cmd.Exact, "exactly"}, detail{cmd.Asks, "asks"},
 		detail{cmd.Bounded, fmt.Sprintf("most=%d", cmd.Most)}, number("tokens", int(cmd.Tokens)), number("permits", cmd.Permits),
-		detail{cmd.Answerable, "takes"}, detail{cmd.Carries, "carries"}, detail{cmd.Heard, "heard"},
+		detail{cmd.Answerable, "takes"}, detail{cmd.Brief, "brief"}, detail{cmd.Carries, "carries"}, detail{cmd.Heard, "heard"},
 		detail{cmd.Op == Write, fmt.Sprintf("owner=%d", cmd.Owner)}, detail{cmd.Op == Resume, "of " + cmd.Passed.text()},
 		detail{cmd.Follows, "follows"}, detail{cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()}))
 	s.sent = append(s.sent, sentCommand{cmd, c})

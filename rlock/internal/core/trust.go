@@ -56,9 +56,33 @@ func (t *Tenure) believe(f flight, now Now) {
 // whether a hold may begin.
 func (t *Tenure) believeGrant(now Now) bool {
 	c := t.lock.client
-	lease, from := t.atMost(c.Claim), t.trust.seen.Safe
+	lease, from := t.atMost(t.claimed()), t.trust.seen.Safe
 	t.trust.until, t.trust.lease, t.claim = from.After(c.trusted(lease)), lease, true
 	return t.enough(now) && !t.tokens.missing()
+}
+
+// A client that stands still when it is granted the lock costs the others its claim. So a ticket is
+// brief, and asks for a shorter one, if the last turn of its client was so short that another such
+// turn needs no command more for it: neither a Look, since less than half of the claim is left at
+// the grant, nor a Mirror, since a third of it is over before the release. A client that is late
+// takes the long claim again.
+
+// paces notes the length of a turn, from the Join of the ticket to its release.
+func (l *Lock) paces(turn Span) { l.quick = l.client.Brief > 0 && turn <= l.client.Brief/4 }
+
+// IsQuick reports whether the last turn of the lock was a short one. MarkQuick says so of a lock
+// that was forgotten meanwhile.
+func (l *Lock) IsQuick() bool { return l.quick }
+
+// MarkQuick notes that the last turn of the lock was a short one.
+func (l *Lock) MarkQuick() { l.quick = l.client.Brief > 0 }
+
+// claimed returns the lease of the tenure's claim.
+func (t *Tenure) claimed() Span {
+	if t.brief {
+		return t.lock.client.Brief
+	}
+	return t.lock.client.Claim
 }
 
 // sawInQueue notes that the flight's command has found the ticket in the queue.
@@ -72,8 +96,7 @@ func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = no
 // less than half of the claim is left, since the delay of one command might end the hold; and if
 // replicas have to confirm the grant, which only the answer to a Look says.
 func (t *Tenure) enough(now Now) bool {
-	c := t.lock.client
-	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas
+	return 2*t.trust.until.Since(now.Safe) > t.claimed() && !t.lock.client.Replicas
 }
 
 // worth reports whether a tenth of the lease is left, which is enough to start another hold.

@@ -25,6 +25,7 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 		t.polls = 1
 	}
 	t.answerable = w.Answerable && entry != Resume
+	t.brief = l.quick && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}
@@ -65,6 +66,9 @@ func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.held {
 		if l.held, l.stays = nil, 0; l.Kind.Fenced {
 			l.reserve = t.tokens.next()
+		}
+		if t.marked {
+			l.paces(now.Time.Since(t.since))
 		}
 	}
 	if w := t.Agent; w != nil && w.Purpose == Locks {

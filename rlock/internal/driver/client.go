@@ -191,6 +191,7 @@ func (c *Client) open(w carrier) {
 // What the protocol fixes; queue.lua says the same.
 const (
 	claimLease = 2 * time.Second
+	briefClaim = 500 * time.Millisecond
 	queueTime  = time.Minute
 )
 
@@ -198,7 +199,7 @@ const (
 func (c *Client) config() core.Config {
 	const ms = core.Span(time.Millisecond)
 	return core.Config{
-		Lease: core.Span(c.Config.Lease), Claim: core.Span(claimLease), QueueTime: core.Span(queueTime), Margin: 2*ms + core.Span(c.Tick),
+		Lease: core.Span(c.Config.Lease), Claim: core.Span(claimLease), Brief: core.Span(briefClaim), QueueTime: core.Span(queueTime), Margin: 2*ms + core.Span(c.Tick),
 		LookTime: core.Span(claimLease), Slack: ms, FirstPoll: ms, LastPoll: 128 * ms,
 		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
 		Silence: core.Span(terms.Silence), Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,

@@ -86,7 +86,7 @@ type fakeWire struct {
 
 func newFake(t testing.TB, embedded *redistest.Server, kind KindID) *fake {
 	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), wrote: make(map[core.ID]int), flying: make(map[core.ID]int), others: make(map[string]*server.Server)}
-	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
+	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Brief: core.Span(briefClaim), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
 }

@@ -27,6 +27,7 @@ func (l *lock) subscribe() {
 	if l.sub != nil {
 		return
 	}
+	l.recallPace()
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
 		return c.wire.listen(n, func(message string) { c.hearNotice(n, message) }, func() { c.confirmed(n) })
@@ -44,8 +45,40 @@ func (l *lock) subscribe() {
 
 func (l *lock) unsubscribe() {
 	if l.sub != nil {
+		l.notePace()
 		l.sub.close()
 		l.sub, l.confirmed = nil, false
+	}
+}
+
+// A lockKey names a lock of a shard.
+type lockKey struct {
+	kind KindID
+	key  string
+}
+
+// maxQuick is the number of locks that a shard keeps in mind as quick.
+const maxQuick = 16
+
+// notePace and recallPace keep in mind, beyond the end of a lock that others wait for now and then,
+// that its turns are short: core.Lock.IsQuick. A shard forgets all of them when they are too many.
+func (l *lock) notePace() {
+	s, k := l.shard, lockKey{l.name.KindID, l.name.Key}
+	switch {
+	case !l.IsQuick():
+		delete(s.quick, k)
+		return
+	case s.quick == nil:
+		s.quick = make(map[lockKey]struct{})
+	case len(s.quick) >= maxQuick:
+		clear(s.quick)
+	}
+	s.quick[k] = struct{}{}
+}
+
+func (l *lock) recallPace() {
+	if _, quick := l.shard.quick[lockKey{l.name.KindID, l.name.Key}]; quick {
+		l.MarkQuick()
 	}
 }
 

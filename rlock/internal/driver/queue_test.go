@@ -746,3 +746,85 @@ func TestACallWhoseTicketJoinsWithARefusedReleaseHearsWhy(t *testing.T) {
 		})
 	}
 }
+
+// A ticket that follows a short turn of its client is granted a brief claim, also if the lock was
+// forgotten in between. With a longer turn the next claim is long again.
+func TestTheTicketAfterAShortTurnIsBrief(t *testing.T) {
+	for _, kind := range []KindID{PlainKind, FairKind, ReadWriteKind, SemaphoreKind} {
+		bubbleOf(t, kind, func(t *testing.T, f *fake) {
+			if kind == SemaphoreKind {
+				f.most = 1
+			}
+			here, there := f.join(nil), f.join(nil)
+			for i, turn := range []struct {
+				wait, hold time.Duration
+				brief      bool
+			}{{0, 0, false}, {briefClaim / 8, briefClaim / 8, true}, {0, briefClaim / 2, true}, {0, 0, false}, {briefClaim, 0, true}, {0, 0, false}} {
+				h := holds(t, there.lock())
+				l := here.lock()
+				o, got := takes(t.Context(), l)
+				synctest.Wait()
+				time.Sleep(turn.wait)
+				require.NoError(t, h.Release(t.Context()))
+				require.NoError(t, <-got)
+				f.mu.Lock()
+				sent := slices.DeleteFunc(slices.Clone(f.sent), func(c core.Command) bool { return c.Op != core.Join })
+				f.mu.Unlock()
+				assert.Equal(t, turn.brief, sent[len(sent)-1].Brief, "turn %d", i)
+				time.Sleep(turn.hold)
+				require.NoError(t, l.Unlock(t.Context(), o))
+				time.Sleep(time.Second)
+			}
+			f.isClean()
+		})
+	}
+}
+
+// A client that stands still when it is granted the lock, for its second ticket as well as for its
+// first, costs the others one claim: a brief one of 0.5 s. Redis counts it as one that listens.
+func TestAStoppedClientCostsTheOthersOneClaim(t *testing.T) {
+	for brief, costs := range map[bool]time.Duration{true: briefClaim, false: claimLease} {
+		for _, kind := range []KindID{PlainKind, FencedKind, FairKind, ReadWriteKind, SemaphoreKind} {
+			bubbleOf(t, kind, func(t *testing.T, f *fake) {
+				if kind == SemaphoreKind {
+					f.most = 1
+				}
+				here, there := f.join(nil), f.join(nil)
+				req := request(terms.NewHandleOwner())
+				req.Lease = briefClaim // as one that was granted the lock for a claim
+				h, err := there.lock().Hold(t.Context(), t.Context(), req)
+				require.NoError(t, err)
+				const stopped = 7
+				f.server.Listens, f.server.QueueEnds = f.server.Listens.With(stopped), server.Time(time.Since(f.start)+queueTime)
+				for n := range uint64(2) {
+					f.server.Queue = append(f.server.Queue, core.Ticket{ID: core.ID{Client: stopped, N: 1 + n}, Owner: 1, Brief: brief})
+				}
+				o, got := takes(t.Context(), here.lock())
+				synctest.Wait()
+				released := time.Now()
+				require.NoError(t, h.Release(t.Context()))
+				require.NoError(t, <-got)
+				assert.InDelta(t, costs, time.Since(released), float64(5*time.Millisecond), "%v, brief: %v", kind, brief)
+				require.NoError(t, here.lock().Unlock(t.Context(), o))
+			})
+		}
+	}
+}
+
+// A shard keeps no more than so many quick locks in mind.
+func TestQuickLocksAreForgottenWhenTheyAreTooMany(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		h := holds(t, c.lock())
+		s := c.shardOf(c.lock().Name)
+		s.quick = make(map[lockKey]struct{})
+		for i := range maxQuick {
+			s.quick[lockKey{key: fmt.Sprint(i)}] = struct{}{}
+		}
+		l := s.find(PlainKind, key, 0)
+		l.MarkQuick()
+		l.notePace()
+		assert.Equal(t, map[lockKey]struct{}{{PlainKind, key}: {}}, s.quick)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}

@@ -22,6 +22,7 @@ type shard struct {
 	pools map[string]*pool            // the pools of semaphores by key, in place of locks
 	spare *lock                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 
+	quick       map[lockKey]struct{} // locks without a subscription whose last turn was short
 	counts      Counts
 	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
 	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places

@@ -63,6 +63,7 @@ var brokenRules = []struct {
 	{"JoinClaims", core.JoinClaims, "before another one knows", true, false, twice},
 	{"Looks", core.Looks, "nothing will ever be sent", false, false, faulty},
 	{"Remember", core.Remember, "does not know", false, false, tries},
+	{"BriefClaims", core.BriefClaims, "before another one knows", true, false, Setup{Clients: 2, Users: 1, Rounds: 2, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow}},
 	{"HalfAClaim", core.HalfAClaim, "fewer than two faults", true, false, but(faulty, func(s *Setup) { s.Steady = true; s.Do = 0; s.Faults = 2; s.Fault = Break | Slow })},
 	{"GiveBack", core.GiveBack, "does nothing about it", true, false, but(faulty, func(s *Setup) { s.Do = 0; s.Fault = Endless })},
 	{"KnowsItsOwn", core.KnowsItsOwn, "no owner holds", false, true, forgotten},

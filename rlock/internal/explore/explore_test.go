@@ -65,6 +65,7 @@ var quick = []Setup{
 	{Name: "2x1, a claim unheard", Clients: 2, Users: 1, Rounds: 1, Look: 5, Idle: 6, Do: Cancel, Faults: 1, Fault: LoseMessage},
 	{Name: "2x1, deaths", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Die},
 	{Name: "2x1, slow", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Slow},
+	{Name: "2x1, brief claims", Clients: 2, Users: 1, Rounds: 1, Lease: 6, Claim: 4, Brief: 2, Do: Cancel, Faults: 1, Fault: Slow | Freeze},
 	{Name: "2x1, stall", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Stall},
 	{Name: "3x1", Clients: 3, Users: 1, Rounds: 1},
 	{Name: "2x1, without end", Clients: 2, Users: 1},
@@ -172,6 +173,12 @@ var thorough = []Setup{
 	{Name: "2x1, doubles", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Double | DoubleMessage},
 	{Name: "2x1, stand still", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Freeze | Sleep},
 	{Name: "2x1, partition", Clients: 2, Users: 1, Rounds: 1, Faults: 1, Fault: Partition},
+	{Name: "2x1, brief claims, two rounds", Clients: 2, Users: 1, Rounds: 2, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow | Freeze},
+	{Name: "2x1, brief claims, connections", Clients: 2, Users: 1, Rounds: 1, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Break | Late | LoseMessage | DoubleMessage | Die},
+	{Name: "2x2, brief claims", Clients: 2, Users: 2, Rounds: 1, Lease: 6, Claim: 4, Brief: 2},
+	{Name: "fair 2x1, brief claims", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow | Freeze | Die | LoseMessage},
+	{Name: "readers 2x1, brief claims", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow | Freeze | LoseMessage},
+	{Name: "permit 2x1, brief claims", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow | Freeze | Die | LoseMessage},
 	{Name: "2x1, losses of Redis", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Wipe | LoseQueue | Delete},
 	{Name: "2x1, failover", Clients: 2, Users: 1, Rounds: 1, Faults: 1, Fault: Failover},
 	{Name: "2x1, leases shorter than a claim", Clients: 2, Users: 1, Rounds: 1, Lease: 3, Claim: 4, Do: Cancel, Faults: 1, Fault: Break | Slow | Stall},
@@ -281,6 +288,9 @@ func passedFair(w *world) {
 
 // By hand: go test ./internal/explore -run Deep -v -deep -limit 10m -timeout 5h
 var long = []Setup{
+	{Name: "2x1, brief claims, faults", Clients: 2, Users: 1, Rounds: 1, Lease: 6, Claim: 4, Brief: 2, Do: Cancel | Nest, Faults: 1, Fault: Break | Late | Slow | Partition | Cut | LoseMessage | DoubleMessage | Die | Repeat},
+	{Name: "2x1, brief claims, slow", Clients: 2, Users: 1, Rounds: 1, Lease: 6, Claim: 4, Brief: 2, Faults: 2, Fault: Slow | Freeze},
+	{Name: "3x1, brief claims", Clients: 3, Users: 1, Rounds: 1, Lease: 6, Claim: 4, Brief: 2, Faults: 1, Fault: Slow | Freeze | Die},
 	{Name: "2x1, partition", Clients: 2, Users: 1, Rounds: 1, Do: Cancel | Nest | Fixed, Faults: 1, Fault: Partition},
 	{Name: "2x1, losses of Redis", Clients: 2, Users: 1, Rounds: 2, Do: Cancel, Faults: 1, Fault: Wipe | LoseQueue | Delete},
 	{Name: "2x1, two faults", Clients: 2, Users: 1, Rounds: 1, Faults: 2, Fault: Break | Late | Slow | LoseMessage},

@@ -368,7 +368,7 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	m, a := &p.cmd, &p.reply
 	t, j := core.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded, m.Brief, m.Joins.Brief), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
@@ -434,7 +434,7 @@ func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byt
 		}
 		for _, t := range s.Queue {
 			r, n := name(t.ID)
-			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared, t.Answerable), byte(t.More))
+			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared, t.Answerable, t.Brief), byte(t.More))
 		}
 		for _, id := range s.Marks {
 			r, n := name(id)

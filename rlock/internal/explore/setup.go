@@ -31,6 +31,7 @@ type Setup struct {
 
 	Lease core.Span    // 0: 4
 	Claim core.Span    // 0: 2
+	Brief core.Span    // the claim of a brief ticket, as the first of each client is; 0: none is
 	Look  core.Span    // 0: 2
 	Least core.Span    // the shortest wait that is worth a ticket; 0: 1
 	begin func(*world) // what there is from the beginning; nil for nothing
@@ -128,7 +129,7 @@ func (s *Setup) queueTime() core.Span { return max(8, 2*s.Look) }
 
 func (s *Setup) config() core.Config {
 	return core.Config{
-		Lease: s.lease(), Claim: s.claim(), QueueTime: s.queueTime(),
+		Lease: s.lease(), Claim: s.claim(), Brief: s.Brief, QueueTime: s.queueTime(),
 		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
 		LeastWait: or(s.Least, 1), ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
 		Foreign:  core.ForeignConfig{WindowLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
@@ -144,7 +145,7 @@ func (s *Setup) server() *server.Config {
 	case s.Kind.Permits > 0:
 		kind = server.Semaphore
 	}
-	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime(), Windows: windows}
+	return &server.Config{Kind: kind, Claim: s.claim(), Brief: s.Brief, Silence: s.queueTime(), Windows: windows}
 }
 
 // locks is how many locks a client has: of a semaphore each owner has one.

@@ -230,12 +230,15 @@ func (r *Redis) step(x *Exchange) Call {
 
 // modeOf returns the letter of a ticket's mode in the queue.
 func modeOf(t core.Ticket) string {
-	modes, mode := "xsa", t.Mode
+	modes, mode := "xsab", t.Mode
 	if t.Polls {
 		modes = "XSA"
 	}
-	if t.Answerable {
+	switch {
+	case t.Answerable:
 		mode = core.Shared + 1
+	case t.Brief:
+		mode = core.Shared + 2
 	}
 	return modes[mode : mode+1]
 }

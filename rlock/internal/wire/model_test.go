@@ -98,7 +98,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 		require.True(t, ok, "the script is not accepted")
 	}
 	k.exact = on.exact()
-	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows}}
+	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Brief: modelBrief, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows}}
 }
 
 // round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
@@ -356,6 +356,7 @@ func (k modelKind) inACluster() modelKind {
 
 const (
 	modelClaim   = 2000
+	modelBrief   = 500
 	modelSilence = 60_000
 	modelClients = 4
 	modelPermits = 2
@@ -396,6 +397,7 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 		t.Mode = core.Shared
 	}
 	t.Answerable = c.model == server.Plain && t.ID.N%4 == 2
+	t.Brief = t.Mode == core.Alone && !t.Polls && t.ID.N%4 == 1
 	if c.model == server.Semaphore {
 		t.More = [...]int32{0, 0, 1, 0, 1, 2}[t.ID.N%6]
 	}

@@ -66,6 +66,9 @@ func member(t core.Ticket) string {
 	if t.Answerable {
 		mode = "a"
 	}
+	if t.Brief {
+		mode = "b"
+	}
 	if t.Polls {
 		mode = strings.ToUpper(mode)
 	}

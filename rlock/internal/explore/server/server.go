@@ -17,6 +17,8 @@ type Config struct {
 	Kind Kind
 	// Claim is the lease of a ticket that is granted the lock, unless its client asks for more.
 	Claim core.Span
+	// Brief is that of a brief ticket.
+	Brief core.Span
 	// Silence is for how long the queue is kept without a word of its clients.
 	Silence core.Span
 	// Uncounted is set in a Cluster with plain pub/sub, where no node knows all subscribers.

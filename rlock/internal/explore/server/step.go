@@ -17,7 +17,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	existed := r.queueExists()
 	asker, term := look, lease
 	if join != noTicket {
-		asker, term = join, r.Claim
+		asker, term = join, r.claimOf(join)
 	}
 
 	left, freed := r.leave(leave)
@@ -298,7 +298,7 @@ func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bo
 	if !asks && !r.listens(m) {
 		return 0, false
 	}
-	lease := r.Claim
+	lease := r.claimOf(m)
 	if asks {
 		lease = term
 	}
@@ -311,6 +311,14 @@ func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bo
 		r.send(core.Message{Kind: core.Granted, ID: m.ID, More: m.More, Token: token, Tokens: r.reserve})
 	}
 	return token, asks
+}
+
+// claimOf returns the lease of the ticket's claim.
+func (s *Server) claimOf(t core.Ticket) core.Span {
+	if t.Brief {
+		return s.Brief
+	}
+	return s.Claim
 }
 
 func (s *Server) queues(t core.Ticket) bool { return slices.Contains(s.Queue, t) }

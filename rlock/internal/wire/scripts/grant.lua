@@ -5,7 +5,7 @@ local unheard = 3000 -- the time after which clients count as standing still tha
 
 -- Reports whether the client of a ticket can be notified; true if Redis does not say.
 local function listens(member)
-	if family == 'c' or string.sub(member, 1, 1) ~= modeOf(member) then
+	if family == 'c' or pollsFor(member) then
 		return true
 	end
 	local own = grants .. clientOf(member)
@@ -30,7 +30,7 @@ local function refuse(member, err)
 	return freed and released(err) or err
 end
 
-local term = joins and claim or lease -- the lease with which the asker is granted the lock
+local term = joins and claimOf(asker) or lease -- the lease with which the asker is granted the lock
 local granted -- the token of the asker once it was granted the lock, else nil
 
 -- Takes the member out of the queue, and grants it the lock if its client is there. Its mark comes
@@ -43,11 +43,11 @@ local function grant(member)
 	end
 	redis.call('zadd', queue, '0', markOf(member))
 	redis.call('zrem', queue, member)
-	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
+	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claimOf(member))
 	if not refused and not asks then
 		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
 		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
-		refused = string.sub(member, 1, 1) == modeOf(member) and type(told) == 'table' and told
+		refused = not pollsFor(member) and type(told) == 'table' and told
 	end
 	if refused then
 		redis.call('zrem', queue, markOf(member))
@@ -126,7 +126,7 @@ if varies and freed and first and first == ahead then
 	local told, n = {[clientOf(leaver)] = true}, 0
 	for _, member in ipairs(redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64')) do
 		local client = clientOf(member)
-		if n < 8 and not told[client] and modeOf(member) == string.sub(member, 1, 1) then
+		if n < 8 and not told[client] and not pollsFor(member) then
 			told[client], n = true, n + 1
 			redis.pcall(publish, grants .. client, '?' .. ticketOf(member) .. ' ' .. lock)
 		end
@@ -294,7 +294,7 @@ elseif follows == asker then
 	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after
 	-- its release. A look asks the clients of all holders, of a semaphore that of the permit that
 	-- ends first: so it is one message of many a claim.
-	if behind == asker and not joins and string.sub(asker, 1, 1) == modeOf(asker) then
+	if behind == asker and not joins and not pollsFor(asker) then
 		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
 			if isOurs(owner) and string.sub(owner, 38, 38) ~= '0' then

@@ -25,9 +25,10 @@
 --                         the keys and the arguments, see below
 --   family, publish, numsub, polls, heard
 --                         ARGV[1]: its first letter, the commands, and whether it has "+" and "!"
---   grants, claim, silence
---                         what begins the channels of grants; the lease of a claim; the life of a queue
+--   grants, silence       what begins the channels of grants; the life of a queue
 --   ticketOf(member), modeOf(member), clientOf(member), markOf(member)
+--   pollsFor(member), claimOf(member)
+--                         whether the client of a ticket polls for it; the lease of its claim
 --   isForeign(owner)      whether an owner has the lock that is none of rlock
 --   released(told)        the error of a step that has freed the lock, if its message was refused
 --   row                   what was read of the queue
@@ -39,10 +40,10 @@
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue is a mode
 -- and a ticket: x for one that needs the lock alone, s for one that shares it; a is x of a call that
--- takes the answer of a release (release_answer.lua). X, S and A are those of tickets that poll, since
--- their client has not subscribed. The first 19 characters of the ticket are the
--- client's, and end the name of the channel on which that client, and no other, hears of its
--- grants.
+-- takes the answer of a release (release_answer.lua), and b is x with a claim of 0.5 s in place of
+-- 2 s. X, S and A are those of tickets that poll, since their client has not subscribed. The first
+-- 19 characters of the ticket are the client's, and end the name of the channel on which that
+-- client, and no other, hears of its grants.
 --
 -- Foreign clients are those of Redisson: they know the lock and its channel, and nothing of the
 -- queue. "?" in the queue is a window for them.
@@ -95,7 +96,7 @@
 --  2   plain          the same, and telling them was refused               "(released)"
 --  3   swift          a ticket joins behind another one while a tenure of  {0, n, o, -1, 1}
 --                     ours has the lock, or as the first one               {0, n, o, -2, 2}
---  4   swift          a release passes the lock to the first ticket, and   1 or {1, 2000, o, -2, a}
+--  4   swift          a release passes the lock to the first ticket, and   1 or {1, n, o, -2, a}
 --                     another ticket may join
 --  5   the kind's     the key is no lock: nothing was changed              a WRONGTYPE error
 --  6   semaphore      a release without a queue                            1 or 0
@@ -163,7 +164,6 @@ local publish, numsub = 'publish', 'numsub'
 if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
 end
-local claim = 2000 -- the lease of a claim
 local silence = '60000' -- the life of the queue: without a step for so long it has no waiters
 
 local function ticketOf(member)
@@ -171,7 +171,16 @@ local function ticketOf(member)
 end
 
 local function modeOf(member)
-	return string.lower(string.sub(member, 1, 1))
+	local letter = string.lower(string.sub(member, 1, 1))
+	return letter == 'b' and 'x' or letter
+end
+
+local function pollsFor(member)
+	return string.find(member, '^%u')
+end
+
+local function claimOf(member)
+	return string.sub(member, 1, 1) == 'b' and 500 or 2000
 end
 
 local function clientOf(member)

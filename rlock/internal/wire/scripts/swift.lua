@@ -35,8 +35,9 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 	if first == mark then
 		first, behind = behind, front[3]
 	end
-	local counts = {}
-	if first and string.sub(first, 1, 1) == 'x' and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7]) then
+	local letter, counts = first and string.sub(first, 1, 1), {}
+	local claim = letter == 'x' and '2000' or letter == 'b' and '500'
+	if claim and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7]) then
 		local sharded = ARGV[1] == 's'
 		local publish = sharded and 'spublish' or 'publish'
 		local own = 'rlock_grants:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)
@@ -57,19 +58,19 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 			end
 			if taken and token then
 				redis.call('hset', KEYS[1], next, '1')
-				local expires = redis.pcall('pexpire', KEYS[1], '2000')
+				local expires = redis.pcall('pexpire', KEYS[1], claim)
 				local told = expires == 1 and redis.pcall(publish, own, '+' .. next .. ' ' .. token .. ' ' .. number .. ' ' .. KEYS[1])
 				if type(told) == 'number' then
 					if not swaps then
 						redis.call('zadd', KEYS[2], '0', '!' .. string.sub(next, 1, 36))
 						if not behind then -- the mark is kept for the lease that it is about
-							redis.call('pexpire', KEYS[2], '2000')
+							redis.call('pexpire', KEYS[2], claim)
 						end
 						return 1 -- end 4
 					end
 					redis.call('zadd', KEYS[2], 'nx', '0', '!' .. string.sub(next, 1, 36), score, ARGV[7])
 					redis.call('pexpire', KEYS[2], '60000')
-					return {1, 2000, next, -2, behind and 1 or 2} -- end 4
+					return {1, tonumber(claim), next, -2, behind and 1 or 2} -- end 4
 				end
 				redis.call('hdel', KEYS[1], next)
 			end
