@@ -238,8 +238,8 @@ func (k *Keeper) gatherLocked() {
 		k.skew = min(k.skew, skew)
 		k.wheel.Advance(now, k.readyLocked)
 	}
-	// The fifo is in the order of the nudges, and not of the ends of the paces. So an entry may wait
-	// behind another one whose pace ends later, for less than a pace.
+	// The fifo is in the order of the nudges, and not of the ends of the paces. So an entry may
+	// wait behind another one whose pace ends later, for less than a pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
 		k.readyLocked(e)
 	}

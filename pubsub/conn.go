@@ -22,8 +22,9 @@ const (
 	answerWithin = 6 * time.Second
 )
 
-// A conn is one dedicated connection of a link. It asks for its server (INFO; HELLO in a
-// Cluster), and then only ever subscribes, since the embedded server accepts nothing else on a connection with subscriptions.
+// A conn is one dedicated connection of a link. It asks for its server (INFO; HELLO in a Cluster),
+// and then only ever subscribes, since the embedded server accepts nothing else on a connection
+// with subscriptions.
 //
 // It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING. If a server answers both with an
 // error (BUSY while a script runs for too long, or any other refusal), rueidis panics in a

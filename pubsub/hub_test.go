@@ -182,8 +182,8 @@ func TestAChannelThatComesBackWhileItIsGivenUpIsSubscribedAgain(t *testing.T) {
 	})
 }
 
-// together subscribes to n channels, c0 and so on, that wait until the server has answered for another one. answer is that of
-// the server to the other commands.
+// together subscribes to n channels, c0 and so on, that wait until the server has answered for
+// another one. answer is that of the server to the other commands.
 func (w *world) together(t *testing.T, n int, answer func(command string, args []string) string) []*waiter {
 	underWay, goOn := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(underWay) })

@@ -16,8 +16,8 @@ import (
 
 const (
 	// A lost connection is opened again after minBackoff, which doubles with each failure up to
-	// maxBackoff. Each pause is shorter by up to a half at random: when a server returns, its clients
-	// do not connect all at once.
+	// maxBackoff. Each pause is shorter by up to a half at random: when a server returns, its
+	// clients do not connect all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
 	// plainBackoff is the pause once the server bars all channels of a link, and none of them has a

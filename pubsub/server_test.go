@@ -662,8 +662,8 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 		awaitWake(t, s)
 	}
 	t.Run("when a failover is planned", func(t *testing.T) {
-		// Sentinel turns the old primary into a replica after some 10 s, and only then ends its connections. Here it cannot,
-		// until the hub has followed without that.
+		// Sentinel turns the old primary into a replica after some 10 s, and only then ends its
+		// connections. Here it cannot, until the hub has followed without that.
 		old := redis.Primary("a").Client(t)
 		do(t, old, "ACL", "SETUSER", "default", "-slaveof", "-replicaof")
 		redis.Failover("a")

@@ -33,8 +33,8 @@ type Config struct {
 	Prefix string
 	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
 	// before a holder loses it; the watchdog renews at a third of it. A holder that has waited has
-	// at most two seconds until its first renewal: see docs/operations.md. At least 100 ms. Defaults
-	// to 30 s.
+	// at most two seconds until its first renewal: see docs/operations.md. At least 100 ms.
+	// Defaults to 30 s.
 	Lease time.Duration
 	// LongestLease is the longest lease that any client or call has on a lock of this server, at
 	// least Lease: see [NewRedLock]. Defaults to Lease, at least 30 s.
@@ -83,7 +83,8 @@ type Advanced struct {
 	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
-	// LogSteps logs, at level Debug, each step of a lock: what the client wants, and what Redis has.
+	// LogSteps logs, at level Debug, each step of a lock: what the client wants, and what Redis
+	// has.
 	LogSteps bool
 }
 
@@ -97,8 +98,8 @@ const (
 	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways) // for other versions of Redisson, or programs like it
 )
 
-// PubSub is a family of publish and subscribe commands, with Redisson's shardedSubscriptionMode; for
-// Redisson before 3.28 see docs/redisson-versions.md.
+// PubSub is a family of publish and subscribe commands, with Redisson's shardedSubscriptionMode;
+// for Redisson before 3.28 see docs/redisson-versions.md.
 type PubSub int
 
 const (

@@ -48,7 +48,7 @@ func homeOf(e *driver.Client, config Config) *group.Home {
 
 // A single is a lock of one key as package group knows it.
 type single struct {
-	*driver.Lock
+	*driver.NamedLock
 	leaves []group.Leaf // the one
 }
 
@@ -59,11 +59,11 @@ func (s single) Name() string { return s.Title() }
 
 func (s single) Leaves() []group.Leaf { return s.leaves }
 
-func leafOf(c *Client, l *driver.Lock) group.Leaf {
+func leafOf(c *Client, l *driver.NamedLock) group.Leaf {
 	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
 }
 
-func singleOf(c *Client, l *driver.Lock) single { return single{l, []group.Leaf{leafOf(c, l)}} }
+func singleOf(c *Client, l *driver.NamedLock) single { return single{l, []group.Leaf{leafOf(c, l)}} }
 
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), requestFor(o, &options))
@@ -74,7 +74,7 @@ func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Option
 }
 
 func (s single) Holders(ctx context.Context) (holders []group.Holder, err error) {
-	texts, err := s.Lock.Holders(ctx)
+	texts, err := s.NamedLock.Holders(ctx)
 	for _, text := range texts {
 		holders = append(holders, group.Holder{Owner: uint64(driver.OwnerIn(text)), Text: text})
 	}
@@ -91,9 +91,9 @@ func requestFor(o terms.Owner, options *group.Options) driver.Request {
 
 // acquireAll acquires locks of one key of one client: see [group.Config].
 func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, options []group.Options) (parts []terms.Part, err error) {
-	all, requests := make([]*driver.Lock, len(locks)), make([]driver.Request, len(locks))
+	all, requests := make([]*driver.NamedLock, len(locks)), make([]driver.Request, len(locks))
 	for i, l := range locks {
-		all[i], requests[i] = l.(single).Lock, requestFor(o, &options[i])
+		all[i], requests[i] = l.(single).NamedLock, requestFor(o, &options[i])
 	}
 	holds, err := driver.HoldAll(ctx, context.WithoutCancel(ctx), all, requests)
 	for _, h := range holds {
@@ -107,7 +107,7 @@ func (l *Lock) part() (group.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
 		return f.Lock, f.Err()
-	case *driver.Lock:
+	case *driver.NamedLock:
 		return singleOf(l.client, f), f.Name.Err
 	}
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)

@@ -59,8 +59,8 @@ func WithMaxHold(d time.Duration) AcquireOption {
 }
 
 // WithMinHold keeps the lock until d has passed since it was acquired, also after a release: so a
-// short job does not run again in a process whose clock runs behind. The lock ends sooner if its release is
-// [ErrUnconfirmed], or if it is lost, or passed on or closed in place of the release.
+// short job does not run again in a process whose clock runs behind. The lock ends sooner if its
+// release is [ErrUnconfirmed], or if it is lost, or passed on or closed in place of the release.
 func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MinHold = max(d, 0) }
 }
@@ -93,10 +93,10 @@ func WithMaxWaiters(n int) AcquireOption {
 }
 
 // WithProgress calls f, in a goroutine of its own, with the caller's place, from 1, among the
-// waiters, counted as by WithMaxWaiters, at least every two seconds, without more commands. The call
-// returns after f has, even if its context ends before; if f panics, so does the caller, with f's
-// stack, and holds nothing. A call granted the lock while f runs loses it after a second, and waits
-// again.
+// waiters, counted as by WithMaxWaiters, at least every two seconds, without more commands. The
+// call returns after f has, even if its context ends before; if f panics, so does the caller, with
+// f's stack, and holds nothing. A call granted the lock while f runs loses it after a second, and
+// waits again.
 func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }

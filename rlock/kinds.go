@@ -55,7 +55,7 @@ func (c *Client) NewSemaphore(name string, permits int) *Lock {
 // lock, as with [sync.RWMutex]; one that reads may always nest. The readers of one client are one
 // reader in Redis.
 type ReadWriteLock struct {
-	reader, writer driver.Lock
+	reader, writer driver.NamedLock
 	read, write    Lock // made of these
 }
 

@@ -68,10 +68,10 @@ func (c *Client) NewLock(name string) *Lock {
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
-func lockOf(c *Client, one driver.Lock) *Lock {
+func lockOf(c *Client, one driver.NamedLock) *Lock {
 	l := &struct {
 		lock Lock
-		one  driver.Lock
+		one  driver.NamedLock
 	}{lock: Lock{client: c}, one: one}
 	l.lock.made = &l.one
 	return &l.lock

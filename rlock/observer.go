@@ -8,10 +8,10 @@ import (
 // An Observer has hooks for the events of a client's locks: set it in [Config].Observer. Each hook
 // may be nil, later versions may add hooks, and one Observer may serve several clients.
 //
-// A call that takes a lock may be Waiting, and ends with Acquired, Answered or GaveUp; each Acquired
-// is followed by Released or Lost. If several levels of one owner are lost together, Lost is called
-// for the first alone. A lock over several is observed as one lock, by the Observer of its first
-// part's client.
+// A call that takes a lock may be Waiting, and ends with Acquired, Answered or GaveUp; each
+// Acquired is followed by Released or Lost. If several levels of one owner are lost together, Lost
+// is called for the first alone. A lock over several is observed as one lock, by the Observer of
+// its first part's client.
 //
 // A hook may call the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the
 // client, one after the other; while 4000 events wait, more are dropped and counted for Missed. The

@@ -162,7 +162,7 @@ func overlap(a, b *Lock) bool {
 // the array, so that nothing is allocated.
 func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
 	switch f := l.form().(type) {
-	case *driver.Lock:
+	case *driver.NamedLock:
 		one[0] = leafOf(l.client, f)
 		return one[:]
 	case over:

@@ -25,7 +25,7 @@ import (
 // is [ErrNoPermission]. The script is executed at most once: an error of its own that says it was
 // not, as NOSCRIPT, is replaced.
 func (h *Hold) Exec(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
-	return h.held.Write(ctx, script, keys, args)
+	return h.held.GuardedWrite(ctx, script, keys, args)
 }
 
 // ReleaseWith is [Hold.Exec] and [Hold.Release] in one step and one round trip: the next holder
@@ -49,7 +49,7 @@ func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) (
 		return nil, err
 	}
 	if len(commands) == 1 {
-		reply, err := h.held.Write(ctx, "return redis.pcall(unpack(ARGV))", keys, commands[0])
+		reply, err := h.held.GuardedWrite(ctx, "return redis.pcall(unpack(ARGV))", keys, commands[0])
 		if _, own := rueidis.IsRedisErr(err); own {
 			err = fmt.Errorf("rlock: guarded write: command %s was refused: %w", commands[0][0], err)
 		}
@@ -62,7 +62,7 @@ func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) (
 	for _, words := range commands {
 		args = append(append(args, strconv.Itoa(len(words))), words...)
 	}
-	reply, err := h.held.Write(ctx, wire.Commands, keys, args)
+	reply, err := h.held.GuardedWrite(ctx, wire.Commands, keys, args)
 	if err != nil {
 		return nil, err
 	}

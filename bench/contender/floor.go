@@ -179,9 +179,9 @@ func (m *setNXMutex) Unlock() error {
 // defaultLease is that of the designs written here.
 const defaultLease = 30 * time.Second
 
-// connect opens the rueidis client of the floor and of the designs written here, with the
-// settings of rlock's pipelined connection: no client-side cache, buffers of 64 KiB. The
-// remaining differences to rlock are the lock, and the direct connection that rlock has for a lone caller.
+// connect opens the rueidis client of the floor and of the designs written here, with the settings
+// of rlock's pipelined connection: no client-side cache, buffers of 64 KiB. The remaining
+// differences to rlock are the lock, and the direct connection that rlock has for a lone caller.
 func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:         []string{addr},

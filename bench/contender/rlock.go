@@ -37,8 +37,9 @@ func rlockAs(name string, kind Kind, about string, lock func(c []*rlock.Client, 
 		Wakes:     "queue, pub/sub",
 		Reentrant: true,
 		Renews:    true,
-		// INFO comes once a direct connection, SCRIPT EXISTS every two seconds while clients contend. The EXISTS that tracks the
-		// key of a hold of more than 50 ms is left out: scripts call EXISTS for each section.
+		// INFO comes once a direct connection, SCRIPT EXISTS every two seconds while clients
+		// contend. The EXISTS that tracks the key of a hold of more than 50 ms is left out: scripts
+		// call EXISTS for each section.
 		Sends: []string{"evalsha", "eval", "subscribe", "info", "script|exists"},
 		Key:   plain,
 		Open: func(c Config) (Client, error) {

@@ -98,9 +98,10 @@ var palette = []color.RGBA{
 
 var fontSize = regexp.MustCompile(`font-size:([0-9.]+)px`)
 
-// Bars draws horizontal bars from zero, and writes them as SVG to path. The map has the figures by name, one for each label; NaN
-// was not measured. With one label, each name has a row, the largest figure on top, and ours is of another colour.
-// With several, each label has a row of bars, and the names are in a legend.
+// Bars draws horizontal bars from zero, and writes them as SVG to path. The map has the figures by
+// name, one for each label; NaN was not measured. With one label, each name has a row, the largest
+// figure on top, and ours is of another colour. With several, each label has a row of bars, and the
+// names are in a legend.
 func Bars(path, title, unit string, labels []string, figures map[string][]float64) error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	plotter.DefaultFont = plot.DefaultFont
@@ -158,7 +159,8 @@ func Bars(path, title, unit string, labels []string, figures map[string][]float6
 	if _, err := drawing.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Readers may have another font than the one by which the letters were measured, and a wider one.
+	// Readers may have another font than the one by which the letters were measured, and a wider
+	// one.
 	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
 	text = fontSize.ReplaceAllFunc(text, func(found []byte) []byte {
 		size, _ := strconv.ParseFloat(string(fontSize.FindSubmatch(found)[1]), 64)

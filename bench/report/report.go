@@ -57,8 +57,8 @@ func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
 	return of
 }
 
-// Save writes the results of a run into a folder, and makes it if need be: results.json has the data, and results.md the
-// text.
+// Save writes the results of a run into a folder, and makes it if need be: results.json has the
+// data, and results.md the text.
 func Save(folder string, data any, text string) error {
 	raw, err := json.MarshalIndent(data, "", "\t")
 	if err == nil {

@@ -69,8 +69,8 @@ type Op struct {
 	// the latest.
 	Ends Time `json:"ends,omitempty"`
 
-	// From is the owner that has passed the lock on at the time Passed, which the call takes over: it
-	// was that owner's until then.
+	// From is the owner that has passed the lock on at the time Passed, which the call takes over:
+	// it was that owner's until then.
 	From   string `json:"from,omitempty"`
 	Passed Time   `json:"passed,omitempty"`
 }

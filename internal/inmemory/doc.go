@@ -25,8 +25,8 @@
 //
 // # Scripts
 //
-// Scripts of an EVALSHA share a state of Lua, as in Redis ([Scripts]). Miniredis makes one for each script, which
-// takes longer than the script of a lock.
+// Scripts of an EVALSHA share a state of Lua, as in Redis ([Scripts]). Miniredis makes one for each
+// script, which takes longer than the script of a lock.
 //
 // # Failure
 //

@@ -35,8 +35,8 @@ var (
 	// compiled has the compiled scripts of all servers by their text: *lua.FunctionProto, nil for a
 	// script that is left to miniredis.
 	compiled sync.Map
-	// nested is the connection of a command of a script in database 0, as miniredis has it: the same
-	// for all servers.
+	// nested is the connection of a command of a script in database 0, as miniredis has it: the
+	// same for all servers.
 	nested atomic.Pointer[reflect.Value]
 )
 
@@ -51,8 +51,8 @@ func NewScripts(m *miniredis.Miniredis) *Scripts {
 	return &Scripts{m: m}
 }
 
-// Before executes the command if it is an EVAL or an EVALSHA, and reports whether it has. It is to be called
-// by miniredis' hook, with all commands, those of scripts as well.
+// Before executes the command if it is an EVAL or an EVALSHA, and reports whether it has. It is to
+// be called by miniredis' hook, with all commands, those of scripts as well.
 func (s *Scripts) Before(peer *miniserver.Peer, command string, args []string) bool {
 	if inScript(peer) {
 		note(peer)

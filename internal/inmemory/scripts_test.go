@@ -91,7 +91,8 @@ func TestAScriptThatFailsLeavesNothingToTheNextOne(t *testing.T) {
 	assert.Equal(t, "fine", reply)
 }
 
-// A connection in a transaction, or with a database of its own, has its script executed by miniredis.
+// A connection in a transaction, or with a database of its own, has its script executed by
+// miniredis.
 func TestAScriptKnowsItsConnection(t *testing.T) {
 	server := newServer(t)
 	client := connect(t, server)

@@ -32,11 +32,11 @@
 // even long after: so a command may be executed after its caller has given up.
 //
 // The network parses RESP as far as it needs to find the ends of commands, replies and pushed
-// messages, and the command that a reply answers (in RESP3; in RESP2 it takes the messages of
-// a subscription for replies). A message is passed on when its end has come; without a rule
-// the bytes of one read are written at once. Parsing costs 0.15 microseconds a script,
-// which is not noticeable beside the 10 of two more sockets. Other protocols, such as TLS, are carried as they come: to a rule
-// they are frames without a name.
+// messages, and the command that a reply answers (in RESP3; in RESP2 it takes the messages of a
+// subscription for replies). A message is passed on when its end has come; without a rule the bytes
+// of one read are written at once. Parsing costs 0.15 microseconds a script, which is not
+// noticeable beside the 10 of two more sockets. Other protocols, such as TLS, are carried as they
+// come: to a rule they are frames without a name.
 //
 // # Far away
 //

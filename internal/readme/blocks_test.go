@@ -105,7 +105,8 @@ func completed(text, signature string) (string, error) {
 	return head + text, nil
 }
 
-// compile compiles the blocks of all pages at once, each as a package of its own that only the go command sees.
+// compile compiles the blocks of all pages at once, each as a package of its own that only the go
+// command sees.
 func compile(t *testing.T, pages map[string]string) error {
 	t.Helper()
 	dir, err := filepath.Abs(root)

@@ -1,7 +1,9 @@
-// Package readme has tests of README.md and of the pages in docs: each Go block compiles, each relative link leads to a file
-// and to a heading of it, and the tests and files exist that comments and documents name.
+// Package readme has tests of README.md and of the pages in docs: each Go block compiles, each
+// relative link leads to a file and to a heading of it, and the tests and files exist that comments
+// and documents name.
 //
-// A block is completed by this rule, and may import all packages of the modules in go.work but the internal ones:
+// A block is completed by this rule, and may import all packages of the modules in go.work but the
+// internal ones:
 //
 //   - If it begins with a package clause it is a file, and nothing is added.
 //

@@ -48,8 +48,8 @@ func links(t *testing.T, page string) (wrong []string) {
 	return wrong
 }
 
-// anchors returns the anchors that GitHub gives to the headings of a page: the text in lower case, without punctuation, with a
-// hyphen for each space, and a number if a heading above has it.
+// anchors returns the anchors that GitHub gives to the headings of a page: the text in lower case,
+// without punctuation, with a hyphen for each space, and a number if a heading above has it.
 func anchors(t *testing.T, page string) map[string]bool {
 	t.Helper()
 	markdown, err := os.ReadFile(page)

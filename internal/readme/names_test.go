@@ -78,7 +78,8 @@ func (t *tree) hasTest(name string) bool {
 	return slices.ContainsFunc(t.tests, func(test string) bool { return strings.HasPrefix(test, name) })
 }
 
-// hasFile reports whether a file has that path, from the folder of one that names it or from any other.
+// hasFile reports whether a file has that path, from the folder of one that names it or from any
+// other.
 func (t *tree) hasFile(named string) bool {
 	named = strings.TrimLeft(path.Clean(named), "./")
 	return slices.ContainsFunc(t.files, func(file string) bool { return file == named || strings.HasSuffix(file, "/"+named) })
@@ -91,7 +92,8 @@ func repository(t *testing.T) *tree {
 	return have
 }
 
-// Tests, files, pages and headings that comments and documents name exist, and something matches each pattern of -run.
+// Tests, files, pages and headings that comments and documents name exist, and something matches
+// each pattern of -run.
 func TestNamesExist(t *testing.T) {
 	have := repository(t)
 	texts := maps.Clone(have.comments)
@@ -126,8 +128,8 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
-// A line of the map begins with names, up to two spaces: folders, which end in a slash, or files of the folder above. A
-// folder with files in the map has all of them there.
+// A line of the map begins with names, up to two spaces: folders, which end in a slash, or files of
+// the folder above. A folder with files in the map has all of them there.
 func TestTheMapIsThatOfTheTree(t *testing.T) {
 	have := repository(t)
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))

@@ -17,9 +17,9 @@ var (
 	storyNamed   = regexp.MustCompile(`\b([\w/]+/)?\w+\.txt\b`)
 )
 
-// TestEachPromiseHasTests holds the list in rlock/tests/promises_test.go against docs/guarantees.md: an entry for each
-// promise of the section Guarantees and for each section after it, in their order. TestNamesExist checks the names of
-// tests.
+// TestEachPromiseHasTests holds the list in rlock/tests/promises_test.go against
+// docs/guarantees.md: an entry for each promise of the section Guarantees and for each section
+// after it, in their order. TestNamesExist checks the names of tests.
 func TestEachPromiseHasTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
 	require.NoError(t, err)

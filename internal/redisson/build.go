@@ -17,8 +17,8 @@ import (
 // A Version of Redisson, as its registry names it.
 type Version string
 
-// The newest releases of both major versions that are in use, and the oldest release that the locks are shared with. All
-// run on Java 8 and later; the driver itself wants 17.
+// The newest releases of both major versions that are in use, and the oldest release that the locks
+// are shared with. All run on Java 8 and later; the driver itself wants 17.
 const (
 	V3     Version = "3.52.0"
 	V4     Version = "4.7.0"

@@ -420,7 +420,8 @@ func sum(numbers []int) (all int) {
 	return all
 }
 
-// A lock that Go has passed on belongs to no thread of Java: Redisson sees a lock of another client with a lease.
+// A lock that Go has passed on belongs to no thread of Java: Redisson sees a lock of another client
+// with a lease.
 
 func TestALockThatIsPassedOnIsHeldToRedisson(t *testing.T) {
 	withBoth(t, setting{lease: 3 * time.Second}, func(s *scene) {

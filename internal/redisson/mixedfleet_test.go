@@ -108,9 +108,10 @@ func (f fleet) part(java redisson.Share, golang []redisson.Share) float64 {
 	return float64(java.Sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
 }
 
-// Each process has its part, and no thread waits for long. Redis cannot count clients of Redisson that listen at a replica, or
-// that only poll: they have turns. Eight threads of a spin lock pause between their sections, since Redisson alone keeps the
-// unluckiest of eight that do not waiting for four to five seconds of ten.
+// Each process has its part, and no thread waits for long. Redis cannot count clients of Redisson
+// that listen at a replica, or that only poll: they have turns. Eight threads of a spin lock pause
+// between their sections, since Redisson alone keeps the unluckiest of eight that do not waiting
+// for four to five seconds of ten.
 func TestMixedFleetsTakeTurns(t *testing.T) {
 	onlyLong(t)
 	for _, version := range versions {

@@ -137,8 +137,8 @@ func downgrading(s *scene, first, second couple) {
 	require.NoError(s.t, second.write.Unlock(lock))
 }
 
-// Readers of Java, of the writer's process and of another one in Go wait for a writer in Go, in whatever order they came: they
-// read together, as Redisson's do.
+// Readers of Java, of the writer's process and of another one in Go wait for a writer in Go, in
+// whatever order they came: they read together, as Redisson's do.
 func TestReadersBehindAWriterInGoReadTogether(t *testing.T) {
 	withOldAndNew(t, setting{kind: redisson.Read, lease: keptLease}, func(s *scene) {
 		elsewhere := *s

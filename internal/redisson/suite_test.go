@@ -96,8 +96,8 @@ func withNewestInACluster(t *testing.T, c setting, run func(s *scene)) {
 	run(stage(t, redistest.Cluster(t), c.with(versions[len(versions)-1])))
 }
 
-// withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for what
-// differs between those.
+// withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for
+// what differs between those.
 func withOldAndNew(t *testing.T, c setting, run func(s *scene)) {
 	if *other != "" {
 		withBoth(t, c, run)
@@ -217,8 +217,8 @@ func (s *scene) startJava() *redisson.Process {
 	return java
 }
 
-// withJava skips the test with -short, and where there is no Java, or no network to build the driver
-// with; if RLOCK_REQUIRE_JAVA is 1 it runs, or fails.
+// withJava skips the test with -short, and where there is no Java, or no network to build the
+// driver with; if RLOCK_REQUIRE_JAVA is 1 it runs, or fails.
 func withJava(t *testing.T, version redisson.Version) {
 	t.Helper()
 	if testing.Short() && os.Getenv("RLOCK_REQUIRE_JAVA") != "1" {

@@ -104,7 +104,8 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 				thread := s.java.Thread(name)
 				all = append(all, s.start(func() error {
 					for range 50 {
-						// A wake-up of Redisson's may be lost: it would sleep until the next message.
+						// A wake-up of Redisson's may be lost: it would sleep until the next
+						// message.
 						if ok, err := thread.TryAcquire("turns", 1, 100*time.Millisecond); err != nil {
 							return err
 						} else if !ok {
@@ -128,8 +129,8 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 	})
 }
 
-// Redisson's NameMapper puts a prefix before each name, as Config.Prefix does. The oldest version names the leases of
-// permits after the name without it.
+// Redisson's NameMapper puts a prefix before each name, as Config.Prefix does. The oldest version
+// names the leases of permits after the name without it.
 func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
 	withOldAndNew(t, setting{prefix: "app:"}, func(s *scene) {
 		t, ctx, c, java := s.t, s.ctx, redisson.New(s.client), s.java.Thread("a")
@@ -163,7 +164,8 @@ func TestSynchronizersBehindANameMapperAreShared(t *testing.T) {
 	})
 }
 
-// In a Cluster both sides choose sharded channels, or are told to have plain ones, which the oldest version always has.
+// In a Cluster both sides choose sharded channels, or are told to have plain ones, which the oldest
+// version always has.
 func TestSynchronizersAreSharedInACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Cluster(t)

@@ -102,9 +102,9 @@ type Share struct {
 	Longest  time.Duration // the longest wait for one
 }
 
-// Contend takes the lock again and again for so long, each time for a section of that
-// length, before which it pauses for a random time below pause. With trying it does not wait in RLock.lock, but calls RLock.tryLock() until it has
-// the lock, with a millisecond between two calls.
+// Contend takes the lock again and again for so long, each time for a section of that length,
+// before which it pauses for a random time below pause. With trying it does not wait in RLock.lock,
+// but calls RLock.tryLock() until it has the lock, with a millisecond between two calls.
 func (t Thread) Contend(lock string, section, pause, during time.Duration, trying bool) (Share, error) {
 	share, err := ask[struct{ Sections, LongestMillis int64 }](t, command{
 		Call: "contend", Name: lock, WaitMillis: during.Milliseconds(),

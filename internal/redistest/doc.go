@@ -1,4 +1,5 @@
-// Package redistest starts what a test runs beside itself, a server of any sort or a process, and takes it away again.
+// Package redistest starts what a test runs beside itself, a server of any sort or a process, and
+// takes it away again.
 //
 // There are four kinds of server, and [Each] runs one test over all of them:
 //
@@ -8,15 +9,15 @@
 //	Sentinel     a primary, two replicas, three sentinels
 //	Cluster      three primaries with a replica each
 //
-// [TLS] is a Standalone that also speaks TLS, with a [Certificate] of the test's own. A program, such as a
-// benchmark, starts servers as a [Program].
+// [TLS] is a Standalone that also speaks TLS, with a [Certificate] of the test's own. A program,
+// such as a benchmark, starts servers as a [Program].
 //
-// All but Embedded need a redis-server (or valkey-server) in PATH. Where there is
-// none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment
-// they fail instead, so that a gate cannot pass because nothing ran. RLOCK_SERVER in
-// the environment names another program, by its path, for every node and sentinel.
-// Tests that use no server are then skipped. With -short no real server is used, unless one of these
-// variables asks for it. A test for which the server is too old is skipped: [NeedMajor].
+// All but Embedded need a redis-server (or valkey-server) in PATH. Where there is none their tests
+// are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment they fail instead, so that a gate
+// cannot pass because nothing ran. RLOCK_SERVER in the environment names another program, by its
+// path, for every node and sentinel. Tests that use no server are then skipped. With -short no real
+// server is used, unless one of these variables asks for it. A test for which the server is too old
+// is skipped: [NeedMajor].
 //
 // [Apart] puts a Standalone into a network namespace of its own, with a link to its
 // clients that can be cut; it needs root on Linux. For a network that fails in
@@ -41,11 +42,13 @@
 //
 // # Processes
 //
-// [Start] starts a process, whose lines of output a function gets, and [Converse] one that is asked line by
-// line. [Self] is the command that starts the same program in another role. Servers are such processes, too.
+// [Start] starts a process, whose lines of output a function gets, and [Converse] one that is asked
+// line by line. [Self] is the command that starts the same program in another role. Servers are
+// such processes, too.
 //
-// All of them end with this program, however it ends. On Linux the kernel sees to that, and the interrupt key
-// is for this program alone. Elsewhere a process gets the interrupt too, and one that reads its input ends with that.
+// All of them end with this program, however it ends. On Linux the kernel sees to that, and the
+// interrupt key is for this program alone. Elsewhere a process gets the interrupt too, and one that
+// reads its input ends with that.
 //
 // # Servers that are shared
 //

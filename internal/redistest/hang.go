@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Hang is the time after which a wait is taken for endless. It measures nothing. RLOCK_HANG is another one, for a machine that
-// is busy with more than the tests.
+// Hang is the time after which a wait is taken for endless. It measures nothing. RLOCK_HANG is
+// another one, for a machine that is busy with more than the tests.
 var Hang = hang(os.Getenv("RLOCK_HANG"))
 
 func hang(text string) time.Duration {
@@ -36,7 +36,8 @@ func Await[V any](t testing.TB, from <-chan V) (v V) {
 	return v
 }
 
-// Guard ends the process, and shows all goroutines, if the test has not ended after three times Hang.
+// Guard ends the process, and shows all goroutines, if the test has not ended after three times
+// Hang.
 func Guard(t testing.TB) { t.Cleanup(guard(t, 3*Hang)) }
 
 func guard(t testing.TB, limit time.Duration) (stop func()) {
@@ -48,9 +49,10 @@ func guard(t testing.TB, limit time.Duration) (stop func()) {
 	return func() { end.Stop() }
 }
 
-// Virtual runs a test in virtual time, in a testing/synctest bubble. Everything that the test starts must have ended when it
-// returns. A test that hangs ends the process, and shows all goroutines, after ninety virtual minutes, which pass in a second or
-// two: synctest finds no deadlock as long as there is a ticker. One that lets no time pass is ended as by [Guard].
+// Virtual runs a test in virtual time, in a testing/synctest bubble. Everything that the test
+// starts must have ended when it returns. A test that hangs ends the process, and shows all
+// goroutines, after ninety virtual minutes, which pass in a second or two: synctest finds no
+// deadlock as long as there is a ticker. One that lets no time pass is ended as by [Guard].
 func Virtual(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	defer guard(t, 3*Hang)()
@@ -60,11 +62,12 @@ func Virtual(t *testing.T, run func(t *testing.T)) {
 	})
 }
 
-// UnderRace tells whether the tests run under the race detector, which makes them many times slower.
+// UnderRace tells whether the tests run under the race detector, which makes them many times
+// slower.
 var UnderRace bool
 
-// Slow skips a test with -short. One in ten tests takes three quarters of the time of all; with -short
-// the others remain, which take half a minute.
+// Slow skips a test with -short. One in ten tests takes three quarters of the time of all; with
+// -short the others remain, which take half a minute.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -227,8 +227,9 @@ func newInstance(binary, dir string, port int, conf string, args ...string) *ins
 func (p *instance) addr() string            { return loopback(p.port) }
 func (p *instance) path(file string) string { return filepath.Join(p.dir, file) }
 
-// launch starts the instance and returns without waiting until it answers. Only the first launch writes its
-// files: Redis rewrites them when a role changes, so that a restarted instance knows its role.
+// launch starts the instance and returns without waiting until it answers. Only the first launch
+// writes its files: Redis rewrites them when a role changes, so that a restarted instance knows its
+// role.
 func (p *instance) launch() error {
 	if p.runs == nil {
 		err := os.MkdirAll(p.dir, 0o700)

@@ -97,9 +97,9 @@ func (p *Process) Say(line string) error {
 // Gone is closed when the process has ended, and hear has returned from its last line.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Suspend stops the process as an overloaded machine does, and does not wait until it has stopped. Its
-// connections and its memory stay as they are. The error is that of [os.Process.Signal]; a system without
-// SIGSTOP, as Windows, always returns one.
+// Suspend stops the process as an overloaded machine does, and does not wait until it has stopped.
+// Its connections and its memory stay as they are. The error is that of [os.Process.Signal]; a
+// system without SIGSTOP, as Windows, always returns one.
 func (p *Process) Suspend() error { return p.cmd.Process.Signal(suspend) }
 
 // Resume lets a process that is suspended go on.

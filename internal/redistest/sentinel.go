@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// laySentinel writes into each sentinel's configuration what it would otherwise discover in several seconds of queries.
+// laySentinel writes into each sentinel's configuration what it would otherwise discover in several
+// seconds of queries.
 func laySentinel(i installation, dir string, ports []int) *Server {
 	s := &Server{Kind: KindSentinel}
 	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]

@@ -21,12 +21,11 @@ var shared struct {
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// While it runs, [Each] shares its Sentinel and its Cluster among all tests. After
-// the last one it removes them, and then fails if a goroutine is left, as
-// goleak.VerifyTestMain does, which gets the options. It may take some seconds for that, since goroutines
-// of a rueidis Cluster client outlive its Close. A test that calls
-// goleak.VerifyNone by itself needs goleak.IgnoreCurrent: a goroutine attends each
-// server process. Main does not return.
+// While it runs, [Each] shares its Sentinel and its Cluster among all tests. After the last one it
+// removes them, and then fails if a goroutine is left, as goleak.VerifyTestMain does, which gets
+// the options. It may take some seconds for that, since goroutines of a rueidis Cluster client
+// outlive its Close. A test that calls goleak.VerifyNone by itself needs goleak.IgnoreCurrent: a
+// goroutine attends each server process. Main does not return.
 func Main(m *testing.M, options ...goleak.Option) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Certificate returns the configuration of a side that has a certificate on loopback, and trusts no other: it has signed
-// itself, and both sides have it.
+// Certificate returns the configuration of a side that has a certificate on loopback, and trusts no
+// other: it has signed itself, and both sides have it.
 func Certificate(t testing.TB) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,8 +47,8 @@ func Certificate(t testing.TB) *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], and returns the configuration
-// of its clients: it accepts only those with the certificate that it has itself.
+// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], and returns the
+// configuration of its clients: it accepts only those with the certificate that it has itself.
 func TLS(t testing.TB) (*Server, *tls.Config) {
 	t.Helper()
 	config := Certificate(t)
@@ -65,6 +65,6 @@ func TLS(t testing.TB) (*Server, *tls.Config) {
 	}), config
 }
 
-// TLSAddr returns the host and port at which a server from [TLS] speaks it: the port of a node's bus, which is free, since a
-// server outside a Cluster has no bus.
+// TLSAddr returns the host and port at which a server from [TLS] speaks it: the port of a node's
+// bus, which is free, since a server outside a Cluster has no bus.
 func (s *Server) TLSAddr() string { return loopback(s.nodes[0].port + busOffset) }

@@ -284,8 +284,8 @@ func (r *Run) healAll() {
 	})
 }
 
-// findServers lets all clients find out that an endpoint has moved: a release that finds it out is not
-// confirmed.
+// findServers lets all clients find out that an endpoint has moved: a release that finds it out is
+// not confirmed.
 func (r *Run) findServers() {
 	var all sync.WaitGroup
 	for _, s := range r.members {

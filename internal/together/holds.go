@@ -89,7 +89,8 @@ func (c *caller) extend(o *Op) {
 	}
 }
 
-// key returns the key of data beside the lock. One over several locks has none, and refuses guarded writes.
+// key returns the key of data beside the lock. One over several locks has none, and refuses guarded
+// writes.
 func (g *grant) key(name string) string {
 	if g.call.lock.group() {
 		return name
@@ -98,8 +99,8 @@ func (g *grant) key(name string) string {
 	return g.lock.Key(name)
 }
 
-// guarded makes a guarded call of the hold by do, which gets a key in the slot of the lock. Once the
-// hold is over, the call must be refused.
+// guarded makes a guarded call of the hold by do, which gets a key in the slot of the lock. Once
+// the hold is over, the call must be refused.
 func (c *caller) guarded(o *Op, verb, name string, do func(ctx context.Context, key string) error) {
 	g := c.in
 	if g.hold == nil {

@@ -43,7 +43,8 @@ func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
 	require.Len(t, left, 1, "no history of an act without a violation")
 }
 
-// The other program is a copy of this one, whose processes have nothing else in common with the first half.
+// The other program is a copy of this one, whose processes have nothing else in common with the
+// first half.
 func TestTheSecondHalfOfTheProcessesRunAnotherProgram(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	self, err := os.Executable()

@@ -24,7 +24,8 @@ func goRedis(t *testing.T, server *rlocktest.Server) *redis.Client {
 	return data
 }
 
-// A client of go-redis and one of rlock share the server of a test, in virtual time, in either order.
+// A client of go-redis and one of rlock share the server of a test, in virtual time, in either
+// order.
 func TestGoRedisBesideTheTestKit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)

@@ -25,7 +25,7 @@ type Inspector struct {
 // Of returns the inspector of a client, and panics for a nil one. It sends no command, and needs no
 // Close.
 func Of(client *rlock.Client) Inspector {
-	d, prefix := driver.Of(client)
+	d, prefix := driver.ClientOf(client)
 	return Inspector{d, prefix}
 }
 
@@ -75,7 +75,7 @@ func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
 }
 
 // lockOf returns the lock that was shown. A fenced or fair lock is shown as a plain one.
-func (i Inspector) lockOf(shown Lock) driver.Lock {
+func (i Inspector) lockOf(shown Lock) driver.NamedLock {
 	key := i.keyOf(shown.Name)
 	switch {
 	case shown.Kind == rlock.KindSemaphore:
@@ -145,8 +145,8 @@ type Held struct {
 	Name  string
 	Kind  rlock.Kind
 	Owner rlock.Owner
-	// Since is the time at which the owner acquired it. It is counted by the monotonic clock, and so
-	// too late if the machine has slept since.
+	// Since is the time at which the owner acquired it. It is counted by the monotonic clock, and
+	// so too late if the machine has slept since.
 	Since time.Time
 	// ValidUntil is the time until which it is certainly held, as Redis has confirmed so far: see
 	// Hold.ValidUntil.

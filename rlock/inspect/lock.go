@@ -38,7 +38,8 @@ type Lock struct {
 	Note string
 
 	// Queue has the waiters in the order in which they will be granted the lock: one for each
-	// client, however many of its goroutines wait; for a fair lock or a semaphore one for each call.
+	// client, however many of its goroutines wait; for a fair lock or a semaphore one for each
+	// call.
 	Queue   []Waiter
 	Waiting int // the number of waiters, also of those beyond Limit
 

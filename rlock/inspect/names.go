@@ -18,7 +18,7 @@ const scanCount = 512
 // last that it yields, after the names on the other nodes.
 func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := r.Await(ctx, nil)
+		err := r.AwaitConnection(ctx, nil)
 		if err == nil {
 			err = r.AtPrimary(ctx)
 		}

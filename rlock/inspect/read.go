@@ -32,7 +32,7 @@ type inspection struct{ Lock }
 // the key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
-	if err := r.Await(ctx, keys[0]); err != nil {
+	if err := r.AwaitConnection(ctx, keys[0]); err != nil {
 		return Lock{}, wire.ExplainTo(ctx, err)
 	}
 	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
@@ -44,7 +44,7 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 	}
 	i.leaveOutTheDead(ctx, r, keys[1])
 	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if r.Counts() {
+	if r.CountsSubscribers() {
 		i.readForeign(replies[asksForeign])
 	}
 	if i.HolderCount+i.Waiting > 0 {
@@ -296,9 +296,9 @@ func parseMember(member string) (w Waiter, ok bool) {
 func (i *inspection) locate(p *wire.Processes) {
 	i.Unresolved = wire.Explain(p.Err)
 	for j := range i.Holders {
-		i.Holders[j].Process = (*Process)(p.Of(i.Holders[j].Owner))
+		i.Holders[j].Process = (*Process)(p.OfOwner(i.Holders[j].Owner))
 	}
 	for j := range i.Queue {
-		i.Queue[j].Process = (*Process)(p.Of(i.Queue[j].Owner))
+		i.Queue[j].Process = (*Process)(p.OfOwner(i.Queue[j].Owner))
 	}
 }

@@ -37,8 +37,8 @@ type Stats struct {
 	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
 	WaitTime time.Duration
 
-	// Lost is the number of locks that were lost, for any reason but the end of the lease that their
-	// owner had asked for.
+	// Lost is the number of locks that were lost, for any reason but the end of the lease that
+	// their owner had asked for.
 	Lost int64
 	// The following count losses by rlock.LossReason.
 	LostUnrenewed   int64

@@ -78,8 +78,8 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns the error for it; nil if it has just
-// got a result.
+// leave takes out a caller whose context has ended, and returns the error for it; nil if it has
+// just got a result.
 func (f *flight) leave(c *caller) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

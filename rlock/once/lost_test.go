@@ -225,7 +225,8 @@ func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
 	})
 }
 
-// A user may lose any right while a function runs. Whatever the scripts are refused, no hash of a value stays without an expiry.
+// A user may lose any right while a function runs. Whatever the scripts are refused, no hash of a
+// value stays without an expiry.
 func TestARightThatIsLostLeavesNothingForEver(t *testing.T) {
 	for _, right := range []string{"hmget", "hkeys", "hset", "hdel", "pttl", "pexpire", "time"} {
 		t.Run(right, func(t *testing.T) {
@@ -631,8 +632,9 @@ func TestOnServersOfEachSort(t *testing.T) {
 						s.AwaitWaiters(int64(i), testbed.Key)
 					}
 				}
-				// A caller counts as one that asked later than it did by as long as Redis took to execute its group's first
-				// command, and a value that was stored before that is not for it.
+				// A caller counts as one that asked later than it did by as long as Redis took to
+				// execute its group's first command, and a value that was stored before that is not
+				// for it.
 				time.Sleep(time.Since(began))
 				close(leave)
 				wg.Wait()

@@ -91,7 +91,7 @@ func New(locks *rlock.Client, o Options) *Group {
 	if o.Most <= 0 {
 		o.Most = 1 << 20
 	}
-	shared, prefix := driver.Of(locks)
+	shared, prefix := driver.ClientOf(locks)
 	g := &Group{locks: locks, shared: shared, prefix: prefix, o: o, id: rand.Text()[:12], flights: make(map[string]*flight)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.stores, g.end = context.WithCancel(context.Background())

@@ -97,8 +97,8 @@ func takes(d time.Duration, value string, runs *atomic.Int32) func(context.Conte
 	}
 }
 
-// A call that another process serves, by the message of its release or by a kept value, is answered:
-// its client counts no failure, and the Observer is told of none.
+// A call that another process serves, by the message of its release or by a kept value, is
+// answered: its client counts no failure, and the Observer is told of none.
 func TestACallThatAnotherProcessServesIsNoFailure(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs, gaveUp atomic.Int32
@@ -502,7 +502,8 @@ func TestAValueOfALostLockIsVoid(t *testing.T) {
 	})
 }
 
-// ErrVoid is for a caller whose function ran. One that comes while the lock of a lost run is given back runs its own.
+// ErrVoid is for a caller whose function ran. One that comes while the lock of a lost run is given
+// back runs its own.
 func TestACallerThatComesAfterALostRunRunsItsFunction(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		var runs atomic.Int32
@@ -691,8 +692,8 @@ func TestAKeyWithOtherDataIsAnError(t *testing.T) {
 	})
 }
 
-// Nor is one that refuses it after a wait for the lock: the callers have the error, and none runs, though
-// the server refuses nothing more.
+// Nor is one that refuses it after a wait for the lock: the callers have the error, and none runs,
+// though the server refuses nothing more.
 func TestALookUnderTheLockThatRedisRefusesIsAnError(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p, other := start(w, once.Options{}), w.NewClient()

@@ -24,9 +24,9 @@ const (
 	kindAbsent = "-" // the value is too long for the message, and is to be read in Redis
 )
 
-// isFor reports whether the value is for a caller that asked when Redis' clock was at most floor: it
-// was stored after that, and its function began after each Forget before that. A floor of 0 is not
-// known yet.
+// isFor reports whether the value is for a caller that asked when Redis' clock was at most floor:
+// it was stored after that, and its function began after each Forget before that. A floor of 0 is
+// not known yet.
 func (s *stored) isFor(floor int64) bool { return floor > 0 && s.at > 0 && s.before > floor }
 
 // isKept reports whether the value was kept when Redis' clock was at now. A reading of 0 is none.
@@ -39,7 +39,8 @@ func (s *stored) wasForgotten() bool { return s.before < s.at }
 // floor of 0 is not known yet.
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
-// parse reads the text that store.lua returns: "<at> <before> <until> <began> <run> <kind> <value>".
+// parse reads the text that store.lua returns: "<at> <before> <until> <began> <run> <kind>
+// <value>".
 func parse(text string) (s stored, ok bool) {
 	return readStored(strings.SplitN(text, " ", storedWords))
 }

@@ -37,7 +37,7 @@ type Client struct {
 // c is closed, calls return [rlock.ErrClosed] and the contexts of the permits end; Redis keeps the
 // permits until their leases end. New panics if c is nil.
 func New(c *rlock.Client) *Client {
-	shared, prefix := driver.Of(c)
+	shared, prefix := driver.ClientOf(c)
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), keeping: keeping{held: make(map[permitID]*Permit)}}
 }
 

@@ -59,7 +59,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 		return state, s.err
 	}
 	r, keys := c.shared.Redis, &wire.Keys{Key: s.key}
-	if err := r.Await(ctx, nil); err != nil {
+	if err := r.AwaitConnection(ctx, nil); err != nil {
 		return state, s.named(wire.ExplainTo(ctx, err))
 	}
 	keys.Slot = r.SlotOf(s.key)
@@ -85,7 +85,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	if err != nil {
 		return state, s.named(wire.ExplainTo(ctx, err))
 	}
-	if r.Counts() {
+	if r.CountsSubscribers() {
 		state.listeners(replies[5], replies[6])
 	}
 	if len(state.Taken) > 0 {
@@ -163,7 +163,7 @@ func (s *State) listeners(replies ...rueidis.RedisResult) {
 func (s *State) locate(p *wire.Processes) {
 	for i, t := range s.Taken {
 		if len(t.ID) == 32 {
-			s.Taken[i].Process = (*inspect.Process)(p.Of(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-"))
+			s.Taken[i].Process = (*inspect.Process)(p.OfOwner(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-"))
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (c *Client) Names(ctx context.Context, pattern string) (names []string, err
 	listing := func(err error) error {
 		return fmt.Errorf("rlock: redisson: list names %q: %w", pattern, wire.ExplainTo(ctx, err))
 	}
-	if err := r.Await(ctx, nil); err != nil {
+	if err := r.AwaitConnection(ctx, nil); err != nil {
 		return nil, listing(err)
 	}
 	if err := r.AtPrimary(ctx); err != nil {

@@ -142,7 +142,7 @@ func (p *Permit) Group() uint32 {
 	if !r.InCluster() {
 		return 0
 	}
-	return r.Nodes.Of(wire.HashSlot(p.of.key))
+	return r.Nodes.NodeOf(wire.HashSlot(p.of.key))
 }
 
 // renewal returns the time of the next renewal, or the end of the validity if the permit is not

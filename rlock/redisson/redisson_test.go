@@ -773,8 +773,8 @@ func TestWithTheKitATextIsNoSynchronizer(t *testing.T) {
 	})
 }
 
-// Redis counts with no number that has leading zeros, or too many digits. A permit that has ended is not taken out then, since it
-// could not be given back.
+// Redis counts with no number that has leading zeros, or too many digits. A permit that has ended
+// is not taken out then, since it could not be given back.
 func TestANumberThatRedisRefusesIsNone(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
 		s, permits, ctx := c.Semaphore("p"), c.PermitSemaphore("p"), p.ctx

@@ -113,8 +113,8 @@ func (o *object) waitsFor() time.Duration {
 	return 0
 }
 
-// noteFirst notes whether the first attempt after a turn has got a permit: then no other process has
-// used the turn.
+// noteFirst notes whether the first attempt after a turn has got a permit: then no other process
+// has used the turn.
 func (o *object) noteFirst(got bool) {
 	ts := &o.client.turns
 	ts.mu.Lock()

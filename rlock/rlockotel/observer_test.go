@@ -27,8 +27,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
-// The [golden.Steps] of a story are those of callers with names. "metrics", "spans" and a step that fails show what there is by
-// then. A line that begins with "#" says why.
+// The [golden.Steps] of a story are those of callers with names. "metrics", "spans" and a step that
+// fails show what there is by then. A line that begins with "#" says why.
 func TestStories(t *testing.T) {
 	golden.Each(t, func(t *testing.T, story string) (got string) {
 		redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, story) })
@@ -204,8 +204,8 @@ func (l *lab) step(what, who, name string) string {
 	return ""
 }
 
-// metrics writes each measurement: the value of a counter, the count and the sum of a histogram. Of commands it writes whether
-// there were any.
+// metrics writes each measurement: the value of a counter, the count and the sum of a histogram. Of
+// commands it writes whether there were any.
 func (l *lab) metrics(text *strings.Builder) {
 	var all metricdata.ResourceMetrics
 	require.NoError(l.t, l.reader.Collect(context.Background(), &all))

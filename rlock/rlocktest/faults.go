@@ -93,7 +93,7 @@ func (s *Server) tell(name string) {
 	clients := slices.Clone(s.clients)
 	s.mu.Unlock()
 	for _, m := range clients {
-		locks, _ := driver.Of(m.Client)
+		locks, _ := driver.ClientOf(m.Client)
 		locks.AskAbout(name)
 	}
 }

@@ -36,7 +36,7 @@ func (s *Server) uses() string {
 	var text strings.Builder
 	for _, waits := range []bool{false, true} {
 		for _, m := range members {
-			locks, _ := driver.Of(m.Client)
+			locks, _ := driver.ClientOf(m.Client)
 			for _, u := range diag.Uses(locks, true) {
 				if u.Waits != waits {
 					continue

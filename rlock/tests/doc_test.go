@@ -1,6 +1,7 @@
-// Package tests_test has the tests of package rlock, in packages that each take less than a minute. They use what rlock
-// exports. The floors below have tests of their own: the decisions in rlock/internal/core, their order in rlock/internal/explore, the
-// way to carry them out in rlock/internal/driver. The servers, the clients and the table of kinds are in package testbed.
+// Package tests_test has the tests of package rlock, in packages that each take less than a minute.
+// They use what rlock exports. The floors below have tests of their own: the decisions in
+// rlock/internal/core, their order in rlock/internal/explore, the way to carry them out in
+// rlock/internal/driver. The servers, the clients and the table of kinds are in package testbed.
 //
 //	stories    most of what follows for one lock in virtual time, as data: see TestStories
 //	calls      what every call promises, for every kind of lock

@@ -1,7 +1,8 @@
 package tests_test
 
-// Twenty-four failures of lock libraries, as reported in issues and post-mortems; below each
-// the tests that fail on a library with that bug, or the limit in docs/guarantees.md. Those with the ending .txt are in testdata.
+// Twenty-four failures of lock libraries, as reported in issues and post-mortems; below each the
+// tests that fail on a library with that bug, or the limit in docs/guarantees.md. Those with the
+// ending .txt are in testdata.
 //
 //	 1  a pause outlived the lease, and a batch of payments ran twice
 //	      docs/guarantees.md: it cannot stop code that is already running
@@ -59,7 +60,8 @@ package tests_test
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      TestASlowNetworkLosesNoLock, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //
-// Related failures: a lease that was counted from the first of many attempts (core/testdata/leases.txt), a lease
-// that one call left on a shared object (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter
-// through (stories/losses.txt), a panic in the section
+// Related failures: a lease that was counted from the first of many attempts
+// (core/testdata/leases.txt), a lease that one call left on a shared object
+// (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter through
+// (stories/losses.txt), a panic in the section
 // (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).

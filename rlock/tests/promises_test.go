@@ -1,8 +1,8 @@
 package tests_test
 
-// The promises of docs/guarantees.md, each with tests that fail on a library that breaks it; internal/readme holds the
-// list against the page. Those with the ending .txt are in testdata. docs/verification.md has what runs over all of
-// them: the explorer, random programs, torture.
+// The promises of docs/guarantees.md, each with tests that fail on a library that breaks it;
+// internal/readme holds the list against the page. Those with the ending .txt are in testdata.
+// docs/verification.md has what runs over all of them: the explorer, random programs, torture.
 //
 // At most one client is granted a name at a time.
 //

@@ -7,28 +7,28 @@ package core
 func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 	switch {
 	case cmd.Tenure != nil:
-		l.landed(cmd.Tenure, cmd.tenureSeq, a, now)
+		l.answerTenure(cmd.Tenure, cmd.tenureSeq, a, now)
 	case cmd.Op == Leave:
-		l.forced(cmd.ID, a, now)
+		l.answerForce(cmd.ID, a, now)
 	case l.held == nil || l.held.ID != cmd.ID: // the guarded write of a hold that is over
 	case a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0):
-		l.lose(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
+		l.loseAll(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
-		l.answersCall(c, cmd, a)
+		l.answerCall(c, cmd, a)
 	}
 	if cmd.joins != nil {
 		if a.Fault == Answered {
 			a.Fault = a.JoinFault
 		}
-		l.landed(cmd.joins, cmd.joinsSeq, a, now)
+		l.answerTenure(cmd.joins, cmd.joinsSeq, a, now)
 	}
 	l.Settle(now)
 }
 
-// forced deals with the answer to the release of a tenure by force. The answer may come before an
-// older one, to the command that brought the tenure in, and before the message that grants it the
-// lock: both count for nothing then, since no tenure comes into the lock twice. For example:
+// answerForce deals with the answer to the release of a tenure by force. The answer may come before
+// an older one, to the command that brought the tenure in, and before the message that grants it
+// the lock: both count for nothing then, since no tenure comes into the lock twice. For example:
 //
 //	this client     Redis              another client
 //	Acquire of t    t has the lock
@@ -36,36 +36,36 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 //	by force: t     (after Acquire)
 //	reads: t left
 //	reads: t holds                     two holders, unless t is over since the first answer
-func (l *Lock) forced(id ID, a Reply, now Now) {
+func (l *Lock) answerForce(id ID, a Reply, now Now) {
 	t := l.Find(id)
 	switch {
 	case t == nil || t.want == Gone || t.want == Parted: // no owner here holds the lock by it
 	case a.Fault != Answered: // the command may have been executed
-		t.doubted(removal, now)
+		t.checkSoon(removal, now)
 		l.touch(t)
 	case !a.Left:
 	case t.want == Held:
-		t.takenOut()
-		l.lose(ByForce, now)
+		t.noteTakenOut()
+		l.loseAll(ByForce, now)
 	default:
-		t.takenOut()
-		l.barred(t, now)
+		t.noteTakenOut()
+		l.replaceTicket(t, now)
 	}
 }
 
-// landed deals with the answer to the tenure's command with the number seq. If that is not in
+// answerTenure deals with the answer to the tenure's command with the number seq. If that is not in
 // flight any more, the answer is dropped.
-func (l *Lock) landed(t *Tenure, seq uint32, a Reply, now Now) {
+func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 	if t.lock == l {
 		l.touch(t) // another command may be due, and its call may be about to return
 	}
-	f, ok := t.lands(l, seq)
+	f, ok := t.endFlight(l, seq)
 	if !ok {
 		return
 	}
-	t.answered(f, a, now)
+	t.noteAnswer(f, a, now)
 	if w := t.Agent; w != nil && w.Purpose == Locks {
-		l.answersTicket(w, t, a, now)
+		l.answerTicket(w, t, a, now)
 	}
 	if f.op == Mirror {
 		shown := a.Fault == Answered && a.Found == Holds
@@ -73,41 +73,41 @@ func (l *Lock) landed(t *Tenure, seq uint32, a Reply, now Now) {
 		case t.want != Parted || t.within > 0:
 		case shown:
 			t.showsFor(f.lease, now)
-		default: // the pass is not confirmed
-			l.give(t, now)
+		default: // Redis has not confirmed that the lock was passed on
+			l.makeGone(t, now)
 		}
 		if shown && f.asks != asksNot {
-			t.share.heardOf(a.Others, now)
+			t.contention.noteOthers(a.Others, now)
 			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.held && l.isRead() || t.want == Parted)
 		}
 	}
 	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.want == Asked {
-		l.giveWay(now)
+		l.putReadersFirst(now)
 	}
-	l.ticketMoved(t, now)
+	l.settleTicket(t, now)
 }
 
-// answersTicket deals with an answer that does not bring the ticket the lock, for the call for
+// answerTicket deals with an answer that does not bring the ticket the lock, for the call for
 // which the ticket stands.
-func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
+func (l *Lock) answerTicket(w *Call, t *Tenure, a Reply, now Now) {
 	switch {
 	case a.Fault != Answered:
-		l.unanswered(w, t, a.Fault, now)
+		l.noteUnanswered(w, t, a.Fault, now)
 	case a.Unreplicated && t.entry == Resume:
-		l.leave(w, Failed, now)
+		l.endWait(w, Failed, now)
 	case a.Unreplicated:
-		l.give(t, now)
+		l.makeGone(t, now)
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
 	case a.Full && w.isBounded(): // else the bound was that of a call that has left, and this one asks again
 		// Callers of this client that were counted may have left since: the bound is the least that
 		// is reported.
 		w.Others = max(int32(a.Tickets+l.unticketed(w)), w.Most)
-		l.give(t, now)
-		l.leave(w, Full, now)
+		l.makeGone(t, now)
+		l.endWait(w, Full, now)
 	case a.Found != Holds:
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
-		l.denied(w, t, a, now)
+		l.noteDenied(w, t, a, now)
 	}
 }
 
@@ -115,17 +115,16 @@ func (l *Lock) answersTicket(w *Call, t *Tenure, a Reply, now Now) {
 type verdict uint8
 
 const (
-	holds    verdict = iota // the tenure has the lock
-	waits                   // it stands in the queue
-	free                    // it is nowhere, and the lock is free: a Leave has to grant it to the first ticket
-	nowhere                 // it is nowhere
-	left                    // it has left
-	absent                  // it was not there, and cannot come any more
-	granted                 // the lock was granted to it after it became Gone
-	executed                // the command was executed, and says nothing of the tenure
-	notRun                  // the command was not executed, and will not be
-	unknown                 // the command may still be executed
-	fatal                   // the command was refused, and would be refused again
+	hasLock    verdict = iota // the tenure has the lock
+	inQueue                   // it stands in the queue
+	nowhere                   // it is nowhere
+	hasLeft                   // it has left
+	absent                    // it was not there, and cannot come any more
+	wasGranted                // the lock was granted to it after it became Gone
+	executed                  // the command was executed, and the place is as it was
+	notRun                    // the command was not executed, and will not be
+	unknown                   // the command may still be executed
+	fatal                     // the command was refused, and would be refused again
 
 	verdicts = iota // the number of verdicts
 )
@@ -145,15 +144,22 @@ const (
 // Two answers are decided elsewhere: that to the last Leave, after which the tenure is Out by the
 // clock, and a grant that comes too late to be believed.
 var answers = [ops][verdicts]change{
-	Acquire: {holds: toOwner, nowhere: toOut, notRun: toOut, fatal: toOut},
-	Resume:  {holds: toOwner, free: toOut, nowhere: toOut},
-	Join:    {holds: toOwner, waits: toInQueue, free: toOut, nowhere: toOut, notRun: toOut, fatal: toOut},
-	Look:    {holds: toOwner, waits: toInQueue, free: toOut, nowhere: toOut},
-	Mirror:  {holds: toOwner, free: toUnsure, nowhere: toUnsure, fatal: toOut},
-	Leave:   {left: toOut, absent: toOut, granted: toOwner, fatal: toOut},
+	Acquire: {hasLock: toOwner, nowhere: toOut, notRun: toOut, fatal: toOut},
+	Resume:  {hasLock: toOwner, nowhere: toOut},
+	Join:    {hasLock: toOwner, inQueue: toInQueue, nowhere: toOut, notRun: toOut, fatal: toOut},
+	Look:    {hasLock: toOwner, inQueue: toInQueue, nowhere: toOut},
+	Mirror:  {hasLock: toOwner, nowhere: toUnsure, fatal: toOut},
+	Leave:   {hasLeft: toOut, absent: toOut, wasGranted: toOwner, fatal: toOut},
 }
 
-// verdict returns what the answer to the flight says.
+// verdict returns what the answer to the flight says. A Leave that has not found its tenure is no
+// proof that the tenure cannot come any more (the rule LeaveAgain of the explorer):
+//
+//	this client             Redis
+//	Acquire of t: lost      (still on its way)
+//	Leave of t              t is not there
+//	                        Acquire of t: t has the lock
+//	reads: t was not there  if that counted as absent, no client would release the lock before its lease ends
 func (t *Tenure) verdict(f flight, a Reply) verdict {
 	switch a.Fault {
 	case NotRun, Skipped:
@@ -173,9 +179,9 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	case Leave:
 		switch {
 		case t.news == grant:
-			return granted // its Join ran late
+			return wasGranted // its Join ran late
 		case a.Left:
-			return left
+			return hasLeft
 		case t.place == Unsure && !a.Settled && f.at.Time < t.late:
 			return unknown // the command that brings the tenure in may run yet: the Leave is sent again, until a lease has passed
 		}
@@ -183,13 +189,13 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 	case Acquire, Resume, Join, Look, Mirror:
 		switch a.Found {
 		case Holds:
-			return holds
+			return hasLock
 		case Waits, First:
-			return waits
+			return inQueue
 		case Nowhere:
-			joinsNext := t.entry == Acquire && t.Agent != nil && t.Agent.Waits // the Join is a step as well
-			if a.Holder == (ID{}) && !a.Foreign && !joinsNext {
-				return free
+			joinsNext := t.Agent != nil && t.Agent.Waits // the Join is a step as well
+			if f.op == Acquire && a.Holder == (ID{}) && !a.Foreign && !joinsNext {
+				return executed // the lock is free, and its Leave is the step that grants it to the first ticket
 			}
 			return nowhere
 		default:
@@ -203,9 +209,9 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 // Settle makes the lock consistent at the end of an event: holds whose time is over end, and the
 // first waiter gets a ticket.
 func (l *Lock) Settle(now Now) {
-	l.lapse(now)
+	l.endLapsed(now)
 	if l.line.overdue > 0 {
-		l.decided(now)
+		l.endDecided(now)
 	}
 	if w := l.line.first(); w != nil {
 		if w.Mode == Shared {
@@ -214,70 +220,79 @@ func (l *Lock) Settle(now Now) {
 				l.touch(l.held) // its Mirror is due sooner
 			}
 		}
-		l.seek(now)
+		l.seekFirstTicket(now)
 	}
-	if l.foreign.hears != deaf {
+	if l.foreign.channel != unsubscribed {
 		l.ignoreForeign()
 	}
 }
 
-// lapse ends the holds whose time is over. An event that reads the owner calls it first.
-func (l *Lock) lapse(now Now) {
+// endLapsed ends the holds whose time is over. An event that reads the owner calls it first.
+func (l *Lock) endLapsed(now Now) {
 	switch t := l.held; {
 	case t == nil:
 	case t.place != Owner:
-		l.lose(KeyGone, now)
+		l.loseAll(KeyGone, now)
 	case now.Safe >= l.TrustedUntil():
 		cause := Unrenewed
 		if l.levels.asked != NeverSafe && t.fails == 0 && !t.old && t.shown == l.shape(now) { // every lease is believed for a little less than its length
 			cause = LeaseEnded
 		}
-		l.lose(cause, now)
+		l.loseAll(cause, now)
 	default:
 		if now.Safe >= l.levels.ends { // the time of some owners is over, while others may go on
-			tooLong, ended := l.expire(now)
-			l.loses(tooLong, TooLong)
-			l.loses(ended, LeaseEnded)
+			tooLong, ended := l.removeExpired(now)
+			l.reportLost(tooLong, TooLong)
+			l.reportLost(ended, LeaseEnded)
 			if l.IsHeld() {
-				l.changed(now)
+				l.levelsChanged(now)
 			} else {
-				l.giveOrStay(now)
+				l.endHolding(now)
 			}
 		}
 	}
 }
 
-// ticketMoved begins the hold of a ticket that has the lock, or replaces a ticket that can no
-// longer get it.
-func (l *Lock) ticketMoved(t *Tenure, now Now) {
+// settleTicket begins the hold of a ticket that has the lock, or replaces a ticket that can no
+// longer get it. One whose Join has no answer is replaced as well, and does not join again: a grant
+// is trusted from the command before its message, which is sound only if a ticket joins once
+// (JoinOnce).
+//
+//	this client                    Redis
+//	Join of t: lost                t joins, and is granted the lock
+//	                               (the message is late) the claim ends; others have the lock
+//	Join of t again                t joins a second time
+//	reads: t waits
+//	hears: t was granted the lock  if t had joined twice, this old grant would be trusted from the second Join
+func (l *Lock) settleTicket(t *Tenure, now Now) {
 	switch w := t.Agent; {
 	case t.want != Asked:
 	case t.place == Owner:
-		l.taken(t, now)
+		l.beginGrantedHold(t, now)
 	case t.place == Out || t.place == Unsure && t.entry != Resume && !t.underWay(): // the ticket cannot get the lock any more
-		l.give(t, now)
+		l.makeGone(t, now)
 		if w != nil && w.position.InLine() {
-			l.seekFor(w, now)
+			l.seekTicket(w, now)
 		}
 	}
 }
 
-// barred replaces a ticket that another command than its own has taken out of Redis: its call asks
-// again, with another ticket.
-func (l *Lock) barred(t *Tenure, now Now) {
+// replaceTicket replaces a ticket that another command than its own has taken out of Redis: its
+// call asks again, with another ticket.
+func (l *Lock) replaceTicket(t *Tenure, now Now) {
 	switch w := t.Agent; {
 	case w == nil:
 	case t.entry == Resume: // only the tenure that passed the lock on could be resumed
-		l.leave(w, NotPassed, now)
+		l.endWait(w, NotPassed, now)
 		return
 	case t.entry == Acquire:
 		w.tried = max(w.tried-1, 0)
 	}
-	l.ticketMoved(t, now)
+	l.settleTicket(t, now)
 }
 
-// taken begins the hold of a ticket that has the lock.
-func (l *Lock) taken(t *Tenure, now Now) {
+// beginGrantedHold begins the hold of a ticket that has the lock.
+func (l *Lock) beginGrantedHold(t *Tenure, now Now) {
 	w := t.Agent
 	way := ByRedis
 	//exhaustive:ignore
@@ -297,56 +312,57 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
 		was := l.held
 		l.held, t.named = t, w.Owner // first, so that a least hold goes on
-		l.give(was, now)
+		l.makeGone(was, now)
 		for i := range l.levels.all {
 			l.levels.all[i].wrote = false // in this tenure
 		}
-		t.holds()
+		t.makeHeld()
 		l.admit(w, way, now)
 		l.admitOthers(w, now)
-		l.changed(now)
+		l.levelsChanged(now)
 		return
 	default:
-		l.lose(KeyGone, now) // Redis gave the key to t, so the old owner has lost it
+		l.loseAll(KeyGone, now) // Redis gave the key to t, so the old owner has lost it
 	}
-	l.served(w, now)
-	l.begin(t, w, way, now)
+	l.takeFromLine(w, now)
+	l.beginHold(t, w, way, now)
 }
 
-// begin opens the first level of a hold in the tenure t, after a grant or a hand-off. It does not
-// retain w.
-func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
+// beginHold opens the first level of a hold in the tenure t, after a grant or a hand-off. It does
+// not retain w.
+func (l *Lock) beginHold(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff {
-		t.tokens.passOn()
+		t.tokens.nextHold()
 	}
 	t.named = w.Owner
 	entered := !t.old && t.shown == oneLevel(w.Owner, w.Mode)
 	l.held, t.mode = t, w.Mode
-	t.holds()
-	l.open(w, way, now)
+	t.makeHeld()
+	l.openLevel(w, way, now)
 	if entered { // Redis shows it
-		l.showing(t, now)
+		l.noteShowing(t, now)
 	}
 	if l.line.first() != nil {
 		l.admitOthers(w, now)
 	}
-	l.changed(now)
+	l.levelsChanged(now)
 }
 
 // admit gives a waiter a level beside the open ones.
 func (l *Lock) admit(w *Call, way Way, now Now) {
-	l.served(w, now)
-	l.open(w, way, now)
+	l.takeFromLine(w, now)
+	l.openLevel(w, way, now)
 }
 
-// served removes a waiter from the line, and wakes its call: the caller of served opens its level.
-func (l *Lock) served(w *Call, now Now) {
-	l.line.leave(w)
+// takeFromLine removes a waiter from the line, and wakes its call: the caller of takeFromLine opens
+// its level.
+func (l *Lock) takeFromLine(w *Call, now Now) {
+	l.line.remove(w)
 	l.line.calls--
 	if w.Tenure != nil {
-		l.pass(w, now)
+		l.passTicket(w, now)
 	}
-	l.tell(Effect{Kind: Wake, Call: w})
+	l.addEffect(Effect{Kind: Wake, Call: w})
 }
 
 // admitOthers admits the waiters that need not wait now that w has the lock: other calls of its
@@ -368,20 +384,20 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 		switch w := in.Value; {
 		case w.Owner != o:
 		case l.exceeds(w):
-			l.leave(w, Upgrades, now)
+			l.endWait(w, Upgrades, now)
 		default:
 			l.admit(w, ByNesting, now)
 		}
 	}
 }
 
-// lose ends all holds, and gives the tenure back, which Redis may still show.
-func (l *Lock) lose(cause Cause, now Now) {
-	l.loses(l.levels.all, cause)
+// loseAll ends all holds, and gives the tenure back, which Redis may still show.
+func (l *Lock) loseAll(cause Cause, now Now) {
+	l.reportLost(l.levels.all, cause)
 	l.levels = levels{l.levels.all[:0], sum(nil)}
 	if cause == ByClose || cause == LeaseEnded { // Redis has the tenure
-		l.giveOrStay(now)
+		l.endHolding(now)
 		return
 	}
-	l.give(l.held, now)
+	l.makeGone(l.held, now)
 }

@@ -54,9 +54,9 @@ type Call struct {
 	Grant
 	Result
 
-	asleep bool // the goroutine waits for an effect, or for alarm; else it asks Next by itself
-	flies  bool // a command is in flight; unused if Purpose is Locks: see Tenure.flight
-	alarm  Time // the time at which a goroutine that is asleep asks Next by itself
+	asleep   bool // the goroutine waits for an effect, or for alarm; else it asks Next by itself
+	inFlight bool // a command is in flight; unused if Purpose is Locks: see Tenure.flight
+	alarm    Time // the time at which a goroutine that is asleep asks Next by itself
 	waiting
 }
 
@@ -106,25 +106,26 @@ type Action struct {
 // Alarm returns when the goroutine of the call asks Next by itself.
 func (w *Call) Alarm() Time { return w.alarm }
 
-// begins makes c a new call. The lock is not idle until the call has returned or acquired the lock.
-func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
-	c.Purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
+// beginCall makes c a new call. The lock is not idle until the call has returned or acquired the
+// lock.
+func (l *Lock) beginCall(c *Call, p Purpose, t *Tenure) {
+	c.Purpose, c.Tenure, c.Outcome, c.asleep, c.inFlight = p, t, Waiting, false, false
 	l.line.calls++
 }
 
-// Release begins a call that sends the last command of a tenure which Unlock or Pass has just
+// BeginRelease begins a call that sends the last command of a tenure which Unlock or Pass has just
 // returned: the first Leave, or the Mirror that passes the lock on. Without such a call the keeper
 // sends it.
-func (l *Lock) Release(t *Tenure, c *Call) {
-	l.begins(c, Releases, t)
+func (l *Lock) BeginRelease(t *Tenure, c *Call) {
+	l.beginCall(c, Releases, t)
 	t.Agent = c
 }
 
-// Write begins a guarded write of the level that Owner, Mode and Handle name.
-func (l *Lock) Write(c *Call) { l.begins(c, Writes, nil) }
+// BeginWrite begins a guarded write of the level that Owner, Mode and Handle name.
+func (l *Lock) BeginWrite(c *Call) { l.beginCall(c, Writes, nil) }
 
-// Force begins a call that releases the tenure Named by force.
-func (l *Lock) Force(c *Call) { l.begins(c, Forces, nil) }
+// BeginForce begins a call that releases the tenure Named by force.
+func (l *Lock) BeginForce(c *Call) { l.beginCall(c, Forces, nil) }
 
 // Next advances the call, and returns what its goroutine does now. slot says whether it has a slot
 // among the commands in flight, which it uses if Next says Sends, and gives back otherwise.
@@ -135,7 +136,7 @@ func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 		if c.Outcome != Acquired {
 			l.line.calls--
 		}
-		if l.hears != deaf && l.Idle() {
+		if l.grants != unsubscribed && l.Idle() {
 			l.unsubscribe()
 		}
 		return Action{Do: Returns}
@@ -143,8 +144,8 @@ func (l *Lock) Next(c *Call, slot bool, now Now) Action {
 	op, at := None, Never
 	switch {
 	case c.Tenure != nil:
-		op, at = c.Tenure.next(now)
-	case c.flies:
+		op, at = c.Tenure.nextCommand(now)
+	case c.inFlight:
 	case c.Purpose == Writes:
 		op = Write
 	case c.Purpose == Forces:
@@ -167,21 +168,21 @@ func (l *Lock) advance(c *Call, now Now) {
 	case c.Outcome != Waiting:
 	case c.Purpose == Locks:
 		if c.alarm = l.Wakes(c, now); c.alarm <= now.Time {
-			l.tick(c, now)
+			l.advanceWaiter(c, now)
 			c.alarm = l.Wakes(c, now)
 		}
-	case c.flies:
+	case c.inFlight:
 		c.alarm = Never
 	case c.Purpose == Writes:
 		l.Settle(now) // its hold may be over
 		if c.alarm = c.Until; l.levelOf(c.Owner, c.Mode, c.Handle) < 0 {
-			c.done(Answered, false, KeyGone)
+			c.finish(Answered, false, KeyGone)
 		}
 	case c.Purpose == Releases && c.Tenure.want == Parted && c.Tenure.place != Owner: // Redis no longer has the lock to pass on
 		t := c.Tenure
 		t.Agent = nil
-		c.done(Answered, false, KeyGone)
-		l.give(t, now)
+		c.finish(Answered, false, KeyGone)
+		l.makeGone(t, now)
 	case now.Time >= c.Until:
 		l.End(c, TimedOut, now)
 	default:
@@ -193,7 +194,7 @@ func (l *Lock) advance(c *Call, now Now) {
 func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	switch {
 	case c.Tenure != nil:
-		cmd, _ = l.send(c.Tenure, op, now)
+		cmd, _ = l.launchWithJoin(c.Tenure, op, now)
 	case op == Write:
 		l.levels.all[l.levelOf(c.Owner, c.Mode, c.Handle)].wrote = true
 		cmd = Command{Op: op, Ticket: Ticket{ID: l.held.ID, Mode: c.Mode, Owner: l.held.shown.owner}, Follows: l.held.follows(now)}
@@ -205,12 +206,12 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 	default:
 		panic(c.Purpose)
 	}
-	c.flies = c.Purpose != Locks
+	c.inFlight = c.Purpose != Locks
 	return cmd
 }
 
-// answersCall ends a call that does not wait for the lock, with the answer to its command.
-func (l *Lock) answersCall(c *Call, cmd *Command, a Reply) {
+// answerCall ends a call that does not wait for the lock, with the answer to its command.
+func (l *Lock) answerCall(c *Call, cmd *Command, a Reply) {
 	found := a.Found == Holds
 	if cmd.Op == Leave {
 		found = a.Left
@@ -228,12 +229,12 @@ func (l *Lock) answersCall(c *Call, cmd *Command, a Reply) {
 	if a.Fault == Behind {
 		a.Fault = Unknown
 	}
-	c.done(a.Fault, found, cause)
+	c.finish(a.Fault, found, cause)
 }
 
-// done ends a call that does not wait for the lock.
-func (w *Call) done(f Fault, found bool, cause Cause) {
-	w.Outcome, w.Result, w.Tenure, w.flies = Done, Result{cause, f, found}, nil, false
+// finish ends a call that does not wait for the lock.
+func (w *Call) finish(f Fault, found bool, cause Cause) {
+	w.Outcome, w.Result, w.Tenure, w.inFlight = Done, Result{cause, f, found}, nil, false
 }
 
 // End ends a call that has no outcome yet by the outcome o: its caller has left, its time is up, or
@@ -246,18 +247,18 @@ func (l *Lock) End(c *Call, o Outcome, now Now) {
 	case c.Outcome != Waiting:
 		return
 	case c.Purpose == Locks:
-		l.leave(c, o, now)
+		l.endWait(c, o, now)
 	case c.Purpose == Releases:
 		t.Agent = nil
-		c.done(NotRun, false, Unconfirmed)
+		c.finish(NotRun, false, Unconfirmed)
 		if t.want == Parted && t.within > 0 {
-			l.give(t, now)
+			l.makeGone(t, now)
 		}
 		l.touch(t)
-	case c.flies:
-		c.done(Unknown, false, Unconfirmed)
+	case c.inFlight:
+		c.finish(Unknown, false, Unconfirmed)
 	default:
-		c.done(NotRun, false, Unconfirmed)
+		c.finish(NotRun, false, Unconfirmed)
 	}
 	l.Settle(now)
 }

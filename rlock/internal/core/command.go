@@ -205,7 +205,12 @@ type Time int64
 // A SafeTime is a point on the clock that never runs behind Redis: it advances by the larger of
 // what the monotonic and the wall clock advance. Only the trust in a lease is timed by it. It is a
 // type of its own, so that a lease is never compared with the monotonic clock, which stands still
-// while the machine is suspended.
+// while the machine is suspended:
+//
+//	this client              Redis                  another client
+//	Acquire of 30 s          a lease of 30 s
+//	suspended for a minute   the lease ends         Acquire: it has the lock
+//	goes on                                         by the monotonic clock the lease has 30 s left here
 type SafeTime int64
 
 // A Now is one moment on both clocks.
@@ -222,15 +227,15 @@ const (
 )
 
 // After returns the time a span after t: Never if the span is Forever, or reaches beyond Never.
-func (t Time) After(d Span) Time { return after(t, d) }
+func (t Time) After(d Span) Time { return addSpan(t, d) }
 
 // Since returns the span from u to t.
 func (t Time) Since(u Time) Span { return Span(t - u) }
 
 // After is Time.After for the other clock.
-func (t SafeTime) After(d Span) SafeTime { return after(t, d) }
+func (t SafeTime) After(d Span) SafeTime { return addSpan(t, d) }
 
-func after[T Time | SafeTime](t T, d Span) T {
+func addSpan[T Time | SafeTime](t T, d Span) T {
 	at := t + T(d)
 	if d == Forever || t == math.MaxInt64 || d > 0 && at < t {
 		return math.MaxInt64
@@ -298,7 +303,7 @@ func (c *Client) TakeEffects(now Now) []Effect {
 	c.Effects, c.taken = c.taken[:0], e
 	n := 0
 	for i := range e {
-		if e[i].Kind == Poll && e[i].Tenure != nil && !e[i].Lock.schedule(&e[i], now) {
+		if e[i].Kind == Poll && e[i].Tenure != nil && !e[i].Lock.fillDeadline(&e[i], now) {
 			continue
 		}
 		if n < i {
@@ -310,9 +315,9 @@ func (c *Client) TakeEffects(now Now) []Effect {
 	return e[:n]
 }
 
-// schedule fills in the deadline of the effect's tenure, and the call that sends its commands. It
-// reports whether the effect is needed: not for a call that is awake, or wakes sooner by itself.
-func (l *Lock) schedule(e *Effect, now Now) bool {
+// fillDeadline fills in the deadline of the effect's tenure, and the call that sends its commands.
+// It reports whether the effect is needed: not for a call that is awake, or wakes sooner by itself.
+func (l *Lock) fillDeadline(e *Effect, now Now) bool {
 	t := e.Tenure
 	if t.lock != l || !t.touched {
 		return false // it was forgotten since, or another effect has its deadline
@@ -327,13 +332,13 @@ func (l *Lock) schedule(e *Effect, now Now) bool {
 	if t.alarm = 0; c != nil && !c.asleep {
 		return false
 	}
-	_, t.alarm = t.next(now)
+	_, t.alarm = t.nextCommand(now)
 	e.Call, e.At = c, t.alarm
 	return c == nil || e.At < c.alarm
 }
 
-// tell appends an effect for the driver.
-func (l *Lock) tell(e Effect) {
+// addEffect appends an effect for the driver.
+func (l *Lock) addEffect(e Effect) {
 	e.Lock = l
 	l.client.Effects = append(l.client.Effects, e)
 }
@@ -343,26 +348,26 @@ func (l *Lock) tell(e Effect) {
 func (l *Lock) touch(t *Tenure) {
 	if !t.touched {
 		t.touched = true
-		l.tell(Effect{Kind: Poll, Tenure: t})
+		l.addEffect(Effect{Kind: Poll, Tenure: t})
 	}
 }
 
-// changed recomputes the deadline of the owner after its levels have changed: a mirror is due if
-// Redis shows other levels, and a check when the first of them ends. The agent is the same as
+// levelsChanged recomputes the deadline of the owner after its levels have changed: a mirror is due
+// if Redis shows other levels, and a check when the first of them ends. The agent is the same as
 // before, so only an earlier deadline is news to it.
-func (l *Lock) changed(now Now) {
+func (l *Lock) levelsChanged(now Now) {
 	t := l.held
-	if t.touched || t.alarm <= now.Time || t.alarm <= now.At(l.Ends()) && l.isMirrored(t, now) {
+	if t.touched || t.alarm <= now.Time || t.alarm <= now.At(l.FirstEnd()) && l.isMirrored(t, now) {
 		return
 	}
-	if _, at := t.next(now); at < t.alarm {
+	if _, at := t.nextCommand(now); at < t.alarm {
 		l.touch(t)
 	}
 }
 
-// loses reports the levels as lost, if there are any.
-func (l *Lock) loses(lost []Level, cause Cause) {
+// reportLost reports the levels as lost, if there are any.
+func (l *Lock) reportLost(lost []Level, cause Cause) {
 	if len(lost) > 0 {
-		l.tell(Effect{Kind: Lose, Tenure: l.held, Lost: slices.Clone(lost), Cause: cause})
+		l.addEffect(Effect{Kind: Lose, Tenure: l.held, Lost: slices.Clone(lost), Cause: cause})
 	}
 }

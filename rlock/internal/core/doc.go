@@ -45,13 +45,13 @@
 // The answer to a command decides the place, by one table as well (answer.go). A blank leaves the
 // place as it was:
 //
-//	command \ answer  holds  waits    free    nowhere  left  absent  granted  executed  notRun  unknown  fatal
-//	Acquire           Owner                   Out                                       Out              Out
-//	Resume            Owner           Out     Out
-//	Join              Owner  InQueue  Out     Out                                       Out              Out
-//	Look              Owner  InQueue  Out     Out
-//	Mirror            Owner           Unsure  Unsure                                                     Out
-//	Leave                                              Out   Out     Owner                               Out
+//	command \ answer  hasLock  inQueue  nowhere  hasLeft  absent  wasGranted  notRun  fatal
+//	Acquire           Owner             Out                                   Out     Out
+//	Resume            Owner             Out
+//	Join              Owner    InQueue  Out                                   Out     Out
+//	Look              Owner    InQueue  Out
+//	Mirror            Owner             Unsure                                        Out
+//	Leave                                        Out      Out     Owner               Out
 //	Step
 //	Unmark
 //
@@ -114,4 +114,4 @@
 package core
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Op,Want,Place,Mode,Fault,Found,MessageKind,Cause,Outcome,Way
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type verdict,Purpose,Todo,EffectKind,hearing,Extension,PartResult
+//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type verdict,Purpose,Todo,EffectKind,subscription,Extension,PartResult

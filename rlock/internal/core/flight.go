@@ -47,20 +47,20 @@ func (t *Tenure) launch(op Op, now Now) Command {
 			cmd.Bounded, cmd.Most = true, max(int(w.Most)-l.unticketed(w), 0)
 		}
 	case Mirror:
-		t.mirror(&cmd, opening, now)
+		t.fillMirror(&cmd, opening, now)
 	case Leave:
-		t.flight.last = now.Time >= t.Ends()
+		t.flight.last = now.Time >= t.GoneBy()
 		cmd.Carries = t.Agent != nil && t.Agent.Carries
 	case Step, Unmark: // which have no lease
 	default:
 		panic("core: a tenure sends a command " + op.String())
 	}
 	if op.Enters() {
-		t.goes(Unsure) // until there is an answer
+		t.setPlace(Unsure) // until there is an answer
 		t.shown, t.old = oneLevel(t.Agent.Owner, t.mode), false
 	}
 	if op != Leave {
-		t.asksFor(t.flight)
+		t.noteSending(t.flight)
 	}
 	cmd.Lease = t.flight.lease
 	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.more, t.shown.owner}
@@ -74,28 +74,28 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	return cmd
 }
 
-// mirror fills in a Mirror of the levels, or one that passes the lock on. opening says that it
+// fillMirror fills in a Mirror of the levels, or one that passes the lock on. opening says that it
 // overtakes a Mirror which gives up the write lock.
-func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
+func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted { // it passes the lock on
 		f.lease, t.within, f.exact = t.within, 0, true
-		t.shown, t.old = oneLevel(passedOn, t.mode), false
+		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false
 	} else {
 		if f.lease = l.askedUntil(now).Since(now.Safe); l.levels.asked == NeverSafe {
 			f.lease = max(l.client.Lease, l.levels.longest.Since(now.Safe))
 		}
 		f.exact = l.shortens(t, f.lease, now)
-		l.showing(t, now)
+		l.noteShowing(t, now)
 	}
 	switch {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
-	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.share.handed || l.isRead()):
+	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.contention.handedOff || l.isRead()):
 		f.asks = asks // that decides how long this client keeps the lock. Between two hand-offs no caller waits here
 	}
 	if f.asks != asksNot {
-		t.share.handed = false
+		t.contention.handedOff = false
 	}
 	cmd.Writes, cmd.Reads, cmd.Exact = int(t.shown.writes), t.shown.reads, f.exact
 	cmd.Renews = t.want == Held && l.levels.asked == NeverSafe && !t.claim
@@ -104,9 +104,16 @@ func (t *Tenure) mirror(cmd *Command, opening bool, now Now) {
 // follows reports whether an earlier command of t may still run.
 func (t *Tenure) follows(now Now) bool { return t.underWay() || t.late > now.Time }
 
-// lands returns the flight with the number seq, which is no longer in flight. It reports false if
-// the tenure of the lock has another one or none, or is over.
-func (t *Tenure) lands(l *Lock, seq uint32) (f flight, ok bool) {
+// endFlight returns the flight with the number seq, which is no longer in flight. It reports false
+// if the tenure of the lock has another one or none, or is over: the answer to a command that was
+// overtaken says nothing any more (OwnAnswer).
+//
+//	this client                      Redis                another client
+//	Mirror of t, flight 1            t has the lock
+//	Leave of t, flight 2             t has left           Acquire: it has the lock
+//	reads flight 2: t has left
+//	reads flight 1: t has the lock   if that counted, t would be an owner again
+func (t *Tenure) endFlight(l *Lock, seq uint32) (f flight, ok bool) {
 	if t.lock != l || !t.underWay() || t.flight.seq != seq {
 		return f, false
 	}
@@ -131,9 +138,9 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 		l.Settle(now)
 		return cmd, Never
 	}
-	op, at := t.next(now)
+	op, at := t.nextCommand(now)
 	if op != None {
-		cmd, at = l.send(t, op, now)
+		cmd, at = l.launchWithJoin(t, op, now)
 	}
 	t.alarm = at
 	return cmd, at
@@ -142,19 +149,19 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 // Alarm returns when the keeper is to poll the tenure, as the last effect or Poll has told it.
 func (t *Tenure) Alarm() Time { return t.alarm }
 
-// send returns the command op with the ticket that joins by it, and the time at which the tenure
-// changes by the clock while the command is in flight. If a waiter without a ticket is first in the
-// line, its ticket joins with the release.
-func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
+// launchWithJoin returns the command op with the ticket that joins by it, and the time at which the
+// tenure changes by the clock while the command is in flight. If a waiter without a ticket is first
+// in the line, its ticket joins with the release.
+func (l *Lock) launchWithJoin(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 	cmd, at = t.launch(op, now), Never
 	if w := l.line.first(); op == Leave && t.Agent != nil && w != nil && w.Tenure == nil && w.Waits && !l.hasOwnTicket(w) &&
-		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
+		l.grants == subscribed && !l.client.closed && l.worthTicket(w, now) {
 		next := l.newTicket(w, Join)
 		joins := next.launch(Join, now)
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
 	if t == l.held {
-		at = now.At(l.Ends())
+		at = now.At(l.FirstEnd())
 	}
 	return cmd, at
 }
@@ -164,5 +171,5 @@ func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
 	if t.lock != l || t.isOver(now) {
 		return None, Never
 	}
-	return t.next(now)
+	return t.nextCommand(now)
 }

@@ -7,26 +7,26 @@ func (l *Lock) Hear(m Message, now Now) {
 	t := l.Find(m.ID)
 	switch m.Kind {
 	case Granted:
-		l.heardGrant(t, m, now)
+		l.hearGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.queues() {
 			if l.Kind.Permits == 0 { // a semaphore has no foreign clients: there another client knows of fewer permits
 				l.listenForeign()
 			}
-			t.doubted(doubt, now)
+			t.checkSoon(uncertain, now)
 			l.touch(t)
 		}
 	case Shown:
 		if t == nil {
-			l.heardGrant(t, m, now) // an Acquire was executed once more after the release
+			l.hearGrant(t, m, now) // an Acquire was executed once more after the release
 		}
 	case Forced:
 		if t != nil {
-			t.doubted(removal, now)
+			t.checkSoon(removal, now)
 			l.touch(t)
 		}
 	case Satisfied:
-		l.satisfied(t, now)
+		l.hearAnswered(t, now)
 	case ForeignNews:
 		if !m.Ours { // else a client of rlock has published it
 			l.foreign.news, l.foreign.heard = published, true
@@ -38,8 +38,8 @@ func (l *Lock) Hear(m Message, now Now) {
 	l.Settle(now)
 }
 
-// heardGrant deals with the message that a ticket has the lock.
-func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
+// hearGrant deals with the message that a ticket has the lock.
+func (l *Lock) hearGrant(t *Tenure, m Message, now Now) {
 	if t == nil {
 		if l.client.closed || m.ID.Client != l.client.ID {
 			return // all tenures leave
@@ -48,45 +48,45 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 			return // the tenure is left to its lease
 		}
 		t = l.strayTenure(m) // no waiter wants it, and the next in the queue must not wait for that
-		l.give(t, now)
+		l.makeGone(t, now)
 		return
 	}
-	l.lapse(now)
+	l.endLapsed(now)
 	if o := l.held; o != nil && o != t && t.want == Asked && !(t.mode == Shared && l.isRead()) {
 		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which
 		// is asked about both.
 		o.old = true
 		l.touch(o)
-		t.doubted(doubt, now)
+		t.checkSoon(uncertain, now)
 		l.touch(t)
 		return
 	}
-	t.granted(m, now)
-	l.ticketMoved(t, now)
+	t.noteGrant(m, now)
+	l.settleTicket(t, now)
 	l.touch(t)
 }
 
-// satisfied deals with the message that a release has taken the ticket out of the queue, since it
-// has an answer for the call. If the Join of the ticket has no answer, its place is not known, and
-// the ticket leaves. If the message is forged, the ticket stays in the queue, and is given back
+// hearAnswered deals with the message that a release has taken the ticket out of the queue, since
+// it has an answer for the call. If the Join of the ticket has no answer, its place is not known,
+// and the ticket leaves. If the message is forged, the ticket stays in the queue, and is given back
 // when it is granted the lock.
-func (l *Lock) satisfied(t *Tenure, now Now) {
+func (l *Lock) hearAnswered(t *Tenure, now Now) {
 	if t == nil || t.Agent == nil || !t.queues() || !t.answerable {
 		return
 	}
 	w := t.Agent
 	if t.place == InQueue {
-		t.takenOut() // by the release
+		t.noteTakenOut() // by the release
 	}
-	l.give(t, now)
-	l.leave(w, GotAnswer, now)
+	l.makeGone(t, now)
+	l.endWait(w, GotAnswer, now)
 }
 
 // doubtTickets schedules a look for each ticket.
 func (l *Lock) doubtTickets(now Now) {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.queues() {
-			t.doubted(doubt, now)
+			t.checkSoon(uncertain, now)
 			l.touch(t)
 		}
 	}
@@ -104,49 +104,49 @@ func (l *Lock) Confirm(now Now) {
 // The subscription to the client's grants: the first waiter begins it, and it ends when the lock is
 // idle.
 
-// A hearing is the state of a subscription.
-type hearing uint8
+// A subscription is the state of a subscription.
+type subscription uint8
 
 const (
-	deaf      hearing = iota // there is none
-	asking                   // it is not confirmed yet
-	listening                // it is confirmed
-	refused                  // it was refused, or waiters have waited for it for too long
+	unsubscribed  subscription = iota // there is none
+	subscribing                       // it is not confirmed yet
+	subscribed                        // it is confirmed
+	notSubscribed                     // it was refused, or waiters have waited for it for too long
 )
 
 // subscribe begins the subscription to the client's grants.
 func (l *Lock) subscribe(now Now) {
-	if l.hears == deaf {
-		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
-		l.tell(Effect{Kind: Subscribe})
+	if l.grants == unsubscribed {
+		l.grants, l.patient = subscribing, now.Time.After(l.client.Patience)
+		l.addEffect(Effect{Kind: Subscribe})
 	}
 }
 
-// Listening reports to the lock whether its subscription is confirmed. Messages may have been lost
+// Subscribed reports to the lock whether its subscription is confirmed. Messages may have been lost
 // before.
-func (l *Lock) Listening(yes bool, now Now) {
-	l.hears = refused
+func (l *Lock) Subscribed(yes bool, now Now) {
+	l.grants = notSubscribed
 	if yes {
-		l.hears = listening
+		l.grants = subscribed
 	}
 	l.doubtTickets(now)
-	l.seekAll(now)
+	l.seekAllTickets(now)
 	l.Settle(now)
 }
 
-// Deafened reports to the lock that the connection of its subscription has ended. The driver
+// Disconnected reports to the lock that the connection of its subscription has ended. The driver
 // subscribes again by itself.
-func (l *Lock) Deafened(now Now) {
-	if l.hears == listening {
-		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
-		l.seekAll(now) // waiters poll then
+func (l *Lock) Disconnected(now Now) {
+	if l.grants == subscribed {
+		l.grants, l.patient = subscribing, now.Time.After(l.client.Patience)
+		l.seekAllTickets(now) // waiters poll then
 	}
 }
 
 // unsubscribe ends the subscription to the client's grants.
 func (l *Lock) unsubscribe() {
-	l.hears = deaf
-	l.tell(Effect{Kind: Unsubscribe})
+	l.grants = unsubscribed
+	l.addEffect(Effect{Kind: Unsubscribe})
 }
 
 // Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
@@ -163,8 +163,8 @@ type ForeignConfig struct {
 
 // foreignState is what this client knows of foreign clients.
 type foreignState struct {
-	hears   hearing // the subscription to their channel
-	heard   bool    // a foreign client has published, and no step has reported it to Redis
+	channel subscription // the subscription to their channel
+	heard   bool         // a foreign client has published, and no step has reported it to Redis
 	news    foreignNews
 	listens bool // this client has listened since the last Look
 	ends    Time // the end of the holder's lease, by the last Look
@@ -182,17 +182,17 @@ const (
 
 // listenForeign subscribes to the channel of foreign clients.
 func (l *Lock) listenForeign() {
-	if l.foreign.hears == deaf {
-		l.foreign.hears = asking
-		l.tell(Effect{Kind: ListenForeign})
+	if l.foreign.channel == unsubscribed {
+		l.foreign.channel = subscribing
+		l.addEffect(Effect{Kind: ListenForeign})
 	}
 }
 
 // ListeningForeign reports to the lock that the subscription to the channel of foreign clients is
 // confirmed. A foreign client may have released the lock before.
 func (l *Lock) ListeningForeign(now Now) {
-	if l.foreign.hears == asking {
-		l.foreign.hears = listening
+	if l.foreign.channel == subscribing {
+		l.foreign.channel = subscribed
 	}
 	l.doubtTickets(now)
 	l.Settle(now)
@@ -207,12 +207,12 @@ func (l *Lock) ignoreForeign() {
 		}
 	}
 	l.foreign = foreignState{heard: l.foreign.heard}
-	l.tell(Effect{Kind: IgnoreForeign})
+	l.addEffect(Effect{Kind: IgnoreForeign})
 }
 
-// follow returns the time until the next Look that foreign clients make necessary, Forever for
+// foreignLook returns the time until the next Look that foreign clients make necessary, Forever for
 // none.
-func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
+func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
 	c := l.client
 	d := Forever
 	if a.HeldBack && a.HeldFor > 0 { // after which readers may begin
@@ -228,16 +228,16 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 		}
 	}
 	if a.Foreign {
-		d = min(d, l.followHolder(a, now))
+		d = min(d, l.foreignHolderLook(a, now))
 	}
 	return d
 }
 
-// followHolder returns the time until the next Look at a lock that a foreign client holds. Some
-// clients publish nothing when they release the lock. So the first Look comes soon after the lock
-// was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter if
-// the lock was taken again without a message.
-func (l *Lock) followHolder(a Reply, now Now) Span {
+// foreignHolderLook returns the time until the next Look at a lock that a foreign client holds.
+// Some clients publish nothing when they release the lock. So the first Look comes soon after the
+// lock was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter
+// if the lock was taken again without a message.
+func (l *Lock) foreignHolderLook(a Reply, now Now) Span {
 	c, f := &l.client.Foreign, &l.foreign
 	if a.TTL == NoTTL || a.TTL > c.LongLease {
 		return Forever // no change of the lease would show that the lock was taken again
@@ -256,6 +256,6 @@ func (l *Lock) followHolder(a Reply, now Now) Span {
 	if f.news == published {
 		f.news = noForeignNews
 	}
-	f.listens = f.hears == listening
+	f.listens = f.channel == subscribed
 	return l.client.jitter(max(first, now.Time.Since(f.since)))
 }

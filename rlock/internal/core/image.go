@@ -60,7 +60,7 @@ func (y *Image) Copy(c *Client, locks ...*Lock) {
 	to.Effects, to.taken, to.partings = effects, taken, append(partings, to.partings...)
 	y.tenures.n, y.calls.n = 0, 0
 	for i, l := range locks {
-		y.lock(l, &y.Locks[i])
+		y.copyLock(l, &y.Locks[i])
 	}
 	if t := to.spare; t != nil {
 		to.spare = y.tenures.add(t)
@@ -68,7 +68,7 @@ func (y *Image) Copy(c *Client, locks ...*Lock) {
 	}
 }
 
-func (y *Image) lock(from, to *Lock) {
+func (y *Image) copyLock(from, to *Lock) {
 	all := to.levels.all[:0]
 	*to = *from
 	to.client = &y.Client
@@ -83,18 +83,19 @@ func (y *Image) lock(from, to *Lock) {
 		c := y.calls.add(w.Value)
 		c.position = waitqueue.Waiter[*Call]{Value: c}
 		to.line.Join(&c.position)
-		c.Tenure = y.Tenure(c.Tenure)
+		c.Tenure = y.CopyOfTenure(c.Tenure)
 	}
 	for t := to.tenures.first; t != nil; t = t.behind {
-		if c := y.Call(t.Agent); c != nil {
+		if c := y.CopyOfCall(t.Agent); c != nil {
 			t.Agent, c.Tenure = c, t // a call of a Resume or of a release is not in the line
 		}
 	}
-	to.held = y.Tenure(from.held)
+	to.held = y.CopyOfTenure(from.held)
 }
 
-// Tenure returns the copy of a tenure. All forgotten tenures but the spare one have the same copy.
-func (y *Image) Tenure(t *Tenure) *Tenure {
+// CopyOfTenure returns the copy of a tenure. All forgotten tenures but the spare one have the same
+// copy.
+func (y *Image) CopyOfTenure(t *Tenure) *Tenure {
 	switch c := y.tenures.of(t); {
 	case t == nil:
 		return nil
@@ -105,8 +106,8 @@ func (y *Image) Tenure(t *Tenure) *Tenure {
 	}
 }
 
-// Call returns the copy of a call, which may have left the line.
-func (y *Image) Call(w *Call) *Call {
+// CopyOfCall returns the copy of a call, which may have left the line.
+func (y *Image) CopyOfCall(w *Call) *Call {
 	if w == nil {
 		return nil
 	}
@@ -118,9 +119,9 @@ func (y *Image) Call(w *Call) *Call {
 	return c
 }
 
-// Command makes the command name the copies of its tenures.
-func (y *Image) Command(cmd *Command) {
-	cmd.Tenure, cmd.joins = y.Tenure(cmd.Tenure), y.Tenure(cmd.joins)
+// CopyOfCommand makes the command name the copies of its tenures.
+func (y *Image) CopyOfCommand(cmd *Command) {
+	cmd.Tenure, cmd.joins = y.CopyOfTenure(cmd.Tenure), y.CopyOfTenure(cmd.joins)
 }
 
 // Names renames tenures and owners in the order in which they are seen, so that states that differ
@@ -151,8 +152,8 @@ func (n *Names) ID(id ID) byte {
 	return byte(1 + n.n)
 }
 
-// Owner returns the name of an owner: 0 for none.
-func (n *Names) Owner(o OwnerID) byte {
+// OwnerKey returns the name of an owner: 0 for none.
+func (n *Names) OwnerKey(o OwnerID) byte {
 	if o == 0 {
 		return 0
 	}
@@ -213,19 +214,19 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.quick), byte(l.hears)<<4|byte(l.foreign.hears), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
-	if l.hears == asking {
+	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.quick), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	if l.grants == subscribing {
 		b = append(b, at.until(l.patient))
 	}
 	if l.stays > 0 {
 		b = append(b, at.until(l.stays))
 	}
-	if l.foreign.hears != deaf {
+	if l.foreign.channel != unsubscribed {
 		b = append(b, byte(l.foreign.news), bit(l.foreign.listens), at.time(l.foreign.ends), at.time(l.foreign.since))
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
+		b = append(b, n.OwnerKey(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -247,7 +248,7 @@ func handle(h any) byte {
 }
 
 func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
-	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
+	b = append(b, n.OwnerKey(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
 		byte(w.Outcome), byte(w.tried<<4|w.tries), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answerable, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
@@ -264,8 +265,8 @@ func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.share.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.share.handed), n.Owner(t.shown.owner), bits(t.wrote, t.answerable, t.brief), byte(t.more))
+		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.contention.othersWait),
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), bits(t.wrote, t.answerable, t.brief), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
@@ -273,7 +274,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.left, 255)), bit(t.tokens.current > 0))
 	}
 	if t.Agent != nil {
-		b = append(b, n.Owner(t.Agent.Owner))
+		b = append(b, n.OwnerKey(t.Agent.Owner))
 	}
 	if t.want == Gone {
 		return append(b, at.time(t.since))
@@ -285,15 +286,15 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 		b = append(b, at.time(t.since))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
-		n.Owner(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until))
-	if t.share.contested {
-		b = append(b, at.time(t.share.since), byte(min(t.share.passes, 200)))
+		n.OwnerKey(t.named), byte(t.shown.writes), bits(t.shown.reads, t.old), at.safe(t.shown.until))
+	if t.contention.othersWait {
+		b = append(b, at.time(t.contention.since), byte(min(t.contention.handoffs, 200)))
 	}
 	return b
 }
 
 // Subscribes reports whether the lock needs the subscription to its grants.
-func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
+func (l *Lock) Subscribes() bool { return l.grants == subscribing || l.grants == subscribed }
 
 // Len returns the number of calls that wait.
 func (l *Lock) Len() int { return l.line.Len() }
@@ -301,14 +302,14 @@ func (l *Lock) Len() int { return l.line.Len() }
 // KeepsOut reports whether the first waiter is a reader that could join the readers here.
 func (l *Lock) KeepsOut(now Now) bool {
 	w, t := l.line.first(), l.held
-	return w != nil && w.Mode == Shared && l.isRead() && !t.share.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.TrustedUntil()
+	return w != nil && w.Mode == Shared && l.isRead() && !t.contention.othersWait && t.mayBeginHold() && !l.client.closed && t.isLeaseLongEnough(now) && now.Safe < l.TrustedUntil()
 }
 
 // Current reports whether the answer to the command is awaited: by its tenure, and by the ticket
 // that joins with it.
 func Current(cmd *Command) (tenure, joins bool) {
 	flies := func(t *Tenure, seq uint32) bool {
-		return t != nil && t.InFlight() != None && t.flight.seq == seq
+		return t != nil && t.OpInFlight() != None && t.flight.seq == seq
 	}
 	return flies(cmd.Tenure, cmd.tenureSeq), flies(cmd.joins, cmd.joinsSeq)
 }
@@ -335,7 +336,7 @@ func IsSummed(l *Lock) bool {
 		}
 		if v.Mode == Shared || v.Capped {
 			s.ends = min(s.ends, v.Until)
-			if is.ends > askedBy(l.levels.all, v.Owner) {
+			if is.ends > endAskedBy(l.levels.all, v.Owner) {
 				return false
 			}
 		}
@@ -344,8 +345,8 @@ func IsSummed(l *Lock) bool {
 	return is == s
 }
 
-// askedBy returns the end of the time for which the levels of an owner ask for the lock.
-func askedBy(all []Level, o OwnerID) SafeTime {
+// endAskedBy returns the end of the time for which the levels of an owner ask for the lock.
+func endAskedBy(all []Level, o OwnerID) SafeTime {
 	until, most := SafeTime(0), NeverSafe
 	for i := range all {
 		switch v := &all[i]; {

@@ -17,7 +17,7 @@ var decidesNothing = map[string]string{
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.Agent": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.flies": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.inFlight": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -26,17 +26,17 @@ func full() *Lock {
 	c := &Client{Config: Config{ReadersTime: 2, Brief: 4}}
 	c.partings = []parting{{n: 5, until: 20}}
 	l := c.NewLock(Kind{})
-	l.hears, l.patient, l.stays = asking, 20, 20
-	l.foreign = foreignState{hears: asking, ends: 20, since: 20}
+	l.grants, l.patient, l.stays = subscribing, 20, 20
+	l.foreign = foreignState{channel: subscribing, ends: 20, since: 20}
 	w := &Call{Owner: 1, Mode: Shared, Until: 20, Began: 20, alarm: 20, waiting: waiting{rest: 20}}
-	l.line.join(w)
+	l.line.add(w)
 	n := &Tenure{
 		ID: ID{N: 1}, lock: l, mode: Shared, want: Held, Agent: w,
-		flight: flight{op: Leave, at: Now{Time: 20, Safe: 20}, last: true},
-		trust:  trust{until: 20, seen: Now{Time: 20, Safe: 20}},
-		tokens: tokens{reserved: 3, left: 2, current: 4},
-		share:  share{contested: true, since: 20},
-		since:  20, again: 20, late: 20, look: 20, alarm: 20,
+		flight:     flight{op: Leave, at: Now{Time: 20, Safe: 20}, last: true},
+		trust:      trust{until: 20, seen: Now{Time: 20, Safe: 20}},
+		tokens:     tokens{reserved: 3, left: 2, current: 4},
+		contention: contention{othersWait: true, since: 20},
+		since:      20, again: 20, late: 20, look: 20, alarm: 20,
 	}
 	l.tenures.add(n)
 	w.Tenure, l.held = n, n
@@ -100,13 +100,14 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 	}
 }
 
-// A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
+// A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in
+// it.
 func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
 	c := &Client{Config: Config{Lease: 9}}
 	l := c.NewLock(Kind{})
 	acquires := func(l *Lock) Command {
 		w := &Call{Owner: 1, Until: Never}
-		l.Lock(w, Now{})
+		l.BeginLock(w, Now{})
 		return l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	}
 	cmd := acquires(l)
@@ -115,9 +116,9 @@ func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
 	}
 	var first, second Image
 	first.Copy(c, l)
-	first.Command(&cmd)
+	first.CopyOfCommand(&cmd)
 	second.Copy(&first.Client, &first.Locks[0])
-	second.Command(&cmd)
+	second.CopyOfCommand(&cmd)
 	was := cmd
 	life := acquires(&second.Locks[0])
 	if life.Tenure != was.Tenure || life.tenureSeq == was.tenureSeq || second.gone.lock != nil {

@@ -120,8 +120,8 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 	return -1
 }
 
-// open adds a level for the call, which has the lock then.
-func (l *Lock) open(w *Call, way Way, now Now) {
+// openLevel adds a level for the call, which has the lock then.
+func (l *Lock) openLevel(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.held.tokens.current
 	until := NeverSafe
 	if w.Lease > 0 {
@@ -134,10 +134,10 @@ func (l *Lock) open(w *Call, way Way, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// close removes a level. If it was the first of its owner, another level of the owner becomes the
-// first, since a hold lasts until the last level is closed. Its Way and Since move to another level
-// that is reported, so that each Acquired event gets its Released or Lost.
-func (l *Lock) close(i int) (was Level) {
+// closeLevel removes a level. If it was the first of its owner, another level of the owner becomes
+// the first, since a hold lasts until the last level is closed. Its Way and Since move to another
+// level that is reported, so that each Acquired event gets its Released or Lost.
+func (l *Lock) closeLevel(i int) (was Level) {
 	was = l.levels.all[i]
 	l.held.wrote = l.held.wrote || was.wrote
 	for j := range l.levels.all {
@@ -160,9 +160,9 @@ func (l *Lock) close(i int) (was Level) {
 	return was
 }
 
-// expire removes the levels of owners whose time is over, and returns them: those whose owner
-// reached its longest hold, and those whose lease has ended while other owners go on.
-func (l *Lock) expire(now Now) (tooLong, ended []Level) {
+// removeExpired removes the levels of owners whose time is over, and returns them: those whose
+// owner reached its longest hold, and those whose lease has ended while other owners go on.
+func (l *Lock) removeExpired(now Now) (tooLong, ended []Level) {
 	all, ends, over := l.levels.all, NeverSafe, []OwnerID(nil)
 	for i := range all {
 		switch v := &all[i]; {
@@ -194,8 +194,8 @@ func (l *Lock) expire(now Now) (tooLong, ended []Level) {
 	return tooLong, ended
 }
 
-// setEnd sets the level's lease, or its longest hold if capped, counted from now; 0 for a level that
-// is renewed.
+// setEnd sets the level's lease, or its longest hold if capped, counted from now; 0 for a level
+// that is renewed.
 func (l *Lock) setEnd(i int, lease Span, capped bool, now Now) {
 	v := &l.levels.all[i]
 	v.Until, v.Capped = NeverSafe, capped
@@ -205,7 +205,7 @@ func (l *Lock) setEnd(i int, lease Span, capped bool, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// askedBy returns the end of the owner's hold by its own choice: that of its last lease, or its
+// endAskedBy returns the end of the owner's hold by its own choice: that of its last lease, or its
 // longest hold.
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
@@ -236,9 +236,9 @@ func (l *Lock) askedUntil(now Now) SafeTime {
 // TrustedUntil returns until when the last of the holders may be believed. The lock is held.
 func (l *Lock) TrustedUntil() SafeTime { return min(l.held.trust.until, l.levels.asked) }
 
-// Ends returns when a holder loses the lock unless a renewal is confirmed before: all of them, or a
-// reader whose lease ends. The lock is held.
-func (l *Lock) Ends() SafeTime {
+// FirstEnd returns when a holder loses the lock unless a renewal is confirmed before: all of them,
+// or a reader whose lease ends. The lock is held.
+func (l *Lock) FirstEnd() SafeTime {
 	return min(l.held.trust.until, l.levels.asked, l.levels.ends)
 }
 
@@ -262,18 +262,18 @@ func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	return !t.old && t.shown == s
 }
 
-// showing notes that a command is sent that shows the levels in Redis, in the name of an owner that
-// has one.
-func (l *Lock) showing(t *Tenure, now Now) {
+// noteShowing notes that a command is sent that shows the levels in Redis, in the name of an owner
+// that has one.
+func (l *Lock) noteShowing(t *Tenure, now Now) {
 	if !l.Hosts(t.named, true) {
 		t.named = l.levels.all[0].Owner
 	}
 	t.shown, t.old = l.shape(now), false
 }
 
-// unsure makes another Mirror due, since the last one may not have run. If a longer lease than that
-// of a renewal was asked for, Redis may show it, and the next Mirror is exact.
-func (t *Tenure) unsure() {
+// doubtMirror makes another Mirror due, since the last one may not have run. If a longer lease than
+// that of a renewal was asked for, Redis may show it, and the next Mirror is exact.
+func (t *Tenure) doubtMirror() {
 	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.shown.until = NeverSafe - 1
 	}
@@ -292,6 +292,6 @@ func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
 	return now.Safe.After(lease) < until && (lease >= c.Claim/4 || until > now.Safe.After(c.Lease))
 }
 
-// isOpen reports whether another hold may begin in the tenure: not if a guarded write of a former
-// hold may still run in it.
-func (t *Tenure) isOpen() bool { return !t.wrote }
+// mayBeginHold reports whether another hold may begin in the tenure: not if a guarded write of a
+// former hold may still run in it.
+func (t *Tenure) mayBeginHold() bool { return !t.wrote }

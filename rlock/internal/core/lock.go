@@ -13,7 +13,7 @@ type Lock struct {
 	held    *Tenure // the tenure that is Held, which is nil if and only if the lock has no levels
 	tenures tenures // the tenures that are not over, with held
 
-	hears   hearing      // the state of the subscription to the client's grants
+	grants  subscription // the state of the subscription to the client's grants
 	quick   bool         // its last turn was short, so that the next ticket is brief: see trust.go
 	reserve uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient Time         // the time until which waiters wait for the subscription while hears is asking
@@ -36,8 +36,8 @@ func (l *Lock) Reset(c *Client, k Kind) {
 // Idle reports whether the lock has neither tenures nor calls, so that the client may forget it.
 func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.calls == 0 }
 
-// Lock begins a call for the lock. If it returns Waiting, the goroutine of the call asks Next.
-func (l *Lock) Lock(w *Call, now Now) Outcome {
+// BeginLock begins a call for the lock. If it returns Waiting, the goroutine of the call asks Next.
+func (l *Lock) BeginLock(w *Call, now Now) Outcome {
 	if !l.Nest(w, now) && l.AtOnce(w, now) == Waiting {
 		l.Wait(w, now)
 	}
@@ -50,12 +50,12 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 // Nest gives the call a level if its owner holds the lock already, and reports whether it did.
 func (l *Lock) Nest(w *Call, now Now) bool {
 	w.Began = now.Time
-	l.lapse(now)
+	l.endLapsed(now)
 	if !l.Hosts(w.Owner, w.Guest) || l.exceeds(w) {
 		return false
 	}
-	l.open(w, ByNesting, now)
-	l.changed(now)
+	l.openLevel(w, ByNesting, now)
+	l.levelsChanged(now)
 	return true
 }
 
@@ -68,9 +68,9 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 	case l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case l.IsHeld() && l.tryJoin(w, now):
-		l.open(w, ByJoining, now)
-		l.changed(now)
+	case l.IsHeld() && l.joinsReaders(w, now):
+		l.openLevel(w, ByJoining, now)
+		l.levelsChanged(now)
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
 	case !w.Waits && l.line.Len() > 0:
@@ -84,11 +84,11 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 
 // Wait puts a call for which AtOnce has returned Waiting into the line.
 func (l *Lock) Wait(w *Call, now Now) {
-	l.begins(w, Locks, nil)
+	l.beginCall(w, Locks, nil)
 	w.tries, w.overdue = 1, !w.Waits
-	l.line.join(w)
+	l.line.add(w)
 	if l.hasOwnTicket(w) {
-		l.seekFor(w, now)
+		l.seekTicket(w, now)
 	}
 	l.Settle(now)
 }
@@ -97,25 +97,25 @@ func (l *Lock) Wait(w *Call, now Now) {
 // If the lock has to be given back to Redis, releases is the tenure that leaves: the keeper sends
 // the command, unless a call does (see Release). It reports false if there is no such level.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
-	l.lapse(now)
+	l.endLapsed(now)
 	t, i := l.held, l.levelOf(o, m, handle)
 	if i < 0 {
 		return was, nil, false
 	}
-	was = l.close(i)
+	was = l.closeLevel(i)
 	switch w := l.line.first(); {
 	case l.IsHeld():
 		if l.isRead() && was.Mode == Alone {
 			t.mode = Shared
-			l.admitReaders(t.isOpen(), now)
+			l.admitReaders(t.mayBeginHold(), now)
 		}
-		l.changed(now)
-	case now.Time >= l.stays && w != nil && (t.mode == w.Mode || t.mode == Alone) && l.tryPass(now): // only the first waiter is considered, so that a long line costs nothing
-		t.share.handed = true
-		l.served(w, now)
-		l.begin(t, w, ByHandoff, now)
+		l.levelsChanged(now)
+	case now.Time >= l.stays && w != nil && (t.mode == w.Mode || t.mode == Alone) && l.spendHandoff(now): // only the first waiter is considered, so that a long line costs nothing
+		t.contention.handedOff = true
+		l.takeFromLine(w, now)
+		l.beginHold(t, w, ByHandoff, now)
 	default:
-		l.giveOrStay(now)
+		l.endHolding(now)
 		releases = t
 	}
 	l.Settle(now)
@@ -125,13 +125,13 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 // SetLease sets a level's lease, counted from now, or 0 to renew it until its Unlock. It reports
 // false if there is no such level.
 func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
-	l.lapse(now)
+	l.endLapsed(now)
 	i := l.levelOf(o, m, handle)
 	if i < 0 {
 		return false
 	}
 	l.setEnd(i, lease, false, now)
-	l.changed(now)
+	l.levelsChanged(now)
 	l.Settle(now)
 	return true
 }
@@ -148,7 +148,7 @@ const (
 
 // Extend moves the end of a level that ends by itself to d from now.
 func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension {
-	l.lapse(now)
+	l.endLapsed(now)
 	i := l.levelOf(o, m, handle)
 	if i < 0 {
 		return NoLevel
@@ -158,7 +158,7 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 		return NoEnd
 	}
 	l.setEnd(i, d, was.Capped, now)
-	l.changed(now)
+	l.levelsChanged(now)
 	l.Settle(now)
 	if was.Capped {
 		return EndMoves
@@ -171,15 +171,15 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first() != nil {
-		l.leave(l.line.first(), Closed, now)
+		l.endWait(l.line.first(), Closed, now)
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.Agent != nil && t.Agent.Purpose == Locks { // a call of Resume, which does not wait in the line
-			l.leave(t.Agent, Closed, now)
+			l.endWait(t.Agent, Closed, now)
 		}
 	}
 	if l.held != nil {
-		l.lose(ByClose, now)
+		l.loseAll(ByClose, now)
 	}
 	l.Settle(now)
 }
@@ -305,8 +305,8 @@ func (t *Tenure) Want() Want { return t.want }
 // Place returns where Redis has the tenure.
 func (t *Tenure) Place() Place { return t.place }
 
-// InFlight returns the command of the tenure that is in flight, or None.
-func (t *Tenure) InFlight() Op { return t.flight.op }
+// OpInFlight returns the command of the tenure that is in flight, or None.
+func (t *Tenure) OpInFlight() Op { return t.flight.op }
 
 // More returns the number of permits beside the first that the tenure takes.
 func (t *Tenure) More() int32 { return t.more }
@@ -336,7 +336,7 @@ func (l *Lock) IsShown(now Now) bool {
 // other hold begins in the tenure, so that there is always a release. UnlockWith reports false, and
 // changes nothing, if there are other levels or a least hold.
 func (l *Lock) UnlockWith(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, alone bool) {
-	l.lapse(now)
+	l.endLapsed(now)
 	i := -1
 	if len(l.levels.all) == 1 && l.stays <= now.Time {
 		i = l.levelOf(o, m, handle)

@@ -11,7 +11,7 @@ func held(mode Mode) (*Lock, *Tenure) {
 	c := &Client{Config: realTimes()}
 	l := c.NewLock(Kind{})
 	w := &Call{Owner: 1, Mode: mode, Until: Never, Handle: "a", Info: 9}
-	l.Lock(w, Now{})
+	l.BeginLock(w, Now{})
 	cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	l.Answer(&cmd, w, Reply{Found: Holds}, Now{})
 	c.TakeEffects(Now{})
@@ -29,7 +29,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"no call waits", func(l *Lock) { l.line = line{} }, false},
 		{"a writer waits", func(l *Lock) { l.line.first().Mode = Alone }, false},
 		{"a writer has it", func(l *Lock) { l.levels.writes = 1 }, false},
-		{"others wait", func(l *Lock) { l.held.share.contested = true }, false},
+		{"others wait", func(l *Lock) { l.held.contention.othersWait = true }, false},
 		{"a guarded write may run", func(l *Lock) { l.held.wrote = true }, false},
 		{"the client closes", func(l *Lock) { l.client.closed = true }, false},
 		{"the lease is nearly over", func(l *Lock) { l.held.trust.until = 3_100 }, false},
@@ -37,7 +37,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"it is free", func(l *Lock) { l.held, l.levels.all = nil, nil }, false},
 	} {
 		l, _ := held(Shared)
-		l.line.join(&Call{Owner: 2, Mode: Shared, Waits: true, Until: Never})
+		l.line.add(&Call{Owner: 2, Mode: Shared, Waits: true, Until: Never})
 		if c.change(l); l.KeepsOut(Now{100, 100}) != c.out {
 			t.Errorf("%s: %v", c.name, !c.out)
 		}
@@ -45,8 +45,8 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 }
 
 func TestWhenALockSubscribes(t *testing.T) {
-	for h, subscribes := range map[hearing]bool{deaf: false, asking: true, listening: true, refused: false} {
-		if l := (&Lock{hears: h}); l.Subscribes() != subscribes {
+	for h, subscribes := range map[subscription]bool{unsubscribed: false, subscribing: true, subscribed: true, notSubscribed: false} {
+		if l := (&Lock{grants: h}); l.Subscribes() != subscribes {
 			t.Errorf("%s: %v", h, !subscribes)
 		}
 	}
@@ -66,8 +66,8 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	if l.Unlock(1, Alone, "a", Now{}); was.Handle != nil || was.Info != nil {
 		t.Errorf("a level that has closed keeps what it points to: %+v", was)
 	}
-	l.Tag, l.hears = 7, listening
-	if l.Reset(l.client, Kind{Fenced: true}); l.Tag != 7 || l.hears != deaf || !l.Idle() || !l.Kind.Fenced {
+	l.Tag, l.grants = 7, subscribed
+	if l.Reset(l.client, Kind{Fenced: true}); l.Tag != 7 || l.grants != unsubscribed || !l.Idle() || !l.Kind.Fenced {
 		t.Errorf("the lock keeps its tag, and nothing else: %+v", l)
 	}
 }
@@ -79,11 +79,11 @@ func TestNoPauseOverflows(t *testing.T) {
 		if d := l.client.pause(10, 500, i); d != min(10<<min(i, 6), Span(500)) {
 			t.Fatalf("the pause %d is %d", i, d)
 		}
-		n.failed(flight{op: Look}, unknown, false, Now{})
+		n.noteFailure(flight{op: Look}, unknown, false, Now{})
 	}
 	n.polls = 1
 	for range 300 {
-		n.looksNext(Reply{Found: Waits}, Now{})
+		n.scheduleLook(Reply{Found: Waits}, Now{})
 	}
 	if n.again != 500 || n.look != 128 {
 		t.Errorf("it rests for %d, and looks after %d", n.again, n.look)

@@ -5,62 +5,63 @@ package core
 type news uint8
 
 const (
-	noNews  news = iota
-	doubt        // something may have changed
-	grant        // the tenure has the lock
-	removal      // the tenure may have been taken out of Redis by force
+	noNews    news = iota
+	uncertain      // something may have changed
+	grant          // the tenure has the lock
+	removal        // the tenure may have been taken out of Redis by force
 )
 
 // The place of a tenure changes here, and only here.
 
-// goes changes the place.
-func (t *Tenure) goes(to Place) {
+// setPlace changes the place.
+func (t *Tenure) setPlace(to Place) {
 	was, told := t.place, t.lock.client.Changed
 	if t.place = to; was != to && told != nil {
 		told(t, t.want, was)
 	}
 }
 
-// takenOut notes that a command that is not the tenure's own has taken it out of Redis.
-func (t *Tenure) takenOut() { t.goes(Out) }
+// noteTakenOut notes that a command that is not the tenure's own has taken it out of Redis.
+func (t *Tenure) noteTakenOut() { t.setPlace(Out) }
 
-// strayTenure returns a tenure of this client that was granted the lock although no waiter knows it.
+// strayTenure returns a tenure of this client that was granted the lock although no waiter knows
+// it.
 func (l *Lock) strayTenure(m Message) *Tenure {
 	t := l.newTenure(m.ID, Alone)
 	t.more = m.More
-	t.goes(Owner)
+	t.setPlace(Owner)
 	return t
 }
 
-// answered notes what the answer to the flight says. The table of answers has the place.
-func (t *Tenure) answered(f flight, a Reply, now Now) {
+// noteAnswer notes what the answer to the flight says. The table of answers has the place.
+func (t *Tenure) noteAnswer(f flight, a Reply, now Now) {
 	v := t.verdict(f, a)
 	if to := answers[f.op][v]; to != asItWas {
-		t.goes(Place(to - toOut))
+		t.setPlace(Place(to - toOut))
 	}
 	switch v {
 	case notRun, unknown, fatal:
-		t.failed(f, v, a.Fault.isCallers(), now)
+		t.noteFailure(f, v, a.Fault.isCallers(), now)
 		return
-	case holds:
-		t.shownBy(f, a, now)
-	case waits:
-		t.found(f, a, now)
-	case granted:
+	case hasLock:
+		t.noteOwner(f, a, now)
+	case inQueue:
+		t.noteInQueue(f, a, now)
+	case wasGranted:
 		t.news = noNews
-	case executed: // a Step or an Unmark
+	case executed: // a Step, an Unmark, or an Acquire of a free lock with a queue
 		t.step, t.marked = t.step && f.op != Step, t.marked && f.op != Unmark
-	case free, nowhere:
+	case nowhere:
 		t.lock.quick = t.lock.quick && f.op != Look // Redis has dropped the ticket, since this client was late or was not heard
-	case left, absent: // the place says it
+	case hasLeft, absent: // the place already records this
 	default:
 		panic(v)
 	}
 	t.fails, t.again = 0, 0
 }
 
-// shownBy notes that Redis shows the tenure in the lock.
-func (t *Tenure) shownBy(f flight, a Reply, now Now) {
+// noteOwner notes that Redis shows the tenure in the lock.
+func (t *Tenure) noteOwner(f flight, a Reply, now Now) {
 	t.believe(f, now)
 	if t.news == removal && f.op != Mirror { // the answer may be older: a Mirror finds out
 		t.old = true
@@ -73,54 +74,54 @@ func (t *Tenure) shownBy(f flight, a Reply, now Now) {
 	switch f.op {
 	case Look:
 		t.marked = true
-		t.share.heardOf(1, now) // the lock was freed for others
+		t.contention.noteOthers(1, now) // the lock was freed for others
 	case Join:
 		t.marked = true
 	case Resume:
-		t.share.heardOf(a.Others, now)
+		t.contention.noteOthers(a.Others, now)
 	case Acquire, Mirror: // which ask for no others, or say so elsewhere
 	default:
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
-	if t.want == Asked && (now.Safe >= t.trust.until || f.op == Join && !t.enough(now)) {
+	if t.want == Asked && (now.Safe >= t.trust.until || f.op == Join && !t.isClaimLongEnough(now)) {
 		// The grant comes too late to be believed. It may be true nevertheless.
 		t.look = now.Time
 		if t.entry == Resume {
-			t.goes(Unsure) // another Resume finds that it has the lock, for longer
+			t.setPlace(Unsure) // another Resume finds that it has the lock, for longer
 		} else {
-			t.goes(InQueue) // a Look does
+			t.setPlace(InQueue) // a Look does
 		}
 	}
 }
 
-// found notes that the ticket stands in the queue.
-func (t *Tenure) found(f flight, a Reply, now Now) {
-	t.sawInQueue(f)
-	t.looksNext(a, now)
+// noteInQueue notes that the ticket stands in the queue.
+func (t *Tenure) noteInQueue(f flight, a Reply, now Now) {
+	t.noteSeenInQueue(f)
+	t.scheduleLook(a, now)
 	was := t.news
 	t.news = noNews
 	switch {
 	case was == grant: // a ticket is granted once, so that was after the command found it in the queue
-		t.granted(Message{}, now)
+		t.noteGrant(Message{}, now)
 	case was != noNews:
 		t.look = now.Time
 	}
 }
 
-// failed notes that the command has no answer, or was not executed: behind says that its caller has
-// left it, or that it was skipped, else Redis has failed.
-func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
+// noteFailure notes that the command has no answer, or was not executed: behind says that its
+// caller has left it, or that it was skipped, else Redis has failed.
+func (t *Tenure) noteFailure(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
 	if v == unknown && (f.op.Enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
 		t.late = now.Time.After(c.Lease)
 	}
 	switch {
 	case f.op == Leave && f.last:
-		t.goes(Out)
+		t.setPlace(Out)
 	case f.op == Step:
 		t.step = false // the others look by themselves
 	case f.op == Mirror && v != fatal:
-		t.unsure()
+		t.doubtMirror()
 	}
 	if behind || t.want == Gone && f.op != Leave {
 		return // Redis has not failed, or the release that follows is another command, which need not pause
@@ -129,15 +130,15 @@ func (t *Tenure) failed(f flight, v verdict, behind bool, now Now) {
 	t.fails = min(t.fails+1, doublings)
 }
 
-// granted deals with the message that the ticket has the lock.
+// noteGrant deals with the message that the ticket has the lock.
 //
 // The message does not say when the lease began. But that was after a command found the ticket in
 // the queue, and so after that command was sent: the claim is counted from then. This is sound
 // since no ticket comes into the queue twice.
-func (t *Tenure) granted(m Message, now Now) {
+func (t *Tenure) noteGrant(m Message, now Now) {
 	switch {
 	case t.want == Gone:
-		t.goes(Owner)
+		t.setPlace(Owner)
 		t.since = now.Time
 		t.again, t.fails = 0, 0 // its release decides again whose the lock is: see decides
 		if t.underWay() {       // the Leave may have run already
@@ -153,14 +154,15 @@ func (t *Tenure) granted(m Message, now Now) {
 			t.look = now.Time
 			return
 		}
-		t.goes(Owner)
+		t.setPlace(Owner)
 		t.marked = true
-		t.share.heardOf(1, now)
+		t.contention.noteOthers(1, now)
 	}
 }
 
-// doubted schedules a check of the tenure for the news, after the answer if a command is in flight.
-func (t *Tenure) doubted(n news, now Now) {
+// checkSoon schedules a check of the tenure for the news, after the answer if a command is in
+// flight.
+func (t *Tenure) checkSoon(n news, now Now) {
 	switch {
 	case t.want == Held:
 		t.old = true

@@ -12,7 +12,7 @@ func newHeld(waiters int, k Kind) (*Lock, []*Call) {
 	all := make([]*Call, waiters+1)
 	for i := range all {
 		all[i] = &Call{Owner: OwnerID(i + 1), Waits: true, Until: Never}
-		l.Lock(all[i], Now{})
+		l.BeginLock(all[i], Now{})
 		if i == 0 {
 			cmd := l.Command(all[0], l.Next(all[0], true, Now{}).Op, Now{})
 			l.Answer(&cmd, nil, Reply{Found: Holds}, Now{})
@@ -26,7 +26,7 @@ func newHeld(waiters int, k Kind) (*Lock, []*Call) {
 func handOff(l *Lock, all []*Call, i int) {
 	w := all[i%len(all)]
 	l.Unlock(w.Owner, Alone, nil, Now{})
-	l.Lock(w, Now{})
+	l.BeginLock(w, Now{})
 	l.client.TakeEffects(Now{})
 }
 
@@ -39,7 +39,7 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 	l, _ = newHeld(0, Kind{})
 	w := &Call{Owner: 1, Until: Never}
 	if n := testing.AllocsPerRun(1000, func() {
-		l.Lock(w, Now{})
+		l.BeginLock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
 		l.client.TakeEffects(Now{})
 	}); n > 0 {
@@ -56,14 +56,14 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 // pair takes and frees a lock that no other client wants.
 func pair(l *Lock, w, releases *Call) {
 	*w = Call{Owner: 1, Waits: true, Until: Never}
-	l.Lock(w, Now{})
+	l.BeginLock(w, Now{})
 	cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	l.Answer(&cmd, nil, Reply{Found: Holds}, Now{})
 	l.Next(w, false, Now{})
 	l.client.TakeEffects(Now{})
 	_, t, _ := l.Unlock(1, Alone, nil, Now{})
 	*releases = Call{Until: Never}
-	l.Release(t, releases)
+	l.BeginRelease(t, releases)
 	cmd = l.Command(releases, l.Next(releases, true, Now{}).Op, Now{})
 	l.Answer(&cmd, releases, Reply{Left: true}, Now{})
 	l.Next(releases, false, Now{})
@@ -87,7 +87,7 @@ func BenchmarkStrict(b *testing.B) {
 	for _, n := range []int{10, 10_000, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			l, all := newHeld(n, Kind{Strict: true})
-			l.Listening(true, Now{})
+			l.Subscribed(true, Now{})
 			queues := func(w *Call) {
 				cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 				l.Answer(&cmd, nil, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
@@ -103,7 +103,7 @@ func BenchmarkStrict(b *testing.B) {
 				cmd, _ := l.Poll(t, Now{})
 				l.Answer(&cmd, nil, Reply{Left: true}, Now{})
 				l.client.TakeEffects(Now{})
-				l.Lock(w, Now{})
+				l.BeginLock(w, Now{})
 				queues(w)
 				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Tenure.ID}, Now{})
 				l.client.TakeEffects(Now{})
@@ -116,7 +116,7 @@ func BenchmarkNested(b *testing.B) {
 	l, _ := newHeld(0, Kind{})
 	w := &Call{Owner: 1, Until: Never}
 	for range b.N {
-		l.Lock(w, Now{})
+		l.BeginLock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
 		l.client.TakeEffects(Now{})
 	}

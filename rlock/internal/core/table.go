@@ -34,13 +34,13 @@ var table = [wants][places][]Op{
 	Parted: {Owner: {Mirror, Step, Unmark}},
 }
 
-// next returns the command that is due for the tenure now, None for none, and when to ask again:
-// when the next command is due, or the tenure changes by the clock.
+// nextCommand returns the command that is due for the tenure now, None for none, and when to ask
+// again: when the next command is due, or the tenure changes by the clock.
 //
 // One command is in flight at a time, with two exceptions. A Leave overtakes a command that cannot
 // bring the tenure in, since the tenure is gone in the end whichever runs first. And the Mirror
 // that passes the lock on overtakes another Mirror, which changes nothing if it runs later.
-func (t *Tenure) next(now Now) (op Op, at Time) {
+func (t *Tenure) nextCommand(now Now) (op Op, at Time) {
 	l, at := t.lock, Never
 	sent := t.flight.op
 	overtakes := t.within > 0 || t.want == Gone && sent != Leave && !sent.Enters()
@@ -56,9 +56,9 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	}
 	switch {
 	case t == l.held:
-		at = min(at, now.At(l.Ends()))
+		at = min(at, now.At(l.FirstEnd()))
 	case t.want == Parted && t.within == 0 && !t.underWay():
-		at = min(at, t.endsItself())
+		at = min(at, t.leaseEndsAt())
 	}
 	return op, at
 }
@@ -71,21 +71,37 @@ func (t *Tenure) due(op Op, now Now) Time {
 	case Acquire, Join, Resume: // a Resume without an answer is sent again: one that has run finds its own tenure
 		isDue = t.entry == op
 	case Look:
-		return t.looks()
+		return t.lookDue()
 	case Mirror:
 		switch {
 		case t.want == Held:
-			return t.mirrors(now)
+			return t.mirrorDue(now)
 		case t.within > 0: // it passes the lock on
 			return 0
 		}
 	case Leave:
 		// The last one is sent when the tenure is over by the clock, since the command that brought
-		// it in may have run after the Leave before, and its ticket may have been granted the lock.
-		return min(t.again, t.Ends())
+		// it in may have run after the Leave before, and its ticket may have been granted the lock
+		// (LastLeave):
+		//
+		//	this client      Redis                       another client
+		//	Join of t: lost  (still on its way)          has the lock
+		//	Leave of t       t is not there
+		//	                 Join of t: t waits
+		//	                 t is granted the lock       Unlock: the lock is idle until the claim ends
+		return min(t.again, t.GoneBy())
 	case Step: // lets others in after a downgrade
 		isDue = t.step
 	case Unmark:
+		// A mark says that its client was granted the lock and has not come back. If the lease ends
+		// first, Redis drops all tickets of the client, as of one that has died. A client that
+		// parts with the lock is alive, and takes its mark out (PartedUnmarks):
+		//
+		//	this client                       Redis                  another client
+		//	granted the lock                  a mark of this client
+		//	Unlock: the lock stays for 1 s    the lease is 1 s
+		//	joins with another ticket         it waits               joins behind it
+		//	                                  the lease ends         if the mark were left, it would pass that ticket
 		isDue = t.marked
 	default:
 		panic("core: the table has a command " + op.String())
@@ -109,7 +125,7 @@ func (t *Tenure) isOver(now Now) bool {
 	case Gone:
 		return t.place == Out
 	case Parted:
-		return t.within == 0 && !t.underWay() && (!t.step && !t.marked || now.Time >= t.endsItself())
+		return t.within == 0 && !t.underWay() && (!t.step && !t.marked || now.Time >= t.leaseEndsAt())
 	case Asked, Held:
 		return false
 	default:
@@ -120,8 +136,8 @@ func (t *Tenure) isOver(now Now) bool {
 // underWay reports whether a command of the tenure is in flight.
 func (t *Tenure) underWay() bool { return t.flight.op != None }
 
-// Ends returns when a tenure that is Gone is over whatever Redis says.
-func (t *Tenure) Ends() Time {
+// GoneBy returns when a tenure that is Gone is over whatever Redis says.
+func (t *Tenure) GoneBy() Time {
 	c := t.lock.client
 	if t.place == InQueue {
 		return t.since.After(c.QueueTime)
@@ -129,34 +145,34 @@ func (t *Tenure) Ends() Time {
 	return max(t.since, t.late).After(max(c.Lease, t.trust.most))
 }
 
-// looks returns when the next Look is due.
-func (t *Tenure) looks() Time { return max(t.look, t.again) }
+// lookDue returns when the next Look is due.
+func (t *Tenure) lookDue() Time { return max(t.look, t.again) }
 
-// looksNext schedules the next Look for a ticket that was just found in the queue.
-func (t *Tenure) looksNext(a Reply, now Now) {
+// scheduleLook schedules the next Look for a ticket that was just found in the queue.
+func (t *Tenure) scheduleLook(a Reply, now Now) {
 	l, c := t.lock, t.lock.client
 	d := c.LookTime
 	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, as the clients of earlier tickets
 		d = min(d, a.TTL+c.Slack)
 	}
-	d = min(d, l.follow(t, a, now))
-	if t.polls > 0 && l.hears != listening {
+	d = min(d, l.foreignLook(t, a, now))
+	if t.polls > 0 && l.grants != subscribed {
 		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polls)-1))
 		t.polls = min(t.polls+1, doublings+1)
 	}
 	t.look = now.Time.After(d)
 }
 
-// mirrors returns when the next Mirror of a hold is due: at once if the last one showed other
+// mirrorDue returns when the next Mirror of a hold is due: at once if the last one showed other
 // levels, else after a third of the lease.
-func (t *Tenure) mirrors(now Now) Time {
+func (t *Tenure) mirrorDue(now Now) Time {
 	l, c := t.lock, t.lock.client
 	if !l.isMirrored(t, now) {
 		return t.again
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
 	if t.claim { // most sections that began with a claim end within ShortSection, and need no renewal
-		at := max(t.share.since.After(c.ShortSection), t.again)
+		at := max(t.contention.since.After(c.ShortSection), t.again)
 		if l.holdsBack() { // until the answer says whether others wait
 			return at
 		}
@@ -165,5 +181,5 @@ func (t *Tenure) mirrors(now Now) Time {
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }
 
-// endsItself returns when the lease of a Parted tenure ends.
-func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
+// leaseEndsAt returns when the lease of a Parted tenure ends.
+func (t *Tenure) leaseEndsAt() Time { return t.trust.seen.Time.After(t.trust.most) }

@@ -27,18 +27,18 @@ type Tenure struct {
 	marked     bool  // the lock was granted to it out of the queue, and it may have a mark there
 	claim      bool  // Redis was asked for no more than a claim: see trust.go
 	touched    bool  // its deadline may have changed, and the effect Poll that recomputes it was not taken yet
-	polls      uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see looksNext
+	polls      uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see scheduleLook
 	fails      uint8 // the number of commands in a row without an answer, at most doublings
 	more       int32 // the number of permits that it takes beside the first
 
-	flight flight
-	trust  trust
-	Agent  *Call   // the call that sends its commands: the waiter of the ticket, or the release; nil for the keeper
-	named  OwnerID // the owner in whose name the next mirror shows it, if that owner has a level then
-	shown  shape   // the levels that the last mirror showed, with the owner in the text
-	tokens tokens
-	share  share
-	within Span // the lease with which a Parted tenure passes the lock on; 0 once its Mirror was sent, or if there is none
+	flight     flight
+	trust      trust
+	Agent      *Call   // the call that sends its commands: the waiter of the ticket, or the release; nil for the keeper
+	named      OwnerID // the owner in whose name the next mirror shows it, if that owner has a level then
+	shown      shape   // the levels that the last mirror showed, with the owner in the text
+	tokens     tokens
+	contention contention
+	within     Span // the lease with which a Parted tenure passes the lock on; 0 once its Mirror was sent, or if there is none
 
 	// The deadlines from which table.go computes when the next command is due.
 	again Time // the time before which no command is sent
@@ -71,18 +71,18 @@ func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 // a command may still point to it, and finds by the sequence number that it is another tenure.
 func (l *Lock) forget(t *Tenure, now Now) {
 	if t.want == Parted {
-		l.client.partsFrom(t, now)
+		l.client.rememberParting(t, now)
 	}
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t
 	if c := t.Agent; c != nil { // the call that was about to release it
 		t.Agent = nil
-		c.done(Answered, false, KeyGone)
-		l.tell(Effect{Kind: Wake, Call: c})
+		c.finish(Answered, false, KeyGone)
+		l.addEffect(Effect{Kind: Wake, Call: c})
 	}
-	l.tell(Effect{Kind: Ended, Tenure: t})
-	if l.hears != deaf && l.Idle() {
+	l.addEffect(Effect{Kind: Ended, Tenure: t})
+	if l.grants != unsubscribed && l.Idle() {
 		l.unsubscribe()
 	}
 }
@@ -186,15 +186,15 @@ func (t *tokens) missing() bool { return t.reserved > 0 && t.current == 0 }
 // spent reports whether there is no token for another hold.
 func (t *tokens) spent() bool { return t.reserved > 0 && t.left == 0 }
 
-// passOn advances to the token of the next hold.
-func (t *tokens) passOn() {
+// nextHold advances to the token of the next hold.
+func (t *tokens) nextHold() {
 	if t.left > 0 {
 		t.current, t.left = t.current+1, t.left-1
 	}
 }
 
-// next returns the number of tokens that the next tenure should reserve.
-func (t *tokens) next() uint32 {
+// reserveNext returns the number of tokens that the next tenure should reserve.
+func (t *tokens) reserveNext() uint32 {
 	if t.current == 0 { // as for a lock without tokens
 		return 1
 	}
@@ -218,14 +218,14 @@ const (
 	NothingHeld                   // the owner has no such level
 )
 
-// passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
-const passedOn OwnerID = 0
+// passedOnOwner is the owner of a tenure that was passed on. No owner of a hold is 0.
+const passedOnOwner OwnerID = 0
 
 // Pass ends the hold of the only level, and passes the lock on for the time within. A call sends
 // the command: see Release. If Redis does not confirm the pass, the lock is released. A reader does
 // not end the least hold of another one.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
-	l.lapse(now)
+	l.endLapsed(now)
 	t, i := l.held, l.levelOf(o, m, handle)
 	switch {
 	case i < 0:
@@ -233,8 +233,8 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	case len(l.levels.all) > 1, l.isRead() && now.Time < l.stays:
 		return was, nil, NotAlone
 	}
-	was = l.close(i)
-	l.leaveToLease(within)
+	was = l.closeLevel(i)
+	l.makeParted(within)
 	l.Settle(now)
 	return was, t, HasParted
 }
@@ -244,19 +244,19 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 // Redis may not have any more does not stay.
 func (l *Lock) StayUntil(at Time) { l.stays = max(l.stays, at) }
 
-// Resume begins a call that takes a lock which was passed on. The call does not wait in the line,
-// since Redis says at once whether it has the lock. While there is no answer the call asks again,
-// with the same tenure, until its time is up.
-func (l *Lock) Resume(w *Call, now Now) Outcome {
+// BeginResume begins a call that takes a lock which was passed on. The call does not wait in the
+// line, since Redis says at once whether it has the lock. While there is no answer the call asks
+// again, with the same tenure, until its time is up.
+func (l *Lock) BeginResume(w *Call, now Now) Outcome {
 	w.Began, w.Waits = now.Time, true
-	l.begins(w, Locks, nil)
+	l.beginCall(w, Locks, nil)
 	if l.client.closed {
 		w.Outcome = Closed
 		return w.Outcome
 	}
 	t := l.newTicket(w, Resume)
-	t.share.passes = int32(l.client.HandoffLimit) // no hand-offs while others wait
-	if w.Inherits > 0 {                           // that token is the only one
+	t.contention.handoffs = int32(l.client.HandoffLimit) // no hand-offs while others wait
+	if w.Inherits > 0 {                                  // that token is the only one
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
 	l.Settle(now)
@@ -280,11 +280,11 @@ type parting struct {
 // fewPartings is the capacity that partings begin with.
 const fewPartings = 8
 
-// partsFrom adds a tenure that is about to be forgotten. When the slice is full, partings whose
-// leases have ended are dropped and the rest is copied to a slice of a fitting size, so that a
-// parting costs the same however many there are.
-func (c *Client) partsFrom(t *Tenure, now Now) {
-	until := t.endsItself()
+// rememberParting adds a tenure that is about to be forgotten. When the slice is full, partings
+// whose leases have ended are dropped and the rest is copied to a slice of a fitting size, so that
+// a parting costs the same however many there are.
+func (c *Client) rememberParting(t *Tenure, now Now) {
+	until := t.leaseEndsAt()
 	if until <= now.Time {
 		return
 	}

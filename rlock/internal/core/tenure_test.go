@@ -24,13 +24,13 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	}
 	n.Tag = 7
 	other := l.client.NewLock(Kind{})
-	other.Lock(&Call{Owner: 1, Until: Never}, now)
+	other.BeginLock(&Call{Owner: 1, Until: Never}, now)
 	next := other.tenures.first
 	if next != n || next.Tag != 7 || l.Find(n.ID) != nil {
 		t.Fatal("its memory is not used again, with what the driver has there")
 	}
 	acquire := other.Command(next.Agent, Acquire, now)
-	if other.Answer(&mirror, nil, Reply{Found: Holds}, now); next.InFlight() != Acquire || acquire.tenureSeq == mirror.tenureSeq {
+	if other.Answer(&mirror, nil, Reply{Found: Holds}, now); next.OpInFlight() != Acquire || acquire.tenureSeq == mirror.tenureSeq {
 		t.Error("an answer to a former life counts in the next")
 	}
 	if cmd, due := l.Poll(next, now); cmd.Op != None || due != Never {
@@ -44,7 +44,7 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 // The memory that an effect names, which is not taken yet, is not used again.
 func TestATenureThatAnEffectNamesIsNotUsedAgain(t *testing.T) {
 	l, n := held(Alone)
-	n.takenOut()
+	n.noteTakenOut()
 	if l.Poll(n, Now{}); len(l.client.Effects) == 0 || l.client.spare != n {
 		t.Fatal("it is not over")
 	}
@@ -148,8 +148,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	for k, next := range map[tokens]uint32{{}: 1, {reserved: 4}: 1, {16, 15, 5}: 16, {16, 14, 6}: 32, {maxTokens, 0, maxTokens}: maxTokens} {
-		if k.next() != next {
-			t.Errorf("%+v: the next tenure reserves %d, not %d", k, k.next(), next)
+		if k.reserveNext() != next {
+			t.Errorf("%+v: the next tenure reserves %d, not %d", k, k.reserveNext(), next)
 		}
 	}
 }

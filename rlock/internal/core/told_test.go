@@ -40,12 +40,12 @@ func (s *story) state() string {
 	for t := range s.lock.Tenures {
 		_, at := s.lock.Peek(t, s.now)
 		text := fmt.Sprintf("%s %s %s", t.ID.text(), t.Want(), t.Place())
-		if t.InFlight() != None {
-			text += " in flight " + t.InFlight().String()
+		if t.OpInFlight() != None {
+			text += " in flight " + t.OpInFlight().String()
 		}
 		text += next(at)
 		if t.Want() == Gone {
-			text += ", over in " + s.at(t.Ends())
+			text += ", over in " + s.at(t.GoneBy())
 		}
 		all = append(all, text)
 	}
@@ -59,7 +59,7 @@ func (s *story) state() string {
 	for c := range s.lock.Waiters {
 		all = append(all, fmt.Sprintf("%s waits%s", c.Tag, next(s.lock.Wakes(c, s.now))))
 	}
-	all = append(all, s.lock.hears.String())
+	all = append(all, s.lock.grants.String())
 	if s.lock.Idle() {
 		all = append(all, "idle")
 	}

@@ -215,7 +215,7 @@ func (s *story) happens(t *testing.T, line string) {
 			c.Until = s.now.Time
 		}
 		s.callers[name] = c
-		if s.lock.Lock(c, s.now) != Waiting {
+		if s.lock.BeginLock(c, s.now) != Waiting {
 			s.outcome(c)
 		} else {
 			s.begins(c, ID{})
@@ -261,7 +261,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "resume":
 		c := &Call{Owner: o, Mode: w.mode(), Until: s.until(w), Lease: Span(w.number("lease", 0)), Named: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
 		s.callers[name] = c
-		s.lock.Resume(c, s.now)
+		s.lock.BeginResume(c, s.now)
 		s.begins(c, ID{})
 	case "answer":
 		if len(s.sent) == 0 {
@@ -281,11 +281,11 @@ func (s *story) happens(t *testing.T, line string) {
 	case "write":
 		c := &Call{Owner: o, Mode: w.mode(), Handle: w.handle(), Until: Never, Tag: "the write"}
 		s.callers["write"] = c
-		s.lock.Write(c)
+		s.lock.BeginWrite(c)
 		s.begins(c, ID{})
 	case "force":
 		c := &Call{Named: id(w["of"]), Until: Never, Tag: "by force"}
-		s.lock.Force(c)
+		s.lock.BeginForce(c)
 		s.begins(c, c.Named)
 	case "hear":
 		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer"}, name)
@@ -294,15 +294,15 @@ func (s *story) happens(t *testing.T, line string) {
 		if name == "foreign" {
 			s.lock.ListeningForeign(s.now)
 		} else {
-			s.lock.Listening(name != "no", s.now)
+			s.lock.Subscribed(name != "no", s.now)
 		}
 	case "reconnected": // as the driver says it, once to the holder and once to the tickets
 		s.lock.Confirm(s.now)
 		if s.lock.Subscribes() {
-			s.lock.Listening(true, s.now)
+			s.lock.Subscribed(true, s.now)
 		}
 	case "deafened":
-		s.lock.Deafened(s.now)
+		s.lock.Disconnected(s.now)
 	case "settle":
 		s.lock.Settle(s.now)
 	case "confirm":
@@ -380,7 +380,7 @@ func (s *story) releases(t *Tenure, w words) {
 		return
 	}
 	c := &Call{Until: s.until(w), Carries: w.has("carries"), Tag: "the release"}
-	if s.lock.Release(t, c); w.has("background") {
+	if s.lock.BeginRelease(t, c); w.has("background") {
 		s.lock.End(c, TimedOut, s.now)
 		s.lock.Next(c, false, s.now)
 		return

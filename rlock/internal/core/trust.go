@@ -26,9 +26,16 @@ func (t *Tenure) atMost(lease Span) Span {
 	return lease
 }
 
-// asksFor notes that the flight's command is about to be sent. Of all commands only an exact Mirror
-// shortens the lease: it may do so whatever becomes of its answer, and whenever it is executed.
-func (t *Tenure) asksFor(f flight) {
+// noteSending notes that the flight's command is about to be sent. Of all commands only an exact
+// Mirror shortens the lease: it may do so whatever becomes of its answer, and whenever it is
+// executed. So no later lease of the tenure is trusted for longer (LeastLease):
+//
+//	this client                 Redis                          another client
+//	exact Mirror of 3 s: lost   (still on its way)
+//	Mirror of 30 s              a lease of 30 s
+//	reads: t has the lock       the exact Mirror: 3 s are left
+//	                            3 s later the lease ends       Acquire: it has the lock, and so believes this client
+func (t *Tenure) noteSending(f flight) {
 	c := t.lock.client
 	t.trust.most = max(t.trust.most, f.lease)
 	if f.exact {
@@ -58,7 +65,7 @@ func (t *Tenure) believeGrant(now Now) bool {
 	c := t.lock.client
 	lease, from := t.atMost(t.claimed()), t.trust.seen.Safe
 	t.trust.until, t.trust.lease, t.claim = from.After(c.trusted(lease)), lease, true
-	return t.enough(now) && !t.tokens.missing()
+	return t.isClaimLongEnough(now) && !t.tokens.missing()
 }
 
 // A client that stands still when it is granted the lock costs the others its claim. So a ticket is
@@ -67,8 +74,8 @@ func (t *Tenure) believeGrant(now Now) bool {
 // the grant, nor a Mirror, since a third of it is over before the release. A client that is late
 // takes the long claim again.
 
-// paces notes the length of a turn, from the Join of the ticket to its release.
-func (l *Lock) paces(turn Span) { l.quick = l.client.Brief > 0 && turn <= l.client.Brief/4 }
+// noteTurn notes the length of a turn, from the Join of the ticket to its release.
+func (l *Lock) noteTurn(turn Span) { l.quick = l.client.Brief > 0 && turn <= l.client.Brief/4 }
 
 // IsQuick reports whether the last turn of the lock was a short one. MarkQuick says so of a lock
 // that was forgotten meanwhile.
@@ -85,21 +92,22 @@ func (t *Tenure) claimed() Span {
 	return t.lock.client.Claim
 }
 
-// sawInQueue notes that the flight's command has found the ticket in the queue.
-func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
+// noteSeenInQueue notes that the flight's command has found the ticket in the queue.
+func (t *Tenure) noteSeenInQueue(f flight) { t.trust.seen = f.at }
 
 // showsFor notes that Redis shows a tenure that was passed on for the lease, counted from now, and
 // no longer.
 func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
 
-// enough reports whether a hold may begin with the rest of a claim. Otherwise a Look comes first: if
-// less than half of the claim is left, since the delay of one command might end the hold; and if
-// replicas have to confirm the grant, which only the answer to a Look says.
-func (t *Tenure) enough(now Now) bool {
+// isClaimLongEnough reports whether a hold may begin with the rest of a claim. Otherwise a Look
+// comes first: if less than half of the claim is left, since the delay of one command might end the
+// hold; and if replicas have to confirm the grant, which only the answer to a Look says.
+func (t *Tenure) isClaimLongEnough(now Now) bool {
 	return 2*t.trust.until.Since(now.Safe) > t.claimed() && !t.lock.client.Replicas
 }
 
-// worth reports whether a tenth of the lease is left, which is enough to start another hold.
-func (t *Tenure) worth(now Now) bool {
+// isLeaseLongEnough reports whether a tenth of the lease is left, which is enough to start another
+// hold.
+func (t *Tenure) isLeaseLongEnough(now Now) bool {
 	return t.trust.until.Since(now.Safe) > min(t.lock.client.Lease, t.trust.lease)/10
 }

@@ -54,7 +54,7 @@ func (l *line) first() *Call {
 	return nil
 }
 
-func (l *line) join(w *Call) {
+func (l *line) add(w *Call) {
 	w.position.Value = w
 	l.Join(&w.position)
 	if w.counted = w.Repeats && l.Len() > 1; w.counted {
@@ -68,7 +68,7 @@ func (l *line) join(w *Call) {
 	}
 }
 
-func (l *line) leave(w *Call) {
+func (l *line) remove(w *Call) {
 	if !l.Leave(&w.position) {
 		return
 	}
@@ -83,58 +83,59 @@ func (l *line) leave(w *Call) {
 	}
 }
 
-// seek calls seekFor for the first waiter, and for the next one as long as that ends a wait.
-func (l *Lock) seek(now Now) {
+// seekFirstTicket calls seekTicket for the first waiter, and for the next one as long as that ends
+// a wait.
+func (l *Lock) seekFirstTicket(now Now) {
 	for w := l.line.first(); w != nil; w = l.line.first() {
-		l.seekFor(w, now)
+		l.seekTicket(w, now)
 		if w.position.InLine() {
 			return
 		}
 	}
 }
 
-// seekAll calls seekFor for each waiter that has a ticket of its own, and seek.
-func (l *Lock) seekAll(now Now) {
+// seekAllTickets calls seekTicket for each waiter that has a ticket of its own, and seek.
+func (l *Lock) seekAllTickets(now Now) {
 	for w := range l.line.All {
 		if l.hasOwnTicket(w.Value) {
-			l.seekFor(w.Value, now)
+			l.seekTicket(w.Value, now)
 		}
 	}
-	l.seek(now)
+	l.seekFirstTicket(now)
 }
 
-// seekFor gives the waiter a ticket if it has none and may have one. If it still has none, and its
-// deadline moved forward, its goroutine is notified.
-func (l *Lock) seekFor(w *Call, now Now) {
+// seekTicket gives the waiter a ticket if it has none and may have one. If it still has none, and
+// its deadline moved forward, its goroutine is notified.
+func (l *Lock) seekTicket(w *Call, now Now) {
 	if w.Tenure == nil && now.Time >= w.rest {
-		l.tryFor(w, now)
+		l.takeTicketOrEnd(w, now)
 	}
 	if w.position.InLine() && w.Tenure == nil && w.asleep {
 		if at := l.Wakes(w, now); at < w.alarm {
-			l.tell(Effect{Kind: Poll, Call: w, At: at})
+			l.addEffect(Effect{Kind: Poll, Call: w, At: at})
 		}
 	}
 }
 
-// tryFor gives the waiter, which has no ticket, one if it may have one, and ends its wait if its
-// time is up.
-func (l *Lock) tryFor(w *Call, now Now) {
+// takeTicketOrEnd gives the waiter, which has no ticket, one if it may have one, and ends its wait
+// if its time is up.
+func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first() == w && l.held == nil && !l.Busy()
 	switch {
 	case !w.Waits && !w.mayTry():
-		l.leave(w, Denied, now)
-		l.deniesOthers(w, now)
+		l.endWait(w, Denied, now)
+		l.denyOverdue(w, now)
 	case now.Time >= w.Until && !w.mayTry():
-		l.leave(w, TimedOut, now)
-	case mayAcquire && w.mayTry() && !(w.Waits && l.hears == listening && l.worthTicket(w, now)): // else it takes a ticket at
+		l.endWait(w, TimedOut, now)
+	case mayAcquire && w.mayTry() && !(w.Waits && l.grants == subscribed && l.worthTicket(w, now)): // else it takes a ticket at
 		// once: an Acquire would cost it another command if the lock is not free
 		l.newTicket(w, Acquire)
 		w.tried++
 	case !w.Waits: // the answer to another call's command, or to a release, decides
 	case !l.worthTicket(w, now): // it waits for a hand-off, until its time is up
-	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.heldBackFrom(w):
-		if l.subscribe(now); l.hears != asking || now.Time >= l.patient { // confirmed, or waited for long enough
+	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.takesTicketFrom(w):
+		if l.subscribe(now); l.grants != subscribing || now.Time >= l.patient { // confirmed, or waited for long enough
 			l.newTicket(w, Join)
 		}
 	}
@@ -163,27 +164,27 @@ func (t *Tenure) decides() bool {
 	return t.underWay() && t.flight.op.Enters() || t.want == Gone && t.place != Out && t.fails == 0
 }
 
-// denied deals with an answer that does not bring the waiter the lock.
-func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
+// noteDenied deals with an answer that does not bring the waiter the lock.
+func (l *Lock) noteDenied(w *Call, t *Tenure, a Reply, now Now) {
 	w.fails = 0
 	switch {
 	case now.Time >= w.Until && t.place == InQueue:
-		l.leave(w, TimedOut, now)
+		l.endWait(w, TimedOut, now)
 	case t.entry == Resume:
-		l.leave(w, NotPassed, now)
+		l.endWait(w, NotPassed, now)
 		return
 	case t.entry == Acquire && w.tried == 1 && w.tries == 1:
-		l.mayRetry(w, a)
+		l.allowRetry(w, a)
 	}
 	if w.Outcome == Waiting && w.Waits {
 		l.subscribe(now)
 	}
 }
 
-// mayRetry allows a call with a single attempt a second Acquire, if a command of this client makes
-// way for it: the Leave of its own tenure, which was refused a free lock with tickets, or the
+// allowRetry allows a call with a single attempt a second Acquire, if a command of this client
+// makes way for it: the Leave of its own tenure, which was refused a free lock with tickets, or the
 // release of the holder.
-func (l *Lock) mayRetry(w *Call, a Reply) {
+func (l *Lock) allowRetry(w *Call, a Reply) {
 	h := l.Find(a.Holder)
 	if w.Waits || !(a.Holder == ID{} && !a.Foreign) && (h == nil || h.want != Gone) {
 		return
@@ -194,8 +195,8 @@ func (l *Lock) mayRetry(w *Call, a Reply) {
 	}
 }
 
-// unanswered deals with a command of the waiter that has no answer.
-func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
+// noteUnanswered deals with a command of the waiter that has no answer.
+func (l *Lock) noteUnanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c, first := l.client, l.line.first() == w
 	if !f.isCallers() {
 		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // by the failures of the call: each attempt has a new tenure
@@ -206,27 +207,27 @@ func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	}
 	switch {
 	case f == Fatal:
-		l.leave(w, Failed, now)
+		l.endWait(w, Failed, now)
 	case now.Time >= w.Until || !w.Waits:
-		l.leave(w, TimedOut, now)
+		l.endWait(w, TimedOut, now)
 	}
 	if first && !f.isCallers() {
-		l.failsOthers(now)
+		l.failOverdue(now)
 	}
 	if t.want == Gone && !f.isCallers() {
 		t.fails = 1 // no other waiter waits for a server that has not answered
 	}
 }
 
-// timeUp ends a wait, unless a command of its ticket is in flight: the ticket may have the lock,
+// endOnTime ends a wait, unless a command of its ticket is in flight: the ticket may have the lock,
 // and no waiter would be served if all were impatient and each left when its turn came. A call
 // without a ticket becomes overdue while an answer is on its way.
-func (l *Lock) timeUp(w *Call, now Now) {
+func (l *Lock) endOnTime(w *Call, now Now) {
 	if t := w.Tenure; t != nil {
 		switch {
 		case t.answersSoon(now):
 		case t.fails > 0:
-			l.leave(w, TimedOut, now)
+			l.endWait(w, TimedOut, now)
 		default:
 			t.look = now.Time
 			l.touch(t)
@@ -236,8 +237,8 @@ func (l *Lock) timeUp(w *Call, now Now) {
 	switch o, _ := l.decision(w, now); {
 	case o != Waiting:
 		first := l.line.first() == w
-		if l.leave(w, o, now); first && o == Unanswered {
-			l.failsOthers(now)
+		if l.endWait(w, o, now); first && o == Unanswered {
+			l.failOverdue(now)
 		}
 	case !w.overdue && w.position.InLine():
 		w.overdue = true
@@ -247,20 +248,21 @@ func (l *Lock) timeUp(w *Call, now Now) {
 
 // answersSoon reports whether a command of the ticket is in flight, or due while Redis answers.
 func (t *Tenure) answersSoon(now Now) bool {
-	return t.underWay() || t.place == Out || t.fails == 0 && t.looks() <= now.Time
+	return t.underWay() || t.place == Out || t.fails == 0 && t.lookDue() <= now.Time
 }
 
-// leave ends a wait with an outcome other than Acquired.
-func (l *Lock) leave(w *Call, o Outcome, now Now) {
-	l.line.leave(w)
-	l.pass(w, now)
+// endWait ends a wait with an outcome other than Acquired.
+func (l *Lock) endWait(w *Call, o Outcome, now Now) {
+	l.line.remove(w)
+	l.passTicket(w, now)
 	w.Outcome = o
-	l.tell(Effect{Kind: Wake, Call: w})
+	l.addEffect(Effect{Kind: Wake, Call: w})
 }
 
-// pass gives the ticket of a waiter that has left or was served to the first waiter, if the ticket
-// suits that one: so the ticket keeps its place in the queue. A command of it may be in flight.
-func (l *Lock) pass(w *Call, now Now) {
+// passTicket gives the ticket of a waiter that has left or was served to the first waiter, if the
+// ticket suits that one: so the ticket keeps its place in the queue. A command of it may be in
+// flight.
+func (l *Lock) passTicket(w *Call, now Now) {
 	t, next := w.Tenure, l.line.first()
 	w.Tenure = nil
 	switch {
@@ -268,10 +270,10 @@ func (l *Lock) pass(w *Call, now Now) {
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.Agent, next.Tenure = next, t
-		t.unsure() // the text in Redis names the owner of the waiter before
+		t.doubtMirror() // the text in Redis names the owner of the waiter before
 		l.touch(t)
 	default:
-		l.give(t, now)
+		l.makeGone(t, now)
 	}
 }
 
@@ -296,11 +298,11 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	if w.overdue { // it takes no ticket
 		return at
 	}
-	if l.hears == asking && (l.line.first() == w || l.hasOwnTicket(w)) {
+	if l.grants == subscribing && (l.line.first() == w || l.hasOwnTicket(w)) {
 		at = min(at, max(l.patient, now.Time))
 	}
-	if from := l.heldBackFrom(w); from != Never && l.worthTicket(w, now) {
-		if l.hears == asking {
+	if from := l.takesTicketFrom(w); from != Never && l.worthTicket(w, now) {
+		if l.grants == subscribing {
 			from = max(from, l.patient)
 		}
 		at = min(at, from)
@@ -308,16 +310,16 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	return at
 }
 
-// tick does what is due for a waiter.
-func (l *Lock) tick(w *Call, now Now) {
-	if l.hears == asking && now.Time >= l.patient {
-		l.hears = refused
+// advanceWaiter does what is due for a waiter.
+func (l *Lock) advanceWaiter(w *Call, now Now) {
+	if l.grants == subscribing && now.Time >= l.patient {
+		l.grants = notSubscribed
 	}
 	if now.Time >= w.Until {
-		l.timeUp(w, now)
+		l.endOnTime(w, now)
 	}
 	if w.Outcome == Waiting {
-		l.seekFor(w, now)
+		l.seekTicket(w, now)
 	}
 	l.Settle(now)
 }
@@ -361,20 +363,20 @@ func (l *Lock) unticketed(w *Call) (n int) {
 // since the line is first in, first out, and for waiters of other clients as a hand-off does: a
 // stream of readers must end.
 
-// tryJoin reports whether the call is a reader's that may share the lock with the readers that hold
-// it.
-func (l *Lock) tryJoin(w *Call, now Now) bool {
+// joinsReaders reports whether the call is a reader's that may share the lock with the readers that
+// hold it.
+func (l *Lock) joinsReaders(w *Call, now Now) bool {
 	t := l.held
 	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
-	if l.tryPass(now) {
+	if l.spendHandoff(now) {
 		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here whose ticket would show that others wait
 			t.old = true // the next Mirror asks
 		}
 		return true
 	}
-	if t.share.contested && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
+	if t.contention.othersWait && now.Time.Since(t.trust.seen.Time) >= l.client.ReadersTime {
 		t.old = true // the next Mirror asks: the others may have left
 		l.touch(t)
 	}
@@ -385,24 +387,24 @@ func (l *Lock) tryJoin(w *Call, now Now) bool {
 // lock: all of them at the beginning of a turn, for which they have waited, else as many as may
 // join.
 func (l *Lock) admitReaders(all bool, now Now) {
-	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.tryPass(now)); w = l.line.first() {
+	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.spendHandoff(now)); w = l.line.first() {
 		l.admit(w, ByJoining, now)
 		l.admitOwner(w.Owner, now)
-		l.changed(now)
+		l.levelsChanged(now)
 	}
 }
 
-// heldBackFrom returns when the waiter takes a ticket although readers of this client have the
+// takesTicketFrom returns when the waiter takes a ticket although readers of this client have the
 // lock: if it is the first in line to join them, and has held back for waiters of other clients for
 // long enough. It returns Never for any other waiter.
-func (l *Lock) heldBackFrom(w *Call) Time {
+func (l *Lock) takesTicketFrom(w *Call) Time {
 	t := l.held
 	switch {
 	case w.Mode != Shared || l.line.first() != w || !l.isRead():
 		return Never
-	case !t.isOpen():
+	case !t.mayBeginHold():
 		return w.Began
-	case !t.share.contested:
+	case !t.contention.othersWait:
 		return Never
 	}
 	return w.Began.After(l.client.ReadersTime)
@@ -412,12 +414,12 @@ func (l *Lock) heldBackFrom(w *Call) Time {
 // wait as well.
 func (l *Lock) holdsBack() bool {
 	w := l.line.first()
-	return w != nil && w.Tenure == nil && l.heldBackFrom(w) != Never
+	return w != nil && w.Tenure == nil && l.takesTicketFrom(w) != Never
 }
 
-// giveWay puts the writers at the front of the line behind the readers: while foreign readers keep
-// writers out, readers get a turn now and then.
-func (l *Lock) giveWay(now Now) {
+// putReadersFirst puts the writers at the front of the line behind the readers: while foreign
+// readers keep writers out, readers get a turn now and then.
+func (l *Lock) putReadersFirst(now Now) {
 	reads := false
 	for w := range l.line.All {
 		reads = reads || w.Value.Mode == Shared
@@ -426,49 +428,49 @@ func (l *Lock) giveWay(now Now) {
 		return
 	}
 	for w := l.line.first(); w.Mode == Alone; w = l.line.first() {
-		l.line.leave(w)
-		l.line.join(w)
+		l.line.remove(w)
+		l.line.add(w)
 	}
-	l.seek(now)
+	l.seekFirstTicket(now)
 }
 
-// A share is the part of a tenure in which other clients wait: the lock is handed off in this
+// A contention is the part of a tenure in which other clients wait: the lock is handed off in this
 // client for a bounded time and number of times, and then released. A tenure that took a lock which
 // was passed on begins without hand-offs: else clients that pass the lock on in each section would
 // never release it, since each tenure counts its own.
-type share struct {
-	since     Time  // the time since which others are known to wait
-	passes    int32 // the number of hand-offs since
-	contested bool  // others wait
-	handed    bool  // the lock was handed off since the last Mirror that asked for others
+type contention struct {
+	since      Time  // the time since which others are known to wait
+	handoffs   int32 // the number of hand-offs since
+	othersWait bool  // others wait
+	handedOff  bool  // the lock was handed off since the last Mirror that asked for others
 }
 
-// heardOf begins or ends a share by the number of others that wait.
-func (t *share) heardOf(others int, now Now) {
+// noteOthers begins or ends a share by the number of others that wait.
+func (t *contention) noteOthers(others int, now Now) {
 	switch {
 	case others == 0:
-		*t = share{handed: t.handed} // the next Mirror clears handed
-	case !t.contested:
-		t.contested, t.since = true, now.Time
+		*t = contention{handedOff: t.handedOff} // the next Mirror clears handed
+	case !t.othersWait:
+		t.othersWait, t.since = true, now.Time
 	}
 }
 
-// tryPass reports whether the tenure may serve another waiter of this client, and counts that:
+// spendHandoff reports whether the tenure may serve another waiter of this client, and counts that:
 // enough of the lease is left, there is a fencing token, no former hold has sent a guarded write,
 // and other clients have not waited for too long.
-func (l *Lock) tryPass(now Now) bool {
+func (l *Lock) spendHandoff(now Now) bool {
 	t, c := l.held, l.client
 	switch {
-	case l.Kind.Strict, c.closed, !t.worth(now), t.tokens.spent(), !t.isOpen():
+	case l.Kind.Strict, c.closed, !t.isLeaseLongEnough(now), t.tokens.spent(), !t.mayBeginHold():
 		return false
-	case !t.share.contested:
+	case !t.contention.othersWait:
 		return true
 	}
 	l.subscribe(now) // so that the next ticket can join with the release
-	if int(t.share.passes) >= c.HandoffLimit || now.Time.Since(t.share.since) >= c.HandoffTime {
+	if int(t.contention.handoffs) >= c.HandoffLimit || now.Time.Since(t.contention.since) >= c.HandoffTime {
 		return false
 	}
-	t.share.passes++
+	t.contention.handoffs++
 	return true
 }
 
@@ -496,7 +498,7 @@ func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
 	if l.held != nil {
 		return w.timedOut(), 0
 	}
-	by, some := l.decidedBy()
+	by, some := l.decisionDue()
 	switch {
 	case first == nil || first == w:
 		if !some {
@@ -530,10 +532,10 @@ func (w *Call) isRefused() bool {
 	}
 }
 
-// decidedBy returns the time until which overdue calls wait for the commands that decide whose the
-// lock is: a server that is silent for longer is not waited for. It reports whether there are such
-// commands.
-func (l *Lock) decidedBy() (at Time, some bool) {
+// decisionDue returns the time until which overdue calls wait for the commands that decide whose
+// the lock is: a server that is silent for longer is not waited for. It reports whether there are
+// such commands.
+func (l *Lock) decisionDue() (at Time, some bool) {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if !t.decides() {
 			continue
@@ -555,8 +557,8 @@ func (w *Call) timedOut() Outcome {
 	return Denied
 }
 
-// decided ends the overdue calls whose decision is known.
-func (l *Lock) decided(now Now) {
+// endDecided ends the overdue calls whose decision is known.
+func (l *Lock) endDecided(now Now) {
 	if l.held != nil {
 		reads := l.isRead()
 		l.endOverdue(now, func(w *Call) Outcome {
@@ -585,10 +587,10 @@ func (l *Lock) decided(now Now) {
 	})
 }
 
-// deniesOthers ends the overdue calls that the denial of the call by refuses as well: those that
+// denyOverdue ends the overdue calls that the denial of the call by refuses as well: those that
 // ask for no less than it did. A reader is not refused with a writer, since readers may have the
 // lock, and a call that takes answers sends its own command.
-func (l *Lock) deniesOthers(by *Call, now Now) {
+func (l *Lock) denyOverdue(by *Call, now Now) {
 	l.endOverdue(now, func(w *Call) Outcome {
 		if w.Mode == Shared && by.Mode == Alone || w.More < by.More || w.Answerable {
 			return Waiting
@@ -597,8 +599,8 @@ func (l *Lock) deniesOthers(by *Call, now Now) {
 	})
 }
 
-// failsOthers ends the overdue calls, since the command that they wait for has failed.
-func (l *Lock) failsOthers(now Now) {
+// failOverdue ends the overdue calls, since the command that they wait for has failed.
+func (l *Lock) failOverdue(now Now) {
 	l.endOverdue(now, func(*Call) Outcome { return Unanswered })
 }
 
@@ -614,7 +616,7 @@ func (l *Lock) endOverdue(now Now, end func(*Call) Outcome) {
 			continue
 		}
 		if o := end(w); o != Waiting {
-			l.leave(w, o, now)
+			l.endWait(w, o, now)
 		}
 	}
 }

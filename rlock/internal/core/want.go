@@ -2,8 +2,8 @@ package core
 
 // What this client wants of a tenure changes here, and only here.
 
-// wants changes the want.
-func (t *Tenure) wants(w Want) {
+// setWant changes the want.
+func (t *Tenure) setWant(w Want) {
 	was, told := t.want, t.lock.client.Changed
 	if t.want = w; was != w && told != nil {
 		told(t, was, t.place)
@@ -20,8 +20,8 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	}
 	t := l.newTenure(id, w.Mode)
 	t.entry, t.Agent, t.more = entry, w, w.More
-	t.wants(Asked)
-	if l.hears != listening {
+	t.setWant(Asked)
+	if l.grants != subscribed {
 		t.polls = 1
 	}
 	t.answerable = w.Answerable && entry != Resume
@@ -34,47 +34,47 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	return t
 }
 
-// holds makes the tenure hold the lock, for the levels that the caller opens next.
-func (t *Tenure) holds() {
+// makeHeld makes the tenure hold the lock, for the levels that the caller opens next.
+func (t *Tenure) makeHeld() {
 	t.entry = None
-	t.wants(Held)
+	t.setWant(Held)
 }
 
-// leaveToLease parts with the tenure of the lock, which has no level any more: a last Mirror sets
+// makeParted parts with the tenure of the lock, which has no level any more: a last Mirror sets
 // the lease to within. The next hold has no part in a least hold.
-func (l *Lock) leaveToLease(within Span) {
+func (l *Lock) makeParted(within Span) {
 	t := l.held
 	l.held, l.stays, t.within = nil, 0, within
-	t.wants(Parted)
+	t.setWant(Parted)
 	l.touch(t)
 }
 
-// giveOrStay gives back the tenure of the lock, which has no level any more, or leaves it to its
+// endHolding gives back the tenure of the lock, which has no level any more, or leaves it to its
 // lease until the end of the least hold.
-func (l *Lock) giveOrStay(now Now) {
+func (l *Lock) endHolding(now Now) {
 	if now.Time < l.stays {
-		l.leaveToLease(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
+		l.makeParted(l.stays.Since(now.Time)) // as if the lock were passed on, to no client
 		return
 	}
-	l.give(l.held, now)
+	l.makeGone(l.held, now)
 }
 
-// give makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease has
-// ended. To undo an acquire, to release a hold and to return an unwanted grant are all this
+// makeGone makes the tenure Gone: it leaves Redis, until Redis says that it has left or its lease
+// has ended. To undo an acquire, to release a hold and to return an unwanted grant are all this
 // transition.
-func (l *Lock) give(t *Tenure, now Now) {
+func (l *Lock) makeGone(t *Tenure, now Now) {
 	if t == l.held {
 		if l.held, l.stays = nil, 0; l.Kind.Fenced {
-			l.reserve = t.tokens.next()
+			l.reserve = t.tokens.reserveNext()
 		}
 		if t.marked {
-			l.paces(now.Time.Since(t.since))
+			l.noteTurn(now.Time.Since(t.since))
 		}
 	}
 	if w := t.Agent; w != nil && w.Purpose == Locks {
 		w.Tenure, t.Agent = nil, nil
 	}
 	t.entry, t.within, t.since, t.again, t.fails = None, 0, now.Time, 0, 0
-	t.wants(Gone)
+	t.setWant(Gone)
 	l.touch(t)
 }

@@ -27,7 +27,7 @@ type fake struct {
 	takes   time.Duration // that a look takes
 }
 
-func (f *fake) Look(look terms.Look, yield func(*terms.View)) {
+func (f *fake) ReadLocks(look terms.Look, yield func(*terms.View)) {
 	f.mu.Lock()
 	f.looks++
 	if look.Holds {

@@ -15,7 +15,7 @@ type Source interface {
 	// other, the first of which has its levels. No mutex is held in yield, nor for longer than a
 	// millisecond in between, so that two views may be of different moments. The view is yield's
 	// until it returns.
-	Look(look terms.Look, yield func(*terms.View))
+	ReadLocks(look terms.Look, yield func(*terms.View))
 }
 
 // A Use is what one owner does with one lock: it holds the lock, or waits for it.
@@ -38,7 +38,7 @@ type Use struct {
 // equal, so that the same uses have the same order at every look. They may be of different moments.
 func Uses(s Source, waits bool) []Use {
 	b := &builder{now: time.Now(), indexes: make(map[terms.Owner]int)}
-	s.Look(terms.Look{Holds: true, Waits: waits}, b.add)
+	s.ReadLocks(terms.Look{Holds: true, Waits: waits}, b.add)
 	return inOrder(b.uses)
 }
 

@@ -24,7 +24,8 @@ const (
 // WaitBegins notes that a call waits. It waits for nothing, and may be called with a mutex held.
 func (d *Diag) WaitBegins() { d.waits.Ask() }
 
-// HoldBegins notes that a hold has begun. It waits for nothing, and may be called with a mutex held.
+// HoldBegins notes that a hold has begun. It waits for nothing, and may be called with a mutex
+// held.
 func (d *Diag) HoldBegins() {
 	if d.LongHold > 0 || d.ReleaseDropped {
 		d.holds.Ask()
@@ -110,7 +111,7 @@ func (w *waitWatch) work() (pause time.Duration, again bool) {
 	if w.LongWait > 0 {
 		look.Locate = w.now.Add(-w.LongWait)
 	}
-	w.Source.Look(look, func(v *terms.View) {
+	w.Source.ReadLocks(look, func(v *terms.View) {
 		for i := range v.Waits {
 			w.again = true
 			w.wait(v, &v.Waits[i])
@@ -131,7 +132,7 @@ func (w *holdWatch) work() (pause time.Duration, again bool) {
 	w.begin(longest)
 	w.logged.begin()
 	w.dropped.begin()
-	w.Source.Look(terms.Look{Holds: true}, func(v *terms.View) {
+	w.Source.ReadLocks(terms.Look{Holds: true}, func(v *terms.View) {
 		if !v.ValidUntil.After(w.now) {
 			return
 		}
@@ -170,7 +171,7 @@ func (w *waitWatch) tellOwnWaits() {
 		goroutine uint64
 	}
 	holders := make(map[key]terms.Level)
-	w.Source.Look(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
+	w.Source.ReadLocks(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
 		if v.Kind == terms.KindSemaphore {
 			return
 		}

@@ -45,43 +45,43 @@ func (req *Request) Goroutine() uint64 {
 // acquire acquires the lock n for req, with the handle h if it is not nil. It returns nil when the
 // caller holds the lock; otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) error {
-	w, l, now, err := c.begin(ctx, n, req, h)
+	w, l, now, err := c.beginAcquire(ctx, n, req, h)
 	if w == nil {
 		return err
 	}
 	l.reuseSubscription(w, now)
 	if req.Progress != nil {
-		l.watch(w)
+		l.watchPlace(w)
 	}
 	l.Wait(&w.Call, now)
 	if l.IsHeld() {
-		l.tellOwnWait(w, now)
+		l.logOwnWait(w, now)
 	}
-	return l.wait(ctx, w, now)
+	return l.runAndExit(ctx, w, now)
 }
 
-// begin begins a call. If the call has to wait, begin returns it with the mutex held; else the call
-// has ended, with the error.
-func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*waiter, *lock, core.Now, error) {
+// beginAcquire begins a call. If the call has to wait, beginAcquire returns it with the mutex held;
+// else the call has ended, with the error.
+func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hold) (*waiter, *lockState, core.Now, error) {
 	if invariants {
-		ctx = c.witness.watched(ctx)
+		ctx = c.witness.watchContext(ctx)
 	}
-	if err := c.check(ctx, n, req); err != nil {
-		return nil, nil, core.Now{}, c.tellWithout(ctx, n, req, err, 0, false)
+	if err := c.checkRequest(ctx, n, req); err != nil {
+		return nil, nil, core.Now{}, c.tellNotAcquired(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that hold at once. A part leaves that to its whole,
 	// which may have lost parts.
-	if req.Within != nil && !l.isLife(req.Within, now) {
+	if req.Within != nil && !l.hasLife(req.Within, now) {
 		l.shard.exit(l)
-		return nil, nil, now, &terms.Outlived{Lock: n.Key, Began: c.clock.time(now.Time)}
+		return nil, nil, now, &terms.Outlived{Lock: n.Key, Began: c.clock.timeOf(now.Time)}
 	}
 	var w core.Call // a call that is served at once needs no memory that lasts
 	req.fill(&w, h, site, now)
 	if !l.Nest(&w, now) {
-		l.shard.applyAll() // losses so far are recorded
-		if err := l.refuses(req, now); err != nil {
+		l.shard.applyEffects() // losses so far are recorded
+		if err := l.checkOwner(req, now); err != nil {
 			return nil, nil, now, l.giveUp(ctx, req, err)
 		}
 		//exhaustive:ignore
@@ -94,9 +94,9 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
 			holder := ""
 			if h != nil { // nobody reads the error of a TryLock, which may be called in a loop
-				holder = l.holderWords("", req)
+				holder = l.describeHolder("", req)
 			}
-			err := l.refusal(outcome, w.Others, req, holder)
+			err := l.refusalError(outcome, w.Others, req, holder)
 			if !errors.Is(err, terms.ErrNotAcquired) {
 				err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 			}
@@ -105,7 +105,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 			panic("driver: a call that does not wait ends as " + outcome.String())
 		}
 	}
-	earlier := l.granted(&w, req, h)
+	earlier := l.noteGranted(&w, req, h)
 	l.shard.exit(l)
 	c.awaitReports(n, w.Owner, &earlier)
 	c.tellAcquired(ctx, n, req, 0, false)
@@ -114,7 +114,7 @@ func (c *Client) begin(ctx context.Context, n *Name, req *Request, h *hold) (*wa
 
 // fill fills in a call for the lock.
 func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) {
-	w.Owner, w.Mode, w.Part, w.More = core.OwnerID(req.Owner.ID), modeOf(req.Shared), req.Whole != nil, int32(req.More)
+	w.Owner, w.Mode, w.Part, w.More = core.OwnerID(req.Owner.ID), modeFor(req.Shared), req.Whole != nil, int32(req.More)
 	w.Lease, w.Capped = core.Span(cmp.Or(req.MaxHold, req.Lease)), req.MaxHold != 0
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
 	if site != nil {
@@ -128,23 +128,23 @@ func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) 
 	}
 }
 
-// wait waits until the call has an outcome, and returns it. It is called with the mutex held, and
-// gives it back.
-func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
+// runAndExit waits until the call has an outcome, and returns it. It is called with the mutex held,
+// and gives it back.
+func (l *lockState) runAndExit(ctx context.Context, w *waiter, now core.Now) error {
 	c, n := l.shard.client, l.name
 	var slot *wire.Limit
 	if w.Tenure != nil { // most likely the call has a command to send
 		slot, _ = l.slots(w).TryEnter()
 	}
-	if !l.run(ctx, w, slot, now) {
-		l.exitDecided(w)
+	if !l.runCall(ctx, w, slot, now) {
+		l.exitWithError(w)
 	}
 	return c.awaitResult(ctx, n, w)
 }
 
-// refuses returns the error of a request that is refused also if the lock is free: the client is
+// checkOwner returns the error of a request that is refused also if the lock is free: the client is
 // closed, or the owner has not unlocked a loss. An owner that holds the lock is not refused.
-func (l *lock) refuses(req *Request, now core.Now) error {
+func (l *lockState) checkOwner(req *Request, now core.Now) error {
 	c := l.shard.client
 	if c.Closed.Load() {
 		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
@@ -152,14 +152,14 @@ func (l *lock) refuses(req *Request, now core.Now) error {
 	if c.Losses.None() {
 		return nil
 	}
-	if cause := c.Losses.Blocks(l.name.lossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
+	if cause := c.Losses.Blocks(l.name.lossKey(req.Owner), c.clock.timeOf(now.Time)); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name.Key, cause)
 	}
 	return nil
 }
 
-// check returns the error of a request that is invalid by itself.
-func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
+// checkRequest returns the error of a request that is invalid by itself.
+func (c *Client) checkRequest(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
@@ -252,39 +252,39 @@ func (c *Client) shortestLease() time.Duration {
 
 // giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it
 // back.
-func (l *lock) giveUp(ctx context.Context, req *Request, err error) error {
+func (l *lockState) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
-	l.shard.counts.Without(err, false)
+	l.shard.counts.CountWithout(err, false)
 	l.shard.exit(l)
-	return c.tellWithout(ctx, n, req, err, 0, false)
+	return c.tellNotAcquired(ctx, n, req, err, 0, false)
 }
 
-// exitDecided gives the mutex back for a call for which Next has said Returns. If the call has not
-// got the lock, w.err says why from then on.
-func (l *lock) exitDecided(w *waiter) {
+// exitWithError gives the mutex back for a call for which Next has said Returns. If the call does
+// not have the lock, w.err says why from then on.
+func (l *lockState) exitWithError(w *waiter) {
 	s := l.shard
 	if w.Outcome == core.Acquired {
 		s.exit(l)
 		return
 	}
-	s.applyAll()
+	s.applyEffects()
 	holder := ""
 	if w.hold != nil || w.Outcome == core.Cancelled { // else nobody reads the words
-		holder = l.holderWords(w.holder, &w.req)
+		holder = l.describeHolder(w.holder, &w.req)
 	}
 	//exhaustive:ignore
 	switch o := w.Outcome; o {
 	case core.GotAnswer:
 		w.err = terms.ErrAnswered
 	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
-		w.err = l.refusal(o, w.Others, &w.req, holder)
+		w.err = l.refusalError(o, w.Others, &w.req, holder)
 	case core.Unanswered:
 		if w.err == nil { // else w.err is the error of the other call's command that it waited for
-			w.err = l.faultBefore()
+			w.err = l.faultOfFirst()
 		}
 	case core.Denied, core.TimedOut:
 		if w.err == nil { // else Redis has failed, or has answered the last attempt
-			w.err = l.refusal(o, 0, &w.req, holder)
+			w.err = l.refusalError(o, 0, &w.req, holder)
 		}
 	case core.Cancelled, core.Failed: // its context, or Redis, has said why
 	default:
@@ -311,7 +311,7 @@ func (c *Client) awaitResult(ctx context.Context, n *Name, w *waiter) error {
 	cancel()
 	h, ends := w.hold, w.ends
 	err := c.result(ctx, n, w)
-	if h != nil && h.begun(err) == nil { // it was lost
+	if h != nil && h.begin(err) == nil { // it was lost
 		_ = h.Release(ctx)
 	}
 	ends()
@@ -329,12 +329,12 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		// not set.
 		a.Waited = w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 		if w.clock > 0 {
-			a.Read = c.clock.time(w.read)
+			a.Read = c.clock.timeOf(w.read)
 		}
 	}
 	cancelled := w.Outcome == core.Cancelled
 	if w.Outcome == core.Acquired {
-		if ctx.Err() == nil || !c.giveBack(n, w) {
+		if ctx.Err() == nil || !c.returnGrant(n, w) {
 			c.awaitReports(n, w.Owner, &w.earlier)
 			c.tellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
@@ -342,7 +342,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		cancelled = true
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
-	if err = w.err; cancelled { // by its context, or by its row: see goOn
+	if err = w.err; cancelled { // by its context, or by its row: see finishJoint
 		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holder)
 		}
@@ -352,7 +352,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	s, ended := c.shardOf(n), cancelled || ctx.Err() != nil
 	s.glance(func() {
-		s.counts.Without(err, ended)
+		s.counts.CountWithout(err, ended)
 		s.counts.Waited += waited - w.waited // a grant has counted w.waited already
 	})
 	if errors.Is(err, wire.ErrWrongType) {
@@ -361,7 +361,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	return c.tellWithout(ctx, n, &w.req, err, waited, w.waits)
+	return c.tellNotAcquired(ctx, n, &w.req, err, waited, w.waits)
 }
 
 // awaitReports waits until earlier losses are reported, before a call returns with the lock.
@@ -374,22 +374,22 @@ func (c *Client) awaitReports(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	}
 }
 
-// giveBack releases the lock that was granted to a call whose caller has left, and reports whether
-// the call still had it.
-func (c *Client) giveBack(n *Name, w *waiter) bool {
+// acceptLoss releases the lock that was granted to a call whose caller has left, and reports
+// whether the call still had it.
+func (c *Client) returnGrant(n *Name, w *waiter) bool {
 	l, now := c.enter(n, w.Owner)
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	if ok {
-		l.shard.counts.undone(w.req.Way, was.First)
+		l.shard.counts.countUndone(w.req.Way, was.First)
 		w.err, w.holder = nil, ""
 	}
 	l.shard.exit(l)
 	return ok
 }
 
-// refusal returns the error of a call with the outcome o, which names the holder unless that is "".
-// others is the number of other waiters, for a call with a bound.
-func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string) error {
+// refusalError returns the error of a call with the outcome o, which names the holder unless that
+// is "". others is the number of other waiters, for a call with a bound.
+func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
@@ -403,7 +403,7 @@ func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string
 	case o == core.Full:
 		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.MaxWaiters, 0))
 	case o == core.Unanswered:
-		return l.faultBefore()
+		return l.faultOfFirst()
 	}
 	if holder != "" {
 		reason = fmt.Errorf("%w: it is %s", reason, holder)
@@ -411,9 +411,9 @@ func (l *lock) refusal(o core.Outcome, others int32, req *Request, holder string
 	return reason
 }
 
-// faultBefore returns the reason why it is not known whose the lock is: the error of the first call
-// in the line.
-func (l *lock) faultBefore() error {
+// faultOfFirst returns the reason why it is not known whose the lock is: the error of the first
+// call in the line.
+func (l *lockState) faultOfFirst() error {
 	for first := range l.Waiters {
 		if w := first.Tag.(*waiter); w.err != nil {
 			return w.err
@@ -426,11 +426,11 @@ func (l *lock) faultBefore() error {
 // mostNamed is the number of levels that are searched for one of the caller's own.
 const mostNamed = 16
 
-// holderWords describes the holder as this client knows it, "" if it does not. named is the holder
-// that Redis named last.
-func (l *lock) holderWords(named string, req *Request) string {
+// describeClient describes the holder as this client knows it, "" if it does not. named is the
+// holder that Redis named last.
+func (l *lockState) describeHolder(named string, req *Request) string {
 	if !l.IsHeld() {
-		return l.shard.client.holderWords(named)
+		return l.shard.client.describeClient(named)
 	}
 	levels := l.Levels()
 	for i := range levels[:min(len(levels), mostNamed)] {
@@ -438,15 +438,15 @@ func (l *lock) holderWords(named string, req *Request) string {
 			return "held by the calling goroutine: use the context of Do or of the Hold"
 		}
 	}
-	owner := ownerOf(&levels[0]).Words()
+	owner := levelOwner(&levels[0]).Words()
 	if levels[0].Mode == core.Shared {
 		owner = "a reader, " + owner
 	}
 	return "held by " + owner + " of this process"
 }
 
-// holderWords describes the client of a holder that Redis has named.
-func (c *Client) holderWords(holder string) string {
+// describeClient describes the client of a holder that Redis has named.
+func (c *Client) describeClient(holder string) string {
 	switch {
 	case len(holder) < wire.TenureLen:
 		return ""
@@ -466,14 +466,14 @@ func (c *Client) holderWords(holder string) string {
 // just replaced.
 const shutTime = 2 * time.Second
 
-// answered notes the answer to a command for the call, and reports whether its error is permanent.
-func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless bool) {
+// noteError notes the answer to a command for the call, and reports whether its error is permanent.
+func (w *waiter) noteError(a *wire.Answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.Err == nil {
 		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.Owner
 		w.endless = a.Owner != "" && a.TTL == core.NoTTL
 		return false
 	}
-	now := clock.time(at)
+	now := clock.timeOf(at)
 	d, err := wire.Diagnose(a.Err)
 	switch {
 	case !errors.Is(a.Err, rueidis.ErrClosing):
@@ -494,19 +494,19 @@ func (w *waiter) answered(a *wire.Answer, clock *clock, at core.Time) (hopeless 
 // commands of those that are not served at once travel in one pipeline, and those of one kind and
 // slot in one call of a script (acquire_all.lua).
 
-// A row is a list of calls whose first commands are sent together.
-type row struct {
+// A jointAcquire is a list of calls whose first commands are sent together.
+type jointAcquire struct {
 	client *Client
-	calls  []rowCall
+	calls  []jointCall
 	sent   []*exchange
 }
 
-// A rowCall is the call for one lock of a row.
-type rowCall struct {
+// A jointCall is the call for one lock of a row.
+type jointCall struct {
 	hold   *hold
-	lock   *lock   // the lock that it waits for
-	waiter *waiter // the waiting call; nil if it has ended
-	err    error   // the result of a call that has ended
+	lock   *lockState // the lock that it waits for
+	waiter *waiter    // the waiting call; nil if it has ended
+	err    error      // the result of a call that has ended
 }
 
 // HoldAll acquires locks of one client in their order, with a handle and a single attempt each, up
@@ -514,30 +514,30 @@ type rowCall struct {
 // before that one and, if another command does not acquire that one as well, its error. A lock
 // behind it was not asked for, or may have been acquired and released. A client whose grants wait
 // for replicas must not call it: a pipeline has no WAIT behind each command.
-func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (holds []Handle, err error) {
-	r := &row{client: locks[0].driver}
+func HoldAll(ctx, parent context.Context, locks []*NamedLock, requests []Request) (holds []Handle, err error) {
+	r := &jointAcquire{client: locks[0].driver}
 	for i, l := range locks {
-		if req := &requests[i]; !r.begin(ctx, l, l.newHold(parent, req), req) {
+		if req := &requests[i]; !r.beginNext(ctx, l, l.newHold(parent, req), req) {
 			break
 		}
 	}
-	r.send(ctx)
+	r.sendFirstCommands(ctx)
 	atOnce := true // the locks so far were free at once
 	for i := range r.calls {
 		one := &r.calls[i]
 		if !atOnce { // a grant is released in the background
 			if one.waiter != nil {
-				one.goOn(ctx, true)
+				one.finishJoint(ctx, true)
 			}
-			if one.hold.begun(one.err) == nil {
+			if one.hold.begin(one.err) == nil {
 				one.hold.ReleaseLater()
 			}
 			continue
 		}
 		if one.waiter != nil {
-			atOnce = one.goOn(ctx, ctx.Err() != nil)
+			atOnce = one.finishJoint(ctx, ctx.Err() != nil)
 		}
-		if err = one.hold.begun(one.err); err != nil {
+		if err = one.hold.begin(one.err); err != nil {
 			atOnce = false
 			continue
 		}
@@ -546,28 +546,28 @@ func HoldAll(ctx, parent context.Context, locks []*Lock, requests []Request) (ho
 	return holds, err
 }
 
-// begin begins the call for one lock, and reports whether the next one may begin: not if the lock
-// is not free, or its call has to wait before it sends a command.
-func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
-	w, at, now, err := r.client.begin(ctx, l.Name, req, h)
-	r.calls = append(r.calls, rowCall{h, at, w, err})
+// beginNext begins the call for one lock, and reports whether the next one may begin: not if the
+// lock is not free, or its call has to wait before it sends a command.
+func (r *jointAcquire) beginNext(ctx context.Context, l *NamedLock, h *hold, req *Request) bool {
+	w, at, now, err := r.client.beginAcquire(ctx, l.Name, req, h)
+	r.calls = append(r.calls, jointCall{h, at, w, err})
 	if w == nil {
 		return err == nil
 	}
 	at.reuseSubscription(w, now)
 	at.Wait(&w.Call, now)
-	at.shard.applyAll()
+	at.shard.applyEffects()
 	switch a := at.Next(&w.Call, true, now); {
 	case a.Do == core.Returns:
 		one := &r.calls[len(r.calls)-1]
-		at.exitDecided(w)
+		at.exitWithError(w)
 		one.waiter, one.err = nil, r.client.awaitResult(ctx, l.Name, w)
 		return one.err == nil
 	case a.Do == core.Sends && a.Op == core.Acquire:
 		x := r.client.exchanges.Get().(*exchange)
 		x.Cmd = at.Lock.Command(&w.Call, a.Op, now)
 		x.waiter, w.carried = w, x
-		at.prepare(x, now)
+		at.fillExchange(x, now)
 		r.sent = append(r.sent, x)
 		w.stage = flying // until it goes on
 		at.shard.exit(at)
@@ -577,9 +577,9 @@ func (r *row) begin(ctx context.Context, l *Lock, h *hold, req *Request) bool {
 	return false
 }
 
-// send sends the commands, and returns when their answers have landed, or when ctx has ended: then
-// they land later.
-func (r *row) send(ctx context.Context) {
+// sendFirstCommands sends the commands, and returns when their answers have landed, or when ctx has
+// ended: then they land later.
+func (r *jointAcquire) sendFirstCommands(ctx context.Context) {
 	if len(r.sent) == 0 {
 		return
 	}
@@ -604,15 +604,15 @@ func (r *row) send(ctx context.Context) {
 	}
 }
 
-// goOn goes on with the call as with any other, or ends it if its caller leaves. It reports whether
-// the call had ended by itself.
-func (c *rowCall) goOn(ctx context.Context, leaves bool) (ended bool) {
+// finishJoint goes on with the call as with any other, or ends it if its caller leaves. It reports
+// whether the call had ended by itself.
+func (c *jointCall) finishJoint(ctx context.Context, leaves bool) (ended bool) {
 	l, w := c.lock, c.waiter
-	now := l.shard.take()
+	now := l.shard.lock()
 	w.stage, ended = running, w.Outcome != core.Waiting
 	if w.abandon(); leaves {
 		l.End(&w.Call, core.Cancelled, now)
 	}
-	c.err = l.wait(ctx, w, now)
+	c.err = l.runAndExit(ctx, w, now)
 	return ended
 }

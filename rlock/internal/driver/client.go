@@ -35,10 +35,10 @@ type Client struct {
 	Observer observing
 	Losses   terms.Losses
 
-	wire   carrier
-	clock  clock
-	keeper *lease.Keeper
-	post   post
+	wire          carrier
+	clock         clock
+	keeper        *lease.Keeper
+	confirmations confirmations
 
 	tracked trackedKeys // counts the keys that Redis tracks for the client
 
@@ -92,15 +92,15 @@ type Inside struct {
 // NewInside returns the Inside of a face; prefix begins the names of its locks.
 func NewInside(c *Client, prefix string) Inside { return Inside{c, prefix} }
 
-func (i *Inside) inside() *Inside { return i }
+func (i *Inside) self() *Inside { return i }
 
 // A Face is an rlock.Client.
-type Face interface{ inside() *Inside }
+type Face interface{ self() *Inside }
 
-// Of returns the Client behind a face, and the prefix of its names: for packages beside rlock that
-// have keys of their own, or show the state of a client.
-func Of(face Face) (c *Client, prefix string) {
-	i := face.inside()
+// ClientOf returns the Client behind a face, and the prefix of its names: for packages beside rlock
+// that have keys of their own, or show the state of a client.
+func ClientOf(face Face) (c *Client, prefix string) {
+	i := face.self()
 	return i.client, i.prefix
 }
 
@@ -168,13 +168,13 @@ func (c *Client) open(w carrier) {
 			s.core.Changed = c.traceChange
 		}
 		for id := range s.locks {
-			s.locks[id] = make(map[string]*lock)
+			s.locks[id] = make(map[string]*lockState)
 		}
 	}
 	if w.Tracks() {
 		c.tracked.all = int64(c.Config.TrackedKeys)
 	}
-	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.send, MaxBackoff: min(c.Config.Lease/10, time.Second)})
+	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.sendBatch, MaxBackoff: min(c.Config.Lease/10, time.Second)})
 	c.Redis.OnRedial(c.tellRedial)
 	c.Redis.OnOutage(c.tellAway, c.tellBack)
 	verify := c.verifies()
@@ -183,7 +183,7 @@ func (c *Client) open(w carrier) {
 			verify.Ask()
 		}
 		for _, key := range keys {
-			c.changed(key)
+			c.noteKeyChanged(key)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func (c *Client) Close() error {
 		defer close(c.gone)
 		c.last = c.close()
 		c.closer.Store(closed)
-	case c.closer.Load() == me || c.closer.Load() != closed && c.Observer.calls(me): // a hook must not wait for its own end
+	case c.closer.Load() == me || c.closer.Load() != closed && c.Observer.runsHooksIn(me): // a hook must not wait for its own end
 		return nil
 	default:
 		<-c.gone
@@ -257,7 +257,7 @@ func (c *Client) Close() error {
 func (c *Client) close() error {
 	c.Closed.Store(true)
 	c.Redis.Stop()
-	c.eachLock(func(l *lock, now core.Now) { l.Lock.Close(now) })
+	c.eachLock(func(l *lockState, now core.Now) { l.Lock.Close(now) })
 	err := c.drain()
 	c.keeper.Close() // all commands are answered by now, or given up
 	c.Hub.Close()
@@ -281,7 +281,7 @@ func (c *Client) drain() error {
 		case <-c.drained:
 		case <-ctx.Done():
 			left := make(map[string]bool) // a lock may have many tenures: one for each attempt without an answer
-			c.eachLock(func(l *lock, _ core.Now) {
+			c.eachLock(func(l *lockState, _ core.Now) {
 				for t := range l.Tenures {
 					if t.Want() != core.Parted || t.Agent != nil { // else it was passed on, and stays
 						left[l.name.Key] = true
@@ -302,15 +302,16 @@ func (c *Client) drain() error {
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
 // verifies returns the task that asks Redis whether it still shows the tenures of the client, and
-// lets messages and waits for replicas follow to the server of the commands. It runs when a connection has ended, and when the first command over a new connection is answered:
-// another server may answer then, a replica that was promoted and never had the grant, or a server
-// that was restarted without its data. The next renewal would notice that up to a third of the
-// lease later, and until then there might be two holders.
+// lets messages and waits for replicas follow to the server of the commands. It runs when a
+// connection has ended, and when the first command over a new connection is answered: another
+// server may answer then, a replica that was promoted and never had the grant, or a server that was
+// restarted without its data. The next renewal would notice that up to a third of the lease later,
+// and until then there might be two holders.
 func (c *Client) verifies() *task.Task {
 	var paused time.Duration // the last pause
 	var done time.Time       // the time at which Redis was last asked
 	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
-		c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
+		c.eachLock(func(l *lockState, now core.Now) { l.Confirm(now) })
 		c.keeper.Probe()
 		c.Hub.CheckServer()
 		c.Redis.CheckReplicated()
@@ -326,16 +327,16 @@ func (c *Client) verifies() *task.Task {
 // AskAbout asks Redis about the lock and its waiters, for package rlocktest.
 func (c *Client) AskAbout(key string) {
 	s := c.shardOfKey(key)
-	s.visit(s.named(key), func(l *lock, now core.Now) {
+	s.enterEach(s.named(key), func(l *lockState, now core.Now) {
 		l.Confirm(now)
 		l.Hear(core.Message{Kind: core.ForeignNews, Ours: true}, now)
 	})
 }
 
 // eachLock calls visit for each lock of the client, with its mutex held.
-func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
+func (c *Client) eachLock(visit func(l *lockState, now core.Now)) {
 	for s := range c.allShards {
-		s.visit(s.all, visit)
+		s.enterEach(s.all, visit)
 	}
 }
 
@@ -388,23 +389,23 @@ func (n *Counts) Add(other *Counts) {
 	}
 }
 
-// Closed counts the end of a level; first says whether it was the first of its owner.
-func (n *Counts) Closed(first bool) {
+// CountClosed counts the end of a level; first says whether it was the first of its owner.
+func (n *Counts) CountClosed(first bool) {
 	if first {
 		n.Held--
 	}
 }
 
-// undone reverts the count of a level that was closed before its caller had it; first says whether
-// it was the first of its owner.
-func (n *Counts) undone(w terms.Way, first bool) {
+// countUndone reverts the count of a level that was closed before its caller had it; first says
+// whether it was the first of its owner.
+func (n *Counts) countUndone(w terms.Way, first bool) {
 	n.Acquired[w]--
-	n.Closed(first)
+	n.CountClosed(first)
 }
 
-// Without counts a call that returns err in place of the lock; canceled says whether its context had
-// ended.
-func (n *Counts) Without(err error, canceled bool) {
+// CountWithout counts a call that returns err in place of the lock; canceled says whether its
+// context had ended.
+func (n *Counts) CountWithout(err error, canceled bool) {
 	switch {
 	case errors.Is(err, terms.ErrAnswered):
 		n.Answered++

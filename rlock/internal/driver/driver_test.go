@@ -42,7 +42,7 @@ func later(call func() error) <-chan error {
 }
 
 // takes takes the lock with a caller of its own.
-func takes(ctx context.Context, l *Lock) (terms.Owner, <-chan error) {
+func takes(ctx context.Context, l *NamedLock) (terms.Owner, <-chan error) {
 	o, result := terms.NewOwner(), make(chan error, 1)
 	go func() { result <- l.Take(ctx, request(o)) }()
 	return o, result
@@ -95,8 +95,8 @@ func (f *fake) isClean() {
 	assert.Empty(f.t, f.server.Holders)
 	assert.Empty(f.t, f.server.Queue)
 	for _, w := range f.clients {
-		assert.Zero(f.t, w.all.Asks.InFlight(), "a slot is not given back")
-		assert.Zero(f.t, w.all.Releases.InFlight(), "a slot is not given back")
+		assert.Zero(f.t, w.all.Asks.Count(), "a slot is not given back")
+		assert.Zero(f.t, w.all.Releases.Count(), "a slot is not given back")
 		assert.Zero(f.t, w.client.live.Load(), "Close would wait, or not wait")
 		for s := range w.client.allShards {
 			s.glance(func() {
@@ -141,10 +141,10 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		was, _, ok := one.Unlock(core.OwnerID(o.ID), core.Alone, nil, now)
 		require.True(t, ok)
 		s := one.shard
-		s.counts.Closed(was.First)
-		s.applyAll()
-		handsOff := s.after
-		s.after = after{}
+		s.counts.CountClosed(was.First)
+		s.applyEffects()
+		handsOff := s.deferred
+		s.deferred = deferred{}
 		s.unlock() // as exit does
 		time.Sleep(2 * time.Second)
 		select {
@@ -152,7 +152,7 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 			t.Error("the call has returned, and its message comes yet")
 		default:
 		}
-		c.finish(&handsOff)
+		c.runDeferred(&handsOff)
 		require.NoError(t, <-waits)
 		require.NoError(t, l.Unlock(t.Context(), req.Owner))
 		f.isClean()
@@ -163,11 +163,11 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 func TestAnInterruptionBetweenTheClocksEndsNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := &f.join(nil).clock
-		c.note(-int64(50 * time.Millisecond)) // as at would, of such a reading
+		c.noteStep(-int64(50 * time.Millisecond)) // as at would, of such a reading
 		now := c.now()
 		assert.EqualValues(t, now.Time, now.Safe)
 
-		c.note(int64(time.Minute)) // the machine has slept
+		c.noteStep(int64(time.Minute)) // the machine has slept
 		now = c.now()
 		assert.EqualValues(t, now.Time.After(core.Span(time.Minute)), now.Safe)
 	})
@@ -180,7 +180,7 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 		o := terms.NewOwner()
 		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}}))
 		s := c.shardOf(c.lock().Name)
-		s.take()
+		s.lock()
 		got := make(chan int, 1)
 		go func() { got <- c.lock().Depth(o) }()
 		runtime.Gosched()
@@ -300,7 +300,7 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 // allocator.
 func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
-	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(256))
+	assert.LessOrEqual(t, unsafe.Sizeof(lockState{}), uintptr(256))
 	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(192))
 	assert.LessOrEqual(t, unsafe.Sizeof(Name{}), uintptr(96))
 }

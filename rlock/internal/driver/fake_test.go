@@ -47,7 +47,7 @@ type fake struct {
 	most  int  // permits of a semaphore
 	loose bool // commands have no order, as in a Cluster
 
-	mu      sync.Mutex                // protects following
+	mu      sync.Mutex                // guards the fields below
 	server  server.Server             // of key
 	others  map[string]*server.Server // of other names
 	config  server.Config
@@ -122,7 +122,7 @@ func (f *fake) join(change func(*Config)) *Client {
 		_ = c.Close()
 		synctest.Wait()
 		if invariants {
-			assert.Zero(f.t, c.witness.unanswered(), "rule 4: commands have no answer")
+			assert.Zero(f.t, c.witness.countUnanswered(), "rule 4: commands have no answer")
 		}
 	})
 	return c
@@ -135,8 +135,8 @@ func (w *fakeWire) IsSettled(generation uint64) bool {
 func (w *fakeWire) IsAbandonable() bool                    { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
-func (w *fakeWire) group(*Name) uint32                     { return 0 }
-func (w *fakeWire) refresh(time.Time, bool)                {}
+func (w *fakeWire) nodeOf(*Name) uint32                    { return 0 }
+func (w *fakeWire) refreshNodes(time.Time, bool)           {}
 func (w *fakeWire) Deadline(now time.Time) context.Context { return w.redis.Deadline(now) }
 
 // number names the tenures of a client as the server knows them.
@@ -453,7 +453,7 @@ func (f *fake) heard(w *fakeWire, name string) {
 	}
 }
 
-func (w *fakeWire) hears(n *Name) bool {
+func (w *fakeWire) isSubscribed(n *Name) bool {
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
 	return w.fake.at(n.Key).Listens.Has(w.number)
@@ -480,7 +480,7 @@ func (s *fakeSub) close() {
 const key = "orders:42"
 
 // lock returns the lock of the client.
-func (c *Client) lock() *Lock {
+func (c *Client) lock() *NamedLock {
 	f := c.wire.(*fakeWire).fake
 	l := NewLock(c, f.kind, key)
 	if f.most > 0 {

@@ -27,7 +27,7 @@ type Handle interface {
 	// FencingToken returns the token of the hold, or 0.
 	FencingToken() uint64
 	// Write executes the source of a script in Redis if the hold has the lock, in one step.
-	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
+	GuardedWrite(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the
 	// lock.
 	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
@@ -43,7 +43,7 @@ func Valid(h Handle) bool { return !h.ValidUntil().IsZero() }
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
 	terms.HoldContext
-	lock  Lock
+	lock  NamedLock
 	owner terms.Owner
 	life  *terms.Life  // lifetime of the hold, or of the lock over several that it is a part of
 	whole *terms.Whole // the lock over several that it is a part of; nil for none
@@ -51,18 +51,18 @@ type hold struct {
 	by    uint64       // the goroutine that acquired the lock; 0 if it is not known
 	token uint64       // the fencing token, set once when the lock was granted; 0 for none
 
-	least    core.Span // length of the least hold; 0 for none
-	stays    core.Time // end of the least hold, set when the lock is granted; 0 for none
-	standing bool      // the hold lasts for long by design, which is not logged
+	least     core.Span // length of the least hold; 0 for none
+	stayUntil core.Time // end of the least hold, set when the lock is granted; 0 for none
+	standing  bool      // the hold lasts for long by design, which is not logged
 
-	// The mutex of the lock's shard protects following.
+	// The mutex of the lock's shard guards the fields below.
 
 	released bool
 	lost     error // the reason why the hold has ended without a release, or nil
 }
 
 // newHold returns the handle of a call. Its context is derived from parent.
-func (l *Lock) newHold(parent context.Context, req *Request) *hold {
+func (l *NamedLock) newHold(parent context.Context, req *Request) *hold {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine(), least: core.Span(req.MinHold), standing: req.Standing}
 	life := req.Life
@@ -70,14 +70,14 @@ func (l *Lock) newHold(parent context.Context, req *Request) *hold {
 		life = nil // the whole ends it
 	}
 	if invariants {
-		parent = l.driver.witness.watched(parent)
+		parent = l.driver.witness.watchContext(parent)
 	}
 	h.Begin(parent, life)
 	return h
 }
 
-// begun ends the hold if its call failed with err, and returns err with the name of the lock.
-func (h *hold) begun(err error) error {
+// begin ends the hold if its call failed with err, and returns err with the name of the lock.
+func (h *hold) begin(err error) error {
 	if errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", h.lock.Name.Key, err)
 	}
@@ -101,15 +101,15 @@ func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
 func (h *hold) ValidUntil() (until time.Time) {
-	if l, _ := h.enter(); l != nil {
-		until = h.lock.driver.clock.safe(l.ValidUntil(core.OwnerID(h.owner.ID)))
+	if l, _ := h.enterHold(); l != nil {
+		until = h.lock.driver.clock.timeOfSafe(l.ValidUntil(core.OwnerID(h.owner.ID)))
 		l.shard.exit(l)
 	}
 	return until
 }
 
-// enter enters the lock of the hold. If the hold is over, it returns nil, and holds no mutex.
-func (h *hold) enter() (*lock, core.Now) {
+// enterHold enters the lock of the hold. If the hold is over, it returns nil, and holds no mutex.
+func (h *hold) enterHold() (*lockState, core.Now) {
 	l, now := h.lock.driver.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID))
 	if l == nil {
 		return nil, now
@@ -123,7 +123,7 @@ func (h *hold) enter() (*lock, core.Now) {
 }
 
 // hasHandle reports whether the lock has a level of the handle.
-func (l *lock) hasHandle(h *hold) bool {
+func (l *lockState) hasHandle(h *hold) bool {
 	levels := l.Levels()
 	for i := range levels {
 		if levels[i].Handle == any(h) {
@@ -133,8 +133,8 @@ func (l *lock) hasHandle(h *hold) bool {
 	return false
 }
 
-// isLife reports whether the lock has a level of the hold with that life, or of a part of it.
-func (l *lock) isLife(life *terms.Life, now core.Now) bool {
+// hasLife reports whether the lock has a level of the hold with that life, or of a part of it.
+func (l *lockState) hasLife(life *terms.Life, now core.Now) bool {
 	l.Settle(now)
 	levels := l.Levels()
 	for i := range levels {
@@ -157,9 +157,9 @@ func (h *hold) Err() (cause error) {
 	return cmp.Or(cause, terms.Released(h.lock.Name.Key))
 }
 
-// giveBack marks a hold that was lost as released, and returns the cause of the loss; nil if it was
-// released before. The report of the loss, which ends the context, may be under way.
-func (h *hold) giveBack() (cause error) {
+// acceptLoss marks a hold that was lost as released, and returns the cause of the loss; nil if it
+// was released before. The report of the loss, which ends the context, may be under way.
+func (h *hold) acceptLoss() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
 		if !h.released {
 			h.released, cause = true, h.lost
@@ -173,25 +173,25 @@ func (h *hold) Release(ctx context.Context) error {
 	if Valid(h) {
 		h.End(terms.Released(h.lock.Name.Key)) // before another owner can have the lock
 	}
-	return h.lock.unlock(ctx, h.owner, h)
+	return h.lock.unlockLevel(ctx, h.owner, h)
 }
 
 func (h *hold) ReleaseLater() {
 	h.End(terms.Released(h.lock.Name.Key)) // before the keeper can release it
-	l, now := h.enter()
+	l, now := h.enterHold()
 	if l == nil {
-		_ = h.giveBack()
+		_ = h.acceptLoss()
 		return
 	}
-	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now) // the keeper releases it
-	l.shard.counts.Closed(was.First)
+	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, now) // the keeper releases it
+	l.shard.counts.CountClosed(was.First)
 	h.released = true
 	l.shard.exit(l)
 }
 
 func (h *hold) SetLease(lease time.Duration) {
-	if l, now := h.enter(); l != nil {
-		l.SetLease(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(lease), now)
+	if l, now := h.enterHold(); l != nil {
+		l.SetLease(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, core.Span(lease), now)
 		l.shard.exit(l)
 	}
 }
@@ -203,11 +203,11 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	if err := c.checkShortest(n, d, "a hold goes on"); err != nil {
 		return err
 	}
-	l, now := h.enter()
+	l, now := h.enterHold()
 	if l == nil {
 		return h.Err()
 	}
-	result := l.Extend(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(d), now)
+	result := l.Extend(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, core.Span(d), now)
 	l.shard.exit(l)
 	switch result {
 	case core.NoLevel:
@@ -226,7 +226,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 // awaitLease waits until Redis has confirmed the lease that the levels ask for.
 func (h *hold) awaitLease(ctx context.Context) error {
 	for {
-		l, now := h.enter()
+		l, now := h.enterHold()
 		if l == nil {
 			return h.Err()
 		}
@@ -236,7 +236,7 @@ func (h *hold) awaitLease(ctx context.Context) error {
 		}
 		waits := &l.shard.mirrorWaits
 		if *waits == nil {
-			*waits = make(map[*lock]chan struct{})
+			*waits = make(map[*lockState]chan struct{})
 		}
 		landed := (*waits)[l]
 		if landed == nil {
@@ -255,25 +255,25 @@ func (h *hold) awaitLease(ctx context.Context) error {
 }
 
 // endMirrorWait wakes the calls of awaitLease.
-func (s *shard) endMirrorWait(l *lock) {
+func (s *shard) endMirrorWait(l *lockState) {
 	if answered := s.mirrorWaits[l]; answered != nil {
 		close(answered)
 		delete(s.mirrorWaits, l)
 	}
 }
 
-// Write implements [Handle].
-func (h *hold) Write(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
+// GuardedWrite implements [Handle].
+func (h *hold) GuardedWrite(ctx context.Context, source string, keys, args []string) (reply rueidis.RedisMessage, err error) {
 	c, n := h.lock.driver, h.lock.Name
 	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
 	if invariants {
-		ctx = c.witness.watched(ctx)
+		ctx = c.witness.watchContext(ctx)
 	}
 	for { // again if the hold of a reader has another tenure by now
 		over := wire.Over(ctx) // before the mutex is taken: a context is code of the user
-		l, now := h.enter()
+		l, now := h.enterHold()
 		if l == nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
@@ -281,10 +281,10 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 			l.shard.exit(l)
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, over)
 		}
-		w := c.newWaiter(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeOf(h.lock.Shared), Handle: h, Until: core.Never})
+		w := c.newWaiter(&core.Call{Owner: core.OwnerID(h.owner.ID), Mode: modeFor(h.lock.Shared), Handle: h, Until: core.Never})
 		w.write = wire.NewWrite(source, keys, args)
-		l.Write(&w.Call)
-		l.run(ctx, w, nil, now)
+		l.BeginWrite(&w.Call)
+		l.runCall(ctx, w, nil, now)
 		l.shard.exit(l)
 		fault, found, cause, err, sent := w.Fault, w.Found, w.Cause, w.err, w.write
 		c.recycle(w)
@@ -366,11 +366,11 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	if err := c.checkShortest(n, within, "a lock is passed on"); err != nil {
 		return "", err
 	}
-	l, now := h.enter()
+	l, now := h.enterHold()
 	if l == nil {
 		return "", h.Err()
 	}
-	was, t, result := l.Pass(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, core.Span(within), now)
+	was, t, result := l.Pass(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, core.Span(within), now)
 	switch result {
 	case core.NotAlone:
 		levels := len(l.Levels())
@@ -387,9 +387,9 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		panic(result)
 	}
 	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
-	l.shard.counts.Closed(was.First)
+	l.shard.counts.CountClosed(was.First)
 	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
-	err := l.release(t, h, nil, h.owner, now)
+	err := l.sendRelease(t, h, nil, h.owner, now)
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
@@ -402,25 +402,25 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 }
 
 // Resume takes the lock that was passed on, with a handle whose context is derived from parent.
-func (l *Lock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Handle, error) {
+func (l *NamedLock) Resume(ctx, parent context.Context, req Request, pass *Pass) (Handle, error) {
 	h := l.newHold(parent, &req)
-	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
+	if err := l.driver.resumePassed(ctx, l.Name, &req, h, pass); err != nil {
 		h.End(err)
 		return nil, err
 	}
 	return h, nil
 }
 
-func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pass *Pass) error {
+func (c *Client) resumePassed(ctx context.Context, n *Name, req *Request, h *hold, pass *Pass) error {
 	if invariants {
-		ctx = c.witness.watched(ctx)
+		ctx = c.witness.watchContext(ctx)
 	}
-	if err := c.check(ctx, n, req); err != nil {
-		return c.tellWithout(ctx, n, req, err, 0, false)
+	if err := c.checkRequest(ctx, n, req); err != nil {
+		return c.tellNotAcquired(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
-	if err := l.refuses(req, now); err != nil {
+	if err := l.checkOwner(req, now); err != nil {
 		return l.giveUp(ctx, req, err)
 	}
 	var first core.Call
@@ -429,6 +429,6 @@ func (c *Client) resume(ctx context.Context, n *Name, req *Request, h *hold, pas
 	_, first.More = wire.CutMore(pass.Owner)
 	w := c.newWaiter(&first)
 	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
-	l.Resume(&w.Call, now)
-	return l.wait(ctx, w, now)
+	l.BeginResume(&w.Call, now)
+	return l.runAndExit(ctx, w, now)
 }

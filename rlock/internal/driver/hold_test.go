@@ -16,7 +16,7 @@ import (
 )
 
 // holds takes the lock with a handle.
-func holds(t *testing.T, l *Lock) Handle {
+func holds(t *testing.T, l *NamedLock) Handle {
 	t.Helper()
 	h, err := l.Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 // writes makes a guarded write.
 func writes(t *testing.T, h Handle) <-chan error {
 	return later(func() error {
-		_, err := h.Write(t.Context(), "return 1", nil, nil)
+		_, err := h.GuardedWrite(t.Context(), "return 1", nil, nil)
 		return err
 	})
 }
@@ -77,14 +77,14 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				_, err := h.Write(ctx, "return 1", nil, nil)
+				_, err := h.GuardedWrite(ctx, "return 1", nil, nil)
 				require.ErrorIs(t, err, c.err)
 				require.NoError(t, h.Err(), "the hold goes on")
 				require.NoError(t, h.Release(t.Context()))
 				require.NoError(t, <-next)
 				assert.Equal(t, 1, f.count(core.Leave), "it was not handed off")
 				require.NoError(t, l.Unlock(t.Context(), o))
-				_, err = h.Write(t.Context(), "return 1", nil, nil)
+				_, err = h.GuardedWrite(t.Context(), "return 1", nil, nil)
 				require.ErrorIs(t, err, terms.ErrFenced)
 				assert.Equal(t, 1, f.count(core.Write), "one that is over sends nothing")
 				f.isClean()
@@ -124,13 +124,13 @@ func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
 		f.gives(held, core.Write)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err := h.Write(ctx, "return 1", nil, nil)
+		_, err := h.GuardedWrite(ctx, "return 1", nil, nil)
 		require.ErrorIs(t, err, terms.ErrUnconfirmed)
 		synctest.Wait()
-		assert.EqualValues(t, 1, w.all.Asks.InFlight())
+		assert.EqualValues(t, 1, w.all.Asks.Count())
 		f.deliver(-1)
 		synctest.Wait()
-		assert.Zero(t, w.all.Asks.InFlight())
+		assert.Zero(t, w.all.Asks.Count())
 		require.NoError(t, h.Release(t.Context()))
 		f.isClean()
 	})
@@ -146,7 +146,7 @@ func TestAGuardedWriteOfAReaderFollowsItsTenure(t *testing.T) {
 		left, stays := holds(t, l), holds(t, l)
 		result := writes(t, stays)
 		f.gives(lost, core.Write)
-		_, err := left.Write(t.Context(), "return 1", nil, nil)
+		_, err := left.GuardedWrite(t.Context(), "return 1", nil, nil)
 		require.ErrorIs(t, err, terms.ErrUnconfirmed)
 		f.gives(passes)
 		require.NoError(t, left.Release(t.Context()))

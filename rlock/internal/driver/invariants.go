@@ -24,8 +24,8 @@ import (
 //  8. A call that returns without the lock has an error.
 //
 // Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls,
-// rules 3 and 8 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the constant
-// invariants first: so what ships asserts nothing.
+// rules 3 and 8 when a call returns, and rules 4 and 7 when it comes to that. Each place asks the
+// constant invariants first: so what ships asserts nothing.
 
 // A witness asserts the rules, and panics if one is broken. Beside the rules of a shard it notes
 // what no shard can see by itself: which commands have no answer (rule 4), and which goroutine has
@@ -47,8 +47,8 @@ type witness interface {
 	// more, answered that its answer has come, and unanswered counts those without one.
 	polled(cmd *core.Command, slot *wire.Limit)
 	carried(cmd *core.Command)
-	answered(cmd *core.Command)
-	unanswered() int
+	noteAnswerArrived(cmd *core.Command)
+	countUnanswered() int
 
 	// enters and leaves note that the goroutine takes another mutex, and gives it back. outside
 	// panics if it has one, since the next step is code of a user, or takes a mutex that comes
@@ -56,7 +56,7 @@ type witness interface {
 	enters(mutex string)
 	leaves()
 	outside(next string)
-	watched(ctx context.Context) context.Context
+	watchContext(ctx context.Context) context.Context
 }
 
 // newWitness returns the witness of a client that begins.

@@ -21,8 +21,8 @@ type asserted struct {
 	spared int      // exits until rules 1 and 6 are asserted again
 }
 
-// of returns what a shard has noted, which its mutex protects.
-func (w *rules) of(s *shard) *asserted {
+// assertedOf returns what a shard has noted, which its mutex protects.
+func (w *rules) assertedOf(s *shard) *asserted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.shards[s]
@@ -37,7 +37,7 @@ func (w *rules) gives(s *shard) {
 	if w == nil {
 		return
 	}
-	w.of(s).left = s.client.clock.now()
+	w.assertedOf(s).left = s.client.clock.now()
 	w.leaves()
 }
 
@@ -46,9 +46,9 @@ func (w *rules) gives(s *shard) {
 // wait: a rule that is broken stays broken.
 const checkedAtOnce = 64
 
-// check panics if a rule is broken, and returns of how many tenures and calls it was asserted. What
-// it cannot see in a shard the witness asserts.
-func (w *rules) check(s *shard) (seen int) {
+// checkShard panics if a rule is broken, and returns of how many tenures and calls it was asserted.
+// What it cannot see in a shard the witness asserts.
+func (w *rules) checkShard(s *shard) (seen int) {
 	w.checkMutex(s)
 	for l := range s.all {
 		seen += w.checkTenures(l) + l.checkCalls()
@@ -58,7 +58,7 @@ func (w *rules) check(s *shard) (seen int) {
 
 // checkMutex asserts rules 2 and 5.
 func (w *rules) checkMutex(s *shard) {
-	if left := w.of(s).left; s.at.Time < left.Time || s.at.Safe < left.Safe {
+	if left := w.assertedOf(s).left; s.at.Time < left.Time || s.at.Safe < left.Safe {
 		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
 	}
 	if left := len(s.core.Effects); left > 0 {
@@ -67,12 +67,12 @@ func (w *rules) checkMutex(s *shard) {
 }
 
 // checkTenures asserts rules 1 and 6 for tenures.
-func (w *rules) checkTenures(l *lock) (seen int) {
+func (w *rules) checkTenures(l *lockState) (seen int) {
 	for t := range l.Tenures {
 		seen++
 		k := l.checkKnown(t)
-		if t.InFlight() != core.None && !w.flies(t) {
-			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.state(t)))
+		if t.OpInFlight() != core.None && !w.flies(t) {
+			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.describeTenure(t)))
 		}
 		l.checkAgent(t, k)
 	}
@@ -81,35 +81,35 @@ func (w *rules) checkTenures(l *lock) (seen int) {
 
 // checkKnown asserts that the driver knows a tenure as package core does, and returns what it
 // knows.
-func (l *lock) checkKnown(t *core.Tenure) *work {
+func (l *lockState) checkKnown(t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil && t.Agent != nil { // its call has sent nothing for it
 		k = &work{life: life{lock: l, tenure: t}}
 	}
 	if k == nil || k.tenure != t && t.Agent == nil {
-		panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
+		panic(fmt.Sprintf("rule 1: %v is not known", l.describeTenure(t)))
 	}
 	return k
 }
 
 // checkAgent asserts that the agent of a tenure wakes in time.
-func (l *lock) checkAgent(t *core.Tenure, k *work) {
+func (l *lockState) checkAgent(t *core.Tenure, k *work) {
 	op, at := l.Peek(t, l.shard.at)
 	switch caller := t.Agent; {
-	case t.InFlight() != core.None && op == core.None:
+	case t.OpInFlight() != core.None && op == core.None:
 	case caller != nil:
 		if w := caller.Tag.(*waiter); w.stage == asleep && w.Alarm() > at {
-			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.Alarm()))
+			panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.describeTenure(t), w.Alarm()))
 		}
 	default:
 		if at = min(at, l.trackedFrom(k)); at != core.Never && k.state == scheduled && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
-			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
+			panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.describeTenure(t), k.alarm))
 		}
 	}
 }
 
 // checkCalls asserts rule 6 for calls.
-func (l *lock) checkCalls() (seen int) {
+func (l *lockState) checkCalls() (seen int) {
 	for one := range l.Waiters {
 		seen++
 		w := one.Tag.(*waiter)
@@ -120,10 +120,10 @@ func (l *lock) checkCalls() (seen int) {
 	return seen
 }
 
-// state describes a tenure.
-func (l *lock) state(t *core.Tenure) string {
+// describeTenure describes a tenure.
+func (l *lockState) describeTenure(t *core.Tenure) string {
 	op, at := l.Peek(t, l.shard.at)
-	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
+	return fmt.Sprintf("the tenure %d (want %v, place %v, in flight %v, next %v at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.OpInFlight(), op, at, l.shard.at.Time)
 }
 
 func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosses) {
@@ -131,7 +131,7 @@ func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosse
 		return
 	}
 	s.glance(func() {
-		l := s.find(n.KindID, n.Key, o)
+		l := s.lockOf(n.KindID, n.Key, o)
 		for _, e := range s.unreported[l] {
 			if e.number <= earlier.last {
 				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss that came before is not reported", n.Key))
@@ -158,18 +158,18 @@ func (w *rules) checks(s *shard) {
 			s.unlock()
 		}
 	}()
-	if a := w.of(s); a.spared > 1 {
+	if a := w.assertedOf(s); a.spared > 1 {
 		a.spared--
 		w.checkMutex(s)
 	} else {
-		a.spared = w.check(s) / checkedAtOnce
+		a.spared = w.checkShard(s) / checkedAtOnce
 	}
 	kept = true
 }
 
 // rules are the witness of a client, nil if CheckRules has said that it asserts nothing.
 type rules struct {
-	mu      sync.Mutex             // is taken last; protects following
+	mu      sync.Mutex             // is taken last; guards the fields below
 	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried
 	slotted map[*wire.Limit]int64  // how many of them have a slot
 	inside  map[uint64]mutexes     // the mutexes that a goroutine has
@@ -228,7 +228,7 @@ func (w *rules) polled(cmd *core.Command, slot *wire.Limit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slot != nil {
-		if w.slotted[slot]++; slot.InFlight() < w.slotted[slot] {
+		if w.slotted[slot]++; slot.Count() < w.slotted[slot] {
 			panic(fmt.Sprintf("rule 4: a command is polled without a slot: %v", flightOf(cmd)))
 		}
 	}
@@ -260,7 +260,7 @@ func (w *rules) carried(cmd *core.Command) {
 	}
 }
 
-func (w *rules) answered(cmd *core.Command) {
+func (w *rules) noteAnswerArrived(cmd *core.Command) {
 	if w == nil {
 		return
 	}
@@ -279,13 +279,13 @@ func (w *rules) answered(cmd *core.Command) {
 func (w *rules) flies(t *core.Tenure) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, flies := w.flights[flight{t.ID, t.InFlight(), false}]
-	_, passes := w.flights[flight{t.ID, t.InFlight(), true}]
+	_, flies := w.flights[flight{t.ID, t.OpInFlight(), false}]
+	_, passes := w.flights[flight{t.ID, t.OpInFlight(), true}]
 	return flies || passes
 }
 
-// unanswered returns how many commands have no answer.
-func (w *rules) unanswered() int {
+// countUnanswered returns how many commands have no answer.
+func (w *rules) countUnanswered() int {
 	if w == nil {
 		return 0
 	}
@@ -339,7 +339,7 @@ func (w *rules) outside(next string) {
 	}
 }
 
-func (w *rules) watched(ctx context.Context) context.Context {
+func (w *rules) watchContext(ctx context.Context) context.Context {
 	if w == nil {
 		return ctx
 	}

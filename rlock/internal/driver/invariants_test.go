@@ -20,11 +20,11 @@ import (
 
 // breaks calls change with the mutex of the client's lock held, asserts that the rule is found
 // broken then, and repairs the damage.
-func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.Now), repair ...func()) {
+func breaks(t *testing.T, c *Client, rule string, change func(l *lockState, now core.Now), repair ...func()) {
 	t.Helper()
 	l, now := c.enterIfAny(c.lock().Name, 0)
 	require.NotNil(t, l)
-	rulesOf(c).check(l.shard)
+	rulesOf(c).checkShard(l.shard)
 	change(l, now)
 	assert.Contains(t, found(l.shard), rule)
 	for _, one := range repair {
@@ -35,7 +35,7 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 			agent.Tag.(*waiter).wake()
 		} else {
 			_, at := l.Peek(tenure, now)
-			l.shard.keep(l.shard.workOf(l, tenure), at)
+			l.shard.scheduleWork(l.shard.workOf(l, tenure), at)
 		}
 	}
 	for w := range l.Waiters {
@@ -45,7 +45,7 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 }
 
 // found returns which rule is found broken, "" for none.
-func found(s *shard) string { return foundBy(func() { rulesOf(s.client).check(s) }) }
+func found(s *shard) string { return foundBy(func() { rulesOf(s.client).checkShard(s) }) }
 
 func rulesOf(c *Client) *rules { return c.witness.(*rules) }
 
@@ -69,17 +69,17 @@ func contended(t *testing.T, f *fake) (c *Client, holder terms.Owner, waits <-ch
 func TestADamagedLockIsFound(t *testing.T) {
 	for damage, test := range map[string]struct {
 		rule   string
-		change func(l *lock, now core.Now)
+		change func(l *lockState, now core.Now)
 	}{
-		"a poll is lost": {"rule 6", func(l *lock, now core.Now) {
+		"a poll is lost": {"rule 6", func(l *lockState, now core.Now) {
 			for w := range l.Waiters {
 				l.End(w, core.Cancelled, now)
 			}
 			l.shard.core.TakeEffects(now) // are lost: the keeper does not hear that the ticket is to leave
 		}},
-		"an effect is left":           {"rule 2", func(l *lock, now core.Now) { l.Confirm(now) }},
+		"an effect is left":           {"rule 2", func(l *lockState, now core.Now) { l.Confirm(now) }},
 		"a call sleeps too long":      {"rule 1", losesALook},
-		"a tenure is without a timer": {"rule 6", func(l *lock, _ core.Now) { l.Held().Tag.(*work).alarm = 0 }},
+		"a tenure is without a timer": {"rule 6", func(l *lockState, _ core.Now) { l.Held().Tag.(*work).alarm = 0 }},
 	} {
 		t.Run(damage, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake) {
@@ -93,7 +93,7 @@ func TestADamagedLockIsFound(t *testing.T) {
 }
 
 // losesALook makes the tickets of the lock due, of which their calls are not told.
-func losesALook(l *lock, now core.Now) {
+func losesALook(l *lockState, now core.Now) {
 	l.Hear(core.Message{Kind: core.ForeignNews}, now)
 	l.shard.core.TakeEffects(now)
 }
@@ -108,16 +108,16 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		}
 		synctest.Wait()
 		l, _ := c.enterIfAny(c.lock().Name, 0)
-		every := rulesOf(c).check(l.shard) / checkedAtOnce
+		every := rulesOf(c).checkShard(l.shard) / checkedAtOnce
 		require.Greater(t, every, 1)
-		rulesOf(l.shard.client).of(l.shard).spared = 0
+		rulesOf(l.shard.client).assertedOf(l.shard).spared = 0
 		l.shard.exit(l)
 		exits, broken := 0, ""
-		losesALook(l, l.shard.take())
+		losesALook(l, l.shard.lock())
 		for exits < 100 && broken == "" {
 			exits++
 			broken = foundBy(func() { l.shard.exit(l) })
-			l.shard.take()
+			l.shard.lock()
 		}
 		for w := range l.Waiters {
 			w.Tag.(*waiter).wake()
@@ -172,8 +172,8 @@ func TestACommandWithoutASlotIsFound(t *testing.T) {
 		c.witness.carried(&cmd)
 		rulesOf(c).slotted[limit] = 0
 		assert.Empty(t, foundBy(func() { c.witness.polled(&cmd, limit) }))
-		c.witness.answered(&cmd)
-		slot.Leave()
+		c.witness.noteAnswerArrived(&cmd)
+		slot.FreeSlot()
 	})
 }
 
@@ -184,7 +184,7 @@ func TestASecondAnswerIsFound(t *testing.T) {
 		require.NoError(t, <-got)
 		l, _ := c.enterIfAny(c.lock().Name, 0)
 		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Held().ID}}
-		assert.Contains(t, foundBy(func() { c.witness.answered(&cmd) }), "rule 4")
+		assert.Contains(t, foundBy(func() { c.witness.noteAnswerArrived(&cmd) }), "rule 4")
 		l.shard.exit(l)
 	})
 }
@@ -195,13 +195,13 @@ func TestAnAnswerThatIsLostIsFound(t *testing.T) {
 		f.gives(held)
 		_, got := takes(t.Context(), c.lock())
 		synctest.Wait()
-		assert.Equal(t, 1, c.witness.unanswered())
+		assert.Equal(t, 1, c.witness.countUnanswered())
 		cmd := core.Command{Op: core.Acquire}
-		breaks(t, c, "rule 4", func(l *lock, _ core.Now) {
+		breaks(t, c, "rule 4", func(l *lockState, _ core.Now) {
 			for tenure := range l.Tenures {
 				cmd.ID = tenure.ID
 			}
-			c.witness.answered(&cmd) // and package core is not told
+			c.witness.noteAnswerArrived(&cmd) // and package core is not told
 		}, func() { c.witness.polled(&cmd, nil) })
 		f.deliver(0)
 		require.NoError(t, <-got)
@@ -217,7 +217,7 @@ func TestAClockThatIsReadBeforeTheMutexIsTakenIsFound(t *testing.T) {
 		time.Sleep(time.Second)
 		c.shardOf(c.lock().Name).glance(func() {}) // another goroutine has the mutex meanwhile
 		var read core.Now
-		breaks(t, c, "rule 5", func(l *lock, now core.Now) { read, l.shard.at = now, early }, func() { c.shardOf(c.lock().Name).at = read })
+		breaks(t, c, "rule 5", func(l *lockState, now core.Now) { read, l.shard.at = now, early }, func() { c.shardOf(c.lock().Name).at = read })
 	})
 }
 
@@ -227,12 +227,12 @@ func TestAMutexUnderAnotherIsFound(t *testing.T) {
 		s := c.shardOf(c.lock().Name)
 		other := &c.shards[(c.lock().Name.Hash+1)%shardCount]
 		s.glance(func() {
-			assert.Contains(t, foundBy(func() { other.take() }), "rule 7")
-			assert.Contains(t, foundBy(func() { c.finish(&after{}) }), "rule 7")
-			assert.Empty(t, foundBy(func() { c.confirmed(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
+			assert.Contains(t, foundBy(func() { other.lock() }), "rule 7")
+			assert.Contains(t, foundBy(func() { c.runDeferred(&deferred{}) }), "rule 7")
+			assert.Empty(t, foundBy(func() { c.queueConfirmation(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
 		})
 		c.witness.enters("the hub")
-		assert.Contains(t, foundBy(func() { c.subscribed(c.lock().Name) }), "rule 7")
+		assert.Contains(t, foundBy(func() { c.tellSubscribed(c.lock().Name) }), "rule 7")
 		c.witness.leaves()
 	})
 }
@@ -243,7 +243,7 @@ func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 		c := f.join(func(config *Config) {
 			config.Observer = &terms.Observer{Acquired: func(context.Context, terms.Event) { hooks++ }, Closed: func() {}}
 		})
-		ctx := c.witness.watched(t.Context())
+		ctx := c.witness.watchContext(t.Context())
 		for name, code := range map[string]func(){
 			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
 			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.Observer.Acquired.Tell(ctx, terms.Event{}) },

@@ -20,13 +20,13 @@ type work struct {
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
-	lock   *lock        // the lock; as name it does not change while the keeper may read it
+	lock   *lockState   // the lock; as name it does not change while the keeper may read it
 	name   *Name        // the lock's name, since the memory of the lock may be another lock's by now
 	tenure *core.Tenure // the tenure; nil once it is over
 	text   string       // the owner's text in the last command: "<uuid>:<id>"
 	owner  core.OwnerID // the id in text
 
-	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: schedule sets it, and Due clears it
+	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
 	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent
 	slot       *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
 	err        error       // the error of the last Mirror, nil if Redis confirmed it
@@ -47,7 +47,7 @@ const (
 )
 
 // workOf returns the work of a tenure, which it makes for a new one.
-func (s *shard) workOf(l *lock, t *core.Tenure) *work {
+func (s *shard) workOf(l *lockState, t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil {
 		k = new(work)
@@ -60,15 +60,15 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 	return k
 }
 
-// over ends a tenure that package core has forgotten.
-func (s *shard) over(k *work) {
+// endWork ends a tenure that package core has forgotten.
+func (s *shard) endWork(k *work) {
 	t := k.tenure
 	k.tenure = nil
 	if k.tracking != untracked {
-		k.track(untracked)
+		k.setTracking(untracked)
 	}
 	if k.slot != nil {
-		k.slot.Leave()
+		k.slot.FreeSlot()
 	}
 	c := s.client
 	if !c.keeper.Stop(k) {
@@ -82,8 +82,9 @@ func (s *shard) over(k *work) {
 	}
 }
 
-// keep has the keeper poll the tenure at that time, or sooner, if its key is to be tracked before.
-func (s *shard) keep(k *work, at core.Time) {
+// scheduleWork has the keeper poll the tenure at that time, or sooner, if its key is to be tracked
+// before.
+func (s *shard) scheduleWork(k *work, at core.Time) {
 	if k.state == asking {
 		return
 	}
@@ -93,17 +94,17 @@ func (s *shard) keep(k *work, at core.Time) {
 		k.state = nudged
 		s.client.keeper.Nudge(k)
 	case at != core.Never:
-		s.schedule(k, at)
+		s.setAlarm(k, at)
 	}
 }
 
-// schedule has the keeper ask at that time, or sooner. The keeper's own note of the time, in
+// setAlarm has the keeper ask at that time, or sooner. The keeper's own note of the time, in
 // [lease.Entry], is behind another mutex, which the alarm saves if the keeper asks soon enough
 // anyway.
-func (s *shard) schedule(k *work, at core.Time) {
+func (s *shard) setAlarm(k *work, at core.Time) {
 	if k.alarm == 0 || at < k.alarm {
 		k.alarm = at
-		s.client.keeper.Schedule(k, s.client.clock.time(at))
+		s.client.keeper.Schedule(k, s.client.clock.timeOf(at))
 	}
 }
 
@@ -111,14 +112,14 @@ func (s *shard) schedule(k *work, at core.Time) {
 func (k *work) Entry() *lease.Entry { return &k.entry }
 
 // Group returns the node of the lock.
-func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
+func (k *work) Group() uint32 { return k.lock.shard.client.wire.nodeOf(k.name) }
 
 // Due reports whether a command is due: then the keeper polls the tenure when it builds the batch,
 // and is to ask again when the tenure ends by the clock, in case the batch is not built. Else Due
 // schedules the time at which a command will be due.
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
-	now := s.take()
+	now := s.lock()
 	k.alarm, k.state = 0, asking
 	if k.tenure == nil {
 		s.unlock()
@@ -126,24 +127,24 @@ func (k *work) Due(time.Time) (send bool) {
 	}
 	if k.tenure == l.Held() {
 		if l.Settle(now); l.trackedFrom(k) <= now.Time { // the hold has lasted for long enough
-			if k.track(due); k.tracking == due {
+			if k.setTracking(due); k.tracking == due {
 				l.Confirm(now) // by a Mirror that tracks the key
 			}
 		}
 	}
-	s.applyAll()
+	s.applyEffects()
 	k.state = scheduled
 	if t := k.tenure; t != nil && t.Agent == nil {
 		switch at := t.Alarm(); {
 		case len(s.unreported[l]) > 0:
 			k.state = nudged // the report of the loss nudges the keeper: see polls
 		case at > now.Time:
-			s.keep(k, at)
+			s.scheduleWork(k, at)
 		case t == l.Held():
-			s.schedule(k, max(now.At(l.Ends()), now.Time+1))
+			s.setAlarm(k, max(now.At(l.FirstEnd()), now.Time+1))
 			send = true
 		default:
-			s.schedule(k, now.Time.After(s.core.MaxRetry))
+			s.setAlarm(k, now.Time.After(s.core.MaxRetry))
 			send = true
 		}
 		if send {
@@ -154,17 +155,17 @@ func (k *work) Due(time.Time) (send bool) {
 	return send
 }
 
-// send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of one
-// node.
-func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
+// sendBatch implements [lease.Sender]: it sends the commands that are due for a batch of tenures of
+// one node.
+func (c *Client) sendBatch(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	all := make([]*exchange, 0, len(batch))
 	info := terms.RenewedInfo{Margin: c.Config.Lease, Lease: c.Config.Lease}
 	for _, item := range batch {
 		k := item.(*work)
 		l := k.lock
-		now := l.shard.take()
+		now := l.shard.lock()
 		k.state = scheduled
-		if x := l.polls(k, &info, now); x != nil {
+		if x := l.pollTenure(k, &info, now); x != nil {
 			all = append(all, x)
 		}
 		l.shard.exit(l)
@@ -179,13 +180,13 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	for _, x := range all {
 		reached = reached || x.Answer.Heard
 		l, k := x.lock, x.work
-		now := l.shard.take()
+		now := l.shard.lock()
 		l.land(x, now)
 		if k.tenure != nil {
 			// After a downgrade a Step lets readers of other clients in. The keeper would pause
 			// before it.
 			if op, _ := l.Peek(k.tenure, now); op == core.Step {
-				if x = l.polls(k, &info, now); x != nil {
+				if x = l.pollTenure(k, &info, now); x != nil {
 					steps = append(steps, x)
 				}
 			}
@@ -194,7 +195,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	}
 	if c.Observer.On() && c.Observer.Renewed != nil && info.Locks > 0 {
 		renewed := info // the Steps have no part in it
-		c.Observer.Notices.Tell(func() { c.Observer.Renewed(renewed) })
+		c.Observer.Notices.Enqueue(func() { c.Observer.Renewed(renewed) })
 	}
 	if len(steps) > 0 {
 		c.carryAll(ctx, steps)
@@ -202,12 +203,13 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 			c.landLate(x)
 		}
 	}
-	c.wire.refresh(time.Now(), !reached)
+	c.wire.refreshNodes(time.Now(), !reached)
 	return reached
 }
 
-// polls returns the command that the keeper is to send for a tenure now, or nil. The mutex is held.
-func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchange) {
+// pollTenure returns the command that the keeper is to send for a tenure now, or nil. The mutex is
+// held.
+func (l *lockState) pollTenure(k *work, info *terms.RenewedInfo, now core.Now) (x *exchange) {
 	if k.tenure == nil || k.tenure.Agent != nil {
 		return nil
 	}
@@ -221,15 +223,15 @@ func (l *lock) polls(k *work, info *terms.RenewedInfo, now core.Now) (x *exchang
 	case cmd.Op != core.None:
 		x = l.shard.client.exchanges.Get().(*exchange)
 		x.Cmd, x.info = cmd, info
-		l.prepare(x, now)
+		l.fillExchange(x, now)
 	case at != core.Never:
-		l.shard.keep(k, at) // nothing is due any more: a nested level was closed, for example
+		l.shard.scheduleWork(k, at) // nothing is due any more: a nested level was closed, for example
 	}
 	return x
 }
 
 // countRenewal counts a Mirror of the keeper, before its answer lands.
-func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
+func (l *lockState) countRenewal(x *exchange, alive bool, now core.Now) {
 	a, s, info := &x.Answer, l.shard, x.info
 	if alive {
 		x.work.err = wire.Explain(a.Err)
@@ -248,7 +250,7 @@ func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
 	}
 	if x.Cmd.Renews {
 		info.Kept++
-		info.Margin = min(info.Margin, time.Duration(l.Ends().Since(now.Safe)))
+		info.Margin = min(info.Margin, time.Duration(l.FirstEnd().Since(now.Safe)))
 	}
 }
 
@@ -280,8 +282,8 @@ const (
 	verified                  // that Mirror was built, at verifiedAt: a later one tracks the key again
 )
 
-// track changes the tracking to t, or to putOff if t is not possible.
-func (k *work) track(t tracking) {
+// setTracking changes the tracking to t, or to putOff if t is not possible.
+func (k *work) setTracking(t tracking) {
 	c, counts := k.lock.shard.client, k.tracking >= due
 	if t >= due && !counts {
 		counts = c.tracked.taken.Add(1) <= c.tracked.all
@@ -314,47 +316,47 @@ func (c *Client) Tracked() int64 {
 
 // trackedFrom returns when the key of a tenure is to be tracked; Never if it is tracked, or is not
 // to be.
-func (l *lock) trackedFrom(k *work) core.Time {
+func (l *lockState) trackedFrom(k *work) core.Time {
 	switch {
 	case k.tenure != l.Held():
 	case k.tracking == untracked:
-		return l.lastsFrom()
-	case k.tracking == verified && l.lastsFrom() != core.Never:
+		return l.trackableFrom()
+	case k.tracking == verified && l.trackableFrom() != core.Never:
 		return k.verifiedAt.After(core.Span(trackAgain))
 	}
 	return core.Never
 }
 
-// lastsFrom returns when the hold has lasted for long enough to be tracked; Never if other clients
-// change the key while this one holds the lock.
-func (l *lock) lastsFrom() core.Time {
+// trackableFrom returns when the hold has lasted for long enough to be tracked; Never if other
+// clients change the key while this one holds the lock.
+func (l *lockState) trackableFrom() core.Time {
 	if l.shard.client.tracked.all == 0 || l.kind().permits || !l.IsWritten() {
 		return core.Never
 	}
 	return l.Levels()[0].Since.After(core.Span(trackAfter))
 }
 
-// buildTracked decides whether the Mirror that is being built tracks the key, and reports that.
-func (k *work) buildTracked(now core.Now) bool {
-	switch from := k.lock.lastsFrom(); {
+// decideTracking decides whether the Mirror that is being built tracks the key, and reports that.
+func (k *work) decideTracking(now core.Now) bool {
+	switch from := k.lock.trackableFrom(); {
 	case k.tracking == alarmed:
-		k.track(verified)
+		k.setTracking(verified)
 		k.verifiedAt = now.Time
 	case from <= now.Time, k.tracking == verified && from != core.Never:
-		k.track(tracked)
+		k.setTracking(tracked)
 	default:
-		k.track(untracked)
+		k.setTracking(untracked)
 	}
 	return k.tracking == tracked
 }
 
-// changed deals with a change of a tracked key that Redis has reported.
-func (c *Client) changed(key string) {
+// noteKeyChanged deals with a change of a tracked key that Redis has reported.
+func (c *Client) noteKeyChanged(key string) {
 	s := c.shardOfKey(key)
-	s.visit(s.named(key), func(l *lock, now core.Now) {
+	s.enterEach(s.named(key), func(l *lockState, now core.Now) {
 		if t := l.Held(); t != nil {
 			if k := s.workOf(l, t); k.tracking == tracked {
-				k.track(alarmed)
+				k.setTracking(alarmed)
 				l.Confirm(now)
 			}
 		}

@@ -30,7 +30,7 @@ func (f *fake) change(do func()) {
 	do()
 	f.mu.Unlock()
 	if told != nil {
-		told.changed(key)
+		told.noteKeyChanged(key)
 	}
 	synctest.Wait()
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // readWrite returns the two locks of the client.
-func (c *Client) readWrite() (read, write *Lock) {
+func (c *Client) readWrite() (read, write *NamedLock) {
 	write = c.lock()
 	reader := write.ForReaders()
 	return &reader, write
@@ -64,7 +64,7 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				o := terms.NewOwner()
-				is := func(l *Lock) bool {
+				is := func(l *NamedLock) bool {
 					locked, err := l.IsLocked(t.Context())
 					require.NoError(t, err)
 					return locked
@@ -215,7 +215,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		assert.Len(t, diag.Uses(c, false), 1)
 
 		pieces, seen := 0, make(map[terms.Owner]int)
-		c.Look(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
+		c.ReadLocks(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
 			assert.LessOrEqual(t, len(v.Waits), atOnce)
 			assert.Equal(t, 1, held.Depth(o), "no mutex is held")
 			for _, w := range v.Waits {

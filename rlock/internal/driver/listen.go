@@ -22,28 +22,28 @@ type subscription interface {
 	close()
 }
 
-// subscribe subscribes the client to its grants. The mutex is held.
-func (l *lock) subscribe() {
+// subscribeGrants subscribes the client to its grants. The mutex is held.
+func (l *lockState) subscribeGrants() {
 	if l.sub != nil {
 		return
 	}
 	l.recallPace()
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
-		return c.wire.listen(n, func(message string) { c.hearNotice(n, message) }, func() { c.confirmed(n) })
+		return c.wire.listen(n, func(message string) { c.hearNotice(n, message) }, func() { c.queueConfirmation(n) })
 	}
 	if l.kind().permits {
-		l.sub = l.shard.share(n, listen)
+		l.sub = l.shard.subscribePool(n, listen)
 	} else {
 		l.sub = listen()
 	}
 	if confirmed, _ := l.sub.state(); confirmed { // the rest of an earlier subscription
 		l.confirmed = true
-		l.Listening(true, l.shard.at)
+		l.Subscribed(true, l.shard.at)
 	}
 }
 
-func (l *lock) unsubscribe() {
+func (l *lockState) unsubscribeGrants() {
 	if l.sub != nil {
 		l.notePace()
 		l.sub.close()
@@ -62,7 +62,7 @@ const maxQuick = 16
 
 // notePace and recallPace keep in mind, beyond the end of a lock that others wait for now and then,
 // that its turns are short: core.Lock.IsQuick. A shard forgets all of them when they are too many.
-func (l *lock) notePace() {
+func (l *lockState) notePace() {
 	s, k := l.shard, lockKey{l.name.KindID, l.name.Key}
 	switch {
 	case !l.IsQuick():
@@ -76,14 +76,14 @@ func (l *lock) notePace() {
 	s.quick[k] = struct{}{}
 }
 
-func (l *lock) recallPace() {
+func (l *lockState) recallPace() {
 	if _, quick := l.shard.quick[lockKey{l.name.KindID, l.name.Key}]; quick {
 		l.MarkQuick()
 	}
 }
 
 // listenForeign subscribes to the channel of foreign clients.
-func (l *lock) listenForeign() {
+func (l *lockState) listenForeign() {
 	if l.sub == nil {
 		return
 	}
@@ -101,23 +101,23 @@ func (l *lock) listenForeign() {
 
 // reuseSubscription lets a call that may wait take a ticket at once if others have waited for the
 // lock a moment ago, so that the subscription still exists.
-func (l *lock) reuseSubscription(w *waiter, now core.Now) {
+func (l *lockState) reuseSubscription(w *waiter, now core.Now) {
 	switch {
 	case l.sub != nil:
 		l.checkSubscription(now)
-	case w.Waits && !l.IsHeld() && l.shard.client.wire.hears(l.name):
-		l.subscribe()
+	case w.Waits && !l.IsHeld() && l.shard.client.wire.isSubscribed(l.name):
+		l.subscribeGrants()
 	}
 }
 
 // checkSubscription tells package core if the connection of a confirmed subscription has ended: no
 // message comes until it is confirmed again.
-func (l *lock) checkSubscription(now core.Now) {
+func (l *lockState) checkSubscription(now core.Now) {
 	if !l.confirmed {
 		return
 	}
 	if l.confirmed, _ = l.sub.state(); !l.confirmed {
-		l.Deafened(now)
+		l.Disconnected(now)
 	}
 }
 
@@ -161,7 +161,7 @@ func (c *Client) hearClientMessage(message string) {
 			l.shard.exit(l)
 		}
 	case wire.Shown:
-		c.shown(id, m)
+		c.releaseStray(id, m)
 	default: // package wire refuses others
 		panic("driver: a message " + string(m.Verb))
 	}
@@ -171,9 +171,9 @@ func (c *Client) hearClientMessage(message string) {
 // letter.
 var kindLetters = map[byte]KindID{'p': PlainKind, 'r': ReadWriteKind, 's': SemaphoreKind}
 
-// shown releases a tenure of this client that has a lock in Redis although no lock of this client
-// knows it.
-func (c *Client) shown(id core.ID, m wire.ClientMessage) {
+// releaseStray releases a tenure of this client that has a lock in Redis although no lock of this
+// client knows it.
+func (c *Client) releaseStray(id core.ID, m wire.ClientMessage) {
 	kind, ok := kindLetters[m.Text[0]]
 	if !ok || id.Client != wire.ThisClient {
 		return
@@ -197,34 +197,34 @@ func (c *Client) shown(id core.ID, m wire.ClientMessage) {
 	l.shard.exit(l)
 }
 
-// A post tells locks that their subscriptions were confirmed or refused. The hub calls confirmed
-// under a mutex of its own, so that a goroutine has to take the news to the lock. The goroutine
-// exists while there is news.
-type post struct {
-	mu      sync.Mutex // protects following
+// A confirmations tells locks that their subscriptions were confirmed or refused. The hub calls
+// confirmed under a mutex of its own, so that a goroutine has to take the news to the lock. The
+// goroutine exists while there is news.
+type confirmations struct {
+	mu      sync.Mutex // guards the fields below
 	waiting []*Name
 	running bool
 }
 
-// confirmed queues the news for the lock with that name. It is called under the mutex of the hub,
-// and must return at once.
-func (c *Client) confirmed(n *Name) {
+// queueConfirmation queues the news for the lock with that name. It is called under the mutex of
+// the hub, and must return at once.
+func (c *Client) queueConfirmation(n *Name) {
 	if invariants {
 		c.witness.enters("the hub")
 		defer c.witness.leaves()
 	}
-	p := &c.post
+	p := &c.confirmations
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, n)
 	if !p.running {
-		p.running = c.wire.Start(c.deliver)
+		p.running = c.wire.Start(c.deliverConfirmations)
 	}
 }
 
-// deliver takes the news to the locks until there is none.
-func (c *Client) deliver() {
-	for p := &c.post; ; {
+// deliverConfirmations takes the news to the locks until there is none.
+func (c *Client) deliverConfirmations() {
+	for p := &c.confirmations; ; {
 		p.mu.Lock()
 		names := p.waiting
 		p.waiting = nil
@@ -234,22 +234,22 @@ func (c *Client) deliver() {
 			return
 		}
 		for _, n := range names {
-			c.subscribed(n)
+			c.tellSubscribed(n)
 		}
 	}
 }
 
-// subscribed gives the locks with that name the state of their subscription.
-func (c *Client) subscribed(n *Name) {
+// tellSubscribed gives the locks with that name the state of their subscription.
+func (c *Client) tellSubscribed(n *Name) {
 	s := c.shardOf(n)
-	s.visit(s.named(n.Key), func(l *lock, now core.Now) {
+	s.enterEach(s.named(n.Key), func(l *lockState, now core.Now) {
 		if l.sub == nil {
 			return
 		}
 		confirmed, refused := l.sub.state()
 		if confirmed || refused {
 			l.confirmed = confirmed
-			l.Listening(confirmed, now)
+			l.Subscribed(confirmed, now)
 		}
 		if l.sub.hearsForeign() {
 			l.ListeningForeign(now)
@@ -259,28 +259,28 @@ func (c *Client) subscribed(n *Name) {
 
 // listen implements carrier.
 func (r *redis) listen(n *Name, hear func(string), confirmed func()) subscription {
-	return &listening{r, n, r.hub.ListenConfirmed(n.GrantChannel(), hear, confirmed), nil}
+	return &redisSubscription{r, n, r.hub.ListenConfirmed(n.GrantChannel(), hear, confirmed), nil}
 }
 
-// A listening is the subscription of a lock.
-type listening struct {
+// A redisSubscription is the subscription of a lock.
+type redisSubscription struct {
 	redis  *redis
 	name   *Name
 	grants *pubsub.Subscription
 	others []*pubsub.Subscription // the subscriptions to the channel of foreign clients
 }
 
-func (s *listening) state() (confirmed, refused bool) {
+func (s *redisSubscription) state() (confirmed, refused bool) {
 	return s.grants.Confirmed(), s.grants.Refused() != nil
 }
 
 // listenForeign subscribes to the channel of foreign clients, and to a second one that counts the
 // clients of rlock there: so Redis can tell how many foreign clients listen.
-func (s *listening) listenForeign(hear func(string)) {
+func (s *redisSubscription) listenForeign(hear func(string)) {
 	if len(s.others) > 0 {
 		return
 	}
-	if s.redis.Counts() {
+	if s.redis.CountsSubscribers() {
 		s.others = append(s.others, s.grants.Also(s.name.Ushers(), hear))
 	}
 	if s.name.FairQueue() != "" {
@@ -292,18 +292,18 @@ func (s *listening) listenForeign(hear func(string)) {
 // fairPlace is the owner of rlock's place in Redisson's fair queue: foreign.lua has the same.
 const fairPlace = "rlock:0"
 
-func (s *listening) ignoreForeign() {
+func (s *redisSubscription) ignoreForeign() {
 	for _, other := range s.others {
 		other.Close()
 	}
 	s.others = nil
 }
 
-func (s *listening) hearsForeign() bool {
+func (s *redisSubscription) hearsForeign() bool {
 	return len(s.others) > 0 && s.others[len(s.others)-1].Confirmed()
 }
 
-func (s *listening) close() {
+func (s *redisSubscription) close() {
 	s.ignoreForeign()
 	s.grants.Close()
 }

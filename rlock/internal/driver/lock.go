@@ -31,20 +31,20 @@ func (c *Client) NewName(id KindID, key string) *Name {
 // hashOf returns the hash of a key, as a Name has it.
 func (c *Client) hashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }
 
-// A Lock is a lock of one key.
-type Lock struct {
+// A NamedLock is a lock of one key.
+type NamedLock struct {
 	Name   *Name
 	Shared bool // the lock is the read lock of its name
 	driver *Client
 }
 
 // NewLock returns the lock of that kind and name. It sends no command.
-func NewLock(c *Client, id KindID, key string) Lock {
-	return Lock{Name: c.NewName(id, key), driver: c}
+func NewLock(c *Client, id KindID, key string) NamedLock {
+	return NamedLock{Name: c.NewName(id, key), driver: c}
 }
 
 // NewSemaphore returns the lock for the permits of a semaphore.
-func NewSemaphore(c *Client, key string, permits int) Lock {
+func NewSemaphore(c *Client, key string, permits int) NamedLock {
 	l := NewLock(c, SemaphoreKind, key)
 	l.Name.Permits = permits
 	if (permits < 1 || permits > math.MaxInt32) && l.Name.Err == nil {
@@ -54,13 +54,15 @@ func NewSemaphore(c *Client, key string, permits int) Lock {
 }
 
 // ForReaders returns the read lock that belongs to a write lock.
-func (l *Lock) ForReaders() Lock { return Lock{Name: l.Name, Shared: true, driver: l.driver} }
+func (l *NamedLock) ForReaders() NamedLock {
+	return NamedLock{Name: l.Name, Shared: true, driver: l.driver}
+}
 
 // Title returns the name that the lock was made with.
-func (l *Lock) Title() string { return l.Name.Key }
+func (l *NamedLock) Title() string { return l.Name.Key }
 
-// modeOf returns the mode of a read lock, or of any other lock.
-func modeOf(shared bool) core.Mode {
+// modeFor returns the mode of a read lock, or of any other lock.
+func modeFor(shared bool) core.Mode {
 	if shared {
 		return core.Shared
 	}
@@ -68,28 +70,28 @@ func modeOf(shared bool) core.Mode {
 }
 
 // Take acquires the lock without a handle.
-func (l *Lock) Take(ctx context.Context, req Request) error {
+func (l *NamedLock) Take(ctx context.Context, req Request) error {
 	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
 // Hold acquires the lock with a handle, whose context is derived from parent.
-func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
+func (l *NamedLock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	h := l.newHold(parent, &req)
-	if err := h.begun(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
+	if err := h.begin(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
 // Unlock closes the owner's innermost level without a handle.
-func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
-	return l.unlock(ctx, o, nil)
+func (l *NamedLock) Unlock(ctx context.Context, o terms.Owner) error {
+	return l.unlockLevel(ctx, o, nil)
 }
 
-// peek calls read with the lock of this client, if there is one, after holds whose time is over
+// read calls read with the lock of this client, if there is one, after holds whose time is over
 // have ended.
-func (l *Lock) peek(o core.OwnerID, read func(one *lock, now core.Now)) {
+func (l *NamedLock) read(o core.OwnerID, read func(one *lockState, now core.Now)) {
 	if one, now := l.driver.enterIfAny(l.Name, o); one != nil {
 		one.Settle(now)
 		read(one, now)
@@ -98,17 +100,17 @@ func (l *Lock) peek(o core.OwnerID, read func(one *lock, now core.Now)) {
 }
 
 // Depth returns the number of levels that the owner has.
-func (l *Lock) Depth(o terms.Owner) (n int) {
-	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) { n = one.depth(o, modeOf(l.Shared)) })
+func (l *NamedLock) Depth(o terms.Owner) (n int) {
+	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) { n = one.depth(o, modeFor(l.Shared)) })
 	return n
 }
 
 // State returns what this client knows of the lock. A call that waits for a silent server does not
 // count as a waiter.
-func (l *Lock) State(o terms.Owner) (s terms.State) {
+func (l *NamedLock) State(o terms.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
-	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) {
-		s.Depth = one.depth(o, modeOf(l.Shared))
+	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) {
+		s.Depth = one.depth(o, modeFor(l.Shared))
 		if one.IsHeld() {
 			s.Taken = !one.Hosts(core.OwnerID(o.ID), o.Guest)
 		} else {
@@ -126,7 +128,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 
 // depth returns the number of the owner's levels in the mode, without those that are parts of a
 // whole that is not held.
-func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
+func (l *lockState) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
 		v := &levels[i]
@@ -139,14 +141,14 @@ func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 }
 
 // Token returns the fencing token of the owner's innermost level.
-func (l *Lock) Token(o terms.Owner) (token uint64, _ error) {
+func (l *NamedLock) Token(o terms.Owner) (token uint64, _ error) {
 	switch k := kinds[l.Name.KindID]; {
 	case l.Name.Err != nil:
 		return 0, l.Name.Err
 	case !k.core.Fenced:
 		return 0, terms.NoToken(l.Name.Key)
 	}
-	l.peek(core.OwnerID(o.ID), func(one *lock, _ core.Now) {
+	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) {
 		levels := one.Levels()
 		for i := range levels {
 			if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && (o.Guest || !v.Guest) {
@@ -211,14 +213,14 @@ func (n *Name) KindOf(shared bool) terms.Kind {
 // knownHere reports whether an owner of this client has the lock in the mode of l, and whether only
 // this client knows: it holds the lock, and Redis has not confirmed yet that it shows in which
 // modes, since a nested lock and a downgrade wait for no command.
-func (l *Lock) knownHere() (locked, known bool) {
+func (l *NamedLock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false
 	}
-	l.peek(0, func(one *lock, now core.Now) {
+	l.read(0, func(one *lockState, now core.Now) {
 		levels := one.Levels()
 		for i := range levels {
-			locked = locked || levels[i].Mode == modeOf(l.Shared)
+			locked = locked || levels[i].Mode == modeFor(l.Shared)
 		}
 		known = one.IsHeld() && !one.IsShown(now)
 	})
@@ -231,9 +233,9 @@ func (l *Lock) knownHere() (locked, known bool) {
 
 // A pool has the locks of one semaphore.
 type pool struct {
-	locks map[core.OwnerID]*lock // the owners that hold a permit or wait for one
-	sub   subscription           // the subscription; nil if no lock is subscribed
-	users int                    // the number of locks that are subscribed
+	locks map[core.OwnerID]*lockState // the owners that hold a permit or wait for one
+	sub   subscription                // the subscription; nil if no lock is subscribed
+	users int                         // the number of locks that are subscribed
 }
 
 // textOf returns the text of a tenure's owner in Redis; more is the number of permits beside the
@@ -257,7 +259,7 @@ func OwnerIn(text string) core.OwnerID {
 }
 
 // eachPermit calls yield with each lock of the pool.
-func (s *shard) eachPermit(key string, yield func(*lock) bool) bool {
+func (s *shard) eachPermit(key string, yield func(*lockState) bool) bool {
 	p := s.pools[key]
 	if p == nil {
 		return true
@@ -270,23 +272,23 @@ func (s *shard) eachPermit(key string, yield func(*lock) bool) bool {
 	return true
 }
 
-// A share is the part of one lock in the subscription of its pool.
-type share struct {
+// A poolShare is the part of one lock in the subscription of its pool.
+type poolShare struct {
 	subscription
 	pool *pool
 }
 
-// share subscribes one more lock of the pool.
-func (s *shard) share(n *Name, listen func() subscription) subscription {
+// subscribePool subscribes one more lock of the pool.
+func (s *shard) subscribePool(n *Name, listen func() subscription) subscription {
 	p := s.pools[n.Key]
 	if p.sub == nil {
 		p.sub = listen()
 	}
 	p.users++
-	return &share{p.sub, p}
+	return &poolShare{p.sub, p}
 }
 
-func (s *share) close() {
+func (s *poolShare) close() {
 	if s.pool.users--; s.pool.users == 0 {
 		s.pool.sub.close()
 		s.pool.sub = nil

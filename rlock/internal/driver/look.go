@@ -20,20 +20,20 @@ import (
 // questions are the questions to Redis about locks of one kind.
 type questions struct {
 	// holders returns the owners that an unlock by force has to release.
-	holders func(ctx context.Context, l *Lock) ([]string, error)
+	holders func(ctx context.Context, l *NamedLock) ([]string, error)
 	// locked reports whether the lock is held, and ttl for how long.
-	locked func(ctx context.Context, l *Lock) (bool, error)
-	ttl    func(ctx context.Context, l *Lock) (time.Duration, error)
+	locked func(ctx context.Context, l *NamedLock) (bool, error)
+	ttl    func(ctx context.Context, l *NamedLock) (time.Duration, error)
 }
 
 // IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: by a
 // writer that reads as well, or reads only by now. Until Redis confirms that, no other client can
 // hold the lock in another way.
-func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+func (l *NamedLock) IsLocked(ctx context.Context) (bool, error) {
 	if locked, known := l.knownHere(); known {
 		return locked, nil
 	}
-	if err := l.awaits(ctx); err != nil {
+	if err := l.awaitConnection(ctx); err != nil {
 		return false, err
 	}
 	return kinds[l.Name.KindID].asks.locked(ctx, l)
@@ -41,24 +41,24 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 
 // TTL asks Redis for how long the lock is held if no lease is renewed: 0 if it is free, -1 if its
 // key does not expire.
-func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	if err := l.awaits(ctx); err != nil {
+func (l *NamedLock) TTL(ctx context.Context) (time.Duration, error) {
+	if err := l.awaitConnection(ctx); err != nil {
 		return 0, err
 	}
 	return kinds[l.Name.KindID].asks.ttl(ctx, l)
 }
 
-// awaits waits for the first connection of the client.
-func (l *Lock) awaits(ctx context.Context) error {
-	if err := l.driver.Redis.Await(ctx, &l.Name.Keys); err != nil {
+// awaitConnection waits for the first connection of the client.
+func (l *NamedLock) awaitConnection(ctx context.Context) error {
+	if err := l.driver.Redis.AwaitConnection(ctx, &l.Name.Keys); err != nil {
 		return fmt.Errorf("rlock: look at %q: %w", l.Name.Key, wire.Explain(err))
 	}
 	return nil
 }
 
 // fields returns the fields of the lock's hash: none if the lock is free.
-func fields(ctx context.Context, l *Lock) ([]string, error) {
-	return look(ctx, l, owners, "HKEYS")
+func fields(ctx context.Context, l *NamedLock) ([]string, error) {
+	return ask(ctx, l, owners, "HKEYS")
 }
 
 // owners decodes the fields of a hash, or the members of a sorted set.
@@ -72,8 +72,8 @@ func owners(reply rueidis.RedisResult) ([]string, error) {
 	return all, err
 }
 
-// look sends a command that reads the lock's key, and decodes the reply.
-func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+// ask sends a command that reads the lock's key, and decodes the reply.
+func ask[T any](ctx context.Context, l *NamedLock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		reply, err = decode(replies[0])
 		return err
@@ -82,7 +82,7 @@ func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) 
 }
 
 // survey sends commands that read the lock, and has their replies decoded.
-func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) error, commands ...rueidis.Completed) error {
+func (l *NamedLock) survey(ctx context.Context, read func([]rueidis.RedisResult) error, commands ...rueidis.Completed) error {
 	n := l.Name
 	if n.Err != nil {
 		return n.Err
@@ -98,8 +98,8 @@ func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) erro
 }
 
 // keyTTL returns the TTL of the lock's key.
-func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
-	ms, err := look(ctx, l, rueidis.RedisResult.AsInt64, "PTTL")
+func keyTTL(ctx context.Context, l *NamedLock) (time.Duration, error) {
+	ms, err := ask(ctx, l, rueidis.RedisResult.AsInt64, "PTTL")
 	switch {
 	case err != nil || ms == -2:
 		return 0, err
@@ -110,8 +110,8 @@ func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
 }
 
 // keyExists reports whether the lock's key is there.
-func keyExists(ctx context.Context, l *Lock) (bool, error) {
-	n, err := look(ctx, l, rueidis.RedisResult.AsInt64, "EXISTS")
+func keyExists(ctx context.Context, l *NamedLock) (bool, error) {
+	n, err := ask(ctx, l, rueidis.RedisResult.AsInt64, "EXISTS")
 	return n > 0, err
 }
 
@@ -124,7 +124,7 @@ const (
 
 // readersOrWriters returns the readers only while there is no writer, as Redisson's
 // forceUnlockAsync.
-func readersOrWriters(ctx context.Context, l *Lock) ([]string, error) {
+func readersOrWriters(ctx context.Context, l *NamedLock) ([]string, error) {
 	fields, err := fields(ctx, l)
 	if l.Shared && len(ownersAmong(fields, false)) > 0 {
 		return nil, nil
@@ -132,7 +132,7 @@ func readersOrWriters(ctx context.Context, l *Lock) ([]string, error) {
 	return ownersAmong(fields, l.Shared), err
 }
 
-func readOrWritten(ctx context.Context, l *Lock) (bool, error) {
+func readOrWritten(ctx context.Context, l *NamedLock) (bool, error) {
 	fields, err := fields(ctx, l)
 	return len(ownersAmong(fields, l.Shared)) > 0, err
 }
@@ -151,16 +151,16 @@ func ownersAmong(fields []string, read bool) (owners []string) {
 // A semaphore is a sorted set of the owners and the ends of their leases.
 
 // permitHolders returns the owners in Redis, with those whose leases have ended.
-func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
-	return look(ctx, l, owners, "ZRANGEBYSCORE", "0", "+inf")
+func permitHolders(ctx context.Context, l *NamedLock) ([]string, error) {
+	return ask(ctx, l, owners, "ZRANGEBYSCORE", "0", "+inf")
 }
 
-func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
+func allPermitsHeld(ctx context.Context, l *NamedLock) (bool, error) {
 	held, err := l.permitsHeld(ctx)
 	return err == nil && sumOf(held) >= l.Name.Permits, err
 }
 
-func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
+func firstPermitEnds(ctx context.Context, l *NamedLock) (time.Duration, error) {
 	held, err := l.permitsHeld(ctx)
 	if err != nil || sumOf(held) < l.Name.Permits {
 		return 0, err
@@ -177,7 +177,7 @@ func sumOf(held []wire.Permit) (n int) {
 }
 
 // permitsHeld returns the permits that are held, by the clock of the server.
-func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
+func (l *NamedLock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
 	r := l.driver.Redis
 	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		held, err = wire.PermitsOf(replies[0], replies[1])
@@ -201,8 +201,8 @@ func (c *Client) Counts() (sum Counts) {
 // lock may exceed it.
 const atOnce = 1024
 
-// A seen is the part of one lock that a reader has read since it took the mutex.
-type seen struct {
+// A lockReading is the part of one lock that a reader has read since it took the mutex.
+type lockReading struct {
 	name    *Name
 	until   core.SafeTime // the end of the time for which the holders may be believed
 	levels  int           // the number of its levels among those that were read
@@ -212,12 +212,12 @@ type seen struct {
 	holder  core.Level // the first level of that tenure
 }
 
-// A reader reads locks. It is used by one goroutine.
-type reader struct {
+// A lockReader reads locks. It is used by one goroutine.
+type lockReader struct {
 	client *Client
 	look   terms.Look
 	locate core.Time // the time before which calls began that are to find out where they were made
-	locks  []seen
+	locks  []lockReading
 	levels []core.Level
 	calls  []terms.Wait
 
@@ -226,14 +226,14 @@ type reader struct {
 	same  int       // the number of calls with this beginning that were read
 }
 
-// Look calls yield for each lock that look asks for, without a mutex.
-func (c *Client) Look(look terms.Look, yield func(*terms.View)) {
-	r := &reader{client: c, look: look}
+// ReadLocks calls yield for each lock that look asks for, without a mutex.
+func (c *Client) ReadLocks(look terms.Look, yield func(*terms.View)) {
+	r := &lockReader{client: c, look: look}
 	if !look.Locate.IsZero() {
 		r.locate = core.Time(look.Locate.Sub(c.clock.start))
 	}
 	for s := range c.allShards {
-		var all []*lock
+		var all []*lockState
 		s.glance(func() {
 			if look.Holds || s.counts.Waiting > 0 {
 				all = slices.Collect(s.all)
@@ -241,16 +241,16 @@ func (c *Client) Look(look terms.Look, yield func(*terms.View)) {
 		})
 		for len(all) > 0 {
 			read := 0
-			s.glance(func() { read = r.read(s, all) })
+			s.glance(func() { read = r.readSome(s, all) })
 			all = all[read:]
-			r.tell(yield)
+			r.yieldAll(yield)
 		}
 	}
 }
 
-// read reads some of the locks, and returns the number of locks that it has read completely. The
-// mutex is held.
-func (r *reader) read(s *shard, all []*lock) (done int) {
+// readSome reads some of the locks, and returns the number of locks that it has read completely.
+// The mutex is held.
+func (r *lockReader) readSome(s *shard, all []*lockState) (done int) {
 	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
 	now := r.client.clock.now()
 	for _, l := range all {
@@ -267,8 +267,8 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 }
 
 // readLock reads a lock, from where it stopped before, and reports whether it has read all of it.
-func (r *reader) readLock(l *lock, now core.Now) (all bool) {
-	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld()
+func (r *lockReader) readLock(l *lockState, now core.Now) (all bool) {
+	one, first, held := lockReading{name: l.name}, r.same == 0, l.IsHeld()
 	if first && held && r.look.Holds {
 		one.until = l.TrustedUntil()
 		if l.name.Permits > 0 {
@@ -288,7 +288,7 @@ func (r *reader) readLock(l *lock, now core.Now) (all bool) {
 }
 
 // readCalls reads the calls that wait, in the order in which they began.
-func (r *reader) readCalls(l *lock, one *seen) (all bool) {
+func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 	skip := r.same
 	for w := range l.Waiters {
 		w := w.Tag.(*waiter)
@@ -311,37 +311,37 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
-			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began),
+			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.timeOf(w.Began),
 			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}
 	return true
 }
 
-// tell calls yield for what was read.
-func (r *reader) tell(yield func(*terms.View)) {
+// yieldAll calls yield for what was read.
+func (r *lockReader) yieldAll(yield func(*terms.View)) {
 	levels, calls, clock, v := r.levels, r.calls, &r.client.clock, &r.view
 	for i := range r.locks {
 		one := &r.locks[i]
 		v.Name, v.Kind, v.ReadKind = one.name.Key, one.name.KindOf(false), one.name.KindOf(true)
-		v.ValidUntil, v.Permits = clock.safe(one.until), one.permits
+		v.ValidUntil, v.Permits = clock.timeOfSafe(one.until), one.permits
 		v.Levels, v.Waits = v.Levels[:0], calls[:one.waits]
 		for j := range levels[:one.levels] {
-			v.Levels = append(v.Levels, levelOf(&levels[j], clock))
+			v.Levels = append(v.Levels, levelView(&levels[j], clock))
 		}
 		v.Tenure, v.Holder = "", terms.Level{}
 		if one.tenure != (core.ID{}) {
-			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0)[:wire.TenureLen], levelOf(&one.holder, clock)
+			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0)[:wire.TenureLen], levelView(&one.holder, clock)
 		}
 		levels, calls = levels[one.levels:], calls[one.waits:]
 		yield(v)
 	}
 }
 
-// levelOf returns the level for package diag.
-func levelOf(v *core.Level, clock *clock) terms.Level {
+// levelView returns the level for package diag.
+func levelView(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
-		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since), Site: siteOf(v),
+		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.timeOf(v.Since), Site: siteOf(v),
 	}
 	if h, ok := v.Handle.(*hold); ok {
 		l.Standing, l.Dropped = h.standing, h.life.IsDropped()
@@ -353,7 +353,7 @@ func levelOf(v *core.Level, clock *clock) terms.Level {
 		}
 	}
 	if v.Until != core.NeverSafe {
-		l.Until = clock.safe(v.Until)
+		l.Until = clock.timeOfSafe(v.Until)
 	}
 	return l
 }
@@ -366,7 +366,7 @@ func callerOf(v *core.Level) uint64 {
 	if v.Guest {
 		return 0
 	}
-	return ownerOf(v).Goroutine()
+	return levelOwner(v).Goroutine()
 }
 
 // siteOf returns the place in the program that acquired the level, or nil if that is not recorded.

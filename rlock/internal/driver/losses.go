@@ -37,7 +37,7 @@ func (n *Name) lossKey(o terms.Owner) terms.LossKey {
 // An ending is a report about levels that ended by loss or by Close. It is reported without a
 // mutex, and before a later call for the lock returns.
 type ending struct {
-	lock     *lock
+	lock     *lockState
 	levels   []endedLevel
 	at       core.Now
 	why      error // the cause of the loss; nil for Close
@@ -61,8 +61,8 @@ type earlierLosses struct {
 	last       uint64 // the number of the last one
 }
 
-// lost notes that levels have ended, for their handles and for owners that come back by name.
-func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
+// noteLost notes that levels have ended, for their handles and for owners that come back by name.
+func (s *shard) noteLost(l *lockState, t *core.Tenure, levels []core.Level, cause core.Cause) {
 	c, n := s.client, l.name
 	s.losses++
 	e := &ending{lock: l, levels: make([]endedLevel, len(levels)), at: s.at, severity: slog.LevelDebug, number: s.losses, reported: make(chan struct{})}
@@ -74,21 +74,21 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 		v := &e.levels[i]
 		v.Level = levels[i]
 		v.hold, _ = v.Handle.(*hold)
-		h, o := v.hold, ownerOf(&v.Level)
-		if s.counts.Closed(v.First); e.why == nil {
+		h, o := v.hold, levelOwner(&v.Level)
+		if s.counts.CountClosed(v.First); e.why == nil {
 			v.cause = fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 		} else {
 			v.cause, v.reason = n.lostError(o, e.why), reason
 			lost := terms.LostLevel{Shared: v.Mode == core.Shared}
 			if v.Until != core.NeverSafe && !v.Capped {
-				lost.Until = c.clock.safe(v.Until)
+				lost.Until = c.clock.timeOfSafe(v.Until)
 			} else if v.reason == terms.LostLeaseEnded { // the watchdog kept it
 				v.reason = terms.LostUnrenewed
 			}
 			if v.reason != terms.LostLeaseEnded {
 				e.severity = slog.LevelWarn
 			} else { // as asked for, but each lease that is trusted ends a little early
-				lost.Until = c.clock.time(s.at.Time)
+				lost.Until = c.clock.timeOf(s.at.Time)
 			}
 			if v.First {
 				s.counts.Lost[v.reason]++
@@ -102,17 +102,17 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 		}
 	}
 	if s.unreported == nil {
-		s.unreported = make(map[*lock][]*ending)
+		s.unreported = make(map[*lockState][]*ending)
 	}
 	s.unreported[l] = append(s.unreported[l], e)
-	s.after.endings = append(s.after.endings, e)
+	s.deferred.endings = append(s.deferred.endings, e)
 }
 
-func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner), Guest: v.Guest} }
+func levelOwner(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner), Guest: v.Guest} }
 
 // causeOf returns the cause of the loss of the levels, with the reason that the Observer is told.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (terms.LossReason, error) {
-	now := s.client.clock.time(s.at.Time)
+	now := s.client.clock.timeOf(s.at.Time)
 	//exhaustive:ignore
 	switch cause {
 	case core.KeyGone:
@@ -126,12 +126,12 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 		for i := range levels {
 			until = max(until, levels[i].Until)
 		}
-		now = s.client.clock.safe(until)
+		now = s.client.clock.timeOfSafe(until)
 	case core.Unrenewed:
 		switch k, ok := t.Tag.(*work); {
 		case ok && k.err != nil:
 			return terms.LostUnrenewed, fmt.Errorf("it could not be renewed: %w", k.err)
-		case ok && (k.state == nudged || k.state == batched || t.InFlight() == core.Mirror):
+		case ok && (k.state == nudged || k.state == batched || t.OpInFlight() == core.Mirror):
 			return terms.LostUnrenewed, fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 		}
 	default:
@@ -140,10 +140,10 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 	return terms.LostLeaseEnded, fmt.Errorf("%w at %s", terms.ErrLeaseEnded, now.Format(time.TimeOnly))
 }
 
-// tell reports the ending to the holders, the Observer and the log. It is called once, without a
+// report reports the ending to the holders, the Observer and the log. It is called once, without a
 // mutex. The hooks run in the goroutines of the notices, so that neither the keeper nor Close waits
 // for code of the user.
-func (e *ending) tell() {
+func (e *ending) report() {
 	l, s, c := e.lock, e.lock.shard, e.lock.shard.client
 	if invariants {
 		c.witness.outside("the report of a loss")
@@ -175,9 +175,9 @@ func (e *ending) tell() {
 	}
 	if !c.Closed.Load() {
 		c.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-			"lock", l.name.Key, "owner", ownerOf(&e.levels[0].Level), "cause", e.levels[0].cause)
+			"lock", l.name.Key, "owner", levelOwner(&e.levels[0].Level), "cause", e.levels[0].cause)
 	}
-	s.take()
+	s.lock()
 	s.unreported[l] = slices.DeleteFunc(s.unreported[l], func(o *ending) bool { return o == e })
 	if len(s.unreported[l]) == 0 {
 		delete(s.unreported, l)
@@ -216,24 +216,24 @@ func (o *observing) On() bool { return o.Observer != nil }
 // Later queues the call of a hook that has no caller.
 func (o *observing) Later(ctx context.Context, hook terms.Hook, e terms.Event) {
 	if hook != nil {
-		o.Notices.Tell(func() { hook(ctx, e) })
+		o.Notices.Enqueue(func() { hook(ctx, e) })
 	}
 }
 
 // atClose queues the call of a hook for a level that Close ends.
 func (o *observing) atClose(ctx context.Context, hook terms.Hook, e terms.Event) {
 	if hook != nil {
-		o.last.Tell(func() { hook(ctx, e) })
+		o.last.Enqueue(func() { hook(ctx, e) })
 	}
 }
 
-// calls reports whether the goroutine calls hooks of the Observer that have no caller.
-func (o *observing) calls(goroutine uint64) bool {
+// runsHooksIn reports whether the goroutine calls hooks of the Observer that have no caller.
+func (o *observing) runsHooksIn(goroutine uint64) bool {
 	return o.On() && (o.Notices.runs(goroutine) || o.last.runs(goroutine))
 }
 
-// close waits for lastWords until all events are reported, the last of them by the hook Closed. Then
-// it drops those for Later; the hooks of Close are still called, once the user's code returns.
+// close waits for lastWords until all events are reported, the last of them by the hook Closed.
+// Then it drops those for Later; the hooks of Close are still called, once the user's code returns.
 func (o *observing) close() {
 	if !o.On() {
 		return
@@ -241,7 +241,7 @@ func (o *observing) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	o.Notices.close(ctx)
-	o.last.Tell(o.Closed)
+	o.last.Enqueue(o.Closed)
 	o.last.end(ctx)
 }
 
@@ -251,7 +251,7 @@ func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
 }
 
 // tellAcquired reports a call that acquired the lock, unless that is for a part of a lock over
-// several. It is called without a mutex, as is tellWithout.
+// several. It is called without a mutex, as is tellNotAcquired.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
@@ -260,8 +260,8 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 	}
 }
 
-// tellWithout reports a call that returns err in place of the lock, and returns err.
-func (c *Client) tellWithout(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
+// tellNotAcquired reports a call that returns err in place of the lock, and returns err.
+func (c *Client) tellNotAcquired(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended
@@ -277,8 +277,8 @@ func (c *Client) tellWithout(ctx context.Context, n *Name, req *Request, err err
 const (
 	// maxMessages is the largest number of messages that wait for the Logger.
 	maxMessages = 1000
-	// lastWords is the longest time for which Close waits for the hooks of the Observer, and for the
-	// Logger.
+	// lastWords is the longest time for which Close waits for the hooks of the Observer, and for
+	// the Logger.
 	lastWords = time.Second
 )
 
@@ -293,7 +293,7 @@ type notices struct {
 	panicked sync.Once     // reports the first panic of the user's code
 	runner   atomic.Uint64 // the goroutine that delivers notices, or the last one that did
 
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	waiting []func()
 	lost    int           // the number of notices dropped since the last one that waits
 	running bool          // the goroutine exists
@@ -305,8 +305,8 @@ func newNotices(most int, missed func(n int)) *notices {
 	return &notices{missed: missed, most: most, silent: make(chan struct{})}
 }
 
-// Tell queues the notice. It does not wait, and may be called with a mutex held.
-func (n *notices) Tell(notice func()) {
+// Enqueue queues the notice. It does not wait, and may be called with a mutex held.
+func (n *notices) Enqueue(notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -319,15 +319,15 @@ func (n *notices) Tell(notice func()) {
 	n.waiting = append(n.waiting, notice)
 	if !n.running {
 		n.running = true
-		go n.run()
+		go n.deliverAll()
 	}
 }
 
 // runs reports whether the goroutine delivers the notices.
 func (n *notices) runs(goroutine uint64) bool { return n.runner.Load() == goroutine }
 
-// run delivers notices until none waits.
-func (n *notices) run() {
+// deliverAll delivers notices until none waits.
+func (n *notices) deliverAll() {
 	n.runner.Store(terms.GoroutineID())
 	for {
 		var notice func()
@@ -416,7 +416,7 @@ func newLogger(to *slog.Logger) (*slog.Logger, *notices) {
 func (h noticeHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h noticeHandler) Handle(ctx context.Context, record slog.Record) error {
-	h.notices.Tell(func() {
+	h.notices.Enqueue(func() {
 		if h.to.Enabled(ctx, record.Level) {
 			_ = h.to.Handle(ctx, record)
 		}
@@ -435,7 +435,7 @@ func (h noticeHandler) WithGroup(name string) slog.Handler {
 // traceChange logs a change of the want or the place of a tenure, which is each decision of package
 // core. A mutex is held.
 func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
-	n := t.Lock().Tag.(*lock).name
+	n := t.Lock().Tag.(*lockState).name
 	c.trace.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
 		"want", t.Want().String(), "place", t.Place().String(), "wanted", want.String(), "was", place.String())
 }
@@ -452,7 +452,7 @@ const (
 // that all attempts have failed since the given time, if that is long ago and was not logged a
 // short time ago. It may be called with a mutex held.
 func (c *Client) TellTrouble(lock string, since time.Time, err error) {
-	c.troubles.tell(lock, err)
+	c.troubles.tellWatchers(lock, err)
 	now := time.Now()
 	if now.Sub(since) < troubleTime {
 		return
@@ -498,7 +498,7 @@ func (c *Client) tellRefused(lock string, err error) {
 type troubles struct {
 	count atomic.Int32 // the number of watchers, read without the mutex since most clients have none
 
-	mu sync.Mutex // protects following
+	mu sync.Mutex // guards the fields below
 	of map[string]map[*func(error)]struct{}
 }
 
@@ -526,7 +526,7 @@ func (c *Client) WatchTrouble(key string, told func(err error)) (stop func()) {
 	}
 }
 
-func (t *troubles) tell(key string, err error) {
+func (t *troubles) tellWatchers(key string, err error) {
 	if t.count.Load() == 0 {
 		return
 	}

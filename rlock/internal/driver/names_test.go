@@ -79,12 +79,12 @@ func _() {
 	_ = x[asleep-2]
 	_ = x[queueing-3]
 	_ = x[waking-4]
-	_ = x[serving-5]
+	_ = x[granting-5]
 }
 
-const _stage_name = "runningflyingasleepqueueingwakingserving"
+const _stage_name = "runningflyingasleepqueueingwakinggranting"
 
-var _stage_index = [...]uint8{0, 7, 13, 19, 27, 33, 40}
+var _stage_index = [...]uint8{0, 7, 13, 19, 27, 33, 41}
 
 func (i stage) String() string {
 	idx := int(i) - 0
@@ -97,13 +97,13 @@ func _() {
 	// An "invalid array index" compiler error signifies that the constant values have changed.
 	// Re-run the stringer command to generate them again.
 	var x [1]struct{}
-	_ = x[looks-0]
-	_ = x[served-1]
+	_ = x[askNext-0]
+	_ = x[haveLock-1]
 }
 
-const _wakeUp_name = "looksserved"
+const _wakeUp_name = "askNexthaveLock"
 
-var _wakeUp_index = [...]uint8{0, 5, 11}
+var _wakeUp_index = [...]uint8{0, 7, 15}
 
 func (i wakeUp) String() string {
 	idx := int(i) - 0

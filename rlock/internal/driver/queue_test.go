@@ -225,7 +225,7 @@ func fill(limit *wire.Limit) (leave func()) {
 	}
 	return func() {
 		for range taken {
-			limit.Leave()
+			limit.FreeSlot()
 		}
 	}
 }
@@ -360,7 +360,7 @@ func TestTheErrorOfACarrierThatPanicsHasItsStack(t *testing.T) {
 }
 
 // many returns locks of one client, in one slot.
-func (f *fake) many(c *Client, n int) (locks []*Lock) {
+func (f *fake) many(c *Client, n int) (locks []*NamedLock) {
 	for i := range n {
 		l := NewLock(c, f.kind, fmt.Sprint("many", i))
 		locks = append(locks, &l)
@@ -369,7 +369,7 @@ func (f *fake) many(c *Client, n int) (locks []*Lock) {
 }
 
 // holdAll acquires the locks for an owner, as parts of a whole.
-func holdAll(ctx context.Context, locks []*Lock, o terms.Owner) ([]Handle, error) {
+func holdAll(ctx context.Context, locks []*NamedLock, o terms.Owner) ([]Handle, error) {
 	whole := &terms.Whole{Name: "whole"}
 	requests := make([]Request, len(locks))
 	for i := range requests {
@@ -379,7 +379,7 @@ func holdAll(ctx context.Context, locks []*Lock, o terms.Owner) ([]Handle, error
 }
 
 // areFree asserts that nothing is left of the locks.
-func (f *fake) areFree(locks []*Lock) {
+func (f *fake) areFree(locks []*NamedLock) {
 	f.t.Helper()
 	synctest.Wait()
 	f.mu.Lock()
@@ -500,7 +500,7 @@ func TestAnAttemptBesideACallWithoutAnAnswerDoesNotWaitForLong(t *testing.T) {
 }
 
 // lockOf returns the lock as the client keeps it, nil if it has forgotten it.
-func (c *Client) lockOf(l *Lock) *lock {
+func (c *Client) lockOf(l *NamedLock) *lockState {
 	one, _ := c.enterIfAny(l.Name, 0)
 	if one != nil {
 		one.shard.exit(one)
@@ -635,7 +635,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 	go func() {
 		if e.carriage == "in a row" {
 			req.Wait, req.Whole = 0, &terms.Whole{Name: "whole"} // each is an attempt, for a part of a whole
-			held, err := HoldAll(ctx, t.Context(), []*Lock{l}, []Request{req})
+			held, err := HoldAll(ctx, t.Context(), []*NamedLock{l}, []Request{req})
 			got <- result{held, err}
 			return
 		}
@@ -821,7 +821,7 @@ func TestQuickLocksAreForgottenWhenTheyAreTooMany(t *testing.T) {
 		for i := range maxQuick {
 			s.quick[lockKey{key: fmt.Sprint(i)}] = struct{}{}
 		}
-		l := s.find(PlainKind, key, 0)
+		l := s.lockOf(PlainKind, key, 0)
 		l.MarkQuick()
 		l.notePace()
 		assert.Equal(t, map[lockKey]struct{}{{PlainKind, key}: {}}, s.quick)

@@ -20,11 +20,11 @@ type redis struct {
 	hub *pubsub.Hub
 }
 
-func (r *redis) hears(n *Name) bool { return r.hub.Confirmed(n.GrantChannel()) }
+func (r *redis) isSubscribed(n *Name) bool { return r.hub.Confirmed(n.GrantChannel()) }
 
-func (r *redis) group(n *Name) uint32 { return r.Nodes.Of(n.Slot) }
+func (r *redis) nodeOf(n *Name) uint32 { return r.Nodes.NodeOf(n.Slot) }
 
-func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
+func (r *redis) refreshNodes(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
 
 // A carrier takes commands to Redis, and messages from there. A client has a redis; tests have a
 // carrier whose answers they hold back, lose and reorder.
@@ -49,18 +49,18 @@ type carrier interface {
 	// Limits returns the limits of commands in flight to the node of the slot, and group the number
 	// of the lock's node.
 	Limits(slot uint16) *wire.Limits
-	group(n *Name) uint32
+	nodeOf(n *Name) uint32
 
 	// listen subscribes to the client's channel of the lock, without waiting. hear is called with
 	// each message, and confirmed, under a mutex, when the subscription was confirmed, refused or
 	// lost. Neither may wait.
 	listen(n *Name, hear func(message string), confirmed func()) subscription
 	// hears reports whether the client is subscribed to its channel of the lock anyway.
-	hears(n *Name) bool
+	isSubscribed(n *Name) bool
 
 	// refresh reads the list of nodes again if it was last read long ago, or in trouble: if a node
 	// does not answer.
-	refresh(now time.Time, trouble bool)
+	refreshNodes(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
 	Start(work func()) bool
 }
@@ -70,14 +70,14 @@ type carrier interface {
 func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 	u := x.context
 	if u == nil { // the caller does not leave
-		c.do(ctx, x)
+		c.carryInPlace(ctx, x)
 		if x.Answer.Sent.IsLate() { // the keeper repeats the command
 			x.Answer.Sent.GiveUp()
 		}
 		return true
 	}
-	u.watch(ctx)
-	defer u.unwatch()
+	u.endWith(ctx)
+	defer u.stopWatching()
 	if c.wire.IsAbandonable() {
 		return c.carryBehind(x)
 	}
@@ -86,14 +86,14 @@ func (c *Client) carry(ctx context.Context, x *exchange) (answered bool) {
 
 // deadline returns the context of a command that its caller leaves behind.
 func (c *Client) deadline() context.Context {
-	return c.wire.Deadline(c.clock.time(c.clock.now().Time))
+	return c.wire.Deadline(c.clock.timeOf(c.clock.now().Time))
 }
 
 // carryBehind sends the command in the goroutine of its caller. If the caller leaves, its next
 // command follows on the same connection, unless that was the direct one: then another goroutine
 // waits for the answer.
 func (c *Client) carryBehind(x *exchange) (answered bool) {
-	c.do(x.context, x)
+	c.carryInPlace(x.context, x)
 	late := x.Answer.Sent
 	if !late.IsLate() {
 		if x.isBehind() {
@@ -102,7 +102,7 @@ func (c *Client) carryBehind(x *exchange) (answered bool) {
 		return true
 	}
 	if !c.wire.Start(func() {
-		x.Answer.Sent = late.Await(c.deadline())
+		x.Answer.Sent = late.AwaitAnswer(c.deadline())
 		c.landLate(x)
 	}) {
 		late.GiveUp()
@@ -119,7 +119,7 @@ func (c *Client) carryApart(x *exchange) (answered bool) {
 	left, done := x.context.Done(), make(chan struct{})
 	var claimed atomic.Bool // set by the first of two: the caller leaves, or the answer comes
 	if !c.wire.Start(func() {
-		c.do(c.deadline(), x)
+		c.carryInPlace(c.deadline(), x)
 		if claimed.Swap(true) {
 			c.landLate(x)
 		} else {
@@ -140,8 +140,8 @@ func (c *Client) carryApart(x *exchange) (answered bool) {
 	return true
 }
 
-// do sends a command. The command has one answer, also if the carrier panics.
-func (c *Client) do(ctx context.Context, x *exchange) {
+// carryInPlace sends a command. The command has one answer, also if the carrier panics.
+func (c *Client) carryInPlace(ctx context.Context, x *exchange) {
 	defer func() {
 		if invariants {
 			c.witness.carried(&x.Cmd)
@@ -151,7 +151,7 @@ func (c *Client) do(ctx context.Context, x *exchange) {
 		}
 	}()
 	c.wire.Carry(ctx, &x.Exchange)
-	c.settles(x)
+	c.noteSettled(x)
 }
 
 // carryAll sends commands of the keeper in one pipeline. Each has one answer, also if the carrier
@@ -174,13 +174,13 @@ func (c *Client) carryAll(ctx context.Context, all []*exchange) {
 	}
 	c.wire.CarryAll(ctx, commands)
 	for _, x := range all {
-		c.settles(x)
+		c.noteSettled(x)
 	}
 }
 
-// settles notes whether the answer to a Leave is settled, so that no command of its tenure can run
-// after it.
-func (c *Client) settles(x *exchange) {
+// noteSettled notes whether the answer to a Leave is settled, so that no command of its tenure can
+// run after it.
+func (c *Client) noteSettled(x *exchange) {
 	if x.Cmd.Op == core.Leave {
 		x.Answer.Settled = c.wire.IsSettled(x.generation)
 	}
@@ -189,7 +189,7 @@ func (c *Client) settles(x *exchange) {
 // landLate lands the answer to a command whose caller has left.
 func (c *Client) landLate(x *exchange) {
 	l := x.lock
-	now := l.shard.take()
+	now := l.shard.lock()
 	l.land(x, now)
 	l.shard.exit(l)
 }
@@ -216,7 +216,7 @@ type commandContext struct {
 	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
 	spent           bool        // it may have ended, so that it must not be reused; only the call's goroutine writes it
 
-	mu    sync.Mutex // protects following
+	mu    sync.Mutex // guards the fields below
 	ended bool
 	done  chan struct{} // closed by end
 	use   wire.Use      // the use of a direct connection that end leaves; the zero Use for none
@@ -224,28 +224,28 @@ type commandContext struct {
 
 func newCommandContext() *commandContext {
 	u := &commandContext{done: make(chan struct{})}
-	u.onEnd = u.end
+	u.onEnd = u.endCommand
 	return u
 }
 
 var _ wire.Leaver = (*commandContext)(nil)
 
-// watch makes u end with the context of a caller, until unwatch is called.
-func (u *commandContext) watch(ctx context.Context) {
+// endWith makes u end with the context of a caller, until unwatch is called.
+func (u *commandContext) endWith(ctx context.Context) {
 	if u.Context, u.stop = ctx, nil; ctx.Done() != nil {
 		u.stop = context.AfterFunc(ctx, u.onEnd)
 	}
 }
 
-// unwatch ends the watch of the caller's context.
-func (u *commandContext) unwatch() {
+// stopWatching ends the watch of the caller's context.
+func (u *commandContext) stopWatching() {
 	if u.stop != nil && !u.stop() {
 		u.spent = true
 	}
 }
 
-// end ends the context. It is called without a mutex of a shard.
-func (u *commandContext) end() {
+// endCommand ends the context. It is called without a mutex of a shard.
+func (u *commandContext) endCommand() {
 	u.mu.Lock()
 	if !u.ended {
 		u.ended = true

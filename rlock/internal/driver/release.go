@@ -15,9 +15,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// unlock closes the level of the handle h, or, without a handle, the innermost level of o that has
-// none.
-func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
+// unlockLevel closes the level of the handle h, or, without a handle, the innermost level of o that
+// has none.
+func (l *NamedLock) unlockLevel(ctx context.Context, o terms.Owner, h *hold) error {
 	c, n := l.driver, l.Name
 	if n.Err != nil {
 		return n.Err
@@ -26,10 +26,10 @@ func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if one == nil {
 		return l.notHeld(o, h)
 	}
-	if h != nil && h.stays > now.Time && one.hasHandle(h) {
-		one.StayUntil(h.stays)
+	if h != nil && h.stayUntil > now.Time && one.hasHandle(h) {
+		one.StayUntil(h.stayUntil)
 	}
-	was, t, ok := one.Unlock(core.OwnerID(o.ID), modeOf(l.Shared), handleOf(o, h), now)
+	was, t, ok := one.Unlock(core.OwnerID(o.ID), modeFor(l.Shared), handleOf(o, h), now)
 	if !ok {
 		advice := one.advice(o)
 		one.shard.exit(one)
@@ -39,7 +39,7 @@ func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 		}
 		return err
 	}
-	one.shard.counts.Closed(was.First)
+	one.shard.counts.CountClosed(was.First)
 	if h != nil {
 		h.released = true
 	}
@@ -47,7 +47,7 @@ func (l *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if t == nil {
 		one.shard.exit(one)
 	} else {
-		err = one.release(t, nil, nil, o, now)
+		err = one.sendRelease(t, nil, nil, o, now)
 	}
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
@@ -68,40 +68,40 @@ func handleOf(o terms.Owner, h *hold) any {
 
 // closedLevel returns the event of a level that was closed.
 func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) terms.Event {
-	e := n.Event(ownerOf(was), was.Mode == core.Shared)
+	e := n.Event(levelOwner(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
 }
 
-// release releases the tenure t, with a guarded write unless that is nil, or passes the lock on;
-// the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil, the
-// context of that hold ends before the command is sent. No context of a caller ends the call, but
-// it takes no longer than an Unlock may, the wait for a slot included.
-func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
+// sendRelease releases the tenure t, with a guarded write unless that is nil, or passes the lock
+// on; the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil,
+// the context of that hold ends before the command is sent. No context of a caller ends the call,
+// but it takes no longer than an Unlock may, the wait for a slot included.
+func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
 	w := c.newWaiter(&core.Call{Carries: write != nil})
 	defer c.recycle(w)
 	w.write = write
-	l.Release(t, &w.Call)
+	l.BeginRelease(t, &w.Call)
 	if h != nil {
 		l.shard.exit(l)
 		h.End(cmp.Or(h.lost, terms.Released(n.Key)))
-		now = l.shard.take()
+		now = l.shard.lock()
 	}
 	w.Until = now.Time.After(core.Span(c.Redis.Patience))
 	ctx := context.Background()
 	slot, atOnce := l.slots(w).TryEnter()
 	if !atOnce || !c.wire.Ends() { // else the connection ends the command, and a context to wait for costs 3 % of the throughput of many goroutines
-		ctx = c.wire.Deadline(c.clock.time(now.Time))
+		ctx = c.wire.Deadline(c.clock.timeOf(now.Time))
 	}
-	l.run(ctx, w, slot, now)
+	l.runCall(ctx, w, slot, now)
 	var ends time.Time
 	switch t := l.Find(id); {
 	case w.Cause == core.KeyGone:
 		l.shard.counts.Lost[terms.LostKeyGone]++
 	case t == nil:
 	case w.Cause == core.Unconfirmed:
-		ends = c.clock.time(t.Ends())
+		ends = c.clock.timeOf(t.GoneBy())
 	}
 	l.shard.exit(l)
 	switch {
@@ -118,11 +118,11 @@ func (l *lock) release(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner
 
 // advice returns a hint for an owner that has nothing to unlock, which names the holder in this
 // process; "" if there is none.
-func (l *lock) advice(o terms.Owner) string {
+func (l *lockState) advice(o terms.Owner) string {
 	if !l.IsHeld() {
 		return ""
 	}
-	holder := ownerOf(&l.Levels()[0])
+	holder := levelOwner(&l.Levels()[0])
 	if holder == o {
 		return ""
 	}
@@ -137,7 +137,7 @@ func (l *lock) advice(o terms.Owner) string {
 }
 
 // notHeld returns the error of an owner that has nothing to unlock.
-func (l *Lock) notHeld(o terms.Owner, h *hold) error {
+func (l *NamedLock) notHeld(o terms.Owner, h *hold) error {
 	c, n := l.driver, l.Name
 	losses := &c.Losses
 	var cause error
@@ -145,7 +145,7 @@ func (l *Lock) notHeld(o terms.Owner, h *hold) error {
 	if h == nil {
 		cause = losses.Unlock(n.lossKey(o), l.Shared)
 		nothing = losses.NotHeld()
-	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
+	} else if cause = h.acceptLoss(); cause != nil && !h.isPart() {
 		losses.Unlock(n.lossKey(o), l.Shared)
 	}
 	return c.NothingToUnlock(n.Key, o, cause, nothing)
@@ -173,25 +173,25 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	if err := c.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w", n.Key, err)
 	}
-	l, now := h.enter()
+	l, now := h.enterHold()
 	if l == nil {
 		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		_ = h.Release(ctx) // the hold is over, and its owner gives it back
 		return reply, err
 	}
-	if h.stays > now.Time {
+	if h.stayUntil > now.Time {
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
-	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), modeOf(h.lock.Shared), h, now)
+	was, t, alone := l.UnlockWith(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, now)
 	if !alone {
 		l.shard.exit(l)
 		return h.writeAndRelease(ctx, source, keys, args)
 	}
 	h.released = true
-	l.shard.counts.Closed(was.First)
+	l.shard.counts.CountClosed(was.First)
 	sent := wire.NewWrite(source, keys, args)
-	err = l.release(t, h, sent, h.owner, now)
+	err = l.sendRelease(t, h, sent, h.owner, now)
 	if c.Observer.On() && !h.isPart() {
 		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}
@@ -219,14 +219,14 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lock.driver.Redis.Patience)
 	defer cancel()
-	reply, err := h.Write(within, source, keys, args)
+	reply, err := h.GuardedWrite(within, source, keys, args)
 	return reply, cmp.Or(err, h.Release(ctx))
 }
 
 // ForceUnlock releases the lock of whoever holds it. It reads the holders first, so that a command
 // that arrives late does not end a later tenure. A holder in this client is told at once; other
 // clients of rlock get a message, and ask Redis. A key that is no lock is left as it is.
-func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
+func (l *NamedLock) ForceUnlock(caller context.Context) (released bool, err error) {
 	holders, err := l.Holders(caller)
 	if err != nil {
 		return false, err
@@ -237,7 +237,7 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 // ForceUnlockOf is ForceUnlock of those holders alone that are shown, by their texts in Redis. The
 // script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
 // holders are read again, and one whose text has changed is left.
-func (l *Lock) ForceUnlockOf(caller context.Context, shown []string) (released bool, err error) {
+func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []string) (released bool, err error) {
 	holders, err := l.Holders(caller)
 	if err != nil {
 		return false, err
@@ -247,15 +247,15 @@ func (l *Lock) ForceUnlockOf(caller context.Context, shown []string) (released b
 }
 
 // Holders returns the texts of the owners in Redis that an unlock by force has to release.
-func (l *Lock) Holders(ctx context.Context) ([]string, error) {
-	if err := l.awaits(ctx); err != nil {
+func (l *NamedLock) Holders(ctx context.Context) ([]string, error) {
+	if err := l.awaitConnection(ctx); err != nil {
 		return nil, err
 	}
 	return kinds[l.Name.KindID].asks.holders(ctx, l)
 }
 
 // releaseByForce releases the holders, one after the other.
-func (l *Lock) releaseByForce(caller context.Context, holders []string) (released bool, err error) {
+func (l *NamedLock) releaseByForce(caller context.Context, holders []string) (released bool, err error) {
 	c := l.driver
 	ctx, cancel := context.WithTimeout(caller, c.Redis.Patience)
 	defer cancel()
@@ -267,8 +267,8 @@ func (l *Lock) releaseByForce(caller context.Context, holders []string) (release
 		}
 		w := c.newWaiter(&core.Call{Named: id, Until: core.Never})
 		w.passed = holder
-		one.Force(&w.Call)
-		one.run(ctx, w, nil, now)
+		one.BeginForce(&w.Call)
+		one.runCall(ctx, w, nil, now)
 		one.shard.exit(one)
 		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
 		if c.recycle(w); fault != core.Answered {

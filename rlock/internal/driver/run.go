@@ -8,42 +8,42 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// run is the loop of every call that waits: for the lock, for a release, for a guarded write. It
-// carries out what package core decides. slot is a slot for the first command, or nil. run is
+// runCall is the loop of every call that waits: for the lock, for a release, for a guarded write.
+// It carries out what package core decides. slot is a slot for the first command, or nil. run is
 // called with the mutex held, and returns with it, unless the call was served: then the lock was
 // granted to it while it slept, and it has not taken the mutex again.
-func (l *lock) run(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
+func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
 	s := l.shard
 	for {
-		s.applyAll()
+		s.applyEffects()
 		if w.ends != nil && w.Outcome == core.Waiting {
 			l.End(&w.Call, core.Cancelled, now)
-			s.applyAll()
+			s.applyEffects()
 		}
 		a := l.Next(&w.Call, slot != nil, now)
 		if slot != nil && a.Do != core.Sends {
-			slot.Leave()
+			slot.FreeSlot()
 			slot = nil
 		}
 		switch a.Do {
 		case core.Returns:
 			return false
 		case core.Sends:
-			now = l.send(ctx, w, a.Op, slot, now)
+			now = l.sendCommand(ctx, w, a.Op, slot, now)
 			slot = nil
 		case core.Queues:
 			limit, ok := l.slots(w), false
 			if slot, ok = limit.TryEnter(); !ok {
-				now, slot, served = l.park(ctx, w, limit, a.Until, now)
+				now, slot, served = l.sleep(ctx, w, limit, a.Until, now)
 			}
 		case core.Sleeps:
-			now, _, served = l.park(ctx, w, nil, a.Until, now)
+			now, _, served = l.sleep(ctx, w, nil, a.Until, now)
 		default:
 			panic(a.Do)
 		}
 		if served {
 			if slot != nil {
-				slot.Leave()
+				slot.FreeSlot()
 			}
 			return true
 		}
@@ -52,7 +52,7 @@ func (l *lock) run(ctx context.Context, w *waiter, slot *wire.Limit, now core.No
 
 // slots returns the limit of commands in flight that counts the commands of the call: releases have
 // one of their own.
-func (l *lock) slots(w *waiter) *wire.Limit {
+func (l *lockState) slots(w *waiter) *wire.Limit {
 	limits := l.shard.client.wire.Limits(l.name.Slot)
 	if p := w.Purpose; p == core.Releases || p == core.Forces {
 		return &limits.Releases
@@ -60,8 +60,9 @@ func (l *lock) slots(w *waiter) *wire.Limit {
 	return &limits.Asks
 }
 
-// send sends a command of the call and lands the answer, unless the caller leaves before it comes.
-func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
+// sendCommand sends a command of the call and lands the answer, unless the caller leaves before it
+// comes.
+func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
 	x := c.exchanges.Get().(*exchange)
 	x.Cmd = l.Lock.Command(&w.Call, op, now)
@@ -70,7 +71,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		x.Unless = w.req.Unless
 	}
 	x.waiter, w.carried = w, x // until land or abandon
-	l.prepare(x, now)
+	l.fillExchange(x, now)
 	w.stage = flying
 	if w.Purpose != core.Releases {
 		if w.context == nil {
@@ -79,7 +80,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 		x.context = w.context
 	}
 	if w.watches {
-		l.tellsPlace(w, core.Span(terms.Silence)) // since it is told nothing while the command is in flight
+		l.startTellingPlace(w, core.Span(terms.Silence)) // since it is told nothing while the command is in flight
 	}
 	u := x.context // nil for a call whose caller stays
 	l.shard.exit(l)
@@ -87,11 +88,19 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	answered := c.carry(ctx, x)
 	over := u != nil && ctx.Err() != nil
 
-	now = l.shard.take()
+	now = l.shard.lock()
 	if w.stage = running; u != nil && u.spent {
 		w.context = nil
 	}
-	if over && w.Purpose == core.Locks { // before the answer, which may bring a lock that the caller does not want any more
+	// A call for the lock ends before its answer lands, any other call after it:
+	//
+	//	caller            this client             Redis
+	//	Lock              Acquire                 it has the lock
+	//	its context ends  reads: it has the lock  if a hold began now, callers here could nest in it, or join it, and lose it at once
+	//
+	//	Release           Leave                   it has left
+	//	its context ends  reads: it has left      if the call ended now, its caller would be told that nobody knows
+	if over && w.Purpose == core.Locks {
 		l.End(&w.Call, core.Cancelled, now)
 	}
 	if answered {
@@ -99,7 +108,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 	} else {
 		w.abandon()
 	}
-	if over { // after the answer, which says whether the command was executed
+	if over {
 		l.End(&w.Call, core.Cancelled, now)
 	}
 	return now
@@ -108,7 +117,7 @@ func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit
 // An exchange is a command and its answer.
 type exchange struct {
 	wire.Exchange
-	lock       *lock
+	lock       *lockState
 	work       *work              // the work of the tenure; nil for a release by force
 	waiter     *waiter            // the call that carries it; nil for the keeper, or if the caller has left
 	slot       *wire.Limit        // the slot of the command; nil for the keeper
@@ -118,8 +127,9 @@ type exchange struct {
 	context    *commandContext // the context by which the caller leaves; nil if it does not
 }
 
-// prepare completes an exchange whose command is about to be sent. land takes it with the answer.
-func (l *lock) prepare(x *exchange, now core.Now) {
+// fillExchange completes an exchange whose command is about to be sent. land takes it with the
+// answer.
+func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.Cmd
 	x.lock, x.Keys, x.Kind, x.sentAt = l, &l.name.Keys, l.kind().wire, now.Time
 	var k *work
@@ -152,7 +162,7 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 	case core.Look:
 		x.Counts = l.isWatched()
 	case core.Mirror:
-		x.Track = k.buildTracked(now)
+		x.Track = k.decideTracking(now)
 	case core.Leave:
 		first = !cmd.Follows
 		if next := &cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
@@ -165,13 +175,13 @@ func (l *lock) prepare(x *exchange, now core.Now) {
 		panic("driver: a command " + cmd.Op.String())
 	}
 	if first {
-		x.First, x.At = true, c.clock.time(now.Time)
+		x.First, x.At = true, c.clock.timeOf(now.Time)
 	}
 }
 
 // land gives package core the answer to a command of a call or of the keeper, in time or late, and
 // ends the exchange. The mutex is held.
-func (l *lock) land(x *exchange, now core.Now) {
+func (l *lockState) land(x *exchange, now core.Now) {
 	c, k, a := l.shard.client, x.work, &x.Answer
 	if a.Heard && x.slot != nil {
 		x.slot.Heard()
@@ -181,12 +191,12 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if w := x.waiter; w != nil && w.Purpose != core.Locks {
 		w.err = a.Err
 	}
-	hopeless := l.noteAnswer(x, alive, now)
+	hopeless := l.noteAnswerForWaiters(x, alive, now)
 	if x.Cmd.Op == core.Mirror {
 		l.countRenewal(x, alive, now)
 	}
 	if x.Cmd.Op == core.Leave && a.Err != nil {
-		l.failTry(a, now)
+		l.failFirstAttempt(a, now)
 		if !a.Left { // else Redis has refused a message only
 			c.tellRefused(l.name.Key, a.Err)
 		}
@@ -194,9 +204,9 @@ func (l *lock) land(x *exchange, now core.Now) {
 	if a.Err != nil {
 		_, l.shard.fault = wire.Diagnose(a.Err)
 	}
-	checks := x.checksFor(alive)
+	checks := x.callOfCondition(alive)
 	if invariants && x.Cmd.Tenure != nil {
-		c.witness.answered(&x.Cmd)
+		c.witness.noteAnswerArrived(&x.Cmd)
 	}
 	var call *core.Call // nil if the keeper sent the command, or if the caller has left
 	if x.waiter != nil {
@@ -207,7 +217,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 	case hopeless != nil:
 		l.End(&hopeless.Call, core.Failed, now)
 	case checks != nil:
-		l.checked(checks, a.Met, now)
+		l.noteCondition(checks, a.Met, now)
 	}
 	if x.Counts {
 		l.notePlace(x)
@@ -224,7 +234,7 @@ func (l *lock) land(x *exchange, now core.Now) {
 }
 
 // noteEntry notes the generation of a command that may have brought a tenure in.
-func (l *lock) noteEntry(x *exchange, alive bool) {
+func (l *lockState) noteEntry(x *exchange, alive bool) {
 	switch {
 	case alive && x.Cmd.Op.Enters():
 		x.work.generation = x.Answer.Sent.Generation
@@ -237,40 +247,40 @@ func (l *lock) noteEntry(x *exchange, alive bool) {
 
 // freeSlot gives back the slot of a command. A command that was left behind, or whose deadline has
 // passed, may still stand in rueidis' ring, and keeps the slot until its tenure is over.
-func (l *lock) freeSlot(x *exchange, alive bool) {
+func (l *lockState) freeSlot(x *exchange, alive bool) {
 	k := x.work
 	switch {
 	case x.slot == nil:
 	case alive && k.tenure != nil && k.slot == nil && x.isBehind():
 		k.slot = x.slot
 	default:
-		x.slot.Leave()
+		x.slot.FreeSlot()
 	}
 }
 
-// noteAnswer notes the answer for each call that waits for the lock by a tenure of the command. It
-// returns the call if waiting does not cure the error, else nil: not that of the ticket that joins
-// with a Leave, since a server that refuses the Leave now may not refuse a Join.
-func (l *lock) noteAnswer(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
+// noteAnswerForWaiters notes the answer for each call that waits for the lock by a tenure of the
+// command. It returns the call if waiting does not cure the error, else nil: not that of the ticket
+// that joins with a Leave, since a server that refuses the Leave now may not refuse a Join.
+func (l *lockState) noteAnswerForWaiters(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
 	if x.Answer.Fault == core.Behind {
 		return nil
 	}
 	if x.Joins != "" {
 		if t := l.Find(x.Cmd.Joins.ID); t != nil {
-			l.noteFor(t, x, now)
+			l.noteAnswerFor(t, x, now)
 		}
 	}
 	if alive {
-		if w, permanent := l.noteFor(x.work.tenure, x, now); permanent {
+		if w, permanent := l.noteAnswerFor(x.work.tenure, x, now); permanent {
 			return w
 		}
 	}
 	return nil
 }
 
-// noteFor notes the answer for the call that waits for the lock by the tenure, which need not be
-// the call that sent the command. It reports whether waiting does not cure the error.
-func (l *lock) noteFor(t *core.Tenure, x *exchange, now core.Now) (w *waiter, permanent bool) {
+// noteAnswerFor notes the answer for the call that waits for the lock by the tenure, which need not
+// be the call that sent the command. It reports whether waiting does not cure the error.
+func (l *lockState) noteAnswerFor(t *core.Tenure, x *exchange, now core.Now) (w *waiter, permanent bool) {
 	c, a, agent := l.shard.client, &x.Answer, t.Agent
 	if agent == nil || agent.Purpose != core.Locks || agent.Outcome != core.Waiting {
 		return nil, false
@@ -279,25 +289,26 @@ func (l *lock) noteFor(t *core.Tenure, x *exchange, now core.Now) (w *waiter, pe
 	if a.Clock > 0 && w.clock == 0 {
 		w.clock, w.read = a.Clock, x.sentAt
 	}
-	permanent = w.answered(a, &c.clock, now.Time)
+	permanent = w.noteError(a, &c.clock, now.Time)
 	if !permanent && w.err != nil {
 		c.TellTrouble(l.name.Key, w.since, w.err)
 	}
 	return w, permanent
 }
 
-// checksFor returns the call whose condition the command checked, if it still waits for the lock by
-// that command; else nil. The ticket of a caller that has left may be another call's by now.
-func (x *exchange) checksFor(alive bool) *waiter {
+// callOfCondition returns the call whose condition the command checked, if it still waits for the
+// lock by that command; else nil. The ticket of a caller that has left may be another call's by
+// now.
+func (x *exchange) callOfCondition(alive bool) *waiter {
 	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent == &w.Call && w.Outcome == core.Waiting {
 		return w
 	}
 	return nil
 }
 
-// checked notes the result of a call's condition. If it was met, Redis has not executed the
+// noteCondition notes the result of a call's condition. If it was met, Redis has not executed the
 // command, and the call ends.
-func (l *lock) checked(w *waiter, met *string, now core.Now) {
+func (l *lockState) noteCondition(w *waiter, met *string, now core.Now) {
 	if met == nil {
 		w.checked = w.Outcome == core.Acquired
 		return
@@ -306,11 +317,11 @@ func (l *lock) checked(w *waiter, met *string, now core.Now) {
 	l.End(&w.Call, core.GotAnswer, now)
 }
 
-// failTry ends a TryLock with the permanent error of a Leave that it waits for: a free lock
-// with a queue has refused its attempt, or this client is about to release the lock.
-func (l *lock) failTry(a *wire.Answer, now core.Now) {
+// failFirstAttempt ends a TryLock with the permanent error of a Leave that it waits for: a free
+// lock with a queue has refused its attempt, or this client is about to release the lock.
+func (l *lockState) failFirstAttempt(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
-		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
+		if w := one.Tag.(*waiter); !w.Waits && w.noteError(a, &l.shard.client.clock, now.Time) {
 			l.End(one, core.Failed, now)
 		}
 		return

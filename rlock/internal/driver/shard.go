@@ -16,27 +16,27 @@ import (
 type shard struct {
 	client *Client
 
-	mu    sync.Mutex // protects following, and the locks of the shard
+	mu    sync.Mutex // guards the fields below, and the locks of the shard
 	core  core.Client
-	locks [kindCount]map[string]*lock // the locks by kind and key
-	pools map[string]*pool            // the pools of semaphores by key, in place of locks
-	spare *lock                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
+	locks [kindCount]map[string]*lockState // the locks by kind and key
+	pools map[string]*pool                 // the pools of semaphores by key, in place of locks
+	spare *lockState                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 
 	quick       map[lockKey]struct{} // locks without a subscription whose last turn was short
 	counts      Counts
-	mirrorWaits map[*lock]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
-	audiences   map[*lock]*audience     // the audiences of locks whose waiters are told their places
+	mirrorWaits map[*lockState]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
+	audiences   map[*lockState]*audience     // the audiences of locks whose waiters are told their places
 
-	at         core.Now            // the time at which the mutex was last taken
-	losses     uint64              // the number of losses so far
-	unreported map[*lock][]*ending // the losses that are not reported yet
-	after      after               // what exit does once it has given the mutex back
-	fault      error               // the error of the command that has just landed, for calls that waited for it; or nil
+	at         core.Now                 // the time at which the mutex was last taken
+	losses     uint64                   // the number of losses so far
+	unreported map[*lockState][]*ending // the losses that are not reported yet
+	deferred   deferred                 // what exit does once it has given the mutex back
+	fault      error                    // the error of the command that has just landed, for calls that waited for it; or nil
 }
 
-// A lock is one lock of the client. It exists while it has a holder, a waiter, a tenure or a loss
-// that is not reported yet.
-type lock struct {
+// A lockState is one lock of the client. It exists while it has a holder, a waiter, a tenure or a
+// loss that is not reported yet.
+type lockState struct {
 	core.Lock
 	shard *shard // never changed
 	name  *Name
@@ -50,23 +50,23 @@ type lock struct {
 func (c *Client) shardOf(n *Name) *shard { return &c.shards[n.Hash%shardCount] }
 
 // kind returns the kind of the lock.
-func (l *lock) kind() *kind { return kinds[l.name.KindID] }
+func (l *lockState) kind() *kind { return kinds[l.name.KindID] }
 
 // enter returns the lock of that name, for a semaphore the owner's lock, with the mutex held. It
 // makes the lock if there is none. The caller leaves by exit. The clocks are read after the mutex
 // is taken.
-func (c *Client) enter(n *Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enter(n *Name, o core.OwnerID) (*lockState, core.Now) {
 	s := c.shardOf(n)
-	now := s.take()
-	l := s.find(n.KindID, n.Key, o)
+	now := s.lock()
+	l := s.lockOf(n.KindID, n.Key, o)
 	if l == nil {
-		l = s.add(n, o)
+		l = s.newLock(n, o)
 	}
 	return l, now
 }
 
-// find returns the lock of that kind and key, for a semaphore the owner's lock; or nil.
-func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
+// lockOf returns the lock of that kind and key, for a semaphore the owner's lock; or nil.
+func (s *shard) lockOf(id KindID, key string, o core.OwnerID) *lockState {
 	if !kinds[id].permits {
 		return s.locks[id][key]
 	}
@@ -77,12 +77,12 @@ func (s *shard) find(id KindID, key string, o core.OwnerID) *lock {
 }
 
 // has reports whether the lock is still in the shard.
-func (s *shard) has(l *lock) bool { return s.find(l.name.KindID, l.name.Key, l.owner) == l }
+func (s *shard) has(l *lockState) bool { return s.lockOf(l.name.KindID, l.name.Key, l.owner) == l }
 
-func (s *shard) add(n *Name, o core.OwnerID) *lock {
+func (s *shard) newLock(n *Name, o core.OwnerID) *lockState {
 	l := s.spare
 	if l == nil {
-		l = &lock{shard: s}
+		l = &lockState{shard: s}
 		l.Tag = l
 	}
 	s.spare = nil
@@ -95,7 +95,7 @@ func (s *shard) add(n *Name, o core.OwnerID) *lock {
 	}
 	p := s.pools[n.Key]
 	if p == nil {
-		p = &pool{locks: make(map[core.OwnerID]*lock)}
+		p = &pool{locks: make(map[core.OwnerID]*lockState)}
 		s.pools[n.Key] = p
 	}
 	l.owner, p.locks[o] = o, l
@@ -103,8 +103,8 @@ func (s *shard) add(n *Name, o core.OwnerID) *lock {
 }
 
 // named yields the locks of all kinds that have the key.
-func (s *shard) named(key string) iter.Seq[*lock] {
-	return func(yield func(*lock) bool) {
+func (s *shard) named(key string) iter.Seq[*lockState] {
+	return func(yield func(*lockState) bool) {
 		for id := range s.locks {
 			if l := s.locks[id][key]; l != nil && !yield(l) {
 				return
@@ -115,7 +115,7 @@ func (s *shard) named(key string) iter.Seq[*lock] {
 }
 
 // all yields all locks.
-func (s *shard) all(yield func(*lock) bool) {
+func (s *shard) all(yield func(*lockState) bool) {
 	for id := range s.locks {
 		for _, l := range s.locks[id] {
 			if !yield(l) {
@@ -130,12 +130,12 @@ func (s *shard) all(yield func(*lock) bool) {
 	}
 }
 
-// visit enters each of the locks, and calls visit with it.
-func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) {
-	var all []*lock
+// enterEach enters each of the locks, and calls visit with it.
+func (s *shard) enterEach(locks iter.Seq[*lockState], visit func(l *lockState, now core.Now)) {
+	var all []*lockState
 	s.glance(func() { all = slices.Collect(locks) })
 	for _, l := range all {
-		now := s.take()
+		now := s.lock()
 		if s.has(l) {
 			visit(l, now)
 		}
@@ -144,19 +144,19 @@ func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) 
 }
 
 // enterIfAny is enter that makes no lock: if there is none it returns nil, and holds no mutex.
-func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lockState, core.Now) {
 	s := c.shardOf(n)
-	now := s.take()
-	l := s.find(n.KindID, n.Key, o)
+	now := s.lock()
+	l := s.lockOf(n.KindID, n.Key, o)
 	if l == nil {
 		s.unlock()
 	}
 	return l, now
 }
 
-// take takes the mutex and then reads the clocks: in the other order a goroutine that waits for the
+// lock takes the mutex and then reads the clocks: in the other order a goroutine that waits for the
 // mutex would believe a lease that has ended meanwhile.
-func (s *shard) take() core.Now {
+func (s *shard) lock() core.Now {
 	if invariants {
 		s.client.witness.takes()
 	}
@@ -178,12 +178,12 @@ func (s *shard) unlock() {
 // removes the lock if it is not needed any more, so that the lock must not be used after exit.
 // Nothing else gives the mutex back, but for enterIfAny, enterTenure and glance, under which
 // nothing has changed.
-func (s *shard) exit(l *lock) {
-	s.applyAll()
+func (s *shard) exit(l *lockState) {
+	s.applyEffects()
 	s.fault = nil
 	if l.Idle() && len(s.unreported[l]) == 0 && s.has(l) {
 		if l.sub != nil {
-			l.unsubscribe()
+			l.unsubscribeGrants()
 		}
 		s.endMirrorWait(l) // there are no more answers
 		if !l.kind().permits {
@@ -199,30 +199,30 @@ func (s *shard) exit(l *lock) {
 		s.client.witness.checks(s)
 		s.client.witness.gives(s)
 	}
-	if a := &s.after; a.granted == nil && a.endings == nil && a.leaving == nil {
+	if a := &s.deferred; a.granted == nil && a.endings == nil && a.leaving == nil {
 		s.mu.Unlock()
 		return
 	}
-	todo := s.after
-	s.after = after{}
+	todo := s.deferred
+	s.deferred = deferred{}
 	s.mu.Unlock()
-	s.client.finish(&todo)
+	s.client.runDeferred(&todo)
 }
 
 // glance calls look, which must not change anything, with the mutex held.
 func (s *shard) glance(look func()) {
-	s.take()
+	s.lock()
 	defer s.unlock()
 	look()
 }
 
 // enterTenure enters the lock that has the tenure with the ID, by its key and the text of its
 // owner. If there is none it returns nil, and holds no mutex.
-func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
+func (c *Client) enterTenure(key, text string, id core.ID) (*lockState, core.Now) {
 	s, owner := c.shardOfKey(key), OwnerIn(text)
-	now := s.take()
+	now := s.lock()
 	for kind := range s.locks {
-		if l := s.find(KindID(kind), key, owner); l != nil && l.Find(id) != nil {
+		if l := s.lockOf(KindID(kind), key, owner); l != nil && l.Find(id) != nil {
 			return l, now
 		}
 	}
@@ -242,43 +242,43 @@ func (c *Client) allShards(yield func(*shard) bool) {
 // shardOfKey returns the shard of the locks with the key, which is the same for all kinds.
 func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.hashOf(key)%shardCount] }
 
-// after is what exit does after it has given the mutex back, in this order.
-type after struct {
+// deferred is what exit does after it has given the mutex back, in this order.
+type deferred struct {
 	endings []*ending         // holds that ended by loss or by Close: their contexts end, and they are reported
 	leaving []*commandContext // contexts of commands in flight whose call is decided: they end
 	granted *waiter           // a call that was granted the lock: it is woken, and does not need the mutex
 	others  []*waiter         // more calls that were granted the lock
 }
 
-// finish carries out what exit has left for after the mutex.
-func (c *Client) finish(a *after) {
+// runDeferred carries out what exit has left for after the mutex.
+func (c *Client) runDeferred(a *deferred) {
 	if invariants {
 		c.witness.outside("the effects of an event")
 	}
 	for _, e := range a.endings {
-		e.tell()
+		e.report()
 	}
 	for _, u := range a.leaving {
-		u.end()
+		u.endCommand()
 	}
 	if a.granted != nil {
-		a.granted.served()
+		a.granted.wakeWithLock()
 	}
 	for _, w := range a.others {
-		w.served()
+		w.wakeWithLock()
 	}
 }
 
-// applyAll carries out the effects of package core until there are none. The mutex is held.
-func (s *shard) applyAll() {
+// applyEffects carries out the effects of package core until there are none. The mutex is held.
+func (s *shard) applyEffects() {
 	for len(s.core.Effects) > 0 {
 		effects := s.core.TakeEffects(s.at)
 		for i := range effects { // an effect may bring about more
 			e := &effects[i]
-			l := e.Lock.Tag.(*lock)
+			l := e.Lock.Tag.(*lockState)
 			switch e.Kind {
 			case core.Wake:
-				s.woken(l, e.Call.Tag.(*waiter))
+				s.wakeDecided(l, e.Call.Tag.(*waiter))
 			case core.Poll:
 				var k *work
 				if e.Tenure != nil {
@@ -287,18 +287,18 @@ func (s *shard) applyAll() {
 				if e.Call != nil {
 					e.Call.Tag.(*waiter).wake()
 				} else {
-					s.keep(k, e.At)
+					s.scheduleWork(k, e.At)
 				}
 			case core.Ended:
 				if k, _ := e.Tenure.Tag.(*work); k != nil && k.tenure != nil {
-					s.over(k)
+					s.endWork(k)
 				}
 			case core.Lose:
-				s.lost(l, e.Tenure, e.Lost, e.Cause)
+				s.noteLost(l, e.Tenure, e.Lost, e.Cause)
 			case core.Subscribe:
-				l.subscribe()
+				l.subscribeGrants()
 			case core.Unsubscribe:
-				l.unsubscribe()
+				l.unsubscribeGrants()
 			case core.ListenForeign:
 				l.listenForeign()
 			case core.IgnoreForeign:
@@ -313,40 +313,40 @@ func (s *shard) applyAll() {
 	}
 }
 
-// woken wakes a call that has an outcome.
-func (s *shard) woken(l *lock, w *waiter) {
+// wakeDecided wakes a call that has an outcome.
+func (s *shard) wakeDecided(l *lockState, w *waiter) {
 	if w.waits {
 		s.counts.Waiting--
 	}
 	if len(s.audiences) > 0 {
-		l.leavesLine(w)
+		l.noteLeftLine(w)
 	}
 	if w.Outcome == core.Unanswered && s.fault != nil {
 		w.err = s.fault
 	}
 	granted := w.Outcome == core.Acquired
 	if granted {
-		w.earlier = l.granted(&w.Call, &w.req, w.hold)
+		w.earlier = l.noteGranted(&w.Call, &w.req, w.hold)
 		w.waited = time.Duration(s.at.Time.Since(w.Began))
 		s.counts.Waited += w.waited
 	}
 	switch {
 	case w.stage == flying && w.context == nil: // its caller waits for the answer
 	case w.stage == flying:
-		s.after.leaving = append(s.after.leaving, w.context)
+		s.deferred.leaving = append(s.deferred.leaving, w.context)
 		w.context = nil // no other command may reuse it
 	case w.stage == running: // it sees the outcome itself
 	case !granted:
 		w.wake()
-	case s.after.granted == nil:
-		w.stage, s.after.granted = serving, w
+	case s.deferred.granted == nil:
+		w.stage, s.deferred.granted = granting, w
 	default:
-		w.stage, s.after.others = serving, append(s.after.others, w)
+		w.stage, s.deferred.others = granting, append(s.deferred.others, w)
 	}
 }
 
-// granted notes that a call has acquired the lock, and returns the losses before that.
-func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
+// noteGranted notes that a call has acquired the lock, and returns the losses before that.
+func (l *lockState) noteGranted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
 	s.counts.Acquired[req.Way]++
@@ -356,7 +356,7 @@ func (l *lock) granted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s.client.holdBegins()
 	if h != nil {
 		if h.token = w.Token; h.least > 0 {
-			h.stays = s.at.Time.After(h.least)
+			h.stayUntil = s.at.Time.After(h.least)
 		}
 	}
 	switch w.Way {
@@ -404,7 +404,7 @@ func (c *clock) now() core.Now { return c.at(time.Now()) }
 func (c *clock) at(t time.Time) core.Now {
 	monotonic := int64(t.Sub(c.start))
 	if skew := t.UnixNano() - c.wall - monotonic; isStep(skew - c.skew.Load()) {
-		c.note(skew)
+		c.noteStep(skew)
 	}
 	return core.Now{Time: core.Time(monotonic), Safe: core.SafeTime(monotonic + c.ahead.Load())}
 }
@@ -413,12 +413,12 @@ func isStep(nanoseconds int64) bool {
 	return nanoseconds > int64(stepNoise) || nanoseconds < -int64(stepNoise)
 }
 
-// note notes a step of the wall clock. A step back does not lengthen the trust in a lease.
+// noteStep notes a step of the wall clock. A step back does not lengthen the trust in a lease.
 //
 // time.Now reads the wall clock first. If the process is interrupted before it reads the other one,
 // which lasts for many milliseconds on a busy machine, the lead seems to be less, and the next
 // reading would be a step ahead, by which all leases end sooner. So the clocks are read again.
-func (c *clock) note(skew int64) {
+func (c *clock) noteStep(skew int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	again := time.Now()
@@ -429,11 +429,11 @@ func (c *clock) note(skew int64) {
 	}
 }
 
-// time converts a time of the monotonic clock.
-func (c *clock) time(t core.Time) time.Time { return c.start.Add(time.Duration(t)) }
+// timeOf converts a time of the monotonic clock.
+func (c *clock) timeOf(t core.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// safe converts a time of the other clock, to the time at which that clock shows it if both run
-// alike from now on.
-func (c *clock) safe(t core.SafeTime) time.Time {
+// timeOfSafe converts a time of the other clock, to the time at which that clock shows it if both
+// run alike from now on.
+func (c *clock) timeOfSafe(t core.SafeTime) time.Time {
 	return c.start.Add(time.Duration(int64(t) - c.ahead.Load()))
 }

@@ -23,11 +23,11 @@ type waiter struct {
 	// carried is the exchange of the command in flight, or nil. The answer lands for the call as
 	// long as it is set: land and abandon clear it, with the mutex held.
 	carried *exchange
-	visit
+	callState
 }
 
-// A visit is the part of a waiter that belongs to one call.
-type visit struct {
+// A callState is the part of a waiter that belongs to one call.
+type callState struct {
 	req    Request
 	passed string      // of a resume: the owner that passed the lock on; of a release by force: its holder
 	write  *wire.Write // the guarded write, or nil
@@ -81,15 +81,15 @@ const (
 	asleep                // it waits until there may be something to do
 	queueing              // it waits until there may be something to do, or a slot among the commands in flight
 	waking                // it was woken, and is about to take the mutex
-	serving               // the lock was granted to the call, and a message that says so is on its way
+	granting              // the lock was granted to the call, and a message that says so is on its way
 )
 
 // A wakeUp is the reason why a call is woken.
 type wakeUp uint8
 
 const (
-	looks  wakeUp = iota // it has to take the mutex and ask Next
-	served               // it has the lock
+	askNext  wakeUp = iota // it has to take the mutex and ask Next
+	haveLock               // it has the lock
 )
 
 // abandon separates the call from a command in flight that its caller leaves behind: the answer
@@ -108,24 +108,24 @@ func (w *waiter) wake() {
 	}
 	w.stage = waking
 	if len(w.ready) == 0 { // else a message is left from an earlier sleep, and does as well
-		w.ready <- looks
+		w.ready <- askNext
 	}
 }
 
-// served wakes a call that was granted the lock. The call does not return before that, since its
-// memory is reused: a later call would take the message for its own.
-func (w *waiter) served() { w.ready <- served }
+// wakeWithLock wakes a call that was granted the lock. The call does not return before that, since
+// its memory is reused: a later call would take the message for its own.
+func (w *waiter) wakeWithLock() { w.ready <- haveLock }
 
-// awaitServed waits for the message of served. It is called without a mutex, after the goroutine
-// woke for another reason.
-func (w *waiter) awaitServed() {
-	for <-w.ready != served {
+// awaitLockMessage waits for the message of served. It is called without a mutex, after the
+// goroutine woke for another reason.
+func (w *waiter) awaitLockMessage() {
+	for <-w.ready != haveLock {
 	}
 }
 
-// after returns a channel that has a message at that time; nil for Never. It invalidates the
+// timerAt returns a channel that has a message at that time; nil for Never. It invalidates the
 // channel that it returned before.
-func (w *waiter) after(at, now core.Time) <-chan time.Time {
+func (w *waiter) timerAt(at, now core.Time) <-chan time.Time {
 	d := time.Duration(at.Since(now))
 	switch {
 	case at == core.Never:
@@ -151,7 +151,7 @@ var past = func() <-chan time.Time {
 func (c *Client) newWaiter(first *core.Call) *waiter {
 	w := c.waiters.Get().(*waiter)
 	w.Call = *first
-	w.visit = visit{}
+	w.callState = callState{}
 	w.Tag = w
 	return w
 }
@@ -167,10 +167,10 @@ func (c *Client) recycle(w *waiter) {
 	c.waiters.Put(w)
 }
 
-// park gives the mutex back, sleeps until that time, until there may be something to do or, unless
+// sleep gives the mutex back, sleeps until that time, until there may be something to do or, unless
 // limit is nil, until there is a slot, which it returns, and takes the mutex again. If it reports
 // that the call was served, it has not taken the mutex.
-func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
+func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
 	if w.locates {
 		w.locates = false
 		w.locate()
@@ -180,15 +180,15 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	if limit != nil {
 		slots, w.stage = limit.Slots(), queueing
 	}
-	at = l.exitWaiting(ctx, w, at)
+	at = l.exitToSleep(ctx, w, at)
 
 	over, quit := false, false
 	select {
 	case why := <-w.ready:
-		if why == served {
+		if why == haveLock {
 			return now, nil, true
 		}
-	case <-w.after(at, now.Time):
+	case <-w.timerAt(at, now.Time):
 	case slots <- struct{}{}:
 		slot = limit.Entered()
 	case <-ctx.Done():
@@ -196,13 +196,13 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	case <-w.req.Quit:
 		quit = true
 	}
-	now = l.shard.take()
+	now = l.shard.lock()
 	was := w.stage
 	w.stage = running
 	switch {
-	case was == serving:
+	case was == granting:
 		l.shard.exit(l)
-		w.awaitServed()
+		w.awaitLockMessage()
 		return now, slot, true
 	case over:
 		l.End(&w.Call, core.Cancelled, now)
@@ -215,19 +215,19 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	return now, slot, false
 }
 
-// exitWaiting gives the mutex back. If the call begins to wait, for more than the answer to an
-// attempt, that is counted and reported. The caller is told its place if that is news. exitWaiting
+// exitToSleep gives the mutex back. If the call begins to wait, for more than the answer to an
+// attempt, that is counted and reported. The caller is told its place if that is news. exitToSleep
 // returns the time until which the call sleeps: at, or sooner, if its place is to be told again.
-func (l *lock) exitWaiting(ctx context.Context, w *waiter, at core.Time) core.Time {
+func (l *lockState) exitToSleep(ctx context.Context, w *waiter, at core.Time) core.Time {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
-	begins := !w.waits && w.Purpose == core.Locks && (t == nil || t.InFlight() == core.None)
+	begins := !w.waits && w.Purpose == core.Locks && (t == nil || t.OpInFlight() == core.None)
 	if begins {
 		w.waits = true
 		l.shard.counts.Waiting++
 		c.waitBegins()
 	}
-	if w.watches && !l.tellsPlace(w, 0) && w.telling == nil && w.place > 0 {
+	if w.watches && !l.startTellingPlace(w, 0) && w.telling == nil && w.place > 0 {
 		at = min(at, w.toldAt.After(tellTime))
 	}
 	l.shard.exit(l)
@@ -247,10 +247,10 @@ func (w *waiter) locate() {
 	}
 }
 
-// tellOwnWait logs at once if the call waits for a lock that its own goroutine holds as an owner,
+// logOwnWait logs at once if the call waits for a lock that its own goroutine holds as an owner,
 // as an Acquire after a Lock: no other goroutine can end that hold, so that the wait is in vain. It
 // is not logged for a handle, which another goroutine may release. The mutex is held.
-func (l *lock) tellOwnWait(w *waiter, now core.Now) {
+func (l *lockState) logOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
 	if goroutine == 0 || goroutine == w.req.Owner.ID || w.logged {
 		return
@@ -258,14 +258,14 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	levels, c := l.Levels(), l.shard.client
 	for i := range levels {
 		v := &levels[i]
-		if o := ownerOf(v); o.Guest || o.ID != goroutine || !l.Holds(v.Owner, now) {
+		if o := levelOwner(v); o.Guest || o.ID != goroutine || !l.Holds(v.Owner, now) {
 			continue
 		}
 		w.logged = true
 		w.locate()
 		c.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
 			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "site", terms.Known(w.site).String(),
-			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_site", terms.Known(siteOf(v)).String())
+			"holder", levelOwner(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_site", terms.Known(siteOf(v)).String())
 		return
 	}
 }
@@ -289,14 +289,14 @@ type audience struct {
 // spend their time on that.
 const mostWatchers, watchTime = 64, core.Span(100e6)
 
-// watch notes that a call whose caller is told its place begins to wait.
-func (l *lock) watch(w *waiter) {
+// watchPlace notes that a call whose caller is told its place begins to wait.
+func (l *lockState) watchPlace(w *waiter) {
 	s := l.shard
 	a := s.audiences[l]
 	if a == nil {
 		a = &audience{before: make(map[core.ID]int)}
 		if s.audiences == nil {
-			s.audiences = make(map[*lock]*audience)
+			s.audiences = make(map[*lockState]*audience)
 		}
 		s.audiences[l] = a
 	}
@@ -305,10 +305,12 @@ func (l *lock) watch(w *waiter) {
 }
 
 // isWatched reports whether a call waits whose caller is told its place.
-func (l *lock) isWatched() bool { return len(l.shard.audiences) > 0 && l.shard.audiences[l] != nil }
+func (l *lockState) isWatched() bool {
+	return len(l.shard.audiences) > 0 && l.shard.audiences[l] != nil
+}
 
-// leavesLine notes that a call has ended, so that the calls behind it move up.
-func (l *lock) leavesLine(w *waiter) {
+// noteLeftLine notes that a call has ended, so that the calls behind it move up.
+func (l *lockState) noteLeftLine(w *waiter) {
 	a := l.shard.audiences[l]
 	if a == nil {
 		return
@@ -325,7 +327,7 @@ func (l *lock) leavesLine(w *waiter) {
 }
 
 // notePlace notes the place at which Redis found a ticket.
-func (l *lock) notePlace(x *exchange) {
+func (l *lockState) notePlace(x *exchange) {
 	a := l.shard.audiences[l]
 	if a == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
 		return
@@ -341,7 +343,7 @@ func (l *lock) notePlace(x *exchange) {
 	l.wakeWatchers(a)
 }
 
-func (l *lock) wakeWatchers(a *audience) {
+func (l *lockState) wakeWatchers(a *audience) {
 	a.told = l.shard.at.Time
 	for call := range l.Waiters {
 		if w := call.Tag.(*waiter); w.watches {
@@ -353,14 +355,14 @@ func (l *lock) wakeWatchers(a *audience) {
 // tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// tellsPlace begins to tell the caller its place, and reports whether it does: if the place or the
-// number of waiters has changed, or if it is time to, within the span ahead. A place that is not
-// known, as that of a ticket which has just joined with a release, is told as it was.
-func (l *lock) tellsPlace(w *waiter, ahead core.Span) bool {
+// startTellingPlace begins to tell the caller its place, and reports whether it does: if the place
+// or the number of waiters has changed, or if it is time to, within the span ahead. A place that is
+// not known, as that of a ticket which has just joined with a release, is told as it was.
+func (l *lockState) startTellingPlace(w *waiter, ahead core.Span) bool {
 	if w.telling != nil {
 		return false
 	}
-	place, waiting, known := l.place(w)
+	place, waiting, known := l.placeOf(w)
 	now := l.shard.at.Time
 	moved := known && (place != w.place || waiting != w.waiting)
 	due := w.place > 0 && now.Since(w.toldAt) >= tellTime-ahead
@@ -371,13 +373,13 @@ func (l *lock) tellsPlace(w *waiter, ahead core.Span) bool {
 		w.place, w.waiting = place, waiting
 	}
 	w.telling = make(chan struct{})
-	go l.shard.tellPlace(w, w.telling, w.place, w.waiting)
+	go l.shard.callProgress(w, w.telling, w.place, w.waiting)
 	return true
 }
 
-// place returns the place of the call, and the number of waiters. They are known if the lock is
+// placeOf returns the place of the call, and the number of waiters. They are known if the lock is
 // held here, or if Redis has said where the call's own ticket or one before it stands.
-func (l *lock) place(w *waiter) (place, waiting int, known bool) {
+func (l *lockState) placeOf(w *waiter) (place, waiting int, known bool) {
 	strict := l.kind().core.Strict
 	if strict || w.Most != 0 {
 		return l.placeOfOwn(w, strict)
@@ -386,7 +388,7 @@ func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 	known = l.IsHeld()
 	for call := range l.Waiters {
 		at++
-		before, ok := a.ticketOf(call)
+		before, ok := a.ticketsBefore(call)
 		if ok {
 			at = max(at, before+unticketed+1)
 		}
@@ -406,7 +408,7 @@ func (l *lock) place(w *waiter) (place, waiting int, known bool) {
 // placeOfOwn is place for a call with a ticket of its own, whose place Redis knows: the line here
 // may have another order. Callers before it that share a ticket are added; for a strict lock there
 // are none, since each takes a ticket of its own.
-func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
+func (l *lockState) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
 	a, ahead, unticketed := l.shard.audiences[l], 0, 0
 	for call := range l.Waiters {
 		if call == &w.Call {
@@ -416,7 +418,7 @@ func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known boo
 			unticketed++
 		}
 	}
-	before, ok := a.ticketOf(&w.Call)
+	before, ok := a.ticketsBefore(&w.Call)
 	if strict {
 		ahead = 0
 	}
@@ -424,17 +426,17 @@ func (l *lock) placeOfOwn(w *waiter, strict bool) (place, waiting int, known boo
 	return place, max(a.tickets+unticketed, place), ok
 }
 
-// ticketOf returns the number of tickets before that of the call, if it is known.
-func (a *audience) ticketOf(call *core.Call) (before int, ok bool) {
+// ticketsBefore returns the number of tickets before that of the call, if it is known.
+func (a *audience) ticketsBefore(call *core.Call) (before int, ok bool) {
 	if call.Tenure != nil {
 		before, ok = a.before[call.Tenure.ID]
 	}
 	return before, ok
 }
 
-// tellPlace calls the caller's function, in a goroutine of its own. If the function panics, or ends
-// that goroutine, the call leaves, and gives back what it was granted.
-func (s *shard) tellPlace(w *waiter, told chan struct{}, place, waiting int) {
+// callProgress calls the caller's function, in a goroutine of its own. If the function panics, or
+// ends that goroutine, the call leaves, and gives back what it was granted.
+func (s *shard) callProgress(w *waiter, told chan struct{}, place, waiting int) {
 	returned := false
 	defer func() {
 		ends := runtime.Goexit
@@ -478,7 +480,7 @@ func (c *Client) awaitTold(n *Name, w *waiter) (missed bool) {
 		l, now := c.enter(n, w.Owner)
 		was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
 		if missed = ok; ok { // else the lock was lost, and its caller learns that
-			l.shard.counts.undone(w.req.Way, was.First)
+			l.shard.counts.countUndone(w.req.Way, was.First)
 		}
 		l.shard.exit(l)
 	}

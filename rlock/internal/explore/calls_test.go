@@ -40,7 +40,8 @@ var mutantSetups = []Setup{
 	{Name: "attempts behind waits", Clients: 1, Users: 3, Rounds: 1, Do: Try},
 }
 
-// Each mutant of a function that sends, lands, waits or leaves is found, but for those that change nothing.
+// Each mutant of a function that sends, lands, waits or leaves is found, but for those that change
+// nothing.
 func TestMutantsOfCalls(t *testing.T) {
 	text, err := os.ReadFile("testdata/calls.txt")
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// The assertions about each state, each grant and each call that returns. Those of check are made after each event.
+// The assertions about each state, each grant and each call that returns. Those of check are made
+// after each event.
 
 // check fails a state that breaks a promise.
 func (w *world) check() {
@@ -41,7 +42,8 @@ func (w *world) checkSummaries(c *client) {
 	}
 }
 
-// checkHolders fails more valid holders than are permitted: one, or readers, or as many as there are permits.
+// checkHolders fails more valid holders than are permitted: one, or readers, or as many as there
+// are permits.
 func (w *world) checkHolders() {
 	valid, reads := w.valid()
 	if valid > w.permits() && valid > reads && !w.wiped {
@@ -49,7 +51,8 @@ func (w *world) checkHolders() {
 	}
 }
 
-// valid returns how many owners hold the lock by what their clients believe, and how many of them only read.
+// valid returns how many owners hold the lock by what their clients believe, and how many of them
+// only read.
 func (w *world) valid() (valid, reads int) {
 	for i := range w.threads {
 		if f := &w.threads[i]; f.state == foreignHolding {
@@ -83,7 +86,8 @@ func (w *world) valid() (valid, reads int) {
 	return valid, reads
 }
 
-// has returns how many permits the users of a client's lock believe to have, whose owner holds it. It is 1 for other locks.
+// has returns how many permits the users of a client's lock believe to have, whose owner holds it.
+// It is 1 for other locks.
 func (c *client) has(lock int) int {
 	more := int32(0)
 	if len(c.locks) == len(c.users) {
@@ -114,8 +118,9 @@ func (w *world) checkBeliefs(c *client) {
 
 var stateNames = [...]string{"idle", "waiting", "holding", "unlocking"}
 
-// checkForced fails a hold in a tenure that its own client has released by force, whatever comes after the answer: an older
-// answer to the command that brought the tenure in, or a message that grants it the lock.
+// checkForced fails a hold in a tenure that its own client has released by force, whatever comes
+// after the answer: an older answer to the command that brought the tenure in, or a message that
+// grants it the lock.
 func (w *world) checkForced(c *client) {
 	if c.forced == (core.ID{}) {
 		return
@@ -150,8 +155,8 @@ func (w *world) checkReaders(c *client) {
 	}
 }
 
-// checkAgents fails a tenure with something to send that no goroutine looks after in time, and a call whose time comes and
-// that no timer wakes: rule 1 of the driver.
+// checkAgents fails a tenure with something to send that no goroutine looks after in time, and a
+// call whose time comes and that no timer wakes: rule 1 of the driver.
 func (w *world) checkAgents(c *client) {
 	for j := range c.users {
 		if u := &c.users[j]; u.call != nil && u.call.Outcome != core.Waiting && u.stage != flies && w.looksAt(c, u.call) > 0 {
@@ -183,7 +188,8 @@ func (w *world) checkAgents(c *client) {
 	}
 }
 
-// looksAt returns when the goroutine of a call looks by itself: at any time for one that waits for an answer or a slot.
+// looksAt returns when the goroutine of a call looks by itself: at any time for one that waits for
+// an answer or a slot.
 func (w *world) looksAt(c *client, call *core.Call) core.Time {
 	i := call.Tag.(int)
 	u := &c.users[i]
@@ -263,8 +269,9 @@ func (w *world) inOrder(c *client, r *core.Call) {
 	}
 }
 
-// checkTurns fails a permit that is granted to a ticket while one that came before it waits: so a call that takes many
-// permits is not starved by those that take few. queue is the one before the command.
+// checkTurns fails a permit that is granted to a ticket while one that came before it waits: so a
+// call that takes many permits is not starved by those that take few. queue is the one before the
+// command.
 func (w *world) checkTurns(queue []core.Ticket) {
 	if w.Kind.Permits == 0 {
 		return
@@ -281,7 +288,8 @@ func (w *world) checkTurns(queue []core.Ticket) {
 	}
 }
 
-// granted fails a grant by Redis while another client does not know of its loss, and one to a tenure that had one.
+// granted fails a grant by Redis while another client does not know of its loss, and one to a
+// tenure that had one.
 func (w *world) granted() {
 	for _, t := range w.effects.Granted {
 		w.idle, w.unused = 0, 0

@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// The goroutines of callers. Each is a shell around a call of package core, as in the driver (run.go there). Any event may
-// come while a goroutine is without the mutex.
+// The goroutines of callers. Each is a shell around a call of package core, as in the driver
+// (run.go there). Any event may come while a goroutine is without the mutex.
 
 // A stage is what the goroutine of a call does.
 type stage uint8
@@ -95,8 +95,9 @@ func (w *world) leaves(c *client, i int) {
 	w.keepsPosition(c, l, ticket)
 }
 
-// abandon leaves behind the command of a user's call. Where the connection keeps the order the answer is that there is none,
-// and the next command comes behind it. Elsewhere another goroutine waits for the answer.
+// abandon leaves behind the command of a user's call. Where the connection keeps the order the
+// answer is that there is none, and the next command comes behind it. Elsewhere another goroutine
+// waits for the answer.
 func (w *world) abandon(c *client, i int) {
 	for _, ps := range [][]packet{c.pipe, c.back} {
 		for j := range ps {
@@ -163,8 +164,8 @@ func (w *world) holds(c *client, u *user, o *core.Call) {
 	}
 }
 
-// released notes that an Unlock or a Pass returns. It fails one that says that Redis has confirmed it, while Redis shows the
-// tenure.
+// released notes that an Unlock or a Pass returns. It fails one that says that Redis has confirmed
+// it, while Redis shows the tenure.
 func (w *world) released(c *client, u *user, o *core.Call) {
 	passes := u.passes
 	if o.Cause == core.ByUnlock && passes && u.ends == w.passed.id {
@@ -212,8 +213,8 @@ func (w *world) send(c *client, cmd core.Command, user int, s slot) {
 	c.pipe = append(c.pipe, p)
 }
 
-// callOf returns the call that has sent a command, nil for the keeper, for one that has left, and for a guarded write, whose
-// caller leaves at once.
+// callOf returns the call that has sent a command, nil for the keeper, for one that has left, and
+// for a guarded write, whose caller leaves at once.
 func (w *world) callOf(c *client, p *packet) *core.Call {
 	if p.user < 0 || p.cmd.Op == core.Write {
 		return nil
@@ -246,7 +247,8 @@ func (w *world) answered(c *client, p *packet) {
 	}
 }
 
-// wakes makes the goroutine of a user look at that time, unless it looks by itself when its command is answered.
+// wakes makes the goroutine of a user look at that time, unless it looks by itself when its command
+// is answered.
 func (w *world) wakes(c *client, i int, at core.Time) {
 	u, n := &c.users[i], nudge{nil, i}
 	switch {
@@ -258,8 +260,9 @@ func (w *world) wakes(c *client, i int, at core.Time) {
 	}
 }
 
-// The driver as data: which goroutine asks about which tenure, and when. It is what the real one does under its mutex. So a poll
-// that no goroutine carries out, and a time for which none wakes, are states like any other.
+// The driver as data: which goroutine asks about which tenure, and when. It is what the real one
+// does under its mutex. So a poll that no goroutine carries out, and a time for which none wakes,
+// are states like any other.
 
 // carryOut does what the core's effects ask for.
 func (w *world) carryOut(c *client) {
@@ -304,7 +307,7 @@ func (w *world) effect(c *client, e core.Effect) {
 	case core.Subscribe:
 		switch {
 		case w.Polling:
-			e.Lock.Listening(false, w.clock(c))
+			e.Lock.Subscribed(false, w.clock(c))
 		case c.sub == subscribed:
 			c.heard = append(c.heard, message{confirms: true})
 		default:

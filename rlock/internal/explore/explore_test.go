@@ -25,18 +25,21 @@ var (
 	permits = core.Kind{Strict: true, Permits: 2}
 )
 
-// passes is a setup in which clients pass the lock to one another: all of it is 22 million states, but a server that starves
-// the subscriber, since no ticket lets it go first, is found within 70 000.
+// passes is a setup in which clients pass the lock to one another: all of it is 22 million states,
+// but a server that starves the subscriber, since no ticket lets it go first, is found within 70
+// 000.
 var passes = Setup{Name: "2x1 and a subscriber, without end", Clients: 2, Users: 1, Foreign: []Foreign{Subscriber}, ForeignTicks: 6, Passes: 9}
 
-// resumes is one in which a client may pass the lock on in each section, and resume it itself: the other waits in the queue.
+// resumes is one in which a client may pass the lock on in each section, and resume it itself: the
+// other waits in the queue.
 var resumes = Setup{Name: "2x2, Pass, without end", Clients: 2, Users: 2, Do: Pass, Passes: 5}
 
-// claimed is one of readers with a claim that is longer than their lease: the mirror that names the other reader must not shorten
-// how long Redis shows their tenure.
+// claimed is one of readers with a claim that is longer than their lease: the mirror that names the
+// other reader must not shorten how long Redis shows their tenure.
 var claimed = Setup{Name: "readers 1x2, leases shorter than a claim", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read | OnlyRead, Lease: 3, Claim: 6, Idle: 7, Foreign: []Foreign{Subscriber, Reader}, ForeignRounds: 2, Faults: 1, Fault: Break | Partition, begin: readersByClaim}
 
-// The setups of the gate: each is explored to its end. With -short a part of those that are quick is explored.
+// The setups of the gate: each is explored to its end. With -short a part of those that are quick
+// is explored.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
 	{Name: "1x1, slots", Clients: 1, Users: 1, Rounds: 2, Slots: 1, Do: Try | Timed | Nest | Cancel | Fixed},
@@ -223,8 +226,9 @@ var thorough = []Setup{
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
 }
 
-// readersByClaim lets two users read by a claim, which is longer than a lease: a foreign writer releases the lock just before
-// Redis executes the join of the first user. A foreign client reads as well.
+// readersByClaim lets two users read by a claim, which is longer than a lease: a foreign writer
+// releases the lock just before Redis executes the join of the first user. A foreign client reads
+// as well.
 func readersByClaim(w *world) {
 	w.foreignActs(0, doForeignTry)
 	w.apply(action{kind: doRead})
@@ -237,8 +241,8 @@ func readersByClaim(w *world) {
 	}
 }
 
-// settle applies the actions of the driver, the network and Redis until there are none, or done reports true. Users, foreign
-// clients, time and faults stand still.
+// settle applies the actions of the driver, the network and Redis until there are none, or done
+// reports true. Users, foreign clients, time and faults stand still.
 func (w *world) settle(done func() bool) {
 	underWay := func(a action) bool { return doNudge <= a.kind && a.kind < doForeignTry }
 	for as := w.actions(nil); !done() && slices.ContainsFunc(as, underWay); as = w.actions(nil) {
@@ -253,10 +257,12 @@ func foreignWriter(w *world) {
 	w.foreignActs(1, doForeignSubscribe)
 }
 
-// In deadFirst tickets of two dead clients are the first behind a foreign client that has the lock, and Redis knows.
+// In deadFirst tickets of two dead clients are the first behind a foreign client that has the lock,
+// and Redis knows.
 func deadFirst(w *world) { w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client: 2, N: 1}) }
 
-// In stoppedFirst two tickets of a process that was stopped are: Redis counts it as one that listens.
+// In stoppedFirst two tickets of a process that was stopped are: Redis counts it as one that
+// listens.
 func stoppedFirst(w *world) {
 	w.standFirst(core.ID{Client: 1, N: 1}, core.ID{Client: 1, N: 2})
 	w.server.Listens = w.server.Listens.With(1)
@@ -276,8 +282,8 @@ func (w *world) standFirst(ids ...core.ID) {
 	w.server.QueueEnds = server.Time(w.now) + server.Time(w.queueTime())
 }
 
-// In passedFair the second of two fair waiters has been passed in five ticks of the six after the longest window in vain, and
-// the hash of the windows has expired.
+// In passedFair the second of two fair waiters has been passed in five ticks of the six after the
+// longest window in vain, and the hash of the windows has expired.
 func passedFair(w *world) {
 	w.server.Foreign.Fair = []core.ID{foreignID(1), foreignID(0)}
 	for i := range w.threads {
@@ -312,8 +318,8 @@ var long = []Setup{
 	passes, resumes,
 	{Name: "2x1 and two fair waiters", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1},
 	{Name: "2x1 and a fair waiter, faults", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Queuer}, ForeignRounds: 2, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
-	// Ours pass a waiter in six ticks after the longest window in vain, and in two after one that the other waiter used, but was
-	// over before a step saw that: see passedFair.
+	// Ours pass a waiter in six ticks after the longest window in vain, and in two after one that
+	// the other waiter used, but was over before a step saw that: see passedFair.
 	{Name: "1x1 and two fair waiters, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignTicks: 8, Passes: 9},
 	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1},
 	{Name: "readers 1x2 and two readers", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader, Reader}},
@@ -329,7 +335,7 @@ var long = []Setup{
 
 // total sums the results of setups.
 type total struct {
-	mu             sync.Mutex // protects following
+	mu             sync.Mutex // guards the fields below
 	setups         int
 	states, events int
 	reached        Reached
@@ -347,8 +353,8 @@ func (n *total) add(r *Result) {
 	}
 }
 
-// ledger logs the explored states. A full run fails that has not reached each hard state: with -short some are out of reach, and
-// with -only and -run there are fewer setups.
+// ledger logs the explored states. A full run fails that has not reached each hard state: with
+// -short some are out of reach, and with -only and -run there are fewer setups.
 func (n *total) ledger(t *testing.T, full bool) {
 	t.Logf("%d states, %d events; %s", n.states, n.events, &n.reached)
 	if !full {

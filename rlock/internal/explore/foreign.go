@@ -22,8 +22,8 @@ const (
 	Tireless                  // a subscriber that never pauses: in each tick it releases the lock, and tries again once ours have looked that listen
 )
 
-// windows are the times of foreign windows in ticks: one that is not used is one long, then two, and the next one comes as
-// late as it was in vain, twice.
+// windows are the times of foreign windows in ticks: one that is not used is one long, then two,
+// and the next one comes as late as it was in vain, twice.
 var windows = server.Windows{
 	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1, Heard: 1, Unheard: 3,
 }
@@ -166,7 +166,8 @@ func (w *world) foreignReleases(i int, f *thread) {
 	}
 }
 
-// tellQueuer delivers a message to the first of the fair queue. If that is an entry of ours, our clients that listen hear it.
+// tellQueuer delivers a message to the first of the fair queue. If that is an entry of ours, our
+// clients that listen hear it.
 func (w *world) tellQueuer(id core.ID) {
 	if id == server.Place {
 		w.tellListeners(message{Message: core.Message{Kind: core.ForeignNews}})

@@ -7,7 +7,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
-// What must not last until the next tick: each client has done by then what it can do without a timer.
+// What must not last until the next tick: each client has done by then what it can do without a
+// timer.
 
 // beforeTick fails a state that must not last until the next tick.
 func (w *world) beforeTick() {
@@ -70,7 +71,7 @@ func (w *world) checkMoves(c *client) {
 		for t := range l.Tenures {
 			some = true
 			_, due := l.Peek(t, w.clock(c))
-			moves = moves || t.InFlight() != core.None || due < core.Never
+			moves = moves || t.OpInFlight() != core.None || due < core.Never
 		}
 		if some && !moves {
 			w.fail("client %d has tenures for which nothing will ever be sent", c.id)
@@ -102,7 +103,8 @@ func (w *world) checkIdle(c *client) {
 	}
 }
 
-// checkForgotten fails a call that waits without a ticket, and is not in the line either: it would never end.
+// checkForgotten fails a call that waits without a ticket, and is not in the line either: it would
+// never end.
 func (w *world) checkForgotten(c *client) {
 	for j := range c.users {
 		u := &c.users[j]
@@ -119,9 +121,9 @@ func (w *world) checkForgotten(c *client) {
 	}
 }
 
-// checkUnused fails a call that waits for a look though it may have the lock: nothing has gone wrong, nothing is under way,
-// and only a timer would go on. Clients that hear no message look, and so does the first behind foreign ones, whose window may
-// be in vain.
+// checkUnused fails a call that waits for a look though it may have the lock: nothing has gone
+// wrong, nothing is under way, and only a timer would go on. Clients that hear no message look, and
+// so does the first behind foreign ones, whose window may be in vain.
 func (w *world) checkUnused() {
 	if w.faults < w.Faults || w.Polling || len(w.threads) > 0 || w.begin != nil {
 		return
@@ -139,7 +141,8 @@ func (w *world) checkUnused() {
 	}
 }
 
-// used returns how many permits have holders, were left to a lease, or are on their way to another client.
+// used returns how many permits have holders, were left to a lease, or are on their way to another
+// client.
 func (w *world) used() (n int) {
 	for i := range w.clients {
 		c := &w.clients[i]
@@ -158,8 +161,8 @@ func (w *world) used() (n int) {
 	return n
 }
 
-// wanted returns how many permits the first ticket in the queue takes. If there is none it is the most, or the least, that a
-// call takes which waits.
+// wanted returns how many permits the first ticket in the queue takes. If there is none it is the
+// most, or the least, that a call takes which waits.
 func (w *world) wanted(most bool) int {
 	if t := w.server.Queue; len(t) > 0 {
 		return 1 + int(t[0].More)
@@ -177,8 +180,8 @@ func (w *world) wanted(most bool) int {
 	return 1 + int(more)
 }
 
-// looks returns a waiter of the lock that would go on with a look, nil if there is none. One behind the first
-// without a ticket does not.
+// looks returns a waiter of the lock that would go on with a look, nil if there is none. One behind
+// the first without a ticket does not.
 func (w *world) looks(l *core.Lock) *core.Call {
 	for r := range l.Waiters {
 		switch worth := r.Until == core.Never || r.Until.Since(w.now) >= or(w.Least, 1); {
@@ -191,7 +194,8 @@ func (w *world) looks(l *core.Lock) *core.Call {
 	return nil
 }
 
-// What may last for a number of ticks, and no longer: a free lock that a caller waits for, a wait in which others are served.
+// What may last for a number of ticks, and no longer: a free lock that a caller waits for, a wait
+// in which others are served.
 
 // afterTick fails a state that has lasted for too long.
 func (w *world) afterTick() {
@@ -232,8 +236,8 @@ func (w *world) checkUse() {
 	}
 }
 
-// readerIsNext reports whether a reader of ours is the first in the queue, or stands right behind a window while a foreign client
-// reads: it need not wait for the others that read.
+// readerIsNext reports whether a reader of ours is the first in the queue, or stands right behind a
+// window while a foreign client reads: it need not wait for the others that read.
 func (w *world) readerIsNext() bool {
 	q, s := w.server.Queue, &w.server
 	if len(q) > 1 && q[0] == server.Window && slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return server.IsForeign(h.ID) }) {
@@ -242,8 +246,8 @@ func (w *world) readerIsNext() bool {
 	return len(q) > 0 && q[0].Mode == core.Shared
 }
 
-// waits reports whether a client of ours waits that can be served, whether a fault ends soon, and whether the lock is held, or
-// left to a lease.
+// waits reports whether a client of ours waits that can be served, whether a fault ends soon, and
+// whether the lock is held, or left to a lease.
 func (w *world) waits() (some, soon, held bool) {
 	soon = w.stalled > w.now
 	for i := range w.clients {
@@ -274,7 +278,8 @@ func (w *world) checkOverlap() {
 	}
 }
 
-// checkUnheard fails a tenure that has the lock for longer than a claim while its client, which lives, does not know.
+// checkUnheard fails a tenure that has the lock for longer than a claim while its client, which
+// lives, does not know.
 func (w *world) checkUnheard() {
 	unheard := false
 	for _, h := range w.server.Holders {
@@ -296,7 +301,8 @@ func (w *world) checkUnheard() {
 	}
 }
 
-// keepsReaders fails a reader that waits for too long while others read: for as long as a writer may hold it back.
+// keepsReaders fails a reader that waits for too long while others read: for as long as a writer
+// may hold it back.
 func (w *world) keepsReaders(c *client) {
 	waits := false
 	for r := range c.locks[0].Waiters {
@@ -310,8 +316,8 @@ func (w *world) keepsReaders(c *client) {
 	}
 }
 
-// In which order waiters are served, and what may refuse a call: others are passed a bounded number of times, a position in the
-// queue outlives its caller, and no attempt is refused by the dead.
+// In which order waiters are served, and what may refuse a call: others are passed a bounded number
+// of times, a position in the queue outlives its caller, and no attempt is refused by the dead.
 
 // checkPassed fails a client that others have passed too often.
 func (w *world) checkPassed(c *client) {
@@ -333,7 +339,8 @@ func (w *world) checkRefused() {
 	}
 }
 
-// passOthers notes that the client, nil for a foreign one, has the lock while others stand in the queue.
+// passOthers notes that the client, nil for a foreign one, has the lock while others stand in the
+// queue.
 func (w *world) passOthers(c *client) {
 	for j := range w.clients {
 		if o := &w.clients[j]; w.endless() && o != c && o.lives() && w.queued(j) {
@@ -352,8 +359,9 @@ func (w *world) queued(i int) bool {
 	return false
 }
 
-// denied notes that an attempt was refused. It fails one that only the dead have refused, in setups that begin with them, one
-// that was refused by a lock that was free all the time, and a reader that was refused beside readers of its client, if there is no writer.
+// denied notes that an attempt was refused. It fails one that only the dead have refused, in setups
+// that begin with them, one that was refused by a lock that was free all the time, and a reader
+// that was refused beside readers of its client, if there is no writer.
 func (w *world) denied(c *client, o *core.Call) {
 	if w.begin == nil && len(w.threads) == 0 && !w.taken {
 		w.fail("client %d: an attempt is refused by a lock that no owner has had", c.id)
@@ -378,8 +386,8 @@ func (w *world) deadWait() bool {
 	return len(w.server.Holders) == 0 && len(w.server.Queue)+len(w.server.Marks) > 0
 }
 
-// checkOverdue fails a call whose time is up, and that waits for the answer to the command of another call, though there is
-// none on its way.
+// checkOverdue fails a call whose time is up, and that waits for the answer to the command of
+// another call, though there is none on its way.
 func (w *world) checkOverdue(c *client) {
 	for j := range c.users {
 		u := &c.users[j]
@@ -390,7 +398,7 @@ func (w *world) checkOverdue(c *client) {
 		l := c.lockOf(j)
 		for t := range l.Tenures {
 			op, _ := l.Peek(t, w.clock(c))
-			some = some || t.InFlight() != core.None || op != core.None
+			some = some || t.OpInFlight() != core.None || op != core.None
 		}
 		if !some {
 			w.fail("client %d: the time of user %d is up, it waits for an answer, and none is on its way", c.id, j)
@@ -408,7 +416,8 @@ func (w *world) ownRelease(c *client, p *packet, a core.Reply) {
 	}
 }
 
-// queuedTicket returns the ticket of a call that stands in the queue in Redis, the zero ID for none.
+// queuedTicket returns the ticket of a call that stands in the queue in Redis, the zero ID for
+// none.
 func (w *world) queuedTicket(c *client, call *core.Call) core.ID {
 	if call.Tenure == nil || w.Kind.Strict || w.faults < w.Faults {
 		return core.ID{}
@@ -421,7 +430,8 @@ func (w *world) queuedTicket(c *client, call *core.Call) core.ID {
 	return core.ID{}
 }
 
-// keepsPosition fails a client that gives up a position in the queue when its caller leaves, though the next caller could have it.
+// keepsPosition fails a client that gives up a position in the queue when its caller leaves, though
+// the next caller could have it.
 func (w *world) keepsPosition(c *client, l *core.Lock, ticket core.ID) {
 	if ticket == (core.ID{}) || c.core.Closed() {
 		return
@@ -435,7 +445,8 @@ func (w *world) keepsPosition(c *client, l *core.Lock, ticket core.ID) {
 	}
 }
 
-// Tenures without a holder here: passed on, held for a least time, or left to a lease that other readers keep in the hash.
+// Tenures without a holder here: passed on, held for a least time, or left to a lease that other
+// readers keep in the hash.
 
 // isOver reports whether the lease of a reader has ended, whom other readers keep in the hash.
 func (w *world) isOver(h server.Holder) bool { return h.Ends > 0 && core.Time(h.Ends) <= w.now }
@@ -445,8 +456,8 @@ func (w *world) isPassed() bool {
 	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
 }
 
-// isParted reports whether the client has left the holder to its lease, and need not know it any more: it stays, or
-// was passed on, also if Redis has lost that.
+// isParted reports whether the client has left the holder to its lease, and need not know it any
+// more: it stays, or was passed on, also if Redis has lost that.
 func (w *world) isParted(c *client, h server.Holder) bool {
 	switch {
 	case h.ID == w.passed.id:
@@ -457,8 +468,8 @@ func (w *world) isParted(c *client, h server.Holder) bool {
 	return slices.ContainsFunc(c.users, func(u user) bool { return u.parted == h.ID })
 }
 
-// missedBy returns when each waiter has found out, by a look, that a lock which was passed on until then was not resumed:
-// no message says that a lease has ended.
+// missedBy returns when each waiter has found out, by a look, that a lock which was passed on until
+// then was not resumed: no message says that a lease has ended.
 func (w *world) missedBy(until core.Time) core.Time {
 	if until == 0 {
 		return 0
@@ -524,7 +535,8 @@ func (w *world) checkLeft() {
 	}
 }
 
-// isDone reports whether the client has released all that it had, and nothing of it is under way. The dead have.
+// isDone reports whether the client has released all that it had, and nothing of it is under way.
+// The dead have.
 func (c *client) isDone() bool {
 	switch {
 	case len(c.pipe)+len(c.back)+len(c.late)+len(c.heard) > 0:
@@ -547,14 +559,16 @@ func (w *world) isOurs(id core.ID) bool {
 	return !c.dead && !c.off
 }
 
-// unbounded reports whether a command may have been executed at any time: what it leaves ends with its lease then.
+// unbounded reports whether a command may have been executed at any time: what it leaves ends with
+// its lease then.
 func (w *world) unbounded() bool {
 	return w.Fault&(Endless|Double|Repeat|Failover) != 0
 }
 
 // The assertions about calls with a bound, which wait only if few others do.
 
-// checkRoom fails a join with another bound than the callers here leave: each that waits without a ticket counts.
+// checkRoom fails a join with another bound than the callers here leave: each that waits without a
+// ticket counts.
 func (w *world) checkRoom(c *client, p *packet) {
 	if p.cmd.Op != core.Join || p.user < 0 {
 		return
@@ -611,7 +625,8 @@ func (w *world) checkBounds() {
 	}
 }
 
-// checkAsked fails a call that waits for more than a tick and has not asked for a position, though it must: nothing has gone wrong.
+// checkAsked fails a call that waits for more than a tick and has not asked for a position, though
+// it must: nothing has gone wrong.
 func (w *world) checkAsked(c *client) {
 	if w.faults < w.Faults || w.Polling {
 		return
@@ -623,7 +638,8 @@ func (w *world) checkAsked(c *client) {
 	}
 }
 
-// refusedAsFull notes that a call returns since too many wait. It fails one without a bound, and one that had a position.
+// refusedAsFull notes that a call returns since too many wait. It fails one without a bound, and
+// one that had a position.
 func (w *world) refusedAsFull(c *client, u *user, o *core.Call) {
 	switch {
 	case o.Most == 0:

@@ -11,13 +11,15 @@ import (
 	"testing"
 )
 
-// The rules and calls of package core are broken here, outside of the product: testdata has edits of its text, and the
-// explorer is compiled with all of them once. A setup chooses which one counts (broken_test.go).
+// The rules and calls of package core are broken here, outside of the product: testdata has edits
+// of its text, and the explorer is compiled with all of them once. A setup chooses which one counts
+// (broken_test.go).
 
 // An edit replaces a piece of the text of a file.
 type edit struct{ file, old, new string }
 
-// edits reads a list of edits: "file NAME", the old lines between "<" and "=", and the new ones up to ">".
+// edits reads a list of edits: "file NAME", the old lines between "<" and "=", and the new ones up
+// to ">".
 func edits(t *testing.T, name string) (all []edit) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -43,7 +45,8 @@ func edits(t *testing.T, name string) (all []edit) {
 	return all
 }
 
-// overlay writes the edited files below dir, and returns the file that tells the compiler to use them.
+// overlay writes the edited files below dir, and returns the file that tells the compiler to use
+// them.
 func overlay(t *testing.T, dir, root string, all []edit, added map[string]string) string {
 	t.Helper()
 	texts := map[string]string{}

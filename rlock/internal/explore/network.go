@@ -7,7 +7,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
-// The connections of clients: commands on their way to Redis, answers and messages on their way back.
+// The connections of clients: commands on their way to Redis, answers and messages on their way
+// back.
 
 // network appends what may come next on the connections of a client.
 func (w *world) network(as []action, i int, quiet *bool) []action {
@@ -101,7 +102,7 @@ func (w *world) hears(c *client) {
 		switch {
 		case m.confirms:
 			if l.Subscribes() {
-				l.Listening(true, w.clock(c))
+				l.Subscribed(true, w.clock(c))
 			}
 		case m.abroad:
 			l.ListeningForeign(w.clock(c))

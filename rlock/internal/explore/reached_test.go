@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
-// A claim has ended unheard if a client takes its ticket to be in the queue, and Redis has it nowhere, though nothing was
-// lost.
+// A claim has ended unheard if a client takes its ticket to be in the queue, and Redis has it
+// nowhere, though nothing was lost.
 func TestWhenAClaimHasEndedUnheard(t *testing.T) {
 	id := core.ID{Client: 0, N: 1}
 	for _, c := range []struct {
@@ -27,9 +27,9 @@ func TestWhenAClaimHasEndedUnheard(t *testing.T) {
 		w := newWorld(&Setup{Clients: 2, Users: 1})
 		w.now++
 		l, now := w.clients[0].locks[0], w.clock(&w.clients[0])
-		l.Listening(true, now)
+		l.Subscribed(true, now)
 		call := &core.Call{Owner: 1, Waits: true, Until: core.Never}
-		l.Lock(call, now)
+		l.BeginLock(call, now)
 		cmd := l.Command(call, l.Next(call, true, now).Op, now)
 		if w.claimEnded() {
 			t.Fatalf("%s: it is not in the queue yet", c.name)

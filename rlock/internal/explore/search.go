@@ -215,8 +215,9 @@ func (s *set) put(h uint64) bool {
 
 var seed = maphash.MakeSeed()
 
-// A keeper of keys has the memory to tell states apart. Clients and users that differ by their numbers only are one: the
-// clients are sorted by what they are, and tenures and owners are named in the order in which they are met.
+// A keeper of keys has the memory to tell states apart. Clients and users that differ by their
+// numbers only are one: the clients are sorted by what they are, and tenures and owners are named
+// in the order in which they are met.
 type keys struct {
 	buf   []byte
 	parts [8][]byte
@@ -288,7 +289,8 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 	return b
 }
 
-// appendUsers writes the users in the order in which the lock has named them, and then the others, sorted.
+// appendUsers writes the users in the order in which the lock has named them, and then the others,
+// sorted.
 func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 	b = append(b, byte(len(c.nudges)), byte(c.slots[asks]), byte(c.slots[releases]))
 	if c.stays > w.now {
@@ -361,13 +363,13 @@ func (w *world) userName(i int, n *core.Names) byte {
 	case w.Do&Same != 0:
 		return byte(1 + i)
 	}
-	return 1 + n.Owner(w.ownerOf(i))
+	return 1 + n.OwnerKey(w.ownerOf(i))
 }
 
 func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []byte {
 	m, a := &p.cmd, &p.reply
 	t, j := core.Current(m)
-	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
+	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.OwnerKey(m.Owner), n.OwnerKey(m.Joins.Owner),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded, m.Brief, m.Joins.Brief), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
@@ -402,7 +404,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 		b = append(b, r, n)
 	}
 	for _, p := range w.order {
-		b = append(b, k.rank[p.client], k.names[p.client].Owner(core.OwnerID(p.user+1)))
+		b = append(b, k.rank[p.client], k.names[p.client].OwnerKey(core.OwnerID(p.user+1)))
 	}
 	if w.Kind.Fenced {
 		b = append(b, byte(min(w.server.Counter-w.token, 200)))
@@ -414,7 +416,7 @@ func (k *keys) owner(id core.ID, o core.OwnerID) byte {
 	if id.Client >= uint32(len(k.names)) {
 		return 0
 	}
-	return k.names[id.Client].Owner(o)
+	return k.names[id.Client].OwnerKey(o)
 }
 
 func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byte {

@@ -19,8 +19,8 @@ type Setup struct {
 	Fault   Fault
 	Lazy    bool // the driver takes its time between an effect and what it does for it
 	Ordered bool // the connections keep the order
-	// Overtakes lets an answer be read before one that came earlier: the goroutines that wait for answers take the mutex in any
-	// order. It multiplies the states.
+	// Overtakes lets an answer be read before one that came earlier: the goroutines that wait for
+	// answers take the mutex in any order. It multiplies the states.
 	Overtakes bool
 	Polling   bool // no client can subscribe
 	Slots     int  // of each sort that a client has: a call gets one at any time; 0: all have one at once

@@ -117,8 +117,9 @@ func (w *world) describe(a action) string {
 	return s
 }
 
-// A hard state is one in which a mistake would show. The explorer counts them by name. A run of the gate in which
-// one is never reached fails: a change of its setups, or of the code, has left something untested.
+// A hard state is one in which a mistake would show. The explorer counts them by name. A run of the
+// gate in which one is never reached fails: a change of its setups, or of the code, has left
+// something untested.
 var hardStates = [...]struct {
 	name string
 	is   func(w *world) bool
@@ -162,8 +163,8 @@ func (r *Reached) String() string {
 // grantLost: a tick ago a tenure had the lock, and its client did not know.
 func (w *world) grantLost() bool { return w.unheard > 0 }
 
-// claimEnded: a ticket was granted the lock, and that lease has ended, before its client has heard of it. The client
-// takes the ticket to be in the queue, and Redis has it nowhere.
+// claimEnded: a ticket was granted the lock, and that lease has ended, before its client has heard
+// of it. The client takes the ticket to be in the queue, and Redis has it nowhere.
 func (w *world) claimEnded() bool {
 	if w.wiped { // it may have lost the ticket
 		return false
@@ -196,7 +197,8 @@ func (w *world) windowMissed() bool {
 	return m.Began > 0 && m.Used == 0 && core.Time(m.Over) <= w.now
 }
 
-// mirrorOfPassed: a Mirror of the hold that was passed on may still be executed, and says that its client has it.
+// mirrorOfPassed: a Mirror of the hold that was passed on may still be executed, and says that its
+// client has it.
 func (w *world) mirrorOfPassed() bool {
 	if w.passed.id == (core.ID{}) {
 		return false

@@ -111,8 +111,8 @@ func (w *world) mayUse(u *user, l *core.Lock, does func(Users, kind)) {
 	}
 }
 
-// mayPassOn reports whether a user may pass the lock on: without end once in a tick, since its client remembers the tenure for
-// the time of the pass.
+// mayPassOn reports whether a user may pass the lock on: without end once in a tick, since its
+// client remembers the tenure for the time of the pass.
 func (w *world) mayPassOn() bool { return !w.endless() || w.passed.until != w.now+within }
 
 // userActs makes a user do that.
@@ -199,7 +199,7 @@ func (w *world) locks(c *client, i int, k kind) {
 		panic(k)
 	}
 	w.calls(c, i, waiting, r)
-	if c.lockOf(i).Lock(r, now) != core.Waiting {
+	if c.lockOf(i).BeginLock(r, now) != core.Waiting {
 		w.returns(c, u)
 		return
 	}
@@ -216,7 +216,7 @@ func (w *world) nests(c *client, i int, k kind) {
 	if k == doDowngrade || u.writes == 0 {
 		r.Mode = core.Shared
 	}
-	if c.lockOf(i).Lock(r, w.clock(c)) != core.Acquired {
+	if c.lockOf(i).BeginLock(r, w.clock(c)) != core.Acquired {
 		w.fail("client %d: nested Lock: outcome %v", c.id, r.Outcome)
 		return
 	}
@@ -271,15 +271,16 @@ func (w *world) resumes(c *client, i int) {
 	p := &w.passed
 	r := &core.Call{Owner: w.ownerOf(i), Mode: p.mode, More: p.more, Until: core.Never, Named: p.id, Inherits: p.token, Tag: i}
 	w.calls(c, i, waiting, r)
-	c.lockOf(i).Resume(r, w.clock(c))
+	c.lockOf(i).BeginResume(r, w.clock(c))
 	w.run(c, i, false)
 }
 
-// nestsWide makes a user that holds the lock ask for two permits. One that has two nests, and one that has fewer is refused.
+// nestsWide makes a user that holds the lock ask for two permits. One that has two nests, and one
+// that has fewer is refused.
 func (w *world) nestsWide(c *client, i int) {
 	u, now := &c.users[i], w.clock(c)
 	r := &core.Call{Owner: w.ownerOf(i), More: 1, Waits: true, Until: core.Never, Tag: i}
-	switch o := c.lockOf(i).Lock(r, now); {
+	switch o := c.lockOf(i).BeginLock(r, now); {
 	case o == core.Acquired:
 		u.writes++
 		u.more = max(u.more, r.More)
@@ -288,7 +289,8 @@ func (w *world) nestsWide(c *client, i int) {
 	}
 }
 
-// releases makes a call wait for the release of the tenure that it has ended, or for it to be passed on.
+// releases makes a call wait for the release of the tenure that it has ended, or for it to be
+// passed on.
 func (w *world) releases(c *client, i int, t *core.Tenure) {
 	u, now := &c.users[i], w.clock(c).Time
 	if t == nil { // other readers go on
@@ -302,14 +304,15 @@ func (w *world) releases(c *client, i int, t *core.Tenure) {
 	call := &core.Call{Owner: w.ownerOf(i), Until: now + 1, Carries: u.carries, Tag: i}
 	u.ends = t.ID
 	w.calls(c, i, unlocking, call)
-	t.Lock().Release(t, call)
+	t.Lock().BeginRelease(t, call)
 	w.run(c, i, false)
 }
 
 // within is for how long locks are passed on.
 const within = 3
 
-// mayForce reports whether a client may release the holder by force now: one such release is on its way at a time.
+// mayForce reports whether a client may release the holder by force now: one such release is on its
+// way at a time.
 func (w *world) mayForce(c *client) bool {
 	forces := func(p packet) bool { return p.isForce() }
 	return w.forces < mostForces && len(w.server.Holders) > 0 && w.stalled <= w.now && !slices.ContainsFunc(c.pipe, forces) && !slices.ContainsFunc(c.back, forces)
@@ -318,13 +321,13 @@ func (w *world) mayForce(c *client) bool {
 // mostForces is the number of releases by force in a world: each gives a caller another ticket.
 const mostForces = 2
 
-// force makes a client release by force the holder that Redis shows now. The caller leaves at once: its answer counts for the
-// lock all the same.
+// force makes a client release by force the holder that Redis shows now. The caller leaves at once:
+// its answer counts for the lock all the same.
 func (w *world) force(c *client) {
 	w.forces++
 	h := w.server.Holders[0]
 	l, call, now := w.lockOf(c, h.ID), &core.Call{Named: h.ID, Until: core.Never}, w.clock(c)
-	l.Force(call)
+	l.BeginForce(call)
 	cmd := l.Command(call, l.Next(call, true, now).Op, now)
 	cmd.More = h.More // the text of the owner is the holder's
 	w.send(c, cmd, -1, releases)
@@ -359,7 +362,8 @@ func (w *world) closes(c *client) {
 	}
 }
 
-// Guarded writes. A user sends one and does not wait for its answer: its call may have been cancelled.
+// Guarded writes. A user sends one and does not wait for its answer: its call may have been
+// cancelled.
 
 // A write is what the world knows of one on its way.
 type write struct {
@@ -376,11 +380,12 @@ func (w *world) writes(c *client, i int) {
 	}
 	u.wrote = true
 	u.write = &core.Call{Owner: w.ownerOf(i), Mode: mode, Handle: w.handle(i), Until: core.Never, Tag: i}
-	c.lockOf(i).Write(u.write)
+	c.lockOf(i).BeginWrite(u.write)
 	w.sendsWrite(c, i, w.Slots == 0)
 }
 
-// sendsWrite sends the guarded write of a user, if it has a slot and its hold is not over by now. Its caller leaves then.
+// sendsWrite sends the guarded write of a user, if it has a slot and its hold is not over by now.
+// Its caller leaves then.
 func (w *world) sendsWrite(c *client, i int, slot bool) {
 	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
 	switch a := l.Next(u.write, slot, now); a.Do {
@@ -420,8 +425,8 @@ func (w *world) unlocksWith(c *client, i int) {
 	w.releases(c, i, t)
 }
 
-// carried notes that the guarded write was executed which the release of that tenure carries. It fails one that is executed a
-// second time while its call waits.
+// carried notes that the guarded write was executed which the release of that tenure carries. It
+// fails one that is executed a second time while its call waits.
 func (w *world) carried(id core.ID) {
 	for i := range w.clients {
 		for j := range w.clients[i].users {
@@ -435,8 +440,8 @@ func (w *world) carried(id core.ID) {
 	}
 }
 
-// checkCarried checks what the end of a release says of the guarded write that it carries. One that runs twice may be answered
-// the second time.
+// checkCarried checks what the end of a release says of the guarded write that it carries. One that
+// runs twice may be answered the second time.
 func (w *world) checkCarried(c *client, u *user, o *core.Call) {
 	switch {
 	case o.Cause == core.ByUnlock && !u.wroteOut && !w.wiped:
@@ -456,8 +461,8 @@ func (w *world) handle(i int) any {
 	return i + 1
 }
 
-// executed fails a guarded write that Redis executes in a later hold than its own, and without a fault one that it does not
-// execute in its own.
+// executed fails a guarded write that Redis executes in a later hold than its own, and without a
+// fault one that it does not execute in its own.
 func (w *world) executed(c *client, p *packet, a core.Reply) {
 	switch ran := a.Found == core.Holds; {
 	case ran && p.write.stale && !w.wiped:
@@ -483,9 +488,9 @@ func (w *world) checkWrites() {
 	}
 }
 
-// outdates notes that a hold begins, by a tenure unless it is a foreign one, and which writes of former holds must not be
-// executed any more: those in that tenure, and unless there are several permits all others, but for those of readers before
-// a reader.
+// outdates notes that a hold begins, by a tenure unless it is a foreign one, and which writes of
+// former holds must not be executed any more: those in that tenure, and unless there are several
+// permits all others, but for those of readers before a reader.
 func (w *world) outdates(m core.Mode, t *core.Tenure) {
 	w.checkWrites()
 	for p := range w.inFlight {

@@ -53,7 +53,8 @@ type passed struct {
 	by    caller    // ...for this client, in this round of its user
 }
 
-// untilAll returns until when it is in Redis, or one that was passed on before, if none has resumed them; 0 for never.
+// untilAll returns until when it is in Redis, or one that was passed on before, if none has resumed
+// them; 0 for never.
 func (p *passed) untilAll() core.Time {
 	if p.id == (core.ID{}) || p.used {
 		return p.older
@@ -157,7 +158,8 @@ type packet struct {
 	user  int  // whose call has sent it; -1: the keeper, or a call that has left
 	slot  slot // that it has
 	left  bool // it was left behind: its answer is not read
-	// overtaken says that an answer that came later was read before this one. The next is not: so no answer is unread for ever.
+	// overtaken says that an answer that came later was read before this one. The next is not: so
+	// no answer is unread for ever.
 	overtaken bool
 	write     write
 	behind    bool // a Leave: nothing of its tenure can run after it, if the connection stays
@@ -229,15 +231,15 @@ func (c *client) copyTo(n *client) {
 	n.users = append(n.users[:0], c.users...)
 	for i := range n.users {
 		u := &n.users[i]
-		u.call, u.write = y.Call(u.call), y.Call(u.write)
+		u.call, u.write = y.CopyOfCall(u.call), y.CopyOfCall(u.write)
 	}
 	n.timers = append(n.timers[:0], c.timers...)
 	for i := range n.timers {
-		n.timers[i].tenure = y.Tenure(n.timers[i].tenure)
+		n.timers[i].tenure = y.CopyOfTenure(n.timers[i].tenure)
 	}
 	n.nudges = append(n.nudges[:0], c.nudges...)
 	for i := range n.nudges {
-		n.nudges[i].tenure = y.Tenure(n.nudges[i].tenure)
+		n.nudges[i].tenure = y.CopyOfTenure(n.nudges[i].tenure)
 	}
 	n.slots = c.slots
 	n.pipe, n.back, n.late = copied(y, n.pipe, c.pipe), copied(y, n.back, c.back), copied(y, n.late, c.late)
@@ -247,7 +249,7 @@ func (c *client) copyTo(n *client) {
 func copied(y *core.Image, to, from []packet) []packet {
 	to = append(to[:0], from...)
 	for i := range to {
-		y.Command(&to[i].cmd)
+		y.CopyOfCommand(&to[i].cmd)
 	}
 	return to
 }

@@ -13,10 +13,10 @@ import (
 //
 // A server that has forgotten its locks grants parts that other clients trust to have until their
 // leases end. So the hold acquires a part only on a server whose process is older, by this client's
-// clock, than the longest lease of any client: every lease that it may have forgotten has ended. The
-// age of a process counts from its first answer to this client. A process is known by its run id. The
-// hold asks for the run id again after a grant, since the server may have been restarted just before:
-// then the grant does not count.
+// clock, than the longest lease of any client: every lease that it may have forgotten has ended.
+// The age of a process counts from its first answer to this client. A process is known by its run
+// id. The hold asks for the run id again after a grant, since the server may have been restarted
+// just before: then the grant does not count.
 //
 // The hold waits for the part as any other owner, since processes that wait for the red lock have
 // the part most of the time, each for a short time.

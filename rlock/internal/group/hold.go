@@ -246,14 +246,14 @@ func setLease(parts []*member, lease time.Duration) {
 // FencingToken returns 0: the parts have tokens of their own.
 func (h *Hold) FencingToken() uint64 { return 0 }
 
-// Write returns an error: a step in one server cannot check parts that may be on several.
-func (h *Hold) Write(context.Context, string, []string, []string) (m rueidis.RedisMessage, err error) {
+// GuardedWrite returns an error: a step in one server cannot check parts that may be on several.
+func (h *Hold) GuardedWrite(context.Context, string, []string, []string) (m rueidis.RedisMessage, err error) {
 	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
 }
 
 // ReleaseWith returns an error, as Write does.
 func (h *Hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
-	return h.Write(ctx, source, keys, args)
+	return h.GuardedWrite(ctx, source, keys, args)
 }
 
 // Pass returns an error.
@@ -470,8 +470,8 @@ func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	return nil
 }
 
-// reportEarly notes that the Observer was told that the hold was acquired, and reports a loss that came
-// before.
+// reportEarly notes that the Observer was told that the hold was acquired, and reports a loss that
+// came before.
 func (h *Home) reportEarly(hold *Hold) {
 	h.mu.Lock()
 	hold.told = true
@@ -482,8 +482,8 @@ func (h *Home) reportEarly(hold *Hold) {
 	}
 }
 
-// afterAcquired calls the report of a loss, or leaves it to reportEarly: the call may still fail, and the
-// Observer is told then that it gave up, and nothing else.
+// afterAcquired calls the report of a loss, or leaves it to reportEarly: the call may still fail,
+// and the Observer is told then that it gave up, and nothing else.
 func (h *Home) afterAcquired(hold *Hold, report func()) {
 	h.mu.Lock()
 	told := hold.told

@@ -265,7 +265,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return ttl, nil
 }
 
-// ForceUnlock releases the lock, also if another owner or process holds it, and reports whether it did.
+// ForceUnlock releases the lock, also if another owner or process holds it, and reports whether it
+// did.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err

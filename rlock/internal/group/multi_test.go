@@ -92,7 +92,8 @@ func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	})
 }
 
-// While a part is waited for the others are kept by the watchdog; the lease begins when all are taken.
+// While a part is waited for the others are kept by the watchdog; the lease begins when all are
+// taken.
 func TestTheLeaseOfAMultiLockBeginsWithItsLastPart(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
@@ -239,8 +240,8 @@ func together(trips *int) func(*Config) {
 	}
 }
 
-// The parts of one client that stand together in the order are asked for together; it waits for the first that is not free
-// with nothing behind it in hand.
+// The parts of one client that stand together in the order are asked for together; it waits for the
+// first that is not free with nothing behind it in hand.
 func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		trips := 0
@@ -278,7 +279,8 @@ func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
 	})
 }
 
-// A caller that leaves while the free parts are asked for is told so, and not that another part is held.
+// A caller that leaves while the free parts are asked for is told so, and not that another part is
+// held.
 func TestACallerThatLeavesBetweenTwoPartsIsToldSo(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -300,7 +302,8 @@ func TestACallerThatLeavesBetweenTwoPartsIsToldSo(t *testing.T) {
 	})
 }
 
-// A nested level that is still being acquired when the first is released begins its lease all the same.
+// A nested level that is still being acquired when the first is released begins its lease all the
+// same.
 func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		home, o := f.home(func(c *Config) { c.Observer = new(terms.Observer) }), terms.NewOwner()
@@ -366,8 +369,8 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 	}
 }
 
-// A part may be lost before the Observer is told that the lock was acquired, and the call may fail after all,
-// since the hold that it is a guest of has ended.
+// A part may be lost before the Observer is told that the lock was acquired, and the call may fail
+// after all, since the hold that it is a guest of has ended.
 func TestALossBeforeTheEndOfTheCallIsReportedAfterAcquiredOrNotAtAll(t *testing.T) {
 	for told, fails := range map[string]error{"Acquired Lost ": nil, "GaveUp ": errGone} {
 		virtual(t, func(t *testing.T, f *fleet) {

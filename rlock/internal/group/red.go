@@ -133,8 +133,8 @@ func (a *attempt) run(ctx context.Context) error {
 		return nil
 	}
 	if a.options.Wait > 0 {
-		// Behind another owner of this process, which has a part or waits for it, the attempt asks no
-		// server.
+		// Behind another owner of this process, which has a part or waits for it, the attempt asks
+		// no server.
 		a.at = a.first(func(r *replica) bool { return r.state().Taken })
 	}
 	for {

@@ -195,7 +195,8 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 	}
 }
 
-// A majority that is another's is told as that, though one server is silent and the answers come one after the other.
+// A majority that is another's is told as that, though one server is silent and the answers come
+// one after the other.
 func TestOneAttemptAwaitsTheAnswersThatDecideItsError(t *testing.T) {
 	for what, want := range map[string]struct {
 		last time.Duration // until the third server denies
@@ -219,7 +220,8 @@ func TestOneAttemptAwaitsTheAnswersThatDecideItsError(t *testing.T) {
 	}
 }
 
-// The waiter waits at the first server that denies, keeps those before it, and lets go of those behind.
+// The waiter waits at the first server that denies, keeps those before it, and lets go of those
+// behind.
 func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
@@ -318,7 +320,8 @@ func TestTheWaitForARedLockEndsInTime(t *testing.T) {
 	})
 }
 
-// A distant is a lock as a process far from its server knows it. What it holds is another process's to the others.
+// A distant is a lock as a process far from its server knows it. What it holds is another process's
+// to the others.
 type distant struct {
 	*fakeLock
 	trip time.Duration
@@ -333,8 +336,8 @@ func (l distant) Acquire(ctx context.Context, o terms.Owner, with Options) (term
 	return p, err
 }
 
-// Each of two processes is near the servers that are far from the other, and has them in the opposite order: it is granted
-// half of them first, and waits for the others.
+// Each of two processes is near the servers that are far from the other, and has them in the
+// opposite order: it is granted half of them first, and waits for the others.
 func TestAWaiterThatWaitsInVainWaitsWithNothingInHand(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, _ := f.servers(4)
@@ -476,7 +479,8 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 	})
 }
 
-// The part of a hold is another's most of the time: a waiter for the red lock takes it each time that it is free.
+// The part of a hold is another's most of the time: a waiter for the red lock takes it each time
+// that it is free.
 func TestALostPartIsWaitedForInTheLine(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
@@ -515,7 +519,8 @@ func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
 	})
 }
 
-// One hold waits for a part that another process has. It does not keep a second one waiting, nor leave its wait behind.
+// One hold waits for a part that another process has. It does not keep a second one waiting, nor
+// leave its wait behind.
 func TestHoldsWaitForTheirPartsSideBySide(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		var homes []*fakeHome
@@ -575,7 +580,8 @@ func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 	})
 }
 
-// One of five servers is slow, and thousands of calls a second leave their release there to themselves.
+// One of five servers is slow, and thousands of calls a second leave their release there to
+// themselves.
 func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		var homes []*fakeHome

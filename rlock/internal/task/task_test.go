@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// run runs a test in virtual time with a task that takes so long, pauses for so long, and goes on by itself so often.
+// run runs a test in virtual time with a task that takes so long, pauses for so long, and goes on
+// by itself so often.
 func run(t *testing.T, takes, pause time.Duration, again int, test func(t *testing.T, task *Task, done *[]time.Duration)) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup

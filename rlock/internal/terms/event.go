@@ -88,8 +88,8 @@ const (
 	LossReasonCount = iota // the number of reasons
 )
 
-// TellReleased calls the hook for an Unlock: Released, or, if the Unlock has found that the lock was
-// lost, Lost with lost as the reason.
+// TellReleased calls the hook for an Unlock: Released, or, if the Unlock has found that the lock
+// was lost, Lost with lost as the reason.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {
 	if errors.Is(e.Err, ErrLost) {
 		e.Reason = lost

@@ -245,7 +245,8 @@ type State struct {
 	Depth   int  // the number of times that the owner has to unlock the lock
 	Taken   bool // another owner of this process has the lock, or waits for it
 	Freeing bool // this client is about to free the lock
-	// Silent is the time for which the server has answered nothing, although commands are in flight.
+	// Silent is the time for which the server has answered nothing, although commands are in
+	// flight.
 	Silent time.Duration
 }
 

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exclude runs sections in four goroutines for each of the locks, which are one lock, and in several ways. It asserts that no
-// two overlap: what the sections have in common is protected by the lock alone, as the race detector sees, too.
+// Exclude runs sections in four goroutines for each of the locks, which are one lock, and in
+// several ways. It asserts that no two overlap: what the sections have in common is protected by
+// the lock alone, as the race detector sees, too.
 func (s *Site) Exclude(rounds int, locks ...Locker) {
 	s.T.Helper()
 	inside, sections := false, 0
@@ -215,8 +216,8 @@ func (f *Foreigner) Contend(until time.Time, lateness func() time.Duration) {
 	}
 }
 
-// NeverPauses has the foreigner take the lock again as soon as it has freed it and ours that listen have looked, until done says
-// so.
+// NeverPauses has the foreigner take the lock again as soon as it has freed it and ours that listen
+// have looked, until done says so.
 func (f *Foreigner) NeverPauses(done func() bool) {
 	for holds := true; !done(); holds = f.tries() {
 		time.Sleep(Section)

@@ -297,8 +297,8 @@ func (s *Site) NewFencedLock(changes ...func(*rlock.Config)) *rlock.Lock {
 	return s.NewClient(changes...).NewFencedLock(Key)
 }
 
-// LocksOf returns the constructors of the locks named Key of these kinds, of all that have one key if there is none. The
-// semaphore has one permit.
+// LocksOf returns the constructors of the locks named Key of these kinds, of all that have one key
+// if there is none. The semaphore has one permit.
 func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
 	locks := map[string]func(*rlock.Client) *rlock.Lock{
 		"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(Key) },

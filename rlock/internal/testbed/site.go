@@ -209,7 +209,8 @@ func (s *Site) EachNode() []rueidis.Client {
 	return s.each
 }
 
-// await returns when the condition is met. If it is not, the test fails, and says what there is in place of it.
+// await returns when the condition is met. If it is not, the test fails, and says what there is in
+// place of it.
 func (s *Site) await(met func() bool, otherwise func() string) {
 	s.T.Helper()
 	for end := time.Now().Add(Hang); !met(); time.Sleep(time.Millisecond) {
@@ -270,7 +271,8 @@ func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 	}, func() string { return fmt.Sprintf("%d connections are subscribed to %q, and not %d", sum, channel, n) })
 }
 
-// IsFree reports whether another owner, in the lock's own client, gets it now; it releases the lock.
+// IsFree reports whether another owner, in the lock's own client, gets it now; it releases the
+// lock.
 func (s *Site) IsFree(lock Locker) bool {
 	s.T.Helper()
 	me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
@@ -516,8 +518,8 @@ func (s *Site) nested(hold *rlock.Hold, name string) error {
 	})
 }
 
-// shown returns when Redis shows the owner of the hold, to whom the lock was handed, or why the hold was lost. A user without HDEL
-// leaves the owner before it there as well.
+// shown returns when Redis shows the owner of the hold, to whom the lock was handed, or why the
+// hold was lost. A user without HDEL leaves the owner before it there as well.
 func (s *Site) shown(hold *rlock.Hold, name string) error {
 	owner, _ := rlock.OwnerFrom(hold.Context())
 	return s.whileHeld(hold, func() bool {

@@ -33,7 +33,8 @@ func WithPrefix(prefix string) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Prefix = prefix }
 }
 
-// Main is the TestMain of each package of tests. It adds the flags of this package, and fails if a goroutine is left.
+// Main is the TestMain of each package of tests. It adds the flags of this package, and fails if a
+// goroutine is left.
 func Main(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
 		panic(err)
@@ -413,7 +414,8 @@ func NewTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			InitAddress:       []string{"127.0.0.1:6379"},
 			ForceSingleClient: true,
 			DialCtxFn:         p.Net.Dial,
-			// Most clients of a test send few commands: by default their buffers take longer to make.
+			// Most clients of a test send few commands: by default their buffers take longer to
+			// make.
 			RingScaleEachConn:   8,
 			ReadBufferEachConn:  16 << 10,
 			WriteBufferEachConn: 16 << 10,

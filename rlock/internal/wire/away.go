@@ -28,9 +28,9 @@ type outages struct {
 	returns atomic.Pointer[func(time.Duration)]
 }
 
-// failed notes that a command has no answer. The end of its caller's context counts only if the
-// server is silent.
-func (r *Redis) failed(err error) {
+// noteNoAnswer notes that a command has no answer. The end of its caller's context counts only if
+// the server is silent.
+func (r *Redis) noteNoAnswer(err error) {
 	silent := r.Limits(0).silent()
 	if (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && silent < longSilence {
 		return
@@ -48,8 +48,8 @@ func (r *Redis) tellAway(err error, silent time.Duration) {
 	(*fails)(err, now-time.Duration(r.conns.away.Load()))
 }
 
-// answered notes that the server answers, though a connection has ended, or commands failed.
-func (r *Redis) answered() {
+// noteAnswered notes that the server answers, though a connection has ended, or commands failed.
+func (r *Redis) noteAnswered() {
 	away := r.conns.away.Swap(0)
 	if returns := r.outage.returns.Load(); away != 0 && returns != nil && !r.InCluster() {
 		(*returns)(time.Since(began) - time.Duration(away))
@@ -67,8 +67,8 @@ type silence struct {
 	watches atomic.Bool
 }
 
-// watched returns limits that are watched for silence.
-func watched(r *Redis) *Limits {
+// newWatchedLimits returns limits that are watched for silence.
+func newWatchedLimits(r *Redis) *Limits {
 	l := NewLimits()
 	s := &silence{redis: r, limits: l}
 	l.Asks.silence, l.Releases.silence = s, s
@@ -78,20 +78,20 @@ func watched(r *Redis) *Limits {
 // silent returns the time for which the node has answered no command.
 func (l *Limits) silent() time.Duration { return max(l.Asks.Silent(), l.Releases.Silent()) }
 
-// watch looks for silence in a while.
-func (s *silence) watch() {
+// checkLater looks for silence in a while.
+func (s *silence) checkLater() {
 	if s != nil && !s.watches.Load() && !s.watches.Swap(true) {
-		time.AfterFunc(longSilence, s.look)
+		time.AfterFunc(longSilence, s.check)
 	}
 }
 
-func (s *silence) look() {
+func (s *silence) check() {
 	if silent := s.limits.silent(); silent >= longSilence {
 		s.redis.tellAway(ErrNoAnswer, silent)
 	}
 	s.watches.Store(false)
-	if s.limits.Asks.InFlight()+s.limits.Releases.InFlight() > 0 && !s.redis.Stopped() {
-		s.watch()
+	if s.limits.Asks.Count()+s.limits.Releases.Count() > 0 && !s.redis.Stopped() {
+		s.checkLater()
 	}
 }
 

@@ -121,8 +121,8 @@ func hashKind(index int, extra string) *Kind {
 	}
 }
 
-// call returns the call of a command that is sent alone.
-func (r *Redis) call(x *Exchange) (c Call) {
+// callFor returns the call of a command that is sent alone.
+func (r *Redis) callFor(x *Exchange) (c Call) {
 	//exhaustive:ignore
 	switch x.Cmd.Op {
 	case core.Acquire:
@@ -130,9 +130,9 @@ func (r *Redis) call(x *Exchange) (c Call) {
 	case core.Resume:
 		return x.Kind.resumes(r, x)
 	case core.Mirror:
-		return r.mirror([]*Exchange{x})
+		return r.mirrorCall([]*Exchange{x})
 	case core.Join, core.Look, core.Leave, core.Step:
-		c = r.step(x)
+		c = r.stepCall(x)
 	case core.Write:
 		keys, args := x.Kind.guards(x)
 		w := x.Write
@@ -141,27 +141,27 @@ func (r *Redis) call(x *Exchange) (c Call) {
 		panic("wire: a call of a command " + x.Cmd.Op.String())
 	}
 	if u := x.Unless; u != nil {
-		return unless(u, &c)
+		return conditionCall(u, &c)
 	}
 	if x.Cmd.Carries {
-		return x.carrying(&c)
+		return x.carryingCall(&c)
 	}
 	return c
 }
 
-// carrying returns the call of a step that carries the guarded write.
-func (x *Exchange) carrying(step *Call) Call {
+// carryingCall returns the call of a step that carries the guarded write.
+func (x *Exchange) carryingCall(step *Call) Call {
 	w := x.Write
 	keys, args := x.Kind.guards(x)
 	stepKeys, stepArgs := step.split()
 	return Call{
-		Script: x.Kind.guard.Release(w.Source, step.Script), Keys: slices.Concat(w.Keys, keys, stepKeys),
+		Script: x.Kind.guard.ReleaseScript(w.Source, step.Script), Keys: slices.Concat(w.Keys, keys, stepKeys),
 		Args: slices.Concat(w.Args, args, []string{w.nonce}, stepArgs, []string{strconv.Itoa(len(stepKeys)), strconv.Itoa(len(stepArgs))}),
 	}
 }
 
-// unless returns the call of the condition u with the command c behind it.
-func unless(u *Condition, c *Call) Call {
+// conditionCall returns the call of the condition u with the command c behind it.
+func conditionCall(u *Condition, c *Call) Call {
 	keys, args := c.split()
 	return Call{
 		Script: conditions.script(parts{u.Source, c.Script}, conditionBegins, conditionEnds+"return (function(KEYS, ARGV)\n"+c.Script.text+"\nend)(stepKeys, stepArgs)"),
@@ -170,24 +170,24 @@ func unless(u *Condition, c *Call) Call {
 	}
 }
 
-// callOf returns the call of one command, or of several that share a call: Mirrors or Acquires of
-// one kind and slot.
-func (r *Redis) callOf(part []*Exchange) Call {
+// callForAll returns the call of one command, or of several that share a call: Mirrors or Acquires
+// of one kind and slot.
+func (r *Redis) callForAll(part []*Exchange) Call {
 	switch {
 	case part[0].Cmd.Op == core.Mirror:
-		return r.mirror(part)
+		return r.mirrorCall(part)
 	case len(part) == 1:
-		return r.call(part[0])
+		return r.callFor(part[0])
 	}
 	acquires := make([]Call, len(part))
 	for i, x := range part {
-		acquires[i] = r.call(x)
+		acquires[i] = r.callFor(x)
 	}
-	return part[0].Kind.acquireAll.together(acquires)
+	return part[0].Kind.acquireAll.joinCalls(acquires)
 }
 
-// step returns the call of a step: see scripts/queue.lua.
-func (r *Redis) step(x *Exchange) Call {
+// stepCall returns the call of a step: see scripts/queue.lua.
+func (r *Redis) stepCall(x *Exchange) Call {
 	names := x.Keys.names()
 	c := Call{Script: x.Kind.step, fair: r.fairRights(names[fairQueueName])}
 	if x.Cmd.Answerable && x.Cmd.Op != core.Leave || x.Cmd.Joins.Answerable {
@@ -205,16 +205,16 @@ func (r *Redis) step(x *Exchange) Call {
 	leaves, amount := x.Cmd.Op == core.Leave, x.amount()
 	if leaves && x.Joins == "" {
 		all = append(all, x.Text)
-		if mode := modeOf(x.Cmd.Ticket); amount != "" || mode != "x" {
+		if mode := modeLetter(x.Cmd.Ticket); amount != "" || mode != "x" {
 			all = append(all, amount, mode)
 		}
 	} else {
 		all = append(all, r.milliseconds(x.Cmd.Lease), amount, flag(leaves), flag(x.Joins != "" || x.Cmd.Op == core.Join))
 		if x.Cmd.Op != core.Step {
-			all = append(all, modeOf(x.Cmd.Ticket)+x.Text)
+			all = append(all, modeLetter(x.Cmd.Ticket)+x.Text)
 		}
 		if x.Joins != "" {
-			all = append(all, modeOf(x.Cmd.Joins)+x.Joins)
+			all = append(all, modeLetter(x.Cmd.Joins)+x.Joins)
 		}
 		if (x.Counts || x.Cmd.Bounded) && !leaves {
 			most := -1
@@ -228,8 +228,8 @@ func (r *Redis) step(x *Exchange) Call {
 	return c
 }
 
-// modeOf returns the letter of a ticket's mode in the queue.
-func modeOf(t core.Ticket) string {
+// modeLetter returns the letter of a ticket's mode in the queue.
+func modeLetter(t core.Ticket) string {
 	modes, mode := "xsab", t.Mode
 	if t.Polls {
 		modes = "XSA"
@@ -294,8 +294,8 @@ func (r *Redis) publishing(cmd *core.Command) string {
 	return how
 }
 
-// mirror returns the call of Mirrors of one kind and slot.
-func (r *Redis) mirror(part []*Exchange) Call {
+// mirrorCall returns the call of Mirrors of one kind and slot.
+func (r *Redis) mirrorCall(part []*Exchange) Call {
 	c := part[0].Kind.mirrors(r, part)
 	for _, x := range part {
 		if x.Track {
@@ -305,9 +305,9 @@ func (r *Redis) mirror(part []*Exchange) Call {
 	return c
 }
 
-// others returns the arguments by which scripts/others.lua counts the other waiters of the lock,
-// and appends the keys that it reads; "" if the Mirror does not ask.
-func (r *Redis) others(x *Exchange, keys *[]string) (how, channel string) {
+// othersArgs returns the arguments by which scripts/others.lua counts the other waiters of the
+// lock, and appends the keys that it reads; "" if the Mirror does not ask.
+func (r *Redis) othersArgs(x *Exchange, keys *[]string) (how, channel string) {
 	if !x.Cmd.Asks {
 		return "", ""
 	}
@@ -336,12 +336,12 @@ func acquirePlain(r *Redis, x *Exchange) Call {
 	return script.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text)
 }
 
-func resumePlain(r *Redis, x *Exchange) Call { return r.resume(x, x.Passed, x.Text) }
+func resumePlain(r *Redis, x *Exchange) Call { return r.resumeCall(x, x.Passed, x.Text) }
 
-// resume returns the call of a Resume of a lock that is a hash of owners. from is the field of the
-// owner that passed the lock on, to that of the owner that resumes it; leases are the keys of their
-// leases if they are readers.
-func (r *Redis) resume(x *Exchange, from, to string, leases ...string) Call {
+// resumeCall returns the call of a Resume of a lock that is a hash of owners. from is the field of
+// the owner that passed the lock on, to that of the owner that resumes it; leases are the keys of
+// their leases if they are readers.
+func (r *Redis) resumeCall(x *Exchange, from, to string, leases ...string) Call {
 	n := x.Keys.names()
 	c := Call{Script: x.Kind.resume}
 	all := append(c.words.all[:0], x.Keys.Key, n[queueName], n[foreignName], n[channelName])
@@ -362,7 +362,7 @@ func mirrorPlain(r *Redis, part []*Exchange) Call {
 	args = append(args, r.family)
 	var more []string // the keys for scripts/others.lua
 	for _, x := range part {
-		how, channel := r.others(x, &more)
+		how, channel := r.othersArgs(x, &more)
 		keys = append(keys, x.Keys.Key)
 		args = append(args, r.mirrorLease(&x.Cmd), x.Text, strconv.Itoa(x.Cmd.Writes), how, channel)
 	}
@@ -389,9 +389,9 @@ func acquireReadWrite(r *Redis, x *Exchange) Call {
 
 func resumeReadWrite(r *Redis, x *Exchange) Call {
 	if x.Cmd.Mode == core.Alone {
-		return r.resume(x, x.Passed+":write", x.Text+":write")
+		return r.resumeCall(x, x.Passed+":write", x.Text+":write")
 	}
-	return r.resume(x, x.Passed, x.Text, leaseKey(x.Keys, x.Passed), leaseKey(x.Keys, x.Text))
+	return r.resumeCall(x, x.Passed, x.Text, leaseKey(x.Keys, x.Passed), leaseKey(x.Keys, x.Text))
 }
 
 func mirrorReadWrite(r *Redis, part []*Exchange) Call {
@@ -399,7 +399,7 @@ func mirrorReadWrite(r *Redis, part []*Exchange) Call {
 	args = append(args, r.family)
 	var more []string // the keys for scripts/others.lua
 	for _, x := range part {
-		how, _ := r.others(x, &more)
+		how, _ := r.othersArgs(x, &more)
 		keys = append(keys, x.Keys.Key, x.Keys.Extra(), x.Keys.Channel())
 		args = append(args, r.mirrorLease(&x.Cmd), x.Text, strconv.Itoa(x.Cmd.Writes), flag(x.Cmd.Reads), how)
 	}
@@ -442,30 +442,30 @@ func mirrorPermits(r *Redis, part []*Exchange) Call {
 // ctx ends before there is one.
 func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	if err := r.Ready(ctx, x.Keys); err != nil {
-		x.Answer = x.failed(err)
+		x.Answer = x.failedAnswer(err)
 		return
 	}
 	op := x.Cmd.Op
 	if op == core.Mirror || op == core.Unmark {
-		r.pipeline(ctx, []*Exchange{x}, 1)
+		r.carryPipeline(ctx, []*Exchange{x}, 1)
 		return
 	}
 	x.Cmd.Polling = r.noteWant(x)
 	switch {
 	case op == core.Leave && x.Cmd.Tenure == nil:
-		r.force(ctx, x)
+		r.sendForce(ctx, x)
 		return
 	case r.options.SyncReplicas > 0 && (op == core.Acquire || op == core.Resume || op == core.Look):
 		r.doReplicated(ctx, x)
 		return
 	}
-	order := Order{Call: r.call(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
+	order := Order{Call: r.callFor(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
 	result, sent := r.Send(ctx, order)
 	// The call of a command with a source of the user does not know which of its keys are those of
 	// Redisson's fair queue. If the server refused these keys, the command is built again without
 	// them.
 	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
-		order.Call, order.First = r.call(x), false
+		order.Call, order.First = r.callFor(x), false
 		result, sent = r.Send(ctx, order)
 	}
 	switch {
@@ -477,14 +477,15 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	case x.Cmd.Carries:
 		x.Answer = r.readCarrier(x, result)
 	default:
-		x.Answer = read(r, x, result)
+		x.Answer = readAnswer(r, x, result)
 	}
 	x.Answer.Sent = sent
 }
 
-// force releases the holder in Redis, and notifies its client if that is another client of rlock.
-func (r *Redis) force(ctx context.Context, x *Exchange) {
-	call, result := r.step(x), rueidis.RedisResult{}
+// sendForce releases the holder in Redis, and notifies its client if that is another client of
+// rlock.
+func (r *Redis) sendForce(ctx context.Context, x *Exchange) {
+	call, result := r.stepCall(x), rueidis.RedisResult{}
 	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
 		result = r.Do(ctx, call)
 	} else {
@@ -509,17 +510,17 @@ func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
 		all = slices.DeleteFunc(slices.Clone(all), func(x *Exchange) bool {
 			err := r.Ready(ctx, x.Keys)
 			if err != nil {
-				x.Answer = x.failed(err)
+				x.Answer = x.failedAnswer(err)
 			}
 			return err != nil
 		})
 	}
-	r.pipeline(ctx, all, most)
+	r.carryPipeline(ctx, all, most)
 }
 
-// pipeline is CarryAll with at most most commands in a call.
-func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
-	byGroup := func(a, b *Exchange) int { return a.group() - b.group() }
+// carryPipeline is CarryAll with at most most commands in a call.
+func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, most int) {
+	byGroup := func(a, b *Exchange) int { return a.shareKey() - b.shareKey() }
 	if !slices.IsSortedFunc(all, byGroup) {
 		slices.SortStableFunc(all, byGroup)
 	}
@@ -531,12 +532,12 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 			n++
 		}
 		if first := rest[0]; first.Cmd.Op == core.Unmark {
-			r.unmark(ctx, first)
+			r.sendUnmark(ctx, first)
 		} else {
 			for _, x := range rest[:n] {
 				x.Cmd.Polling = r.noteWant(x)
 			}
-			calls, parts = append(calls, r.callOf(rest[:n])), append(parts, rest[:n])
+			calls, parts = append(calls, r.callForAll(rest[:n])), append(parts, rest[:n])
 		}
 		rest = rest[n:]
 	}
@@ -550,7 +551,7 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 			// One lock may be the cause: a key of another type, a name that the ACL excludes, or
 			// slots that a proxy knows and this client does not. A Mirror can do without the key of
 			// Redisson's fair queue.
-			r.pipeline(ctx, part, 1)
+			r.carryPipeline(ctx, part, 1)
 			continue
 		}
 		r.readAll(part, result)
@@ -562,14 +563,14 @@ func (r *Redis) pipeline(ctx context.Context, all []*Exchange, most int) {
 
 // sharesWith reports whether both commands may be in one call.
 func (x *Exchange) sharesWith(other *Exchange) bool {
-	return x.Cmd.Op == other.Cmd.Op && x.group() == other.group() && (x.Cmd.Op == core.Mirror || x.Cmd.Op == core.Acquire)
+	return x.Cmd.Op == other.Cmd.Op && x.shareKey() == other.shareKey() && (x.Cmd.Op == core.Mirror || x.Cmd.Op == core.Acquire)
 }
 
-// group returns a number that is the same for commands of one slot and kind.
-func (x *Exchange) group() int { return int(x.Keys.Slot)<<8 | x.Kind.index }
+// shareKey returns a number that is the same for commands of one slot and kind.
+func (x *Exchange) shareKey() int { return int(x.Keys.Slot)<<8 | x.Kind.index }
 
-// unmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
-func (r *Redis) unmark(ctx context.Context, x *Exchange) {
+// sendUnmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
+func (r *Redis) sendUnmark(ctx context.Context, x *Exchange) {
 	r.sent.n.Add(1)
 	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member("!"+x.Text[:TenureLen-1]).Build()).Error()
 	if x.Answer = (Answer{Err: err, Heard: Answered(err), Before: -1}); err != nil {
@@ -592,7 +593,7 @@ const (
 
 // spells has the names that this client has wanted lately.
 type spells struct {
-	mu    sync.Mutex // protects following
+	mu    sync.Mutex // guards the fields below
 	names map[string]spell
 }
 
@@ -738,7 +739,7 @@ type fairRights struct{ none atomic.Bool }
 
 // learn notes and reports that the server refused a call with these keys by its access rules.
 func (f *fairRights) learn(reply *rueidis.RedisError) bool {
-	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || begun(reply) {
+	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || hasBegun(reply) {
 		return false
 	}
 	f.none.Store(true)

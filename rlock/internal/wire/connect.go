@@ -17,7 +17,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connect returns the client of rueidis that the options describe, or the shared one.
+// newRueidis returns the client of rueidis that the options describe, or the shared one.
 //
 // Up to Redis 7.0 a server that is loading its data, or is busy with a script, refuses the commands
 // by which rueidis looks for a Cluster. connect tries again, for as long as a connection may take.
@@ -25,11 +25,11 @@ import (
 // The connections are named after the client with that id. If the server, or a proxy, refuses the
 // name, they have none. In RESP2 the name is set by CLIENT SETNAME, which needs a right; HELLO
 // needs none.
-func connect(o Options, id string, conns *connections) (rueidis.Client, *absent) {
+func newRueidis(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
 	}
-	option := conns.watch(o.Redis)
+	option := conns.wrapDials(o.Redis)
 	named := option.ClientName == "" && !o.NoClientName
 	if named {
 		option.ClientName = clientName(id)
@@ -44,7 +44,7 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, *absent)
 		if redis != nil {
 			redis.Close()
 		}
-		message, replied := reply(err)
+		message, replied := replyText(err)
 		if named && refusesName(message) {
 			named, option.ClientName = false, ""
 			continue
@@ -131,10 +131,10 @@ func (r *Redis) checkMode() error {
 	shared := r.options.Client != nil
 	forced := !shared && r.options.Redis.ForceSingleClient
 	hello, err := r.Hello(r.ctx, r.Client)
-	_, replied := reply(err)
+	_, replied := replyText(err)
 	if shared && err != nil && !replied { // its connection may have died idle
 		hello, err = r.Hello(r.ctx, r.Client)
-		_, replied = reply(err)
+		_, replied = replyText(err)
 	}
 	switch {
 	case shared && err != nil && !replied && r.opening == nil:
@@ -204,7 +204,7 @@ func loginOf(o rueidis.ClientOption) login {
 	o.SelectDB, o.ClientName, o.ForceSingleClient, o.Sentinel = 0, "", true, rueidis.SentinelOption{}
 	found := ofServer
 	for _, address := range o.InitAddress {
-		one := new(connections).watch(o)
+		one := new(connections).wrapDials(o)
 		one.InitAddress = []string{address}
 		sentinel, err := rueidis.NewClient(one)
 		if err == nil {
@@ -276,8 +276,8 @@ type connections struct {
 	name string
 	// answered is the latest generation (closed + 1) at which a command was sent that was answered.
 	answered atomic.Uint64
-	// away is the time at which a connection has ended, or a command failed, since the last answer, in
-	// nanoseconds since began; 0 for none.
+	// away is the time at which a connection has ended, or a command failed, since the last answer,
+	// in nanoseconds since began; 0 for none.
 	away atomic.Int64
 
 	// onReplicated is called when a connection for commands that wait for replicas is opened.
@@ -287,8 +287,8 @@ type connections struct {
 	open map[*wire]struct{} // the connections that rueidis has not closed
 }
 
-// watch makes o wrap each connection into a wire.
-func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
+// wrapDials makes o wrap each connection into a wire.
+func (c *connections) wrapDials(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.DisableTCPNoDelay {
 		return o // rueidis needs the connection itself
 	}
@@ -352,7 +352,7 @@ func (w *wire) Close() error {
 	w.conns.mu.Lock()
 	delete(w.conns.open, w)
 	w.conns.mu.Unlock()
-	defer w.conns.change(nil)
+	defer w.conns.tellChanged(nil)
 	return w.Conn.Close()
 }
 
@@ -399,15 +399,15 @@ var errUnasked = errors.New("the server was asked nothing yet")
 // command, and pass it to heard when the command is answered.
 func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard notes that a command which was sent at that generation was answered. It writes only the
-// first time in a generation, since all callers read the value all the time.
-func (r *Redis) heard(generation uint64) {
+// noteAnsweredAt notes that a command which was sent at that generation was answered. It writes
+// only the first time in a generation, since all callers read the value all the time.
+func (r *Redis) noteAnsweredAt(generation uint64) {
 	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
-		c.change(nil)
+		c.tellChanged(nil)
 	}
 }
 
-func (c *connections) change(keys []string) {
+func (c *connections) tellChanged(keys []string) {
 	if changed := c.changed.Load(); changed != nil {
 		(*changed)(keys)
 	}
@@ -422,7 +422,7 @@ func (r *Redis) Ends() bool { return r.connected() && r.conns.prompt }
 // connection.
 func (r *Redis) connected() bool {
 	c := r.conns
-	return r.isOpen() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
+	return r.hasConnected() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
 // OnChange sets the function that is called with tracked keys that another client has changed, and
@@ -488,18 +488,18 @@ func (r *Redis) Connect(told func(error)) {
 	if o == nil {
 		return
 	}
-	if !r.background.start(func() { r.connect(told) }) {
+	if !r.background.startWork(func() { r.keepOpening(told) }) {
 		close(o.ended)
 	}
 }
 
-func (r *Redis) connect(told func(error)) {
+func (r *Redis) keepOpening(told func(error)) {
 	o := r.opening
 	defer close(o.ended)
 	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
 		options := r.options
 		options.Redis.DialCtxFn = r.stoppable(dialOf(options.Redis))
-		err := r.open(options)
+		err := r.openClient(options)
 		if err == nil {
 			told(nil)
 			o.open.Store(true)
@@ -535,8 +535,8 @@ func (r *Redis) stoppable(dial dialFunc) dialFunc {
 	}
 }
 
-// isOpen reports whether the client has been connected.
-func (r *Redis) isOpen() bool { return r.opening == nil || r.opening.open.Load() }
+// hasConnected reports whether the client has been connected.
+func (r *Redis) hasConnected() bool { return r.opening == nil || r.opening.open.Load() }
 
 // IsLazy reports whether the client was made by [OpenLater].
 func (r *Redis) IsLazy() bool { return r.opening != nil }
@@ -560,7 +560,7 @@ func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 		}
 	}
 	switch failed := r.opening.failed.Load(); {
-	case r.isOpen():
+	case r.hasConnected():
 		return r.Ready(ctx, k)
 	case failed == nil:
 		return &absent{NotNow, ErrNoAnswer}
@@ -569,9 +569,9 @@ func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	}
 }
 
-// Await is Ready for commands that only read. It waits until the client is connected, for Patience
-// at most.
-func (r *Redis) Await(ctx context.Context, k *Keys) error {
+// AwaitConnection is Ready for commands that only read. It waits until the client is connected, for
+// Patience at most.
+func (r *Redis) AwaitConnection(ctx context.Context, k *Keys) error {
 	if r.opening == nil {
 		return nil
 	}
@@ -632,7 +632,7 @@ const freshness = time.Second
 type deadline struct {
 	patience time.Duration
 
-	mu     sync.Mutex // protects following
+	mu     sync.Mutex // guards the fields below
 	ctx    context.Context
 	cancel context.CancelFunc
 	fresh  time.Time // the end of the time for which ctx is returned

@@ -37,16 +37,16 @@ const executed = math.MaxUint64
 // else is in flight. If ctx ends before there is an answer, it returns the error of ctx.
 func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
-		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
-			result, sent := r.direct.do(ctx, l, o.Call)
-			r.note(o.Slot, result.Error())
+		if l := r.direct.acquireConn(r.Limits(o.Slot), o.At); l != nil {
+			result, sent := r.direct.doCall(ctx, l, o.Call)
+			r.noteStray(o.Slot, result.Error())
 			return result, sent
 		}
 	}
 	generation := r.Generation()
 	result := r.Do(ctx, o.Call)
 	if result.NonRedisError() == nil {
-		r.heard(generation)
+		r.noteAnsweredAt(generation)
 	}
 	return result, Sent{Generation: generation}
 }
@@ -61,9 +61,9 @@ func (r *Redis) IsSettled(generation uint64) bool {
 // follows it there to show whether it was executed: its caller calls Await or GiveUp, once.
 func (s Sent) IsLate() bool { return s.late != nil }
 
-// Await waits for the answer, or until ctx ends.
-func (s Sent) Await(ctx context.Context) Sent {
-	if s.late.settled(ctx) {
+// AwaitAnswer waits for the answer, or until ctx ends.
+func (s Sent) AwaitAnswer(ctx context.Context) Sent {
+	if s.late.awaitAnswer(ctx) {
 		return Sent{Generation: executed}
 	}
 	return Sent{}
@@ -85,11 +85,11 @@ const (
 // connection and reads the answer. On the pipelined connection a writer and a reader goroutine
 // stand between the caller and the socket, which pays only for several commands at a time.
 //
-// One command at a time, an acquire, a join or a release, is in flight on the direct connection, and
-// only a command without a predecessor on another connection: a release goes there only after the
-// answers to all commands of its tenure before it. A caller that finds the connection in use, not
-// open yet, or idle for so long that it may be dead, uses the pipeline. So do all callers while the
-// pipelined connection is down, since the next pipelined connection may lead to another server.
+// One command at a time, an acquire, a join or a release, is in flight on the direct connection,
+// and only a command without a predecessor on another connection: a release goes there only after
+// the answers to all commands of its tenure before it. A caller that finds the connection in use,
+// not open yet, or idle for so long that it may be dead, uses the pipeline. So do all callers while
+// the pipelined connection is down, since the next pipelined connection may lead to another server.
 //
 // A connection that fails is not dialled again. Another is opened in the background, to the address
 // of the pipelined connection. A name or a balancer may still lead it to another server, where the
@@ -108,7 +108,7 @@ type direct struct {
 	// conn is the open connection, or nil. It is used under busy; close cuts it without.
 	conn atomic.Pointer[directConn]
 
-	// busy is set by the goroutine that uses, opens or closes conn. It protects following.
+	// busy is set by the goroutine that uses, opens or closes conn. It guards the fields below.
 	busy atomic.Bool
 
 	reopen time.Time // the earliest time at which another connection is opened
@@ -140,9 +140,9 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// take returns conn if the command that has just entered these limits may use it: then the
-// caller calls do. It returns nil if the command has to use the pipeline.
-func (d *direct) take(limits *Limits, now time.Time) *directConn {
+// acquireConn returns conn if the command that has just entered these limits may use it: then the
+// caller calls doCall. It returns nil if the command has to use the pipeline.
+func (d *direct) acquireConn(limits *Limits, now time.Time) *directConn {
 	if d == nil {
 		return nil
 	}
@@ -164,8 +164,8 @@ func (d *direct) take(limits *Limits, now time.Time) *directConn {
 		l.used = now
 		return l
 	}
-	if l == nil && now.Before(d.reopen) || !d.redis.background.start(d.prepare) {
-		d.free()
+	if l == nil && now.Before(d.reopen) || !d.redis.background.startWork(d.prepareConn) {
+		d.releaseConn()
 	}
 	return nil
 }
@@ -179,30 +179,30 @@ func (d *direct) usable(l *directConn, now time.Time) bool {
 	return l.open == nil || l.open()
 }
 
-// do sends a call over the connection that take has returned. If ctx ends before there is an
-// answer, do returns the error of ctx, and the Sent has the connection, on which the answer may
-// still come. If ctx has ended already, nothing is sent.
-func (d *direct) do(ctx context.Context, l *directConn, c Call) (rueidis.RedisResult, Sent) {
-	defer d.free()
+// doCall sends a call over the connection that acquireConn has returned. If ctx ends before there
+// is an answer, doCall returns the error of ctx, and the Sent has the connection, on which the
+// answer may still come. If ctx has ended already, nothing is sent.
+func (d *direct) doCall(ctx context.Context, l *directConn, c Call) (rueidis.RedisResult, Sent) {
+	defer d.releaseConn()
 	if err := ctx.Err(); err != nil {
 		return rueidis.NewErrorResult(err), Sent{Generation: executed}
 	}
 	d.redis.sent.n.Add(1)
-	use := l.begin()
+	use := l.beginUse()
 	if leaver, ok := ctx.(Leaver); ok {
 		leaver.Leaves(use)
 	} else if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, use.Leave)()
 	}
 	// Only for a context that cannot be cancelled does rueidis read in this goroutine.
-	result := c.do(context.Background(), l.redis)
+	result := c.send(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
-	left := l.end(answered)
+	left := l.endUse(answered)
 	if answered {
 		return result, Sent{Generation: executed}
 	}
 	d.conn.Store(nil)
-	if !d.redis.background.start(l.redis.Close) {
+	if !d.redis.background.startWork(l.redis.Close) {
 		l.redis.Close()
 	}
 	if left {
@@ -211,10 +211,10 @@ func (d *direct) do(ctx context.Context, l *directConn, c Call) (rueidis.RedisRe
 	return result, Sent{}
 }
 
-// prepare makes conn ready for the next caller: it opens one, or pings the one that was idle. It
-// runs in a goroutine of its own, with busy set.
-func (d *direct) prepare() {
-	defer d.free()
+// prepareConn makes conn ready for the next caller: it opens one, or pings the one that was idle.
+// It runs in a goroutine of its own, with busy set.
+func (d *direct) prepareConn() {
+	defer d.releaseConn()
 	l := d.conn.Load()
 	if l != nil && d.usable(l, time.Now()) {
 		if l.redis.Do(context.Background(), l.redis.B().Ping().Build()).NonRedisError() == nil {
@@ -224,7 +224,7 @@ func (d *direct) prepare() {
 	}
 	d.drop()
 	d.reopen = time.Now().Add(retryAfter)
-	for address := range d.redis.Client.Nodes() { // there is one, without a Cluster
+	for address := range d.redis.Client.Nodes() { // outside a Cluster there is exactly one node
 		if l, err := d.dial(address); err == nil {
 			d.conn.Store(l)
 			d.reopen = l.used.Add(reopenAfter)
@@ -303,8 +303,8 @@ func (d *direct) drop() {
 	}
 }
 
-// free lets other callers use conn.
-func (d *direct) free() {
+// releaseConn lets other callers use conn.
+func (d *direct) releaseConn() {
 	d.busy.Store(false)
 	if d.closed.Load() {
 		d.close()
@@ -338,7 +338,7 @@ type directConn struct {
 
 	used time.Time // the time of the last command; protected by direct.busy
 
-	mu       sync.Mutex // protects following
+	mu       sync.Mutex // guards the fields below
 	use      uint64     // the number of the present use
 	left     bool       // the caller has left
 	answered bool       // the beginning of the answer has come
@@ -357,14 +357,14 @@ type Use struct {
 	number uint64
 }
 
-// Leave ends the wait for the answer, if the use is the present one.
+// Leave ends the wait for the answer, if the connection still serves that call.
 func (u Use) Leave() {
 	if l := u.conn; l != nil {
-		l.leave(u.number)
+		l.leaveUse(u.number)
 	}
 }
 
-func (l *directConn) begin() Use {
+func (l *directConn) beginUse() Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.use++
@@ -372,8 +372,8 @@ func (l *directConn) begin() Use {
 	return Use{l, l.use}
 }
 
-// end ends the use, and reports whether the caller has left before the command was answered.
-func (l *directConn) end(answered bool) (left bool) {
+// endUse ends the use, and reports whether the caller has left before the command was answered.
+func (l *directConn) endUse(answered bool) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.use++
@@ -381,8 +381,8 @@ func (l *directConn) end(answered bool) (left bool) {
 	return l.left
 }
 
-// leave ends the wait for the answer, if use is the present one.
-func (l *directConn) leave(use uint64) {
+// leaveUse ends the wait for the answer, if use is the present one.
+func (l *directConn) leaveUse(use uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if use == l.use {
@@ -430,9 +430,9 @@ func (l *directConn) Close() error {
 
 func (l *directConn) cut() { _ = l.Conn.Close() }
 
-// settled waits until the command whose caller has left is answered, or ctx ends. It closes the
+// awaitAnswer waits until the command whose caller has left is answered, or ctx ends. It closes the
 // connection, and reports whether there was an answer.
-func (l *directConn) settled(ctx context.Context) bool {
+func (l *directConn) awaitAnswer(ctx context.Context) bool {
 	defer l.cut()
 	l.mu.Lock()
 	answered := l.answered

@@ -112,7 +112,7 @@ func (l *lone) connect(option rueidis.ClientOption) {
 func (l *lone) call(ctx context.Context) error {
 	limit, ok := l.Limits(l.order.Slot).Asks.TryEnter()
 	require.True(l.t, ok)
-	defer limit.Leave()
+	defer limit.FreeSlot()
 	order := l.order
 	order.At = time.Now()
 	result, _ := l.Send(ctx, order)
@@ -330,8 +330,8 @@ func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
 	})
 }
 
-// The release of a tenure whose acquire is not settled is sent again until the lease would be over, and Close
-// waits for it.
+// The release of a tenure whose acquire is not settled is sent again until the lease would be over,
+// and Close waits for it.
 func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	id := wire.NewID()
 	redis := openWith(t, redistest.Embedded(t), id, func(o *wire.Options) {

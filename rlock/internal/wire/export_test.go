@@ -10,10 +10,10 @@ import (
 )
 
 // CallOf returns the call of a command, or of several that share one.
-func (r *Redis) CallOf(all ...*Exchange) Call { return r.callOf(all) }
+func (r *Redis) CallOf(all ...*Exchange) Call { return r.callForAll(all) }
 
 // Read returns what the reply says to the command.
-func (r *Redis) Read(x *Exchange, reply rueidis.RedisResult) Answer { return read(r, x, reply) }
+func (r *Redis) Read(x *Exchange, reply rueidis.RedisResult) Answer { return readAnswer(r, x, reply) }
 
 // ReadAll reads the reply to commands that share a call, and DoReplicated makes a call and WAIT.
 func (r *Redis) ReadAll(all []*Exchange, reply rueidis.RedisResult) { r.readAll(all, reply) }

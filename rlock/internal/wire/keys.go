@@ -148,7 +148,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	}
 	k.text = string(append(text, client...))
 	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // keeps no reference to the caller's string
-	if !r.isOpen() || r.cluster {
+	if !r.hasConnected() || r.cluster {
 		k.Slot = HashSlot(key)
 		k.torn = k.Slot != HashSlot(k.Channel()) || k.Slot != HashSlot(k.Queue()) || l.HasExtra && k.Slot != HashSlot(k.Extra())
 		if k.torn && r.InCluster() {
@@ -196,7 +196,7 @@ const (
 type ID struct {
 	Prefix string // "xxxxxxxx-xxxx-8xxx-"
 
-	mu     sync.Mutex // protects following
+	mu     sync.Mutex // guards the fields below
 	random *mathrand.ChaCha8
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
-// Foreign clients in the comparison: they do with plain commands what Redisson does with scripts of its own.
+// Foreign clients in the comparison: they do with plain commands what Redisson does with scripts of
+// its own.
 
 const foreignClients = 3
 
@@ -18,7 +19,8 @@ func clientName(client uint32) string { return fmt.Sprintf("client-%d", client) 
 
 func foreignName(process int) string { return fmt.Sprintf("foreign-%d", process) }
 
-// begins takes back what the last round has left, and decides whether there are foreign clients in this one.
+// begins takes back what the last round has left, and decides whether there are foreign clients in
+// this one.
 func (c *comparison) begins() {
 	for process := range foreignClients {
 		c.on.listen(foreignName(process), c.keys.Channel(), false)
@@ -59,8 +61,8 @@ func (c *comparison) hear(client uint32, on bool) {
 	}
 }
 
-// foreignEvent is something that a foreign client does, or that a client of ours does about them. As with a command, what
-// it did may be undecided.
+// foreignEvent is something that a foreign client does, or that a client of ours does about them.
+// As with a command, what it did may be undecided.
 func (c *comparison) foreignEvent() (undecided bool) {
 	now, was := c.now(), c.server
 	c.server.Expire(now)
@@ -153,7 +155,8 @@ func (c *comparison) free(h server.Holder) {
 	}
 }
 
-// windowEnds returns the times at which a window of foreign clients ends, or the next one may be put in the queue.
+// windowEnds returns the times at which a window of foreign clients ends, or the next one may be
+// put in the queue.
 func (c *comparison) windowEnds() (ends []server.Time) {
 	m := c.server.Foreign.Memory
 	for _, t := range []server.Time{m.Over, m.Next, m.Polled} {
@@ -243,8 +246,8 @@ func (c *comparison) readForeign(looks []any, n *snapshot) (words []string) {
 	return words
 }
 
-// blur is by how much less exact a time of the hash is than the clock: "n" and "q" are 16 times as far away as the lock was idle, and
-// "e" as far as it was until the window was used.
+// blur is by how much less exact a time of the hash is than the clock: "n" and "q" are 16 times as
+// far away as the lock was idle, and "e" as far as it was until the window was used.
 func (k *modelKind) blur(field string) time.Duration {
 	switch {
 	case k.exact:

@@ -48,7 +48,8 @@ var farRounds = map[string]uint64{
 	"a resume tells whether others wait: RESUME_TELLS":          437,
 }
 
-// Each rule that lives in a script is broken in its text, and the comparison with the model must tell.
+// Each rule that lives in a script is broken in its text, and the comparison with the model must
+// tell.
 func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 	manyCommands(t)
 	for i, m := range []struct {
@@ -89,7 +90,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"and those before a reader", modelRW, stepPart, "while not guarded and waiter()", "while isForeign(holder()) and waiter()"},
 		{"but not the ticket that asks", modelPlain, stepPart, "waiter() ~= asker and not listens(waiter())", "not listens(waiter())"},
 		{"the client of the next one is told", modelPlain, stepPart, "freed or gaveUp or dropped", "freed or gaveUp"},
-		{"marks count while only foreign clients have the lock: MARKS_ABROAD", modelPlain, stepPart, "if not isForeign(holder()) then\n\t\treturn free()\n\tend", "do\n\t\treturn free()\n\tend"},
+		{"marks count while only foreign clients have the lock: MARKS_ABROAD", modelPlain, stepPart, "if not isForeign(holder()) then\n\t\treturn isFree()\n\tend", "do\n\t\treturn isFree()\n\tend"},
 		{"but not beside readers of ours", modelRW, stepPart, "\t\tif isOurs(owner) then\n\t\t\treturn false\n\t\tend\n", ""},
 		{"but not one that polls: GRANT_POLLERS", modelPlain, stepPart,
 			"family == 'c' or pollsFor(member)", "family == 'c'"},
@@ -111,9 +112,9 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a queue in which a client waits lives on", modelPlain, stepPart, "if joins and not begins and not full then\n\t\tredis.call('pexpire', queue, silence)", "if false then"},
 		{"as long as one that begins", modelPlain, stepPart, "begins and redis.pcall('pexpire', queue, silence)", "nil"},
 		{"a look keeps the queue", modelPlain, stepPart, "if asker and not joins then", "if false then"},
-		{"marks alone are kept for the lease", modelPlain, stepPart, "string.format('%.0f', math.max(remaining(), 1))", "silence"},
-		{"a queued join behind another is answered at once", modelRW, stepPart, "return {left, remaining(), holder(), -1, 1}", "return {left, remaining(), holder(), -1, 2}"},
-		{"the lock is open for readers while it is read", modelRW, stepPart, "return free() or asked == 's' and mode == 'read'", "return free()"},
+		{"marks alone are kept for the lease", modelPlain, stepPart, "string.format('%.0f', math.max(leaseLeft(), 1))", "silence"},
+		{"a queued join behind another is answered at once", modelRW, stepPart, "return {left, leaseLeft(), holder(), -1, 1}", "return {left, leaseLeft(), holder(), -1, 2}"},
+		{"the lock is open for readers while it is read", modelRW, stepPart, "return isFree() or asked == 's' and mode == 'read'", "return isFree()"},
 		{"a writer that leaves wakes all", modelRW, stepPart, "message = wrote and '01' or message", ""},
 		{"readers that are left keep the lock for the longest lease among them", modelRW, stepPart, "redis.call('pexpire', lock, string.format('%.0f', longest))\n\t\tgiven", "given"},
 		{"readers whose lease has ended do not keep the lock", modelRW, stepPart, "longest = math.max(longest, redis.call('pttl', timeout(reader, n)))", "longest = redis.call('pttl', lock)"},
@@ -179,7 +180,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 
 		{"a join is undone if too many wait: BOUND", modelPlain, stepPart, "redis.call('zrem', queue, asker)\n\t\tfirst, second = front()", "first, second = front()"},
 		{"not if they are as many as may: BOUND_ITSELF", modelPlain, stepPart, "tickets('+inf') > tonumber(most)", "tickets('+inf') >= tonumber(most)"},
-		{"after the tickets of the dead are dropped: BOUND_LAST", modelPlain, stepPart, "local joined = joins and not", "if most and redis.call('zcount', queue, '1', '+inf') >= tonumber(most) then\n\treturn {left, remaining(), holder() or '', -2, {-1, 0, redis.call('zcount', queue, '1', '+inf')}}\nend\nlocal joined = joins and not"},
+		{"after the tickets of the dead are dropped: BOUND_LAST", modelPlain, stepPart, "local joined = joins and not", "if most and redis.call('zcount', queue, '1', '+inf') >= tonumber(most) then\n\treturn {left, leaseLeft(), holder() or '', -2, {-1, 0, redis.call('zcount', queue, '1', '+inf')}}\nend\nlocal joined = joins and not"},
 		{"nor does it keep the queue: BOUND_KEEPS_NOT", modelPlain, stepPart, "if joins and not begins and not full then", "if joins and not begins then"},
 		{"a window of foreign clients does not wait", modelPlain, stepPart, "(counts and 1 or 0)", "0"},
 		{"no ticket with a bound joins by the short way", modelRW, stepPart, "and not most and not ended", "and not ended"},
@@ -243,16 +244,16 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a window goes before the ticket that joins: GUESTS_FIRST", modelPlain, stepPart, "score = score or redis.call", "score = redis.call"},
 		{"a window goes before a ticket that joins alone, too: ALONE_COUNTS", modelPlain, stepPart, "if not guarded or joined and first == asker then", "if not guarded then"},
 		{"a window never stays alone in the queue: NEVER_ALONE", modelRW, stepPart, "if not behind and not on then\n\t\tredis.call('zrem', queue, '?')", "if false then"},
-		{"a release without a queue begins a window: ACQUIRE_WAITS", modelPlain, stepPart, "if here and due() and redis.pcall('zadd', queue, '1', '?') == 1 then", "if false then"},
+		{"a release without a queue begins a window: ACQUIRE_WAITS", modelPlain, stepPart, "if here and isWindowDue() and redis.pcall('zadd', queue, '1', '?') == 1 then", "if false then"},
 		{"its queue ends with it", modelPlain, stepPart, "redis.pcall('pexpire', queue, state.e - now)", "1"},
-		{"no ticket is granted the lock in a window", modelPlain, stepPart, "while first and not on and open", "while first and open"},
+		{"no ticket is granted the lock in a window", modelPlain, stepPart, "while first and not on and isOpen", "while first and isOpen"},
 		{"the first ticket is told that a window begins, or that those before it left: FRONT_TOLD", modelPlain, stepPart, "on and told or freed or gaveUp or dropped", "false"},
 		{"the answer has the rest of the window: WINDOW_TOLD", modelPlain, stepPart, "on and math.max(state.e - now, 0) or -2", "-2"},
 		{"foreign clients that only poll have windows: POLL_TURNS", modelPlain, stepPart, "return polls and now", "return false and now"},
 		{"these are longer", modelPlain, stepPart, "state.p and longest or state.l or shortest", "state.l or shortest"},
 		{"a window ends", modelPlain, stepPart, "(now >= state.e or waits == 0 and not state.p", "(waits == 0 and not state.p"},
 		{"a window ends when no foreign client is left", modelPlain, stepPart, "or waits == 0 and not state.p) then", ") then"},
-		{"also beside readers of ours", modelRW, stepPart, "state.b and not isForeign(holder()) and (now", "state.b and free() and (now"},
+		{"also beside readers of ours", modelRW, stepPart, "state.b and not isForeign(holder()) and (now", "state.b and isFree() and (now"},
 		{"also before it has begun", modelRW, stepPart, "elseif not state.b and first == '?' and waits == 0 and not state.p then", "elseif false then"},
 		{"in a Cluster with plain pub/sub one that had the lock wants it again", modelPlainUncounted, stepPart, "now - (state.s or 0) < memory and 1 or 0", "0"},
 		{"after a window in vain the next one is far away", modelPlain, stepPart, "used and 0 or 16", "0"},
@@ -263,8 +264,8 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"but not after one of pollers", modelPlain, stepPart, "if not polled and (used or waits > 0) then", "if used or waits > 0 then"},
 		{"also after one for which no ticket waited", modelPlain, stepPart, "state.l = used and shortest or math.min(2 * (state.l or shortest), longest)", "state.l = shortest"},
 		{"unless that was used", modelPlain, stepPart, "used and shortest or math.min(2 * (state.l", "math.min(2 * (state.l"},
-		{"but none begins before a ticket that comes after it: ONE_TURN", modelPlain, stepPart, "had = not freed and free()", ""},
-		{"unless it was granted the lock since", modelPlain, stepPart, "had = not freed and free()", "had = true"},
+		{"but none begins before a ticket that comes after it: ONE_TURN", modelPlain, stepPart, "had = not freed and isFree()", ""},
+		{"unless it was granted the lock since", modelPlain, stepPart, "had = not freed and isFree()", "had = true"},
 		{"after one that pollers used ours have twice its idle time", modelPlain, stepPart, "used and 2 or 16", "used and 0 or 16"},
 		{"a window that is used lasts on", modelPlain, stepPart, "if state.b and not state.u and (heard or isForeign(holder())) then", "if false then"},
 		{"also where the use was only heard", modelPlain, stepPart, "(heard or isForeign(holder()))", "isForeign(holder())"},
@@ -297,7 +298,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"readers read beside foreign ones: READERS_BESIDE", modelRW, stepPart, "while first == '?' and second and", "while false and"},
 		{"but not before a writer", modelRW, stepPart, "second and modeOf(second) == 's' and isForeign(holder())", "second and isForeign(holder())"},
 		{"nor are they held back for a writer that does not wait", modelRW, stepPart, "\tout = second\n", ""},
-		{"when they leave in a window, those for whom it is are told: WINDOW_FREED", modelRW, stepPart, "if freed and on and not told and free() then", "if false then"},
+		{"when they leave in a window, those for whom it is are told: WINDOW_FREED", modelRW, stepPart, "if freed and on and not told and isFree() then", "if false then"},
 		{"a mirror counts foreign clients", modelPlain, mirrorPart, "n = n + math.max(counts[2] - counts[4], 0)", ""},
 		{"those of the fair queue", modelPlain, mirrorPart, "n = redis.call('exists', fair)", ""},
 		{"and those that only poll, when their window is due", modelPlain, mirrorPart, "if n == 0 and polls then", "if false then"},

@@ -16,7 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// forForeign are commands that a step uses for clients of Redisson only, if it releases nothing: it goes on without them.
+// forForeign are commands that a step uses for clients of Redisson only, if it releases nothing: it
+// goes on without them.
 var forForeign = []string{"HDEL", "HMGET", "LINDEX", "LPUSH", "LRANGE", "LREM"}
 
 var (
@@ -36,8 +37,8 @@ func commandsOf(k *modelKind) []string {
 	return slices.Compact(commands)
 }
 
-// A user may lose a right at any moment, or a server refuse a command: no script leaves a key that has no end. The scripts of the
-// last two commands of a round are refused one of theirs.
+// A user may lose a right at any moment, or a server refuse a command: no script leaves a key that
+// has no end. The scripts of the last two commands of a round are refused one of theirs.
 func TestARefusedCommandLeavesNoKeyWithoutAnEnd(t *testing.T) {
 	manyCommands(t)
 	redistest.Slow(t)
@@ -70,7 +71,8 @@ func TestARefusedCommandLeavesNoKeyWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// A release without a queue begins a window for a client of Redisson that listens: not one that has no end.
+// A release without a queue begins a window for a client of Redisson that listens: not one that has
+// no end.
 func TestAWindowThatCannotEndIsNone(t *testing.T) {
 	e := newEmbedded(t)
 	c := compare(t, e, modelPlain)
@@ -88,7 +90,8 @@ func TestAWindowThatCannotEndIsNone(t *testing.T) {
 	}
 }
 
-// A place without a time would keep the waiters of Redisson's fair lock for ever, and so would a second one, whose time goes with the first.
+// A place without a time would keep the waiters of Redisson's fair lock for ever, and so would a
+// second one, whose time goes with the first.
 func TestAPlaceInTheFairQueueHasATime(t *testing.T) {
 	e := newEmbedded(t)
 	c := compare(t, e, modelPlain)
@@ -117,7 +120,8 @@ func TestAPlaceInTheFairQueueHasATime(t *testing.T) {
 	}
 }
 
-// endless returns the keys that have no end, and places in Redisson's fair queue without a time of their own.
+// endless returns the keys that have no end, and places in Redisson's fair queue without a time of
+// their own.
 func (c *comparison) endless(e *embedded) (keys []string) {
 	for _, key := range e.m.Keys() {
 		if e.m.TTL(key) == 0 && !slices.Contains([]string{c.keys.FairQueue(), c.keys.FairTimes(), c.keys.Extra()}, key) {

@@ -21,7 +21,8 @@ import (
 
 // A subject is a server that runs the scripts in a comparison with the model.
 type subject interface {
-	// do executes commands in their order, and returns the replies: a string, an int, a []any, an error, or nil.
+	// do executes commands in their order, and returns the replies: a string, an int, a []any, an
+	// error, or nil.
 	do(commands ...[]string) []any
 	// published returns the messages published since the last call, by scripts as well, with their
 	// channels.
@@ -119,8 +120,8 @@ func (e *embedded) advance(d time.Duration, _ *wire.Keys) {
 
 func (e *embedded) exact() bool { return true }
 
-// A process is a redis-server, whose messages a MONITOR shows. Time passes there by itself; to advance it the times of
-// all keys are moved.
+// A process is a redis-server, whose messages a MONITOR shows. Time passes there by itself; to
+// advance it the times of all keys are moved.
 type process struct {
 	t                 testing.TB
 	addr              string
@@ -215,8 +216,8 @@ func (p *process) listen(name, channel string, on bool) {
 	}
 }
 
-// move is a script that lets time pass for all keys and for the times in them: of the permits of a semaphore, of a hash
-// of foreign clients, and of our place in Redisson's fair queue.
+// move is a script that lets time pass for all keys and for the times in them: of the permits of a
+// semaphore, of a hash of foreign clients, and of our place in Redisson's fair queue.
 const move = `
 local d, lock, foreign, fair = tonumber(ARGV[1]), unpack(KEYS)
 for _, key in ipairs(redis.call('keys', '*')) do

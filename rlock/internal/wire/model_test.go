@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model of package rlock/internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
+// The model of package rlock/internal/explore/server against the scripts. Each round is a lock of
+// its own, and random commands.
 func TestTheModelIsTheScripts(t *testing.T) {
 	manyCommands(t)
 	commands := 60_000
@@ -58,7 +59,8 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 	}
 }
 
-// manyCommands skips a test that sends thousands of commands, one after the other, under the race detector.
+// manyCommands skips a test that sends thousands of commands, one after the other, under the race
+// detector.
 func manyCommands(t *testing.T) {
 	t.Helper()
 	if redistest.UnderRace {
@@ -87,7 +89,8 @@ type comparison struct {
 	effects   server.Effects
 }
 
-// compare returns the comparison of a kind on a server. The scripts of the kind may be replaced before its rounds.
+// compare returns the comparison of a kind on a server. The scripts of the kind may be replaced
+// before its rounds.
 func compare(t testing.TB, on subject, k modelKind) *comparison {
 	k.redis = open(t)
 	var err error
@@ -101,7 +104,8 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Brief: modelBrief, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows}}
 }
 
-// round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
+// round runs random commands in a lock of its own. It returns how many, and what differs, "" for
+// nothing.
 func (c *comparison) round(n uint64) (commands int, difference string) {
 	c.start(n)
 	for range 24 + c.foreign.events() {
@@ -130,7 +134,8 @@ func (c *comparison) start(n uint64) {
 	}
 }
 
-// event is one random command, or something else that happens. It returns how many commands that are, and what command returns.
+// event is one random command, or something else that happens. It returns how many commands that
+// are, and what command returns.
 func (c *comparison) event() (commands int, undecided bool, difference string) {
 	if c.foreign.some() && c.random.IntN(3) == 0 {
 		return 0, c.foreignEvent(), ""
@@ -205,9 +210,9 @@ func (c *comparison) note(format string, args ...any) {
 	c.log = append(c.log, fmt.Sprintf(format, args...))
 }
 
-// command runs one command by both, and returns how they differ. A clock that does not stand still shows only between which
-// times Redis ran it: it has to be as the model says for one of them. The round is undecided if a key expired at about
-// that time.
+// command runs one command by both, and returns how they differ. A clock that does not stand still
+// shows only between which times Redis ran it: it has to be as the model says for one of them. The
+// round is undecided if a key expired at about that time.
 func (c *comparison) command(cmd core.Command) (undecided bool, difference string) {
 	c.note("%s", commandText(cmd))
 	replies := c.on.do(append([][]string{{"TIME"}, c.words(cmd)}, c.looks()...)...)
@@ -262,8 +267,8 @@ func (c *comparison) isUnclear(s *server.Server, began, ended server.Time) bool 
 	return !c.exact && slices.ContainsFunc(ends(s), func(end server.Time) bool { return began-slack <= end && end <= ended+slack })
 }
 
-// isTied reports whether it cannot be known whose lease ends first, which a command names: the ends of two differ by no more
-// than the clocks may.
+// isTied reports whether it cannot be known whose lease ends first, which a command names: the ends
+// of two differ by no more than the clocks may.
 func (c *comparison) isTied(s *server.Server) bool {
 	slack := server.Time(c.tolerance.Milliseconds())
 	for i, a := range s.Holders {
@@ -313,7 +318,8 @@ func commandText(c core.Command) string {
 	return text
 }
 
-// A modelKind is a kind of lock in a comparison: the model of it, and its scripts, which a test may replace.
+// A modelKind is a kind of lock in a comparison: the model of it, and its scripts, which a test may
+// replace.
 type modelKind struct {
 	name                          string
 	model                         server.Kind
@@ -345,7 +351,7 @@ var (
 func newModelKind(name string, model server.Kind, kind *wire.Kind, source string) modelKind {
 	k := modelKind{name: name, model: model, kind: kind, fenced: kind == wire.Fenced}
 	k.acquire, k.resume, k.step, k.mirror = kind.Scripts()
-	k.guard, k.release = kind.Guard().Script("return 1"), kind.Guard().Release(source, k.step)
+	k.guard, k.release = kind.Guard().Script("return 1"), kind.Guard().ReleaseScript(source, k.step)
 	return k
 }
 
@@ -362,7 +368,8 @@ const (
 	modelPermits = 2
 )
 
-// call returns the call that a client sends for the command. No ticket asks for the clock, which the model has not.
+// call returns the call that a client sends for the command. No ticket asks for the clock, which
+// the model has not.
 func (k *modelKind) call(c core.Command) wire.Call {
 	x := &wire.Exchange{Cmd: c, Kind: k.kind, Keys: &k.keys, Write: wire.NewWrite("", nil, nil)}
 	x.Cmd.Lease *= core.Span(time.Millisecond)
@@ -534,8 +541,8 @@ func (c *comparison) passedOn() (ts []core.Ticket) {
 	return ts
 }
 
-// isChanged reports whether Redis shows the tenure with another owner, or otherwise than it was asked for. A join that
-// entered it is long executed then, and none is sent twice.
+// isChanged reports whether Redis shows the tenure with another owner, or otherwise than it was
+// asked for. A join that entered it is long executed then, and none is sent twice.
 func (c *comparison) isChanged(t core.Ticket) bool {
 	mine := func(h server.Holder) bool { return h.ID == t.ID }
 	return slices.ContainsFunc(c.server.Holders, mine) && !slices.ContainsFunc(c.server.Holders, func(h server.Holder) bool {

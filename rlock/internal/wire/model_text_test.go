@@ -82,7 +82,8 @@ type snapshot struct {
 	times  []time.Duration // the remaining times of the answer's lease, the lock, the queue, and each reader or permit
 }
 
-// sameAs reports whether two snapshots are the same, with times that differ by no more than the tolerance.
+// sameAs reports whether two snapshots are the same, with times that differ by no more than the
+// tolerance.
 func (s snapshot) sameAs(o snapshot, tolerance time.Duration) bool {
 	return s.answer == o.answer && slices.Equal(s.words, o.words) &&
 		slices.EqualFunc(s.times, o.times, func(a, b time.Duration) bool { return (a - b).Abs() <= tolerance })
@@ -176,8 +177,8 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	return n
 }
 
-// byChannel sorts messages by their channels: only on one channel they keep their order. Questions about several
-// holders have none, since a hash has none.
+// byChannel sorts messages by their channels: only on one channel they keep their order. Questions
+// about several holders have none, since a hash has none.
 func byChannel(messages []string) []string {
 	key := func(m string) string {
 		channel, text, _ := strings.Cut(m, " ")
@@ -190,8 +191,8 @@ func byChannel(messages []string) []string {
 	return messages
 }
 
-// holderText returns the holder that an answer names by its UUID, or a word for any of the holders where the scripts may
-// name any of them. Of permits they name the one that ends first.
+// holderText returns the holder that an answer names by its UUID, or a word for any of the holders
+// where the scripts may name any of them. Of permits they name the one that ends first.
 func (k *modelKind) holderText(op core.Op, uuid string, holds func(uuid string) bool) string {
 	switch {
 	case k.model == server.ReadWrite && op == core.Acquire && uuid != "":

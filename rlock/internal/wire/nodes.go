@@ -38,7 +38,7 @@ type Nodes struct {
 	redis    *Redis
 	topology atomic.Pointer[topology]
 
-	mu       sync.Mutex        // protects following
+	mu       sync.Mutex        // guards the fields below
 	numbers  map[string]uint32 // the numbers of the nodes, by their entry in CLUSTER SLOTS
 	lookedAt time.Time
 }
@@ -52,7 +52,7 @@ type topology struct {
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
-	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{watched(r)}, addresses: []string{""}}
+	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{newWatchedLimits(r)}, addresses: []string{""}}
 	if r.opening != nil || r.cluster { // there may be several nodes
 		first.bySlot = make([]uint32, slots)
 	}
@@ -66,8 +66,8 @@ func (n *Nodes) addressOf(slot uint16) string {
 	return p.addresses[p.bySlot[slot]]
 }
 
-// Of returns the number of the node that serves slot.
-func (n *Nodes) Of(slot uint16) uint32 { return n.topology.Load().bySlot[slot] }
+// NodeOf returns the number of the node that serves slot.
+func (n *Nodes) NodeOf(slot uint16) uint32 { return n.topology.Load().bySlot[slot] }
 
 // Limits bound the commands in flight to one node. Releases have a limit of their own, so that they
 // never wait for asks.
@@ -100,8 +100,8 @@ type Limit struct {
 // began is the zero of the times in progress.
 var began = time.Now()
 
-// Leave gives a slot back, after the end of its command.
-func (l *Limit) Leave() {
+// FreeSlot gives a slot back, after the end of its command.
+func (l *Limit) FreeSlot() {
 	l.inFlight.Add(-1)
 	<-l.slots
 }
@@ -109,8 +109,8 @@ func (l *Limit) Leave() {
 // Heard notes that the node answered.
 func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 
-// InFlight returns the number of commands in flight.
-func (l *Limit) InFlight() int64 { return l.inFlight.Load() }
+// Count returns the number of commands in flight.
+func (l *Limit) Count() int64 { return l.inFlight.Load() }
 
 // Silent returns the time for which commands have been in flight and the node has answered none.
 func (l *Limit) Silent() time.Duration {
@@ -138,7 +138,7 @@ func (l *Limit) Slots() chan<- struct{} { return l.slots }
 func (l *Limit) Entered() *Limit {
 	if l.inFlight.Load() == 0 {
 		l.Heard()
-		l.silence.watch()
+		l.silence.checkLater()
 	}
 	l.inFlight.Add(1)
 	return l
@@ -175,7 +175,7 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 
 // doubt reads the topology again in the background, since it has led to the wrong node, or to none.
 func (n *Nodes) doubt() {
-	n.redis.background.start(func() { n.refreshAfter(time.Now(), doubtAge) })
+	n.redis.background.startWork(func() { n.refreshAfter(time.Now(), doubtAge) })
 }
 
 func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
@@ -186,13 +186,13 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	}
 	n.mu.Unlock()
 	if old {
-		n.refresh()
+		n.readTopology()
 	}
 }
 
-// refresh reads CLUSTER SLOTS, which has for each range of slots the first slot, the last slot, and
-// the host and port of the primary. Ranges that cannot be read stay as they were.
-func (n *Nodes) refresh() {
+// readTopology reads CLUSTER SLOTS, which has for each range of slots the first slot, the last
+// slot, and the host and port of the primary. Ranges that cannot be read stay as they were.
+func (n *Nodes) readTopology() {
 	ctx, cancel := n.redis.Within(n.redis.ctx)
 	defer cancel()
 	ranges, err := n.redis.Client.Do(ctx, n.redis.Client.B().ClusterSlots().Build()).ToArray()
@@ -218,7 +218,7 @@ func (n *Nodes) refresh() {
 			limits, addresses = append(limits, NewLimits()), append(addresses, "")
 		}
 		primary, _ := fields[2].ToArray()
-		addresses[number] = n.find(primary)
+		addresses[number] = n.addressIn(primary)
 		for slot := max(first, 0); slot <= min(last, slots-1); slot++ {
 			bySlot[slot] = number
 		}
@@ -226,10 +226,10 @@ func (n *Nodes) refresh() {
 	n.topology.Store(&topology{bySlot: bySlot, limits: limits, addresses: addresses})
 }
 
-// find returns the address by which rueidis reaches a node, by its host and port in CLUSTER SLOTS.
-// A node that does not know its own host leaves it out, and means the host that was asked: then the
-// only node with that port is meant.
-func (n *Nodes) find(primary []rueidis.RedisMessage) (found string) {
+// addressIn returns the address by which rueidis reaches a node, by its host and port in CLUSTER
+// SLOTS. A node that does not know its own host leaves it out, and means the host that was asked:
+// then the only node with that port is meant.
+func (n *Nodes) addressIn(primary []rueidis.RedisMessage) (found string) {
 	if len(primary) < 2 {
 		return ""
 	}
@@ -278,7 +278,7 @@ const (
 // WAIT blocks its connection, which no other command shares. So the call has no order among the
 // client's other commands: see Ordered.
 func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
-	c := r.call(x)
+	c := r.callFor(x)
 	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
 	ctx = context.WithValue(ctx, replicated{}, true)
 	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a command that blocks on a dead peer
@@ -286,14 +286,14 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 
 	generation := r.Generation()
 	r.sent.n.Add(2) // the call and the WAIT
-	script, wait := r.together(ctx, c.evalsha(r.Client), r.wait(limit))
+	script, wait := r.doTwo(ctx, c.evalsha(r.Client), r.waitCommand(limit))
 	if c.again(script) {
-		script, wait = r.together(ctx, c.eval(r.Client), r.wait(limit))
+		script, wait = r.doTwo(ctx, c.eval(r.Client), r.waitCommand(limit))
 	}
 	a := &x.Answer
-	*a = read(r, x, script)
+	*a = readAnswer(r, x, script)
 	if a.Heard {
-		r.heard(generation)
+		r.noteAnsweredAt(generation)
 	}
 	if a.Err != nil || a.Found != core.Holds {
 		return
@@ -308,12 +308,12 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	}
 	a.Unreplicated, a.Err, a.Token, a.Others = true, err, 0, 0
 	release := Exchange{Cmd: core.Command{Op: core.Leave, Ticket: x.Cmd.Ticket, Tokens: x.Cmd.Tokens, Permits: x.Cmd.Permits}, Keys: x.Keys, Kind: x.Kind, Text: x.Text}
-	r.Do(ctx, r.step(&release))
+	r.Do(ctx, r.stepCall(&release))
 }
 
-// wait returns the WAIT command, whose reply is the number of replicas that have the writes of its
-// connection, once they are enough or the time is up.
-func (r *Redis) wait(limit time.Duration) rueidis.Completed {
+// waitCommand returns the WAIT command, whose reply is the number of replicas that have the writes
+// of its connection, once they are enough or the time is up.
+func (r *Redis) waitCommand(limit time.Duration) rueidis.Completed {
 	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
 }
 
@@ -345,7 +345,7 @@ func (r *Redis) Ordered() bool {
 // changed.
 func (r *Redis) IsAbandonable() bool { return r.connected() && r.Ordered() }
 
-// together sends two commands as one pipeline on a connection that no other command shares
+// doTwo sends two commands as one pipeline on a connection that no other command shares
 // meanwhile. The second command has to be marked as one that blocks: for these rueidis has separate
 // connections. In a Cluster both go to the node that serves the slot of the first. An ASK is not
 // followed: while one of several keys is missing there, the node that imports the slot refuses the
@@ -353,7 +353,7 @@ func (r *Redis) IsAbandonable() bool { return r.connected() && r.Ordered() }
 //
 // A connection of rueidis' Dedicate would do as well, but rueidis unsubscribes when it takes the
 // connection back, which ends the process if the server refuses that: see package pubsub.
-func (r *Redis) together(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
+func (r *Redis) doTwo(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
 	if !r.InCluster() {
 		results := r.Client.DoMulti(ctx, first, second)
 		return results[0], results[1]
@@ -380,6 +380,6 @@ func (r *Redis) togetherAt(ctx context.Context, address string, first, second ru
 		return unknown, unknown
 	}
 	results := node.DoMulti(ctx, first, second)
-	r.heed(first.Slot(), results[0].Error())
+	r.heedReply(first.Slot(), results[0].Error())
 	return results[0], results[1]
 }

@@ -51,10 +51,10 @@ func (r *Redis) choosePubSub() error {
 	return nil
 }
 
-// askForSharded asks all nodes at once until one says yes or no, for a third of Patience. No question
-// ends sooner, since rueidis may dial with its context, and then other commands wait for that
-// connection. A Cluster whose slots are not assigned yet lists no nodes, but the client is connected
-// with those of its config.
+// askForSharded asks all nodes at once until one says yes or no, for a third of Patience. No
+// question ends sooner, since rueidis may dial with its context, and then other commands wait for
+// that connection. A Cluster whose slots are not assigned yet lists no nodes, but the client is
+// connected with those of its config.
 func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {
@@ -62,7 +62,7 @@ func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	}
 	answers := make(chan error, len(nodes))
 	for _, node := range nodes {
-		if !r.background.start(func() {
+		if !r.background.startWork(func() {
 			ctx, cancel := context.WithTimeout(r.ctx, r.Patience/3)
 			defer cancel()
 			answers <- node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error()
@@ -78,9 +78,9 @@ func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	return d, err
 }
 
-// Counts reports whether one node knows all subscribers of a channel: not in a Cluster with plain
-// pub/sub.
-func (r *Redis) Counts() bool { return r.family[0] != 'c' }
+// CountsSubscribers reports whether one node knows all subscribers of a channel: not in a Cluster
+// with plain pub/sub.
+func (r *Redis) CountsSubscribers() bool { return r.family[0] != 'c' }
 
 // tracking makes Redis notify the client of keys that others change: by CLIENT TRACKING with OPTIN,
 // so that only chosen keys cost anything, and NOLOOP, so that changes over this connection cause no
@@ -105,8 +105,8 @@ func (o *Options) tracks() bool {
 	return o.Tracking && o.Client == nil && o.Redis.PipelineMultiplex < 0 && !o.Redis.AlwaysRESP2
 }
 
-// listen makes o's connections report changed keys to OnChange's function.
-func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
+// onInvalidation makes o's connections report changed keys to OnChange's function.
+func (c *connections) onInvalidation(o rueidis.ClientOption) rueidis.ClientOption {
 	others := o.OnInvalidations
 	o.OnInvalidations = func(messages []rueidis.RedisMessage) {
 		if others != nil {
@@ -118,7 +118,7 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 				keys = append(keys, key)
 			}
 		}
-		c.change(keys)
+		c.tellChanged(keys)
 	}
 	return o
 }
@@ -129,8 +129,8 @@ func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load(
 // TrackingRefused returns the number of connections over which tracking was refused.
 func (r *Redis) TrackingRefused() int64 { return r.tracking.refusals.Load() }
 
-// refuse notes that no keys are tracked over the connection of that generation.
-func (t *tracking) refuse(generation uint64) {
+// stopTracking notes that no keys are tracked over the connection of that generation.
+func (t *tracking) stopTracking(generation uint64) {
 	if t.refused.Swap(generation) != generation {
 		t.refusals.Add(1)
 	}
@@ -149,23 +149,23 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 			hello, err := reply.AsMap()
 			switch {
 			case err != nil:
-				t.heed(generation, err)
+				t.noteRefusal(generation, err)
 			case reports(hello):
 				t.allowed.Store(generation)
 			default:
-				t.refuse(generation)
+				t.stopTracking(generation)
 			}
 		})
 	}
-	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(key), func(reply rueidis.RedisResult) { t.heed(generation, reply.Error()) })
+	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(key), func(reply rueidis.RedisResult) { t.noteRefusal(generation, reply.Error()) })
 	return true
 }
 
-// heed notes that keys cannot be tracked over the connection of that generation, if err is a
+// noteRefusal notes that keys cannot be tracked over the connection of that generation, if err is a
 // refusal that waiting does not cure.
-func (t *tracking) heed(generation uint64, err error) {
+func (t *tracking) noteRefusal(generation uint64, err error) {
 	if d, _ := Diagnose(err); err != nil && Answered(err) && d == Never {
-		t.refuse(generation)
+		t.stopTracking(generation)
 	}
 }
 
@@ -179,18 +179,19 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 	return number >= 3 && (err != nil || leading(text) >= 7)
 }
 
-// track adds the commands that track the keys of a call which was just added: CACHING, and a read
-// of each key. If a key is gone by then, and the call was executed, that is as good as a notice.
-func (r *Redis) track(p *pipeline, keys []string, called *bool) {
+// addTracking adds the commands that track the keys of a call which was just added: CACHING, and a
+// read of each key. If a key is gone by then, and the call was executed, that is as good as a
+// notice.
+func (r *Redis) addTracking(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
 		if Lack(reply.Error()) != nil {
-			r.tracking.refuse(generation)
+			r.tracking.stopTracking(generation)
 		}
 	})
 	p.add(b.Exists().Key(keys...).Build(), func(reply rueidis.RedisResult) {
 		if there, err := reply.AsInt64(); *called && err == nil && there < int64(len(keys)) {
-			r.conns.change(keys)
+			r.conns.tellChanged(keys)
 		}
 	})
 }

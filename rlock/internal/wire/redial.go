@@ -119,36 +119,36 @@ type heedful struct {
 // Do implements [rueidis.Client], as does DoMulti.
 func (c *heedful) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	result := c.Client.Do(ctx, command)
-	c.redis.note(command.Slot(), result.Error())
+	c.redis.noteStray(command.Slot(), result.Error())
 	return result
 }
 
 func (c *heedful) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	results := c.Client.DoMulti(ctx, commands...)
 	for i := range results {
-		c.redis.note(commands[i].Slot(), results[i].Error())
+		c.redis.noteStray(commands[i].Slot(), results[i].Error())
 	}
 	return results
 }
 
-// note notes the error of an answer, or of a command without one.
-func (r *Redis) note(slot uint16, err error) {
+// noteStray notes the error of an answer, or of a command without one.
+func (r *Redis) noteStray(slot uint16, err error) {
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
 	case !Answered(err):
-		r.failed(err)
+		r.noteNoAnswer(err)
 		return
 	default:
-		r.heed(slot, err)
+		r.heedReply(slot, err)
 	}
 	if r.conns.away.Load() != 0 {
-		r.answered()
+		r.noteAnswered()
 	}
 }
 
-// heed ends the connection to the node that serves the slot, if err is its reply and says that it
-// may be the wrong server.
-func (r *Redis) heed(slot uint16, err error) {
+// heedReply ends the connection to the node that serves the slot, if err is its reply and says that
+// it may be the wrong server.
+func (r *Redis) heedReply(slot uint16, err error) {
 	if pause := strayPause(err); pause > 0 {
 		r.strays(slot, pause, err)
 	}
@@ -164,7 +164,7 @@ func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
 	if last != 0 && now-last < int64(pause) || !r.redials.last.CompareAndSwap(last, now) {
 		return
 	}
-	r.background.start(func() {
+	r.background.startWork(func() {
 		if told := r.redials.told.Load(); told != nil {
 			(*told)(err)
 		}
@@ -174,7 +174,8 @@ func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
 
 // redial ends the connections to the node that serves the slot: the pipelined one by QUIT, which
 // Redis answers after all commands before it, and those on which grants wait for replicas. Which of
-// several pipelined connections would send the QUIT is left to rueidis: then all to the address end.
+// several pipelined connections would send the QUIT is left to rueidis: then all to the address
+// end.
 func (r *Redis) redial(slot uint16) {
 	node, address := r.Client, ""
 	if r.InCluster() {
@@ -188,7 +189,7 @@ func (r *Redis) redial(slot uint16) {
 		return
 	}
 	several := r.options.Redis.PipelineMultiplex > 0
-	r.conns.end(func(w *wire) bool { return w.replicated || several && w.address == address })
+	r.conns.endConnection(func(w *wire) bool { return w.replicated || several && w.address == address })
 	if several {
 		return
 	}
@@ -207,7 +208,7 @@ func (r *Redis) CheckReplicated() {
 	if r.options.SyncReplicas == 0 || r.InCluster() || r.redials.checks.Add(1) > 1 {
 		return
 	}
-	r.background.start(func() {
+	r.background.startWork(func() {
 		for n := int64(1); ; n = r.redials.checks.Load() {
 			if r.isSplit() {
 				r.strays(0, time.Second, errSplit)
@@ -229,7 +230,7 @@ func (r *Redis) isSplit() bool {
 		return false
 	}
 	info := r.Client.B().Info().Section("server").Build()
-	other, _ := r.together(context.WithValue(ctx, replicated{}, true), info, r.Client.B().Wait().Numreplicas(0).Timeout(1).Build())
+	other, _ := r.doTwo(context.WithValue(ctx, replicated{}, true), info, r.Client.B().Wait().Numreplicas(0).Timeout(1).Build())
 	id, err := readRunID(other)
 	return err == nil && id != "" && id != server
 }
@@ -251,8 +252,8 @@ func (c *connections) opened(w *wire) {
 	}
 }
 
-// end ends the chosen connections. rueidis closes them as any that has ended.
-func (c *connections) end(chosen func(*wire) bool) {
+// endConnection ends the chosen connections. rueidis closes them as any that has ended.
+func (c *connections) endConnection(chosen func(*wire) bool) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()

@@ -48,7 +48,7 @@ func moving(t *testing.T, run func(t *testing.T, l *lone, old *inmemory.Server, 
 func (l *lone) answer() error {
 	limit, ok := l.Limits(l.order.Slot).Asks.TryEnter()
 	require.True(l.t, ok)
-	defer limit.Leave()
+	defer limit.FreeSlot()
 	order := l.order
 	order.At = time.Now()
 	result, _ := l.Send(l.t.Context(), order)

@@ -71,7 +71,7 @@ type sent struct {
 // as rlock.New does: then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
 	r := newRedis(o, id)
-	if err := r.open(r.options); err != nil {
+	if err := r.openClient(r.options); err != nil {
 		r.cancel()
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
@@ -86,16 +86,16 @@ func newRedis(o Options, id string) *Redis {
 	r.deadline.patience = r.Patience
 	r.conns.onReplicated = r.CheckReplicated
 	if r.tracking.on = o.tracks(); r.tracking.on {
-		r.options.Redis = r.conns.listen(o.Redis)
+		r.options.Redis = r.conns.onInvalidation(o.Redis)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// open connects, and asks the server for what the client depends on. After an error no connection
-// is left.
-func (r *Redis) open(o Options) *absent {
-	client, refused := connect(o, r.prefix, r.conns)
+// openClient connects, and asks the server for what the client depends on. After an error no
+// connection is left.
+func (r *Redis) openClient(o Options) *absent {
+	client, refused := newRueidis(o, r.prefix, r.conns)
 	if refused != nil {
 		return refused
 	}
@@ -123,7 +123,7 @@ func (r *Redis) Close() {
 		<-r.opening.ended
 	}
 	r.deadline.stop()
-	if r.isOpen() {
+	if r.hasConnected() {
 		r.closeClient()
 	}
 	r.background.close()
@@ -153,12 +153,12 @@ func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // Start calls work in a goroutine that Close waits for. After Close it does not, and reports false.
-func (r *Redis) Start(work func()) bool { return r.background.start(work) }
+func (r *Redis) Start(work func()) bool { return r.background.startWork(work) }
 
 // Do makes one call.
 func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	r.sent.n.Add(1)
-	return c.do(ctx, r.Client)
+	return c.send(ctx, r.Client)
 }
 
 // DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline;
@@ -167,7 +167,7 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	if r.InCluster() {
 		result = r.Do(ctx, c)
-		_, _ = r.Tell(ctx, m.Owner, m)
+		_, _ = r.TellClient(ctx, m.Owner, m)
 		return result
 	}
 	r.sent.n.Add(2)
@@ -177,9 +177,9 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 	return result
 }
 
-// Tell publishes the message to the client with the id, with which an owner begins, and returns the
-// number of subscribers; -1 in a Cluster, where a node does not know all.
-func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
+// TellClient publishes the message to the client with the id, with which an owner begins, and
+// returns the number of subscribers; -1 in a Cluster, where a node does not know all.
+func (r *Redis) TellClient(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
 	if r.InCluster() {
@@ -197,7 +197,7 @@ func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
 // InCluster reports whether the client is one of a Cluster.
-func (r *Redis) InCluster() bool { return r.isOpen() && r.cluster }
+func (r *Redis) InCluster() bool { return r.hasConnected() && r.cluster }
 
 // SyncReplicas returns the number of replicas that must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }

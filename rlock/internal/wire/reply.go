@@ -28,8 +28,8 @@ type Answer struct {
 	Before int     // the number of tickets before that of the command; negative if that is not known
 }
 
-// failed returns the answer to a command that failed with err.
-func (x *Exchange) failed(err error) (a Answer) {
+// failedAnswer returns the answer to a command that failed with err.
+func (x *Exchange) failedAnswer(err error) (a Answer) {
 	a.Err, a.Heard, a.Before, a.Fault = err, Answered(err), -1, faultOf(x.Cmd.Op, err)
 	if x.Cmd.Op == core.Leave && Released(err) {
 		a.Fault, a.Left, a.JoinFault = core.Answered, true, core.Unknown
@@ -45,7 +45,7 @@ func faultOf(op core.Op, err error) core.Fault {
 	switch {
 	case errors.Is(explained, ErrWrongType) && (op == core.Mirror || op == core.Leave):
 		return core.Fatal
-	case d == Unknown, op != core.Acquire && begun(err):
+	case d == Unknown, op != core.Acquire && hasBegun(err):
 		return core.Unknown
 	case d == NotNow:
 		return core.NotRun
@@ -68,9 +68,9 @@ type value interface {
 	Error() error
 }
 
-// read returns the answer to a command, by the reply to its own call or its part of a reply to
-// several. It has a type parameter, since an interface would allocate memory for each command.
-func read[V value](r *Redis, x *Exchange, reply V) Answer {
+// readAnswer returns the answer to a command, by the reply to its own call or its part of a reply
+// to several. It has a type parameter, since an interface would allocate memory for each command.
+func readAnswer[V value](r *Redis, x *Exchange, reply V) Answer {
 	a, err := Answer{Before: -1, Heard: true}, error(nil)
 	//exhaustive:ignore
 	switch x.Cmd.Op {
@@ -107,7 +107,7 @@ func read[V value](r *Redis, x *Exchange, reply V) Answer {
 		err = errors.New("a command without a condition was answered by one")
 	}
 	if err != nil {
-		return x.failed(err)
+		return x.failedAnswer(err)
 	}
 	return a
 }
@@ -287,7 +287,7 @@ func parseCounter(text string, n uint64) (uint64, error) {
 func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
 	op := part[0].Cmd.Op
 	if len(part) == 1 && op != core.Mirror {
-		part[0].Answer = read(r, part[0], result)
+		part[0].Answer = readAnswer(r, part[0], result)
 		return
 	}
 	replies, err := result.ToArray()
@@ -296,11 +296,11 @@ func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
 	}
 	for i, x := range part {
 		if err != nil {
-			x.Answer = x.failed(err)
+			x.Answer = x.failedAnswer(err)
 		} else if text, wrong := replies[i].ToString(); op == core.Acquire && wrong == nil && text == "" {
 			x.Answer = Answer{Reply: core.Reply{Fault: core.Skipped}, Heard: true, Before: -1}
 		} else {
-			x.Answer = read(r, x, &replies[i])
+			x.Answer = readAnswer(r, x, &replies[i])
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 		err = fmt.Errorf("a release with a guarded write was answered with %d values, not 3", len(parts))
 	}
 	if err != nil {
-		if a = x.failed(err); result.Error() != nil && a.Heard && a.Fault == core.NotRun {
+		if a = x.failedAnswer(err); result.Error() != nil && a.Heard && a.Fault == core.NotRun {
 			w.Fate, w.Err = WriteRefused, result.Error()
 		}
 		return a
@@ -342,7 +342,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 	executed, err := parts[0].AsInt64()
 	switch refusal := parts[1].Error(); {
 	case err != nil:
-		return x.failed(err)
+		return x.failedAnswer(err)
 	case executed == 1:
 		w.Fate, w.Reply = WriteRan, parts[1]
 	case refusal == nil: // not a reply of the script: the fate stays unknown
@@ -351,7 +351,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 	default:
 		w.Fate, w.Err = WriteRefused, refusal
 	}
-	return read(r, x, &parts[2])
+	return readAnswer(r, x, &parts[2])
 }
 
 // ThisClient and OtherClient stand for clients in IDs of package core: this client, and any other
@@ -491,7 +491,7 @@ func Diagnose(err error) (Diagnosis, error) {
 	if a := (*absent)(nil); errors.As(err, &a) {
 		return a.diagnosis, a.err
 	}
-	message, ok := reply(err)
+	message, ok := replyText(err)
 	if !ok {
 		return diagnoseSilence(err)
 	}
@@ -581,22 +581,22 @@ func (r *rejection) Unwrap() error { return r.cause }
 
 var lineOfScript = regexp.MustCompile(`^:\d+: `)
 
-// reply returns the message of err if it is a reply of the server.
-func reply(err error) (message string, ok bool) {
+// replyText returns the message of err if it is a reply of the server.
+func replyText(err error) (message string, ok bool) {
 	if r := (*rejection)(nil); errors.As(err, &r) {
 		return r.reply, true
 	}
 	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
-		// Before an error that a script has caught and raised again Redis puts a second "ERR ", and the
-		// embedded server the line of the script.
+		// Before an error that a script has caught and raised again Redis puts a second "ERR ", and
+		// the embedded server the line of the script.
 		return lineOfScript.ReplaceAllString(strings.TrimPrefix(r.Error(), "ERR "), ""), true
 	}
 	return "", false
 }
 
-// begun reports whether err is a reply about a command inside a script: the commands before that
+// hasBegun reports whether err is a reply about a command inside a script: the commands before that
 // one have been executed.
-func begun(err error) bool {
+func hasBegun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }

@@ -104,7 +104,8 @@ func TestTheAnswersToAStep(t *testing.T) {
 	}
 }
 
-// An answer names the tenure that has the lock: of this client, of another one of rlock, or of neither.
+// An answer names the tenure that has the lock: of this client, of another one of rlock, or of
+// neither.
 func TestAnAnswerNamesTheHolder(t *testing.T) {
 	id := wire.NewID()
 	redis := openWith(t, redistest.Embedded(t), id, func(*wire.Options) {})
@@ -150,7 +151,8 @@ func TestTheMessagesToAClient(t *testing.T) {
 	}
 }
 
-// An acquire takes back what it has written. Another command that fails inside of its script may have done a part.
+// An acquire takes back what it has written. Another command that fails inside of its script may
+// have done a part.
 func TestTheErrorsOfRedisSayWhetherACommandHasRun(t *testing.T) {
 	redis := redistest.Embedded(t).Client(t)
 	const inside = " script: f_ab, on @user_script:12."

@@ -116,8 +116,8 @@ func (s *Script) Call(keys int, all ...string) Call {
 	return c
 }
 
-// together returns one call for several Acquires of one kind. s is the kind's script for several.
-func (s *Script) together(acquires []Call) Call {
+// joinCalls returns one call for several Acquires of one kind. s is the kind's script for several.
+func (s *Script) joinCalls(acquires []Call) Call {
 	c := Call{Script: s}
 	for i := range acquires {
 		keys, args := acquires[i].split()
@@ -158,8 +158,8 @@ func (c *Call) again(result rueidis.RedisResult) bool {
 	return ok && (reply.IsNoScript() || c.fair != nil && c.fair.learn(reply))
 }
 
-// do makes one call.
-func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.RedisResult) {
+// send makes one call.
+func (c Call) send(ctx context.Context, redis rueidis.Client) (result rueidis.RedisResult) {
 	if result = redis.Do(ctx, c.evalsha(redis)); c.again(result) {
 		result = redis.Do(ctx, c.eval(redis))
 	}
@@ -195,7 +195,7 @@ func (r *Redis) sendAt(ctx context.Context, calls []Call, indexes []int, write f
 			}
 		})
 		if keys := calls[i].Track; tracks && len(keys) > 0 {
-			r.track(&p, keys, called)
+			r.addTracking(&p, keys, called)
 		}
 	}
 	for i, reply := range r.Client.DoMulti(ctx, p.commands...) {
@@ -223,7 +223,7 @@ type Guard struct {
 
 // composed has the scripts that were made of sources of users.
 type composed struct {
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	scripts map[parts]*Script
 }
 
@@ -279,9 +279,9 @@ func (g *Guard) Script(source string) *Script {
 	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
 }
 
-// Release returns the script of a guarded write that a release with that step carries: see
+// ReleaseScript returns the script of a guarded write that a release with that step carries: see
 // scripts/release.lua.
-func (g *Guard) Release(source string, step *Script) *Script {
+func (g *Guard) ReleaseScript(source string, step *Script) *Script {
 	return g.script(parts{source, step}, releaseBegins+"local refused = (function() "+g.looks+"end)() local done, reply = true, refused if not refused then done, reply = pcall(function() ",
 		"end) end "+answers+"local stepped, left = pcall(function(KEYS, ARGV)\n"+step.text+"\n"+releaseEnds)
 }

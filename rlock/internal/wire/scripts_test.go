@@ -70,7 +70,8 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	assert.Len(t, denial, 2)
 }
 
-// A call may have to send the unmark of a tenure, though the keeper sends most: it is no call of a script.
+// A call may have to send the unmark of a tenure, though the keeper sends most: it is no call of a
+// script.
 func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	redis := open(t)
 	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
@@ -84,8 +85,9 @@ func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	assert.Zero(t, there)
 }
 
-// The parts of a step are one script, and so see one another's locals. A part uses those names of an
-// earlier one that the headers of queue.lua and foreign.lua list, and declares none of them anew.
+// The parts of a step are one script, and so see one another's locals. A part uses those names of
+// an earlier one that the headers of queue.lua and foreign.lua list, and declares none of them
+// anew.
 func TestAPartOfAStepUsesTheNamesThatAnEarlierOneLists(t *testing.T) {
 	listed := regexp.MustCompile(`(?m)^--   (\S+(?: \S+)*)`)
 	declared := regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
@@ -268,8 +270,9 @@ var (
 	functionBegin = regexp.MustCompile(`^(\t*)(local )?function `)
 )
 
-// The header of queue.lua has each early end of a step, in the order in which the parts of the script have them, and each return
-// of a step names the end that it is, but for the last one of all.
+// The header of queue.lua has each early end of a step, in the order in which the parts of the
+// script have them, and each return of a step names the end that it is, but for the last one of
+// all.
 func TestTheHeaderOfAStepHasItsEnds(t *testing.T) {
 	where := make(map[string][]string) // the files of each end, as the header says
 	var listed []string
@@ -449,8 +452,8 @@ func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 	}
 }
 
-// The steps that are nearly all where clients wait end in swift.lua: whatever keeps them from that costs Redis time, and changes
-// nothing that the comparison with the model could tell.
+// The steps that are nearly all where clients wait end in swift.lua: whatever keeps them from that
+// costs Redis time, and changes nothing that the comparison with the model could tell.
 func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
 	swift, plain := strings.Join(linesOf(t, "swift"), "\n"), wire.PlainStep.Text()
 	require.Contains(t, plain, swift)
@@ -571,8 +574,8 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	}
 }
 
-// A client of Redisson may have a lease of millions of years, which Lua writes as 1.8554258718e+17 and
-// PEXPIRE does not read.
+// A client of Redisson may have a lease of millions of years, which Lua writes as 1.8554258718e+17
+// and PEXPIRE does not read.
 func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 	redis := openAt(t, redistest.Standalone(t))
 	id := wire.NewID()
@@ -619,8 +622,8 @@ func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 	}
 }
 
-// A semaphore's key may have a member that looks like an owner of several permits, and is none: it is
-// an owner of one, as for CutMore.
+// A semaphore's key may have a member that looks like an owner of several permits, and is none: it
+// is an owner of one, as for CutMore.
 func TestAnOwnerOfAnOddNumberOfPermitsHasOne(t *testing.T) {
 	redis := open(t)
 	keys := keysOf(t, redis, "permits", wire.Semaphore.Layout)

@@ -100,13 +100,13 @@ func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.
 // A background counts the goroutines that work for a client in the background. Its zero value is
 // ready for use.
 type background struct {
-	mu      sync.Mutex // protects following
+	mu      sync.Mutex // guards the fields below
 	closed  bool
 	running sync.WaitGroup // only Add needs the mutex
 }
 
-// start calls work in a goroutine of its own, and reports whether it does: not after close.
-func (b *background) start(work func()) bool {
+// startWork calls work in a goroutine of its own, and reports whether it does: not after close.
+func (b *background) startWork(work func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -127,12 +127,12 @@ func (b *background) close() {
 // keeps its slot of the limit until it has ended.
 func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func() T) (result T, err error) {
 	landed := make(chan T, 1)
-	started := r.background.start(func() {
-		defer limit.Leave()
+	started := r.background.startWork(func() {
+		defer limit.FreeSlot()
 		landed <- work()
 	})
 	if !started {
-		limit.Leave()
+		limit.FreeSlot()
 		return result, ErrClosed
 	}
 	select {
@@ -153,8 +153,8 @@ func (r *Redis) SlotOf(key string) uint16 {
 
 // Promptly returns what ask returns, or an error once ctx ends. Before that rueidis does not always
 // return: while it dials, and while it reads over a connection whose peer is silent. The context of
-// ask ends later than ctx: the end of the context of a command that dials would fail the commands of
-// all that wait for the connection.
+// ask ends later than ctx: the end of the context of a command that dials would fail the commands
+// of all that wait for the connection.
 func Promptly[T any](ctx context.Context, r *Redis, slot uint16, ask func(ctx context.Context) (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -200,7 +200,7 @@ type Processes struct {
 // clientLists keeps the processes of each node for listTime, so that many questions in a row cost
 // one CLIENT LIST, whose reply has a line for each connection of the server.
 type clientLists struct {
-	lock   Limit                 // a limit of one, which protects following
+	lock   Limit                 // a limit of one, which guards the fields below
 	byNode map[uint32]*Processes // the last answers
 }
 
@@ -210,9 +210,9 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	if err != nil {
 		return &Processes{Err: err}
 	}
-	node, lists := r.Nodes.Of(k.Slot), r.clientLists.byNode
+	node, lists := r.Nodes.NodeOf(k.Slot), r.clientLists.byNode
 	if known := lists[node]; known != nil && time.Since(known.readAt) < listTime {
-		slot.Leave()
+		slot.FreeSlot()
 		return known
 	}
 	read, err := inBackground(ctx, r, slot, func() *Processes {
@@ -235,9 +235,9 @@ func (r *Redis) KnownProcess(owner string) *Process {
 	if !ok {
 		return nil
 	}
-	defer slot.Leave()
+	defer slot.FreeSlot()
 	for _, list := range r.clientLists.byNode {
-		if p := list.Of(owner); p != nil {
+		if p := list.OfOwner(owner); p != nil {
 			return p
 		}
 	}
@@ -248,7 +248,7 @@ func (r *Redis) KnownProcess(owner string) *Process {
 // behind a reply of some megabytes.
 func (r *Redis) readClientList(k *Keys) *Processes {
 	ctx := r.deadline.context(time.Now())
-	_, result := r.together(ctx,
+	_, result := r.doTwo(ctx,
 		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // its slot leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
@@ -276,8 +276,8 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 	return p, id, ok
 }
 
-// Of returns the process of an owner's client, or nil if that process is not known.
-func (p *Processes) Of(owner string) *Process {
+// OfOwner returns the process of an owner's client, or nil if that process is not known.
+func (p *Processes) OfOwner(owner string) *Process {
 	if len(owner) < ClientLen {
 		return nil
 	}

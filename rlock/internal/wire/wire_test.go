@@ -281,21 +281,21 @@ func TestTheNodesOfACluster(t *testing.T) {
 			require.NoError(t, err)
 			first, _ := fields[0].AsInt64()
 			last, _ := fields[1].AsInt64()
-			node := redis.Nodes.Of(uint16(first))
-			assert.Equal(t, node, redis.Nodes.Of(uint16(last)), "%d to %d", first, last)
+			node := redis.Nodes.NodeOf(uint16(first))
+			assert.Equal(t, node, redis.Nodes.NodeOf(uint16(last)), "%d to %d", first, last)
 			nodes[node] = true
 		}
 		assert.Len(t, nodes, 3)
 	})
 	t.Run("a command that finds no node has the topology read again", func(t *testing.T) {
-		keys, node := keysOf(t, redis, "lock", wire.Plain.Layout), redis.Nodes.Of(0)
+		keys, node := keysOf(t, redis, "lock", wire.Plain.Layout), redis.Nodes.NodeOf(0)
 		redis.Nodes.ForgetAddresses()
 		require.Eventually(t, func() bool {
 			x := leave(&keys, wire.NewID().Owner(1))
 			redis.DoReplicated(t.Context(), x)
 			return x.Answer.Err == nil
 		}, redistest.Hang, 10*time.Millisecond)
-		assert.Equal(t, node, redis.Nodes.Of(0), "it has its number, and so its limits, as before")
+		assert.Equal(t, node, redis.Nodes.NodeOf(0), "it has its number, and so its limits, as before")
 	})
 }
 

@@ -43,8 +43,8 @@ type Options struct {
 	Methods []string
 	// Result reports whether a response with the status is the result of its request, which is
 	// kept. After any other response the next request with the key runs the handler. By default all
-	// are results but 5xx, 408, 409, 423, 425 and 429, which ask the client to come again. A handler
-	// decides for one response by [NotDone].
+	// are results but 5xx, 408, 409, 423, 425 and 429, which ask the client to come again. A
+	// handler decides for one response by [NotDone].
 	Result func(status int) bool
 	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse the
 	// length of the longest body of a response that is kept. Default to 1 MiB. A longer response is
@@ -111,7 +111,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 	}
 	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
 	g := &Guard{o: o, locks: locks, running: make(map[string]int), warned: make(map[string]time.Time), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
-	g.shared, g.prefix = driver.Of(locks)
+	g.shared, g.prefix = driver.ClientOf(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }

@@ -484,8 +484,8 @@ func TestCloseKeepsWhatAHandlerHasFinished(t *testing.T) {
 	})
 }
 
-// A request whose handler goes on when the guard is closed gets 503, and a later one the response. If
-// the handler returns at once, the request gets either.
+// A request whose handler goes on when the guard is closed gets 503, and a later one the response.
+// If the handler returns at once, the request gets either.
 func TestCloseWhileAHandlerRuns(t *testing.T) {
 	bubble(t, idempotent.Options{}, slow, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
 		first := make(chan int, 1)
@@ -498,8 +498,8 @@ func TestCloseWhileAHandlerRuns(t *testing.T) {
 	})
 }
 
-// A server that dies in its handler leaves an unknown outcome, for Keep, or the handler is run again
-// by choice.
+// A server that dies in its handler leaves an unknown outcome, for Keep, or the handler is run
+// again by choice.
 func TestAServerThatDiesInItsHandler(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		hang := func(w http.ResponseWriter, r *http.Request) {
@@ -622,9 +622,9 @@ func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A right that is missing when a handler has ended is logged, and keeps no lock: after a response that
-// is no result, whose mark stays, after one that cannot be stored, and in Forget, which then changes
-// nothing.
+// A right that is missing when a handler has ended is logged, and keeps no lock: after a response
+// that is no result, whose mark stays, after one that cannot be stored, and in Forget, which then
+// changes nothing.
 func TestAMissingRightAfterTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := rlocktest.NewServer(t)

@@ -65,7 +65,8 @@ func exported(t *testing.T) map[string]map[string]bool {
 	return found
 }
 
-// export adds the names and the labels of a metric as the exporter of OpenTelemetry has them by default.
+// export adds the names and the labels of a metric as the exporter of OpenTelemetry has them by
+// default.
 func export(t *testing.T, found map[string]map[string]bool, m metricdata.Metrics) {
 	t.Helper()
 	kind, labels := otlptranslator.MetricType(otlptranslator.MetricTypeGauge), map[string]bool{"job": true} // which Prometheus adds

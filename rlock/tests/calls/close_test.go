@@ -245,7 +245,8 @@ func closeAtASilentServer(t *testing.T, w *testbed.World, connect connected) {
 	}
 }
 
-// An attempt without an answer may have been granted the lock: many of them for one lock are one lock to the caller of Close.
+// An attempt without an answer may have been granted the lock: many of them for one lock are one
+// lock to the caller of Close.
 func TestCloseCountsTheLocksThatAreNotReleased(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := w.NewClient()
@@ -295,8 +296,8 @@ type stuckHandler struct {
 
 func (h stuckHandler) Handle(context.Context, slog.Record) error { h.waits(); return nil }
 
-// Code of the user may wait for something else: Close waits for the Observer and for the Logger for a
-// second each. The hooks of Close are called all the same.
+// Code of the user may wait for something else: Close waits for the Observer and for the Logger for
+// a second each. The hooks of Close are called all the same.
 func TestCloseWaitsForNoCodeOfTheUserForLong(t *testing.T) {
 	testbed.EachBubble(t, map[string]func(c *rlock.Config, waits func()){
 		"Released": func(c *rlock.Config, waits func()) {
@@ -582,7 +583,8 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 	})
 }
 
-// A constructor that returns no error panics if its client is nil. What it makes would panic later, at its first use.
+// A constructor that returns no error panics if its client is nil. What it makes would panic later,
+// at its first use.
 func TestANilClientIsAPanicOfEachConstructor(t *testing.T) {
 	for what, construct := range map[string]func(){
 		"inspect.Of":     func() { inspect.Of(nil) },

@@ -188,8 +188,8 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 
 func second[T any](_ T, err error) error { return err }
 
-// Each exported name that takes a context returns when it ends, or before: while Redis is silent, at
-// once and when the connections are given up, and while it cannot be reached.
+// Each exported name that takes a context returns when it ends, or before: while Redis is silent,
+// at once and when the connections are given up, and while it cannot be reached.
 func TestEachCallReturnsWhenItsContextEnds(t *testing.T) {
 	for fault, begin := range map[string]func(net *network.Network){
 		"silence":                func(net *network.Network) { net.Rule(network.Silence) },

@@ -135,8 +135,8 @@ func TestAGuardedWriteThatIsNotExecutedSaysWhy(t *testing.T) {
 	})
 }
 
-// A caller learns for which lock it lacks a right, or the server a command, wherever that is refused. Redis names the user since 7.2,
-// and no error of ours does.
+// A caller learns for which lock it lacks a right, or the server a command, wherever that is
+// refused. Redis names the user since 7.2, and no error of ours does.
 func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
 	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 		lock := of(w.NewClient().Client)
@@ -181,7 +181,8 @@ func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
 	})
 }
 
-// What a script returns or raises is no answer of the guard, and no answer by which a server says that it was not executed.
+// What a script returns or raises is no answer of the guard, and no answer by which a server says
+// that it was not executed.
 func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
@@ -262,7 +263,8 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 	}
 }
 
-// After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write is executed all the same.
+// After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write
+// is executed all the same.
 func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 	redistest.Slow(t)
 	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
@@ -355,7 +357,8 @@ func unwrapped(err error) error {
 	}
 }
 
-// A holder that was paused past its lease, or lost the lock otherwise, writes nothing, and does no harm to the next one.
+// A holder that was paused past its lease, or lost the lock otherwise, writes nothing, and does no
+// harm to the next one.
 func TestAReleaseWithAScriptOfALostHoldWritesNothing(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		hold := acquired(t, s, l)
@@ -374,8 +377,8 @@ func TestAReleaseWithAScriptOfALostHoldWritesNothing(t *testing.T) {
 // answering are the kinds of locks that have answers.
 var answering = testbed.LocksOf("plain", "fenced", "fair")
 
-// A release whose script returns a string answers those that wait for an answer, and grants the lock to the first of the others.
-// It takes one command, and those that are answered send none.
+// A release whose script returns a string answers those that wait for an answer, and grants the
+// lock to the first of the others. It takes one command, and those that are answered send none.
 func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		for name, lock := range answering {
@@ -455,7 +458,8 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 	})
 }
 
-// A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One that is not met costs no command.
+// A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One
+// that is not met costs no command.
 func TestAConditionBeforeTheLock(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		for name, lock := range answering {

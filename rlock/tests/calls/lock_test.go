@@ -1,5 +1,6 @@
-// Package calls_test is about what every call promises for every kind of lock: Lock, TryLock, Do, Acquire and their
-// ends by a context or Close, owners, names, leases, force, holds that are passed on, and guarded writes.
+// Package calls_test is about what every call promises for every kind of lock: Lock, TryLock, Do,
+// Acquire and their ends by a context or Close, owners, names, leases, force, holds that are passed
+// on, and guarded writes.
 package calls_test
 
 import (
@@ -433,8 +434,8 @@ func TestOneAnswerRefusesAllAttempts(t *testing.T) {
 	}
 }
 
-// Unreachable is not busy: while Redis is silent, refuses connections or answers with an error, no call is told that
-// another owner has the lock.
+// Unreachable is not busy: while Redis is silent, refuses connections or answers with an error, no
+// call is told that another owner has the lock.
 func TestNoCallIsRefusedByARedisThatDoesNotAnswer(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		for name, fails := range map[string]func(*testbed.Peer){"silent": (*testbed.Peer).Silence, "refuses": (*testbed.Peer).Refuse} {
@@ -485,7 +486,8 @@ func TestTTLOfAKeyThatDoesNotExpireIsNegative(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		lock := s.NewLock()
 		require.NoError(t, lock.Lock(s.Ctx))
-		// The first answer over a new connection has the client renew its leases, which may be after a PERSIST.
+		// The first answer over a new connection has the client renew its leases, which may be
+		// after a PERSIST.
 		assert.Eventually(t, func() bool {
 			persisted := s.Do("PERSIST", testbed.Key).Error()
 			ttl, err := lock.TTL(s.Ctx)

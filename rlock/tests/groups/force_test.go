@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// One process releases its own red lock by force and takes it again, beside two others that wait for it. The round trips
-// to the three servers differ, so that the commands of the three reach them in many orders.
+// One process releases its own red lock by force and takes it again, beside two others that wait
+// for it. The round trips to the three servers differ, so that the commands of the three reach them
+// in many orders.
 func TestAForcedRedLockHasOneHolderInAnyOrder(t *testing.T) {
 	quorumOf(3, t, func(t *testing.T, w *fiveWorlds) {
 		forcer, second, third := w.member(), w.member(), w.member()

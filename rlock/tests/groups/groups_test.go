@@ -50,7 +50,8 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	})
 }
 
-// Such a multi-lock would wait for itself. It is not refused if a client has its own DialCtxFn: its server is not known.
+// Such a multi-lock would wait for itself. It is not refused if a client has its own DialCtxFn: its
+// server is not known.
 func TestAMultiLockRefusesANameByTwoClientsOfOneServer(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		shared := w.Outsider()
@@ -84,7 +85,8 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	})
 }
 
-// The acquires of nine parts, each of another client than the one before, take longer than the lease.
+// The acquires of nine parts, each of another client than the one before, take longer than the
+// lease.
 func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
@@ -334,7 +336,8 @@ func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
 	assert.ErrorContains(t, err, "clients 0 and 2")
 }
 
-// rolls restarts each server without its data, the next one as much later as docs/operations.md says.
+// rolls restarts each server without its data, the next one as much later as docs/operations.md
+// says.
 func (w *fiveWorlds) rolls() {
 	for _, world := range w.Worlds {
 		world.Redis.Stop()

@@ -1,5 +1,5 @@
-// Package insight_test is about what a client tells: observers, logs, counters, the holds of a process, what Inspect
-// shows, cycles of waits.
+// Package insight_test is about what a client tells: observers, logs, counters, the holds of a
+// process, what Inspect shows, cycles of waits.
 package insight_test
 
 import (

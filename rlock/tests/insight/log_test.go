@@ -20,14 +20,16 @@ import (
 
 const dropped = "rlock: the program has dropped a Hold without releasing it"
 
-// drops acquires a lock, and drops the handle. It returns the context of the hold, which work may still use.
+// drops acquires a lock, and drops the handle. It returns the context of the hold, which work may
+// still use.
 func drops(t *testing.T, w *testbed.World, lock *rlock.Lock) context.Context {
 	t.Helper()
 	h := testbed.Take(t, w.Ctx, lock)
 	return h.Context()
 }
 
-// collected collects the garbage until the condition is met: cleanups run in a goroutine of the runtime.
+// collected collects the garbage until the condition is met: cleanups run in a goroutine of the
+// runtime.
 func collected(w *testbed.World, met func() bool, message string) {
 	w.Eventually(func() bool {
 		runtime.GC()
@@ -61,8 +63,8 @@ func TestAHoldThatIsDroppedIsLoggedOnce(t *testing.T) {
 
 type requestKey struct{}
 
-// A value of the caller's context may refer to the hold, as that of a request does which keeps it in a field: that is no reason
-// to keep it in memory once it has ended, in whichever way.
+// A value of the caller's context may refer to the hold, as that of a request does which keeps it
+// in a field: that is no reason to keep it in memory once it has ended, in whichever way.
 func TestAHoldThatHasEndedIsCollectedThoughItsContextRefersToIt(t *testing.T) {
 	for what, end := range map[string]func(*rlock.Hold, context.Context) error{
 		"Release": (*rlock.Hold).Release,

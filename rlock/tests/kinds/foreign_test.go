@@ -25,8 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key that an operation uses may have data of another program, of any type: the operation says so,
-// or works all the same, and leaves the data as they are.
+// A key that an operation uses may have data of another program, of any type: the operation says
+// so, or works all the same, and leaves the data as they are.
 
 // foreign are data of other programs: commands without the key.
 var foreign = map[string][]string{
@@ -39,8 +39,8 @@ var foreign = map[string][]string{
 	"stream":             {"XADD", "1-1", "field", "value"},
 }
 
-// isOurs reports whether data of that type may be ours: then nothing tells them apart. The queues have
-// names of our own, and those of permits are Redisson's. A note is a text.
+// isOurs reports whether data of that type may be ours: then nothing tells them apart. The queues
+// have names of our own, and those of permits are Redisson's. A note is a text.
 func isOurs(key, kind string) bool {
 	return kind == "zset" && (strings.HasPrefix(key, "rlock_queue:") || strings.HasSuffix(key, ":timeout")) || strings.HasSuffix(key, ":"+inspect.NoteKey)
 }

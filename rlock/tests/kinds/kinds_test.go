@@ -1,5 +1,5 @@
-// Package kinds_test is about what only some kinds have: readers and writers, the permits of a semaphore, fencing
-// tokens.
+// Package kinds_test is about what only some kinds have: readers and writers, the permits of a
+// semaphore, fencing tokens.
 package kinds_test
 
 import (
@@ -89,7 +89,8 @@ func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
 	})
 }
 
-// What a semaphore of several permits adds to one of a single permit, which the tests over all kinds cover.
+// What a semaphore of several permits adds to one of a single permit, which the tests over all
+// kinds cover.
 
 // atOnce is one attempt.
 func atOnce(k int) []rlock.AcquireOption {
@@ -129,7 +130,8 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 	})
 }
 
-// One that takes many is the first in the queue, and those that come after it wait although there is a permit for them.
+// One that takes many is the first in the queue, and those that come after it wait although there
+// is a permit for them.
 func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		const n = 3
@@ -207,8 +209,8 @@ func TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone(t *testing.T) {
 	})
 }
 
-// awaitRW returns when the hash shows the mode and exactly these fields, "<id>" for a reader of the client and
-// "<id>:write" for a writer. Each reader has a key with a lease, and so has the hash.
+// awaitRW returns when the hash shows the mode and exactly these fields, "<id>" for a reader of the
+// client and "<id>:write" for a writer. Each reader has a key with a lease, and so has the hash.
 func awaitRW(s *testbed.Site, client *rlock.Client, mode string, want map[string]string) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool {

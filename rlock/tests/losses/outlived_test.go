@@ -85,7 +85,8 @@ func job(t *testing.T, ctx context.Context, lock testbed.Locker) (end func()) {
 	}
 }
 
-// assertExcluded asserts that no call with ctx gets the lock now, neither in the test's goroutine nor in another one.
+// assertExcluded asserts that no call with ctx gets the lock now, neither in the test's goroutine
+// nor in another one.
 func assertExcluded(t *testing.T, ctx context.Context, lock testbed.Locker) {
 	t.Helper()
 	inside := func(context.Context) error { t.Error("two are inside"); return nil }

@@ -206,7 +206,8 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	})
 }
 
-// What a server refuses costs no lock, and the next mirror finds the loss. Here a nested lock causes the mirrors.
+// What a server refuses costs no lock, and the next mirror finds the loss. Here a nested lock
+// causes the mirrors.
 func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7)

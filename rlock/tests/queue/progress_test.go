@@ -63,8 +63,8 @@ func heldElsewhere(t *testing.T, w *testbed.World, of func(*rlock.Client, string
 	return h
 }
 
-// A caller is told every two seconds, also where its place stays the same: behind a holder of its own process as well, where
-// nothing is sent while it waits.
+// A caller is told every two seconds, also where its place stays the same: behind a holder of its
+// own process as well, where nothing is sent while it waits.
 func TestACallerIsToldEveryTwoSeconds(t *testing.T) {
 	for name, own := range map[string]bool{"behind another process": false, "behind its own process": true} {
 		t.Run(name, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestACallerIsToldEveryTwoSeconds(t *testing.T) {
 	}
 }
 
-// However tickets come and go, and whatever is in flight, a caller that knows its place is told within two
-// seconds again.
+// However tickets come and go, and whatever is in flight, a caller that knows its place is told
+// within two seconds again.
 func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
 	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
 		var mu sync.Mutex
@@ -129,7 +129,8 @@ func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
 	})
 }
 
-// Callers that come at once are told places without gaps, in whatever order their tickets have come to Redis.
+// Callers that come at once are told places without gaps, in whatever order their tickets have come
+// to Redis.
 func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
@@ -184,8 +185,8 @@ func TestProgressSendsNothing(t *testing.T) {
 	})
 }
 
-// A function that does not return costs others a second: the lock that its call was granted is released then, and the call waits
-// again when it has returned.
+// A function that does not return costs others a second: the lock that its call was granted is
+// released then, and the call waits again when it has returned.
 func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
 	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
 		p, other := w.NewClient(), w.NewClient()
@@ -232,7 +233,8 @@ func TestACallThatHasMissedItsTurnWaitsForTheRestOfItsTime(t *testing.T) {
 	})
 }
 
-// No other call waits for a function that does not return, although its call has to ask Redis first.
+// No other call waits for a function that does not return, although its call has to ask Redis
+// first.
 func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
 	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
 		lock := of(w.NewClient().Client, testbed.Key)
@@ -272,7 +274,8 @@ func toldAll(t *testing.T, why any) {
 	assert.Contains(t, err.Error(), ".panics(")
 }
 
-// If the function panics, or ends the goroutine, nothing is held and no place is taken: also if the lock was granted meanwhile.
+// If the function panics, or ends the goroutine, nothing is held and no place is taken: also if the
+// lock was granted meanwhile.
 func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 	for name, end := range map[string]func(){"panics": panics, "ends the goroutine": runtime.Goexit} {
 		for _, granted := range []bool{false, true} {
@@ -311,7 +314,8 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 	}
 }
 
-// A function that ends after its call has missed its turn takes nothing from the next holder, which may be the same owner.
+// A function that ends after its call has missed its turn takes nothing from the next holder, which
+// may be the same owner.
 func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
 	for name, end := range map[string]func(){"panics": panics, "ends the goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -341,8 +345,9 @@ func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
 	}
 }
 
-// The client may be closed, or the lock lost, while a call that was granted the lock waits for its function. Then the call has
-// acquired the lock, also if its caller has left or cannot be told: the Observer is told so, and the figures agree with it.
+// The client may be closed, or the lock lost, while a call that was granted the lock waits for its
+// function. Then the call has acquired the lock, also if its caller has left or cannot be told: the
+// Observer is told so, and the figures agree with it.
 func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 	for name, ends := range map[string]func(t *testing.T, w *testbed.World, p *rlock.Client){
 		"closed": func(t *testing.T, _ *testbed.World, p *rlock.Client) { require.NoError(t, p.Close()) },

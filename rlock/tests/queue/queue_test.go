@@ -1,5 +1,5 @@
-// Package queue_test is about the order of owners: the queue in Redis and the line inside a process, and turns with
-// clients that are not ours.
+// Package queue_test is about the order of owners: the queue in Redis and the line inside a
+// process, and turns with clients that are not ours.
 package queue_test
 
 import (
@@ -33,7 +33,8 @@ func (c *lateContext) Err() error {
 	return c.Context.Err()
 }
 
-// A waiter whose context ends does not get the lock, though it was granted before the waiter has looked.
+// A waiter whose context ends does not get the lock, though it was granted before the waiter has
+// looked.
 func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		here, there := w.NewClient(), w.NewClient()
@@ -60,8 +61,8 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 	})
 }
 
-// Redis stands still for a while, and loses nothing: the answers are late, and those that a client has given up do not
-// come. Each waiter keeps its place.
+// Redis stands still for a while, and loses nothing: the answers are late, and those that a client
+// has given up do not come. Each waiter keeps its place.
 func TestAStallOfRedisKeepsTheOrderOfAFairLock(t *testing.T) {
 	t.Parallel()
 	pauses := []time.Duration{2500 * time.Millisecond, 3 * time.Second, 4 * time.Second}
@@ -77,7 +78,8 @@ func TestAStallOfRedisKeepsTheOrderOfAFairLock(t *testing.T) {
 	}
 }
 
-// keepsOrder has waiters of several clients join one after the other, and Redis pause so long after that.
+// keepsOrder has waiters of several clients join one after the other, and Redis pause so long after
+// that.
 func keepsOrder(t *testing.T, s *testbed.Site, pause, after time.Duration) {
 	const clients, each = 3, 4
 	short := testbed.WithLease(2 * time.Second)
@@ -128,8 +130,8 @@ func TestAFairLockOutlivesAFailover(t *testing.T) {
 	})
 }
 
-// Clients that are not ours: guests, which only poll and cannot be counted, and subscribers. Package internal/redisson has
-// the real ones.
+// Clients that are not ours: guests, which only poll and cannot be counted, and subscribers.
+// Package internal/redisson has the real ones.
 
 func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	testbed.ManyCommands(t)
@@ -167,7 +169,8 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	}
 }
 
-// The parts that a subscriber has of the sections, beside clients with so many callers each that always want the lock.
+// The parts that a subscriber has of the sections, beside clients with so many callers each that
+// always want the lock.
 func TestASubscriberHasItsShare(t *testing.T) {
 	redistest.Slow(t)
 	testbed.ManyCommands(t)
@@ -200,8 +203,8 @@ func TestASubscriberHasItsShare(t *testing.T) {
 	})
 }
 
-// lateEvery51 is longer than the head waits for those that it lets pass, once in 51 times; else it comes behind the head,
-// if that lets no other pass.
+// lateEvery51 is longer than the head waits for those that it lets pass, once in 51 times; else it
+// comes behind the head, if that lets no other pass.
 func lateEvery51() func() time.Duration {
 	turn := 0
 	return func() time.Duration {
@@ -227,8 +230,9 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 	})
 }
 
-// A user without HMGET cannot tell when a window of foreign clients ends: a step goes on as if there was none. This is also
-// about the Lua of the embedded server, gopher-lua 1.1.1: in "x = not a and b" x keeps its old value if a is true.
+// A user without HMGET cannot tell when a window of foreign clients ends: a step goes on as if
+// there was none. This is also about the Lua of the embedded server, gopher-lua 1.1.1: in "x = not
+// a and b" x keeps its old value if a is true.
 func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))

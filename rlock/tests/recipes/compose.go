@@ -1,5 +1,5 @@
-// Package recipes has locks that are composed of others: the recipes of docs/recipes.md that need no mechanism of their
-// own. The document has them from here, where tests run them in virtual time.
+// Package recipes has locks that are composed of others: the recipes of docs/recipes.md that need
+// no mechanism of their own. The document has them from here, where tests run them in virtual time.
 package recipes
 
 import (
@@ -11,8 +11,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// refresh brings the index of a document up to date. Of the calls that come while one works, one waits and does the work
-// of all: it begins after they were made, so it reads what they have changed.
+// refresh brings the index of a document up to date. Of the calls that come while one works, one
+// waits and does the work of all: it begins after they were made, so it reads what they have
+// changed.
 func refresh(ctx context.Context, client *rlock.Client, document string, index func(context.Context) error) error {
 	err := client.NewLock("lock:index:"+document).Do(ctx, index, rlock.WithMaxWaiters(1))
 	if errors.Is(err, rlock.ErrTooManyWaiters) {
@@ -21,8 +22,8 @@ func refresh(ctx context.Context, client *rlock.Client, document string, index f
 	return err
 }
 
-// subtree returns the lock of a folder and all below it, such as "photos/2026/march": others may lock other folders, none
-// that contains this one or is contained in it.
+// subtree returns the lock of a folder and all below it, such as "photos/2026/march": others may
+// lock other folders, none that contains this one or is contained in it.
 func subtree(client *rlock.Client, path string) *rlock.Lock {
 	var parts []*rlock.Lock
 	names := strings.Split(path, "/")
@@ -37,8 +38,9 @@ func subtree(client *rlock.Client, path string) *rlock.Lock {
 	return rlock.NewMultiLock(parts...)
 }
 
-// limited returns the lock of a job: ten run at once for all tenants, and two for each. A multi-lock takes its parts in
-// the order of their names, so the names decide which permit is held while the call waits for the other.
+// limited returns the lock of a job: ten run at once for all tenants, and two for each. A
+// multi-lock takes its parts in the order of their names, so the names decide which permit is held
+// while the call waits for the other.
 func limited(client *rlock.Client, tenant string) *rlock.Lock {
 	own := client.NewSemaphore("limit:1:"+tenant, 2)
 	all := client.NewSemaphore("limit:2:all", 10)
@@ -50,8 +52,8 @@ func work(ctx context.Context, client *rlock.Client, piece func(context.Context)
 	return client.NewReadWriteLock("lock:maintenance").Read().Do(ctx, piece)
 }
 
-// pause waits until all work has ended, and lets none begin for that long. It needs no process that stays: the lock is in
-// Redis until then, or until resume.
+// pause waits until all work has ended, and lets none begin for that long. It needs no process that
+// stays: the lock is in Redis until then, or until resume.
 func pause(ctx context.Context, client *rlock.Client, d time.Duration) error {
 	hold, err := client.NewReadWriteLock("lock:maintenance").Write().Acquire(ctx, rlock.WithMinHold(d))
 	if err != nil {

@@ -71,7 +71,8 @@ func TestAFolderIsLockedWithAllBelow(t *testing.T) {
 	})
 }
 
-// A tenant at its limit does not keep the others waiting. With the names in the other order it does.
+// A tenant at its limit does not keep the others waiting. With the names in the other order it
+// does.
 func TestATenantAtItsLimitHoldsNoCommonPermit(t *testing.T) {
 	inTwo(t, func(t *testing.T, here, there *rlock.Client) {
 		var all sync.WaitGroup

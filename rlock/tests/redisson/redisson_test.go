@@ -1,5 +1,5 @@
-// Package redisson_test is about the form of what Redisson reads and writes, and its own tests of locks. Package
-// internal/redisson has the real one.
+// Package redisson_test is about the form of what Redisson reads and writes, and its own tests of
+// locks. Package internal/redisson has the real one.
 package redisson_test
 
 import (
@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Redisson's own tests of RLock and RReadWriteLock (4.7), for which rlock is better than Redisson or has no need, with the
-// test here that shows it. What the others check is kept, for each kind of lock, and most of it is in rlock/tests/calls.
+// Redisson's own tests of RLock and RReadWriteLock (4.7), for which rlock is better than Redisson
+// or has no need, with the test here that shows it. What the others check is kept, for each kind of
+// lock, and most of it is in rlock/tests/calls.
 //
 //	RedissonLockTest
 //	  testSubscriptionsPerConnection, testSinglePubSub: 5 names, 32 threads, one subscribing connection of one channel: no
@@ -102,7 +103,8 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.Ctx))
 		assert.Equal(t, []string{"00"}, foreign.Heard())
 
-		// The listener is a foreign client that waits, for which an acquire may begin a window. That is published as well.
+		// The listener is a foreign client that waits, for which an acquire may begin a window.
+		// That is published as well.
 		acquire := func() {
 			require.NoError(t, lock.Lock(s.Ctx))
 			foreign.Heard()
@@ -291,8 +293,8 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 	})
 }
 
-// A subscriber has come before the ticket. The next turn would come at once only if this one was used, for
-// which a busy machine may be too slow.
+// A subscriber has come before the ticket. The next turn would come at once only if this one was
+// used, for which a busy machine may be too slow.
 func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewClient().NewLock(testbed.Key), s.NewClient().NewLock(testbed.Key)
@@ -307,8 +309,9 @@ func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing
 	})
 }
 
-// The foreigner leaves the lock free for no longer than ours take that listen to it. Two processes that were killed cost nothing,
-// and one that stands still the claim after which it is known to be dead, however many waiters it has.
+// The foreigner leaves the lock free for no longer than ours take that listen to it. Two processes
+// that were killed cost nothing, and one that stands still the claim after which it is known to be
+// dead, however many waiters it has.
 func TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses(t *testing.T) {
 	locks := testbed.LocksOf("plain", "fenced", "fair", "write")
 	type end struct {
@@ -351,7 +354,8 @@ func TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses(t *
 	})
 }
 
-// A ticket before which only the dead wait has the lock by its next look, if the lock is open to it.
+// A ticket before which only the dead wait has the lock by its next look, if the lock is open to
+// it.
 func TestTheDeadKeepNoneOutForWhomTheLockIsOpen(t *testing.T) {
 	type locks struct {
 		held, dead, waits func(c *rlock.Client) *rlock.Lock

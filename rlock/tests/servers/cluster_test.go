@@ -109,8 +109,8 @@ func TestACluster(t *testing.T) {
 			require.NoError(t, client.Close())
 		}
 	})
-	// A client that does not know yet that a slot has moved asks the old node, whose replica has all writes of that node,
-	// and answers so.
+	// A client that does not know yet that a slot has moved asks the old node, whose replica has
+	// all writes of that node, and answers so.
 	sub("the replicas of a node that has lost the slot do not count", func(t *testing.T, s *testbed.Site) {
 		lock := s.NewLock(testbed.WithReplicas(1), func(c *rlock.Config) {
 			c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour

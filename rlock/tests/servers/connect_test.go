@@ -1,5 +1,5 @@
-// Package servers_test is about what Redis does to a client: connections, rights, refusals, outages, failovers,
-// replicas and full servers.
+// Package servers_test is about what Redis does to a client: connections, rights, refusals,
+// outages, failovers, replicas and full servers.
 package servers_test
 
 import (
@@ -372,8 +372,8 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 	})
 }
 
-// rueidis takes a node of a Cluster that does not say where the others are for a single server, and would fail for most
-// names. A user of a single server needs no right to ask for slots.
+// rueidis takes a node of a Cluster that does not say where the others are for a single server, and
+// would fail for most names. A user of a single server needs no right to ask for slots.
 func TestNewRefusesAUserThatMayNotAskForTheSlotsOfACluster(t *testing.T) {
 	for _, c := range []struct{ version, mode, command string }{
 		{"7.0.15", "cluster", "CLUSTER SLOTS"}, {"8.2.3", "cluster", "CLUSTER SHARDS"}, {"7.0.15", "standalone", "CLUSTER SLOTS"},

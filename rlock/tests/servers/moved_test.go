@@ -22,8 +22,8 @@ import (
 // Connections stay where they were opened.
 type endpoint struct{ at atomic.Pointer[testbed.Site] }
 
-// client returns a client at the endpoint. Its Close may fail, since a command was in flight when the
-// endpoint moved.
+// client returns a client at the endpoint. Its Close may fail, since a command was in flight when
+// the endpoint moved.
 func (e *endpoint) client(t *testing.T, change func(*rlock.Config)) *rlock.Client {
 	config := rlock.Config{Redis: e.at.Load().Options(), Logger: slog.New(slog.DiscardHandler)}
 	config.Redis.DialCtxFn = func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {

@@ -115,8 +115,8 @@ func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// Unlocks that are not answered may stand in rueidis' ring for as long as the connection lasts. They
-// must not fill it, since a command that finds it full waits whatever its context says.
+// Unlocks that are not answered may stand in rueidis' ring for as long as the connection lasts.
+// They must not fill it, since a command that finds it full waits whatever its context says.
 func TestUnlockIsBoundedHoweverManyCameBefore(t *testing.T) {
 	redistest.Slow(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -414,8 +414,8 @@ func TestALoneCallerOfARealServerIsServedDirectly(t *testing.T) {
 func servesDirectly(s *testbed.Site, changes ...func(*rlock.Config)) {
 	t, client := s.T, s.NewClient(changes...)
 	lock := client.NewLock(testbed.Key)
-	// after locks and unlocks until the client has sent a script over a connection that was opened after the one with that
-	// number, and returns the number and the address of the newest.
+	// after locks and unlocks until the client has sent a script over a connection that was opened
+	// after the one with that number, and returns the number and the address of the newest.
 	after := func(last int) (number int, address string) {
 		for number <= last {
 			require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))

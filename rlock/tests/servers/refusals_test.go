@@ -218,8 +218,8 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	s.Number("DEL", testbed.Queue)
 }
 
-// A user without the right to Redisson's fair queue: a mirror that counts those that wait names its key, and may come before any
-// step that does.
+// A user without the right to Redisson's fair queue: a mirror that counts those that wait names its
+// key, and may come before any step that does.
 func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		refuseFairQueue(w)
@@ -280,8 +280,9 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	assert.True(t, s.IsFree(there))
 }
 
-// New says so. Clients that are connected go on: a waiter without a connection for its subscription polls, and one that has
-// lost its connection comes back when there is room, and still holds its locks if that was in time.
+// New says so. Clients that are connected go on: a waiter without a connection for its subscription
+// polls, and one that has lost its connection comes back when there is room, and still holds its
+// locks if that was in time.
 func TestAServerThatTakesNoMoreClients(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
@@ -347,7 +348,8 @@ func (s *fullServer) wait(c *rlock.Client) <-chan *rlock.Hold {
 	return holds
 }
 
-// handOver has a client wait. Its subscription stays for a while, so that it hears of later grants from their beginning.
+// handOver has a client wait. Its subscription stays for a while, so that it hears of later grants
+// from their beginning.
 func (s *fullServer) handOver(from, to *rlock.Client) {
 	s.T.Helper()
 	holder := *s

@@ -38,8 +38,9 @@ const inTheQueue = "a step of the queue"
 // perhaps stands for a right that is needed only if the machine is slow.
 const perhaps = "a step that is late"
 
-// unhurried returns a config whose calls may take as long as a busy machine needs. It is for users who lack nothing: where a
-// right is missing, Close waits until the lease ends, which is an hour here.
+// unhurried returns a config whose calls may take as long as a busy machine needs. It is for users
+// who lack nothing: where a right is missing, Close waits until the lease ends, which is an hour
+// here.
 func unhurried(c rlock.Config) rlock.Config {
 	c.Lease, c.Redis = time.Hour, testbed.Patient(c.Redis)
 	return c
@@ -138,8 +139,9 @@ func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) 
 						assert.ErrorIs(t, err, rlock.ErrNoPermission)
 					}
 					for what, err := range failed {
-						// A lock that was not locked is not held, and a process that has no processor for two
-						// seconds loses a lock that was handed to it before it hears of the refusal.
+						// A lock that was not locked is not held, and a process that has no
+						// processor for two seconds loses a lock that was handed to it before it
+						// hears of the refusal.
 						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
 						assert.True(t, told, "%s: %v", what, err)
 					}
@@ -313,7 +315,8 @@ func TestAMissingRightOfAKindIsReported(t *testing.T) {
 	}
 }
 
-// The rights of packages above the lock as they stand in docs/operations.md are enough, and each right of theirs is needed.
+// The rights of packages above the lock as they stand in docs/operations.md are enough, and each
+// right of theirs is needed.
 func TestTheRightsOfPackagesAboveTheLock(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
@@ -375,7 +378,8 @@ func TestTheRightsOfPackagesAboveTheLock(t *testing.T) {
 	}
 }
 
-// The rights of Redisson's synchronizers as they stand in docs/operations.md are enough, and each of them is needed.
+// The rights of Redisson's synchronizers as they stand in docs/operations.md are enough, and each
+// of them is needed.
 func TestTheRightsOfSynchronizers(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
@@ -518,7 +522,8 @@ func rotates(t *testing.T) *rotation {
 	return r
 }
 
-// Connections outlive a change of the password. New ones need the new one, which clients that are asked for it give.
+// Connections outlive a change of the password. New ones need the new one, which clients that are
+// asked for it give.
 func TestLocksAndSubscriptionsOutliveTheirPassword(t *testing.T) {
 	t.Parallel()
 	r := rotates(t)

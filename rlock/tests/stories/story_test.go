@@ -27,11 +27,11 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has a
-// topic. A story is a paragraph: its title behind a #, what happens, and below "----" what was told of
-// it, which -rewrite writes: review it as you would an assertion. What is told at one moment is in the
-// order of who tells it, and begins with the time if that is later than before. At the end the clients
-// are closed, and keys that are left are told.
+// TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has
+// a topic. A story is a paragraph: its title behind a #, what happens, and below "----" what was
+// told of it, which -rewrite writes: review it as you would an assertion. What is told at one
+// moment is in the order of who tells it, and begins with the time if that is later than before. At
+// the end the clients are closed, and keys that are left are told.
 //
 //	clients p q                     two clients, each with a network of its own
 //	client p lease=3s observed      one with that Config, whose Observer (logs: whose Logger) tells all; most
@@ -47,10 +47,10 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	redis del orders:42             what somebody else does to the data: see redis
 //	sleep 1m; cancel me; keys
 //
-// A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3, read/a.
-// Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is the context
-// of the hold h, with=h one with that hold, beyond=h its context without its end, as=me that of an
-// owner, within=1s one that ends, ended one that has, and says tells the whole error.
+// A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
+// read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
+// the context of the hold h, with=h one with that hold, beyond=h its context without its end, as=me
+// that of an owner, within=1s one that ends, ended one that has, and says tells the whole error.
 func TestStories(t *testing.T) {
 	golden.Files(t, func(t *testing.T, file, text string) {
 		stories := strings.Split(strings.TrimSpace(text), "\n\n")
@@ -377,8 +377,8 @@ func (s *story) does(client string, p *testbed.Peer, w words) {
 	}
 }
 
-// network changes the network of a client. Three words are the fate of the next script of a kind, or of all:
-// acquired hold reply.
+// network changes the network of a client. Three words are the fate of the next script of a kind,
+// or of all: acquired hold reply.
 func (s *story) network(n *network.Network, w words) {
 	if w.has("roundtrip") {
 		n.SetRoundTrip(w.duration("roundtrip"))

@@ -89,7 +89,8 @@ func (p *player) signal(s os.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// wait returns the exit code, as a shell reports it, when all that could write to the output have ended.
+// wait returns the exit code, as a shell reports it, when all that could write to the output have
+// ended.
 func (p *player) wait() int {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.stdout)

@@ -18,9 +18,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// The [golden.Steps] of a transcript are those of perform, and commands after a "$". They show what they
-// print: the standard output, the lines of the standard error after a "!", and the exit code if it is
-// not 0. What differs from run to run has a word instead.
+// The [golden.Steps] of a transcript are those of perform, and commands after a "$". They show what
+// they print: the standard output, the lines of the standard error after a "!", and the exit code
+// if it is not 0. What differs from run to run has a word instead.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	golden.Each(t, func(t *testing.T, transcript string) string {

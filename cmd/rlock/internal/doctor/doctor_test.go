@@ -178,8 +178,8 @@ func TestAFullServerIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
 	client := server.Client(t)
-	// The server makes the value itself: one that is sent is counted twice until its buffer is free.
-	// The connections of the examination are small compared with 50 MB.
+	// The server makes the value itself: one that is sent is counted twice until its buffer is
+	// free. The connections of the examination are small compared with 50 MB.
 	do(t, server, "SETRANGE much 52428800 x")
 	info, err := client.Do(t.Context(), client.B().Arbitrary("INFO", "memory").Build()).ToString()
 	require.NoError(t, err)

@@ -252,8 +252,8 @@ func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
 			do(t, node, "CONFIG SET cluster-require-full-coverage "+whole)
 			clients = append(clients, node.Client(t))
 		}
-		// A node that has forgotten the slot learns it again from what one that had not yet has sent: none must have learned it
-		// since it was told to forget it.
+		// A node that has forgotten the slot learns it again from what one that had not yet has
+		// sent: none must have learned it since it was told to forget it.
 		require.Eventually(t, func() bool {
 			known := false
 			for _, client := range clients {

@@ -126,8 +126,8 @@ func (d *desk) wait(name string) {
 	synctest.Wait()
 }
 
-// The [golden.Steps] of a story are those of perform: "screen" shows the lines of the screen that are not empty. What differs from
-// run to run is left out. Lines that begin with "#" say why.
+// The [golden.Steps] of a story are those of perform: "screen" shows the lines of the screen that
+// are not empty. What differs from run to run is left out. Lines that begin with "#" say why.
 func TestScreens(t *testing.T) {
 	golden.Each(t, func(t *testing.T, story string) (got string) {
 		inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) { got = d.perform(story, client) })
@@ -135,8 +135,8 @@ func TestScreens(t *testing.T) {
 	})
 }
 
-// unlike is what differs from run to run: owners, perhaps cut off, clients, and times, since a look that fails is repeated after
-// a random pause.
+// unlike is what differs from run to run: owners, perhaps cut off, clients, and times, since a look
+// that fails is repeated after a random pause.
 var unlike = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]+(:\d+)?|client [0-9a-f]{8}|\d\d:\d\d:\d\d|\b(\d+m)?\d+(\.\d+)?s\b`)
 var spaces = regexp.MustCompile(` {2,}`)
 

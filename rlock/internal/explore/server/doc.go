@@ -1,5 +1,5 @@
-// Package server is what Redis does to one lock: the scripts of rlock in Go. The explorer runs the clients' code against
-// it.
+// Package server is what Redis does to one lock: the scripts of rlock in Go. The explorer runs the
+// clients' code against it.
 //
 // A [Server] has the lock, its queue, and the subscribers. It reads no clock and sends nothing:
 // [Server.Do] takes a command and the time, and returns the reply; the messages that the scripts
@@ -17,6 +17,6 @@
 // replies, the lock, the queue, the marks, the times and the messages. It leaves out keys that hold
 // other data, and a server that refuses a command.
 //
-// A Server is a value. Its slices are never changed in place, so that a copy of the struct is a snapshot, and an explorer
-// copies a few words for each state.
+// A Server is a value. Its slices are never changed in place, so that a copy of the struct is a
+// snapshot, and an explorer copies a few words for each state.
 package server

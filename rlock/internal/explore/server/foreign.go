@@ -30,8 +30,9 @@ var RedisWindows = Windows{
 // Window is "?" in the queue: a window for foreign clients.
 var Window = core.Ticket{ID: core.ID{Client: 1<<32 - 1}}
 
-// FirstForeign is the first of the numbers of foreign clients: that of the n-th process is FirstForeign + n. The tenure
-// of a thread there has its number; unlike ours it is the same each time.
+// FirstForeign is the first of the numbers of foreign clients: that of the n-th process is
+// FirstForeign + n. The tenure of a thread there has its number; unlike ours it is the same each
+// time.
 const FirstForeign = 1 << 16
 
 // IsForeign reports whether the owner is a foreign client.
@@ -94,8 +95,8 @@ func (s *Server) behind() (core.Ticket, bool) {
 
 func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Windows.Memory) }
 
-// meet counts foreign clients, and begins or ends their windows. The step may have freed the lock, and added a ticket at
-// the end of the queue.
+// meet counts foreign clients, and begins or ends their windows. The step may have freed the lock,
+// and added a ticket at the end of the queue.
 func (r *run) meet(freed, added bool) {
 	f, m := &r.stay, &r.Foreign.Memory
 	if !r.Uncounted {
@@ -159,8 +160,8 @@ func (r *run) meet(freed, added bool) {
 	}
 }
 
-// due reports whether a window may be put in the queue: of those that are counted, if there are some, else of those that only
-// poll. The two do not put off one another.
+// due reports whether a window may be put in the queue: of those that are counted, if there are
+// some, else of those that only poll. The two do not put off one another.
 func (r *run) due() bool {
 	m := &r.Foreign.Memory
 	if r.stay.waits > 0 {
@@ -204,8 +205,9 @@ func (r *run) begin(polls bool) {
 	r.stay.on, r.stay.told = true, true
 }
 
-// use notes that a foreign client has the lock in its window, or has had it. From now the window lasts as long as each client
-// of ours had since the last one, for each process that waits, less a quarter. If all that has passed, the window ends.
+// use notes that a foreign client has the lock in its window, or has had it. From now the window
+// lasts as long as each client of ours had since the last one, for each process that waits, less a
+// quarter. If all that has passed, the window ends.
 func (r *run) use() {
 	m, t := &r.Foreign.Memory, r.Windows
 	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
@@ -267,8 +269,9 @@ func (r *run) dropTurn() {
 
 func (r *run) hasPlace() bool { return slices.Contains(r.Foreign.Fair, Place) && r.Kind.fair() }
 
-// takePlace puts us before the waiters of Redisson's fair lock, which then leaves the lock free for us and tells us of it.
-// The entry lasts for the lease and some time, from each step that takes it again.
+// takePlace puts us before the waiters of Redisson's fair lock, which then leaves the lock free for
+// us and tells us of it. The entry lasts for the lease and some time, from each step that takes it
+// again.
 func (r *run) takePlace() {
 	if !r.Kind.fair() || !r.hasPlace() && r.Foreign.Memory.FairAt == 0 {
 		return
@@ -299,8 +302,9 @@ func (s *Server) readerBehind() bool {
 	return len(s.Queue) > 1 && s.windowFirst() && s.Queue[1].Mode == core.Shared
 }
 
-// readTogether tells foreign clients that a writer of ours has let readers in, by their window if that stands before a reader
-// of ours, and lets readers right behind the window read beside a foreign one.
+// readTogether tells foreign clients that a writer of ours has let readers in, by their window if
+// that stands before a reader of ours, and lets readers right behind the window read beside a
+// foreign one.
 func (r *run) readTogether(leave, asker core.Ticket, term core.Span) (token uint64, granted bool) {
 	f, m := &r.stay, &r.Foreign.Memory
 	if len(r.Holders) == 0 || !r.Kind.open(r, core.Shared, 0) {
@@ -325,7 +329,8 @@ func (r *run) readTogether(leave, asker core.Ticket, term core.Span) (token uint
 	return token, granted
 }
 
-// holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then grants them the lock.
+// holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then
+// grants them the lock.
 func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted, held bool, left core.Span) {
 	m, t := &r.Foreign.Memory, r.Windows
 	out, waits := r.behind()
@@ -359,12 +364,13 @@ func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
 	if !s.Kind.open(&r, t.Mode, t.More) {
 		return false
 	}
-	s.Kind.enter(&r, t, lease)
+	s.Kind.addOwner(&r, t, lease)
 	return true
 }
 
-// FairEnters is ForeignEnters of Redisson's fair lock: a lock that is free is left to the first of the fair queue, and one
-// that does not get it stands there. An entry of ours that is the first and whose time has come goes before.
+// FairEnters is ForeignEnters of Redisson's fair lock: a lock that is free is left to the first of
+// the fair queue, and one that does not get it stands there. An entry of ours that is the first and
+// whose time has come goes before.
 func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
 	f := &s.Foreign
 	if len(f.Fair) > 0 && f.Fair[0] == Place && now >= f.PlaceEnds {
@@ -383,5 +389,5 @@ func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
 // ForeignLeaves releases the lock of a foreign client.
 func (s *Server) ForeignLeaves(id core.ID, now Time) {
 	s.Expire(now)
-	s.Kind.exit(&run{Server: s, now: now, effects: &Effects{}}, core.Ticket{ID: id})
+	s.Kind.removeOwner(&run{Server: s, now: now, effects: &Effects{}}, core.Ticket{ID: id})
 }

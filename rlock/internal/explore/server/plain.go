@@ -35,8 +35,8 @@ func (plain) mirror(r *run, c *core.Command) core.Reply {
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
-// endsWith returns the end of a lease after a mirror, which lengthens it only unless it is exact. The one that passes the
-// lock on changes it once.
+// endsWith returns the end of a lease after a mirror, which lengthens it only unless it is exact.
+// The one that passes the lock on changes it once.
 func (r *run) endsWith(c *core.Command, again bool, was Time) Time {
 	switch {
 	case !c.Exact:
@@ -62,8 +62,8 @@ func (plain) resume(r *run, c *core.Command) core.Reply {
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
-// shortened tells foreign clients that wait of a mirror that may shorten the lease, and asks. If it passes the lock on, it
-// tells the client of the first ticket as well.
+// shortened tells foreign clients that wait of a mirror that may shorten the lease, and asks. If it
+// passes the lock on, it tells the client of the first ticket as well.
 func (r *run) shortened(c *core.Command) {
 	if !c.Exact || !c.Asks {
 		return
@@ -75,15 +75,16 @@ func (r *run) shortened(c *core.Command) {
 	}
 }
 
-// callFirst tells the client of the first ticket of a mirror that passes the lock on: no release will.
+// callFirst tells the client of the first ticket of a mirror that passes the lock on: no release
+// will.
 func (r *run) callFirst(c *core.Command) {
 	if c.Owner == 0 && len(r.Queue) > 0 && r.Queue[0] != Window {
 		r.send(core.Message{Kind: core.AtFront, ID: r.Queue[0].ID, More: r.Queue[0].More})
 	}
 }
 
-// others returns how many tickets and foreign clients wait, if the command asks: others.lua. Foreign clients that cannot be
-// counted are one when their window is due.
+// others returns how many tickets and foreign clients wait, if the command asks: others.lua.
+// Foreign clients that cannot be counted are one when their window is due.
 func (r *run) others(c *core.Command) int {
 	if !c.Asks {
 		return 0
@@ -100,7 +101,7 @@ func (r *run) others(c *core.Command) int {
 
 func (plain) expire(*run) []core.ID { return nil }
 
-func (plain) exit(r *run, t core.Ticket) bool {
+func (plain) removeOwner(r *run, t core.Ticket) bool {
 	if len(r.Holders) == 0 || r.Holders[0].ID != t.ID {
 		return false
 	}
@@ -112,13 +113,13 @@ func (plain) open(r *run, _ core.Mode, _ int32) bool { return len(r.Holders) == 
 
 func (plain) inside(r *run, t core.Ticket) bool { return r.find(t.ID, t.Owner, false) >= 0 }
 
-func (plain) enter(r *run, t core.Ticket, lease core.Span) uint64 {
+func (plain) addOwner(r *run, t core.Ticket, lease core.Span) uint64 {
 	token := r.tokens()
 	r.Holders, r.Ends = []Holder{{ID: t.ID, Owner: t.Owner, Count: 1}}, r.now.after(lease)
 	return token
 }
 
-func (plain) keep(r *run, _ core.Ticket, lease core.Span) uint64 {
+func (plain) keepOwner(r *run, _ core.Ticket, lease core.Span) uint64 {
 	r.Ends = max(r.Ends, r.now.after(lease))
 	return r.tokens()
 }

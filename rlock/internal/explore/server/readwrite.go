@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// ReadWrite is a read-write lock: a hash of the mode, the readers and the writer, and a key for each reader that lives
-// as long as its lease.
+// ReadWrite is a read-write lock: a hash of the mode, the readers and the writer, and a key for
+// each reader that lives as long as its lease.
 var ReadWrite Kind = readWrite{}
 
 type readWrite struct{}
@@ -33,7 +33,8 @@ func (readWrite) acquire(r *run, c *core.Command) core.Reply {
 	return core.Reply{Found: core.Holds}
 }
 
-// lastHolder returns what a refused acquire is answered, which names the last holder, foreign or not.
+// lastHolder returns what a refused acquire is answered, which names the last holder, foreign or
+// not.
 func (r *run) lastHolder() core.Reply {
 	a := core.Reply{TTL: r.LeaseLeft(r.now)}
 	if n := len(r.Holders); n > 0 {
@@ -45,7 +46,8 @@ func (r *run) lastHolder() core.Reply {
 	return a
 }
 
-// show sets the field of a reader or a writer, the mode, and a lease: that of the hash is the longest of all.
+// show sets the field of a reader or a writer, the mode, and a lease: that of the hash is the
+// longest of all.
 func (r *run) show(t core.Ticket, count int, lease core.Span) {
 	ends := r.now.after(lease)
 	h := Holder{ID: t.ID, Owner: t.Owner, Writes: t.Mode == core.Alone, Count: count}
@@ -102,7 +104,8 @@ func (r *run) count(c *core.Command, writes bool) int {
 	return 0
 }
 
-// shownFor returns until when the tenure is shown. That lasts when another owner of it is the reader, or its writer only reads.
+// shownFor returns until when the tenure is shown. That lasts when another owner of it is the
+// reader, or its writer only reads.
 func (r *run) shownFor(id core.ID) (ends Time) {
 	if r.Server.Mode == Write {
 		return r.Ends
@@ -115,8 +118,8 @@ func (r *run) shownFor(id core.ID) (ends Time) {
 	return ends
 }
 
-// showAll replaces the fields of the tenure, and reports whether it has any. A tenure that gave up the write lock does not
-// get it back.
+// showAll replaces the fields of the tenure, and reports whether it has any. A tenure that gave up
+// the write lock does not get it back.
 func (r *run) showAll(c *core.Command) bool {
 	mine, mode := func(h Holder) bool { return h.ID == c.ID }, r.Server.Mode
 	if !slices.ContainsFunc(r.Holders, mine) || mode == Read && c.Writes > 0 || c.Owner != 0 && r.hasPassed(c.ID) {
@@ -167,9 +170,9 @@ func (readWrite) resume(r *run, c *core.Command) core.Reply {
 
 func (readWrite) expire(*run) []core.ID { return nil }
 
-// exit leaves the hash to the other readers for the longest lease among them. Readers whose own lease has ended died
-// without a word, and do not keep the lock once no other reader is left.
-func (readWrite) exit(r *run, t core.Ticket) bool {
+// removeOwner leaves the hash to the other readers for the longest lease among them. Readers whose
+// own lease has ended died without a word, and do not keep the lock once no other reader is left.
+func (readWrite) removeOwner(r *run, t core.Ticket) bool {
 	var left Time
 	ours := false
 	for _, h := range r.Holders {
@@ -205,12 +208,12 @@ func (readWrite) inside(r *run, t core.Ticket) bool {
 	return r.find(t.ID, t.Owner, t.Mode == core.Alone) >= 0
 }
 
-func (readWrite) enter(r *run, t core.Ticket, lease core.Span) uint64 {
+func (readWrite) addOwner(r *run, t core.Ticket, lease core.Span) uint64 {
 	r.show(t, 1, lease)
 	return 0
 }
 
-func (readWrite) keep(r *run, t core.Ticket, lease core.Span) uint64 {
+func (readWrite) keepOwner(r *run, t core.Ticket, lease core.Span) uint64 {
 	ends := r.now.after(lease)
 	if i := r.find(t.ID, t.Owner, false); t.Mode == core.Shared && r.Holders[i].Ends < ends {
 		h := r.Holders[i]

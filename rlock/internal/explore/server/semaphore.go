@@ -7,15 +7,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// Semaphore is a semaphore: a sorted set of the owners that have a permit, with the time at which the lease of each ends.
-// An owner whose lease has ended has no permit: the next command takes it out.
+// Semaphore is a semaphore: a sorted set of the owners that have a permit, with the time at which
+// the lease of each ends. An owner whose lease has ended has no permit: the next command takes it
+// out.
 var Semaphore Kind = semaphore{}
 
 type semaphore struct{}
 
 func (semaphore) acquire(r *run, c *core.Command) core.Reply {
-	// While clients wait, the owners whose leases have ended are left to the next step, which drops the tickets of their
-	// clients.
+	// While clients wait, the owners whose leases have ended are left to the next step, which drops
+	// the tickets of their clients.
 	waited, over := len(r.Queue) > 0, 0
 	if waited {
 		over = len(r.Holders) - len(r.valid())
@@ -79,7 +80,8 @@ func (r *run) permit(t core.Ticket, ends Time) {
 	r.Ends = r.Holders[len(r.Holders)-1].Ends
 }
 
-// compare orders permits as the sorted set does: by the ends of their leases, then by the owners' texts.
+// compare orders permits as the sorted set does: by the ends of their leases, then by the owners'
+// texts.
 func compare(a, b Holder) int {
 	return cmp.Or(cmp.Compare(a.Ends, b.Ends), cmp.Compare(a.ID.Client, b.ID.Client), cmp.Compare(a.ID.N, b.ID.N), cmp.Compare(a.Owner, b.Owner))
 }
@@ -125,8 +127,9 @@ func (semaphore) resume(r *run, c *core.Command) core.Reply {
 
 func (semaphore) expire(r *run) []core.ID { return r.endPermits() }
 
-// exit goes by the whole owner's text, whose id never changes here: each owner has a tenure of its own.
-func (semaphore) exit(r *run, t core.Ticket) bool {
+// removeOwner goes by the whole owner's text, whose id never changes here: each owner has a tenure
+// of its own.
+func (semaphore) removeOwner(r *run, t core.Ticket) bool {
 	kept := without(r.Holders, func(h Holder) bool { return h.ID == t.ID && h.More == t.More })
 	left := len(kept) < len(r.Holders)
 	if r.Holders = kept; len(kept) == 0 {
@@ -141,9 +144,11 @@ func (semaphore) open(r *run, _ core.Mode, more int32) bool {
 
 func (semaphore) inside(r *run, t core.Ticket) bool { return r.find(t.ID, t.Owner, false) >= 0 }
 
-func (s semaphore) enter(r *run, t core.Ticket, lease core.Span) uint64 { return s.keep(r, t, lease) }
+func (s semaphore) addOwner(r *run, t core.Ticket, lease core.Span) uint64 {
+	return s.keepOwner(r, t, lease)
+}
 
-func (semaphore) keep(r *run, t core.Ticket, lease core.Span) uint64 {
+func (semaphore) keepOwner(r *run, t core.Ticket, lease core.Span) uint64 {
 	ends := r.now.after(lease)
 	if i := r.find(t.ID, t.Owner, false); i >= 0 {
 		ends = max(ends, r.Holders[i].Ends)

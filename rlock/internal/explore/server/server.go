@@ -44,7 +44,8 @@ type Server struct {
 	Foreign Foreign
 }
 
-// A Holder is a field of the lock's hash, or a member of a semaphore's sorted set. A tenure that writes and reads is two.
+// A Holder is a field of the lock's hash, or a member of a semaphore's sorted set. A tenure that
+// writes and reads is two.
 type Holder struct {
 	ID     core.ID
 	Owner  core.OwnerID
@@ -81,15 +82,16 @@ type Effects struct {
 	Wrote    bool          // a Leave has carried a guarded write, which was executed
 }
 
-// A Message is one that a script publishes. One of ForeignNews goes to all that listen to Redisson's channel, any other
-// one to the client of its ID.
+// A Message is one that a script publishes. One of ForeignNews goes to all that listen to
+// Redisson's channel, any other one to the client of its ID.
 type Message struct {
 	core.Message
 	Readers bool    // of ForeignNews: "1", a writer has made the lock free for readers; else "0"
 	Fair    core.ID // of ForeignNews: its only receiver, a waiter of Redisson's fair lock; the zero ID for all
 }
 
-// A Kind is what the scripts of one kind of lock do, in the manner of plain.lua, rw.lua and semaphore.lua.
+// A Kind is what the scripts of one kind of lock do, in the manner of plain.lua, rw.lua and
+// semaphore.lua.
 type Kind interface {
 	acquire(r *run, c *core.Command) core.Reply
 	mirror(r *run, c *core.Command) core.Reply
@@ -99,13 +101,14 @@ type Kind interface {
 	// expire removes the owners whose leases have ended, before a step, and returns their tenures.
 	expire(r *run) []core.ID
 	// exit takes out all that the tenure has, and reports whether there was anything.
-	exit(r *run, t core.Ticket) bool
-	// open reports whether the lock is open to a ticket of the mode, which takes so many permits besides the first.
+	removeOwner(r *run, t core.Ticket) bool
+	// open reports whether the lock is open to a ticket of the mode, which takes so many permits
+	// besides the first.
 	open(r *run, mode core.Mode, more int32) bool
 	inside(r *run, t core.Ticket) bool
-	enter(r *run, t core.Ticket, lease core.Span) (token uint64)
+	addOwner(r *run, t core.Ticket, lease core.Span) (token uint64)
 	// keep keeps the lock of a ticket that has it, for the lease at least.
-	keep(r *run, t core.Ticket, lease core.Span) (token uint64)
+	keepOwner(r *run, t core.Ticket, lease core.Span) (token uint64)
 	// remaining returns the rest of the lease that others wait for.
 	remaining(r *run) core.Span
 	// ungranted tells those that may know better why a release has granted the lock to none.
@@ -202,7 +205,8 @@ func (s *Server) find(id core.ID, o core.OwnerID, writes bool) int {
 	return slices.IndexFunc(s.Holders, func(h Holder) bool { return h.ID == id && h.Owner == o && h.Writes == writes })
 }
 
-// hasPassed reports whether the tenure was passed on: by owner 0. No Mirror but the one that says so changes it.
+// hasPassed reports whether the tenure was passed on: by owner 0. No Mirror but the one that says
+// so changes it.
 func (s *Server) hasPassed(id core.ID) bool {
 	return slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.ID == id && h.Owner == 0 })
 }
@@ -252,7 +256,8 @@ func (r *run) denial() core.Reply {
 // with returns the slice and one element more, without changing the array below.
 func with[T any](s []T, x T) []T { return append(slices.Clip(s), x) }
 
-// without returns the elements that are not out, without changing the array below. It returns s itself if none is.
+// without returns the elements that are not out, without changing the array below. It returns s
+// itself if none is.
 func without[T any](s []T, out func(T) bool) []T {
 	i := slices.IndexFunc(s, out)
 	if i < 0 {

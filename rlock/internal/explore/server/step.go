@@ -10,8 +10,8 @@ import (
 
 var noTicket core.Ticket
 
-// step takes leave out, adds join, looks for look, each unless it is the zero Ticket, and grants the lock as long as it
-// is open to the first ticket.
+// step takes leave out, adds join, looks for look, each unless it is the zero Ticket, and grants
+// the lock as long as it is open to the first ticket.
 func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	ended := r.Kind.expire(r)
 	existed := r.queueExists()
@@ -34,7 +34,8 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		}
 	}
 
-	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
+	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of
+	// the step.
 	guarded := !r.Kind.open(r, core.Shared, 0) && !r.foreignHolds()
 	if guarded && joined && behind && leave == noTicket && !r.bounded && len(ended) == 0 {
 		r.QueueEnds = r.now.after(r.Silence)
@@ -107,7 +108,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	case granted:
 		a.Found, a.Token = core.Holds, token
 	case r.Kind.inside(r, asker):
-		a.Found, a.Token = core.Holds, r.Kind.keep(r, asker, term)
+		a.Found, a.Token = core.Holds, r.Kind.keepOwner(r, asker, term)
 	default:
 		a = r.denial()
 		a.Left = left
@@ -130,12 +131,14 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	return a
 }
 
-// shownAsPassed reports whether the holder that others are told of has passed the lock on: no message will say that it is free.
+// shownAsPassed reports whether the holder that others are told of has passed the lock on: no
+// message will say that it is free.
 func (r *run) shownAsPassed() bool {
 	return len(r.Holders) > 0 && !r.foreignHolds() && r.Holders[0].Owner == 0
 }
 
-// isFull takes the ticket that has joined with a bound out of the queue again if too many stand there, and reports whether they do.
+// isFull takes the ticket that has joined with a bound out of the queue again if too many stand
+// there, and reports whether they do.
 func (r *run) isFull(join core.Ticket) bool {
 	if !r.bounded || !r.queues(join) || r.tickets() <= r.most {
 		return false
@@ -179,13 +182,13 @@ func (r *run) queueEmptied(freed, existed bool) {
 	}
 }
 
-// leave takes a member out of the lock, or else out of the queue. A tenure that has the lock has a mark at most, and a
-// ticket has a place.
+// leave takes a member out of the lock, or else out of the queue. A tenure that has the lock has a
+// mark at most, and a ticket has a place.
 func (r *run) leave(t core.Ticket) (left, freed bool) {
 	if t == noTicket {
 		return false, false
 	}
-	freed = r.Kind.exit(r, t)
+	freed = r.Kind.removeOwner(r, t)
 	if !freed && r.queues(t) {
 		r.Queue = without(r.Queue, func(m core.Ticket) bool { return m == t })
 		return true, false
@@ -194,7 +197,8 @@ func (r *run) leave(t core.Ticket) (left, freed bool) {
 	return freed, freed
 }
 
-// dropDeaf drops the tickets at the front whose clients do not listen, and reports whether there were any.
+// dropDeaf drops the tickets at the front whose clients do not listen, and reports whether there
+// were any.
 func (r *run) dropDeaf(asker core.Ticket) (some bool) {
 	for {
 		t, ok := r.behind()
@@ -205,8 +209,8 @@ func (r *run) dropDeaf(asker core.Ticket) (some bool) {
 	}
 }
 
-// tellFollowers tells the clients of the first ticket and of its deputy to look, the first ticket of another client, if it is
-// time to do so. It reports whether the asker is one of the two.
+// tellFollowers tells the clients of the first ticket and of its deputy to look, the first ticket
+// of another client, if it is time to do so. It reports whether the asker is one of the two.
 func (r *run) tellFollowers(asker core.Ticket, tells bool) (follows bool) {
 	var before *core.Ticket
 	for i, t := range r.Queue {
@@ -226,8 +230,9 @@ func (r *run) tellFollowers(asker core.Ticket, tells bool) (follows bool) {
 	return follows
 }
 
-// follows reports whether the asker is to look at the releases of foreign clients: if it isOne of the first ticket and its
-// deputy, or if neither was looked for in the time in which clients look that live.
+// follows reports whether the asker is to look at the releases of foreign clients: if it isOne of
+// the first ticket and its deputy, or if neither was looked for in the time in which clients look
+// that live.
 func (r *run) follows(asker core.Ticket, isOne bool) bool {
 	m := &r.Foreign.Memory
 	since := r.now.since(m.Heard)
@@ -246,8 +251,9 @@ func (r *run) listens(t core.Ticket) bool {
 	return t.Polls || r.Uncounted || r.Listens.Has(t.ID.Client)
 }
 
-// buryAll drops the tickets of the dead: the clients of tenures that were granted the lock out of the queue, and ended
-// without a release. They are those whose permit has ended, and all that are marked while no tenure of ours has the lock.
+// buryAll drops the tickets of the dead: the clients of tenures that were granted the lock out of
+// the queue, and ended without a release. They are those whose permit has ended, and all that are
+// marked while no tenure of ours has the lock.
 func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	speaker, speaks := leave, true
 	if leave == noTicket {
@@ -271,8 +277,8 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	}
 }
 
-// grantAll grants the lock as long as it is open to the first ticket. If a window of foreign clients is the first and some
-// wait, it begins.
+// grantAll grants the lock as long as it is open to the first ticket. If a window of foreign
+// clients is the first and some wait, it begins.
 func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted bool) {
 	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode, r.Queue[0].More) {
 		switch m := r.Queue[0]; {
@@ -290,8 +296,8 @@ func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted
 	return token, granted
 }
 
-// grant takes the ticket out of the queue, and grants it the lock if its client is there. The ticket of a client that
-// cannot be told is dropped. The asker learns of its grant by the reply.
+// grant takes the ticket out of the queue, and grants it the lock if its client is there. The
+// ticket of a client that cannot be told is dropped. The asker learns of its grant by the reply.
 func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bool) {
 	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == m })
 	asks = m == asker
@@ -302,7 +308,7 @@ func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bo
 	if asks {
 		lease = term
 	}
-	token = r.Kind.enter(r, m, lease)
+	token = r.Kind.addOwner(r, m, lease)
 	r.entered(m)
 	if !r.marked(m.ID) {
 		r.Marks = with(r.Marks, m.ID)
@@ -332,8 +338,8 @@ func (s *Server) unmark(id core.ID) {
 	}
 }
 
-// guards returns whether a guarded write is executed: the lock has its tenure, in its mode, and was not passed on. A writer
-// may read.
+// guards returns whether a guarded write is executed: the lock has its tenure, in its mode, and was
+// not passed on. A writer may read.
 func (r *run) guards(t core.Ticket) (a core.Reply) {
 	for _, h := range r.Holders {
 		named := h.ID == t.ID && h.Owner != 0 && (h.Owner == t.Owner || r.Kind != Semaphore) // a permit has one owner

@@ -30,8 +30,8 @@
 --   here                   whether there may be foreign clients; the rest is defined only then
 --   fair, placed           whether there is a fair queue, and a place of ours in it
 --   on, state, now         whether a window is on; the fields of the hash; Redis' clock
---   begin(), due()         begins a window; whether one may be put in line
---   note(...)              writes fields of the hash
+--   beginWindow(), isWindowDue()         begins a window; whether one may be put in line
+--   setState(...)              writes fields of the hash
 --   takePlace(), leavePlace(), callFair()
 --                          take and leave the place in the fair queue; notify its first owner that
 --                          the lock is free
@@ -73,7 +73,7 @@ end
 local state, now = {}, 0
 local on = false    -- whether their window is on
 local placed = false -- whether our place is in the fair queue
-local begin, due, note, takePlace, leavePlace, callFair
+local beginWindow, isWindowDue, setState, takePlace, leavePlace, callFair
 
 if here then
 	for i, name in ipairs(fields) do
@@ -81,7 +81,7 @@ if here then
 	end
 	now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-	function note(...)
+	function setState(...)
 		redis.pcall('hset', foreign, ...)
 		if redis.pcall('pexpire', foreign, memory) ~= 1 then
 			redis.pcall('hdel', foreign, unpack(fields))
@@ -103,14 +103,14 @@ if here then
 	end
 	if fair and now - (state.f or 0) > memory / 2 then
 		state.f = now
-		note('f', now)
+		setState('f', now)
 	end
 	-- No node of a Cluster with plain pub/sub knows all subscribers. A foreign client that had the
 	-- lock a moment ago counts as one that waits.
 	if family == 'c' then
 		if isForeign(holder()) then
 			state.s = now
-			note('s', now)
+			setState('s', now)
 		end
 		waits = math.max(waits, now - (state.s or 0) < memory and 1 or 0)
 	end
@@ -120,7 +120,7 @@ if here then
 	-- case all clients of ours die. The lease may be renewed, so each look moves that end.
 	function takePlace()
 		if fairQueue and (placed or state.f) then
-			local ends = now + math.max(remaining(), 0) + patience
+			local ends = now + math.max(leaseLeft(), 0) + patience
 			local timed = redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
 			if type(timed) == 'number' and not placed then
 				placed = type(redis.pcall('lpush', fairQueue, place)) == 'number'
@@ -148,10 +148,10 @@ if here then
 	end
 
 	-- Begins the window.
-	function begin()
+	function beginWindow()
 		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
 		redis.pcall('hdel', foreign, 'u', 'w')
-		note('b', now, 'e', state.e)
+		setState('b', now, 'e', state.e)
 		callFair()
 		if not told then
 			told = true
@@ -161,7 +161,7 @@ if here then
 
 	-- Reports whether a window may be put in line: one for counted clients, if there are some, else
 	-- one for clients that only poll. Neither sort puts off the windows of the other.
-	function due()
+	function isWindowDue()
 		if waits > 0 then
 			return now >= (state.n or 0)
 		end
@@ -169,7 +169,7 @@ if here then
 	end
 
 	-- Forgets the present window.
-	local function over()
+	local function closeWindow()
 		redis.pcall('hdel', foreign, 'b', 'e', 'u', 'p')
 		state.b, state.u, state.p = nil, nil, nil
 	end
@@ -177,18 +177,18 @@ if here then
 	-- Ends the window, when its time is up or none of the clients that it was for is left. After a
 	-- window in vain the next one is 16 times as far away as the lock was idle, and twice as long.
 	-- After a window that pollers used the next one is twice as far away as the lock was idle.
-	local function finish()
+	local function endWindow()
 		local polled, used = state.p, state.u or waits == 0 and not state.p and now
 		local idle = (used or math.min(now, state.e)) - state.b
 		local length = math.min(2 * math.max(state.e - state.b, shortest), longest)
 		redis.call('zrem', queue, '?')
-		over()
+		closeWindow()
 		if polled then
 			state.q = now + idle * (used and 2 or 16)
-			note('q', state.q, 't', now)
+			setState('q', state.q, 't', now)
 		else
 			state.n, state.l = now + idle * (used and 0 or 16), used and shortest or length
-			note('n', state.n, 'l', state.l, 't', now)
+			setState('n', state.n, 'l', state.l, 't', now)
 		end
 	end
 
@@ -210,20 +210,20 @@ if here then
 			part, since = 0, 0
 		end
 		state.u, state.e = now, now + math.floor(math.max(part, math.min(since, 64)))
-		note('u', now, 'e', state.e)
+		setState('u', now, 'e', state.e)
 	end
 
 	local had = false -- whether the lock has been left free to them since their window began
 	if state.b and first ~= '?' then -- no client of ours waited for the end of the window, and the queue has expired
-		had = not freed and free()
+		had = not freed and isFree()
 		local used, polled = state.u, state.p
-		over()
+		closeWindow()
 		if not polled and (used or waits > 0) then
 			state.l = used and shortest or math.min(2 * (state.l or shortest), longest)
-			note('l', state.l)
+			setState('l', state.l)
 		end
 	elseif state.b and not isForeign(holder()) and (now >= state.e or waits == 0 and not state.p) then
-		finish()
+		endWindow()
 		first, second = front()
 	elseif not state.b and first == '?' and waits == 0 and not state.p then -- the clients that "?" was for have left
 		redis.call('zrem', queue, '?')
@@ -231,13 +231,13 @@ if here then
 	end
 	on = first == '?' and state.b ~= nil
 
-	if first and first ~= '?' and not had and due() then
+	if first and first ~= '?' and not had and isWindowDue() then
 		score = score or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
 		if redis.pcall('zadd', queue, 'nx', score, '?') == 1 then
 			first, second = front()
 			if waits == 0 then
 				state.p = 1
-				note('p', 1)
+				setState('p', 1)
 			end
 		end
 	end

@@ -19,7 +19,7 @@ end
 -- owner does not know of, nor the ticket of a command that failed. The client of the ticket that is
 -- the first now looks, and gets the lock or the error.
 local function refuse(member, err)
-	exit(ticketOf(member), modeOf(member))
+	removeOwner(ticketOf(member), modeOf(member))
 	if joins then
 		redis.call('zrem', queue, asker)
 	end
@@ -43,7 +43,7 @@ local function grant(member)
 	end
 	redis.call('zadd', queue, '0', markOf(member))
 	redis.call('zrem', queue, member)
-	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claimOf(member))
+	local token, refused = addOwner(ticketOf(member), modeOf(member), asks and term or claimOf(member))
 	if not refused and not asks then
 		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
 		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
@@ -73,7 +73,7 @@ end
 local stale = false -- whether second is to be looked up
 local ahead = first -- the first ticket before any grant
 local foremost = waiter()
-while first and not on and open(modeOf(first), first) do
+while first and not on and isOpen(modeOf(first), first) do
 	if stale then
 		first, second = front()
 	end
@@ -86,7 +86,7 @@ while first and not on and open(modeOf(first), first) do
 			leavePlace()
 		end
 	elseif here and (waits > 0 or state.p) then
-		begin()
+		beginWindow()
 		break
 	else
 		redis.call('zrem', queue, first)
@@ -98,13 +98,13 @@ end
 -- when a step has no members, has let readers in: foreign readers are notified. If "?" stands
 -- before a reader of ours, the window begins beside those that read, so that the reader waits no
 -- longer than the window. Once a foreign client reads, the readers right behind "?" read beside it.
-local reads = open('s') and not free()
+local reads = isOpen('s') and not isFree()
 if here and reads then
 	first, second = front()
 	local lets = message == '01' or not asker and not leaver
 	if lets and not on and first == '?' and second and modeOf(second) == 's' and (waits > 0 or state.p) then
 		message = '01'
-		begin()
+		beginWindow()
 	end
 	while first == '?' and second and modeOf(second) == 's' and isForeign(holder()) do
 		local refused = grant(second)
@@ -141,10 +141,10 @@ local out = first -- the first ticket that a foreign reader keeps out
 if first == '?' then
 	out = second
 end
-if here and out and modeOf(out) ~= 's' and open('s') and isForeign(holder()) then
+if here and out and modeOf(out) ~= 's' and isOpen('s') and isForeign(holder()) then
 	if now - (state.w or 0) >= starved + respite then
 		state.w = now
-		note('w', now)
+		setState('w', now)
 	end
 	heldBack = math.max(starved - (now - state.w), 0)
 	for _, member in ipairs(heldBack == 0 and redis.call('zrangebyscore', queue, '1', '+inf') or {}) do
@@ -185,7 +185,7 @@ if first == '?' then
 end
 -- Readers of ours have read in a window, and the last of them leaves: foreign clients are notified
 -- that the lock is free.
-if freed and on and not told and free() then
+if freed and on and not told and isFree() then
 	told = true
 	redis.pcall(publish, channel, message)
 end
@@ -219,11 +219,11 @@ if here and behind and (on or isForeign(holder())) then
 	-- is not noted.
 	if follows == asker then
 		if state.h and now - state.h >= 500 then
-			note('h', now)
+			setState('h', now)
 		end
 	elseif asker and redis.call('zscore', queue, asker) then
 		if not state.h then
-			note('h', now)
+			setState('h', now)
 		elseif now - state.h >= unheard then
 			follows = asker
 		end
@@ -248,17 +248,17 @@ else
 	-- Without a ticket the queue has marks only, which are kept as long as the lease that they are
 	-- about.
 	if not on and (row[1] or joins) then
-		redis.call('pexpire', queue, string.format('%.0f', math.max(remaining(), 1)))
+		redis.call('pexpire', queue, string.format('%.0f', math.max(leaseLeft(), 1)))
 	end
-	if freed and not on and free() then
+	if freed and not on and isFree() then
 		local sent
 		-- Without a window our next acquire would always be sooner than theirs.
-		if here and due() and redis.pcall('zadd', queue, '1', '?') == 1 then
+		if here and isWindowDue() and redis.pcall('zadd', queue, '1', '?') == 1 then
 			state.p = waits == 0 and 1 or nil
 			if state.p then
-				note('p', 1)
+				setState('p', 1)
 			end
-			sent = begin()
+			sent = beginWindow()
 		else
 			sent = not told and redis.pcall(publish, channel, message)
 			if fair then
@@ -280,11 +280,11 @@ if not asker then
 	return left -- end 14
 end
 
-local reply = {left, remaining(), holder() or '', on and math.max(state.e - now, 0) or -2}
+local reply = {left, leaseLeft(), holder() or '', on and math.max(state.e - now, 0) or -2}
 if granted then
 	reply[5] = granted
-elseif inside(ticketOf(asker), modeOf(asker)) then
-	local token, refused = keep(ticketOf(asker), modeOf(asker), term)
+elseif hasLock(ticketOf(asker), modeOf(asker)) then
+	local token, refused = keepOwner(ticketOf(asker), modeOf(asker), term)
 	if refused then
 		return refused -- end 15
 	end

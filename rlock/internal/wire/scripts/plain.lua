@@ -40,7 +40,7 @@ end
 
 -- A tenure is known by its UUID, since the id after it changes with a hand-off. The UUID
 -- of a client of Redisson (version 4) names a process: there the whole owner counts.
-local function exit(ticket)
+local function removeOwner(ticket)
 	if redis.call('hdel', lock, ticket) == 0 then
 		local shown = holder()
 		if not shown or string.sub(shown, 1, 37) ~= string.sub(ticket, 1, 37) or not isOurs(shown) then
@@ -56,18 +56,18 @@ local function holders()
 	return {holder() or nil}
 end
 
-local function open()
+local function isOpen()
 	return not holder()
 end
 
-local free = open
+local isFree = isOpen
 
-local function inside(ticket)
+local function hasLock(ticket)
 	return holder() == ticket
 end
 
 -- Returns the rest of the lease, as pttl does.
-local function remaining()
+local function leaseLeft()
 	return not holder() and -2 or given or redis.call('pttl', lock)
 end
 
@@ -85,7 +85,7 @@ local function tokens()
 	return redis.call('get', counter)
 end
 
-local function enter(ticket, _, lease)
+local function addOwner(ticket, _, lease)
 	local token, refused = tokens()
 	if refused then
 		return nil, refused
@@ -103,7 +103,7 @@ local function enter(ticket, _, lease)
 end
 
 -- Keeps the lock of a ticket that has it, for the lease at least.
-local function keep(_, _, lease)
+local function keepOwner(_, _, lease)
 	if redis.call('pttl', lock) < lease then
 		redis.call('pexpire', lock, lease)
 	end

@@ -9,12 +9,12 @@
 --   lock, reserve         KEYS[1]; how many tokens a grant reserves, or ''
 --   sort, varies          the letter of the kind; whether clients may disagree on the number of permits
 --   holder(), holders()   an owner that has the lock, or false; the owners whose clients a look asks
---   remaining()           the rest of the lease, as pttl
---   free(), open(mode, member)  whether the lock is free; whether one more ticket may have it
---   inside(ticket, mode)  whether the ticket has the lock
---   enter(ticket, mode, lease), keep(ticket, mode, lease)
+--   leaseLeft()           the rest of the lease, as pttl
+--   isFree(), isOpen(mode, member)  whether the lock is free; whether one more ticket may have it
+--   hasLock(ticket, mode)  whether the ticket has the lock
+--   addOwner(ticket, mode, lease), keepOwner(ticket, mode, lease)
 --                         give it the lock, or keep it for the lease; return the tokens, or nil and an error
---   exit(ticket, mode)    takes it out of the lock, and returns the number for left; 0 if it was not in
+--   removeOwner(ticket, mode)    takes it out of the lock, and returns the number for left; 0 if it was not in
 --   isOurs(owner)         whether the owner is one of rlock
 --   left                  the reply about the member that leaves
 --   message, told         the message to foreign clients that the lock is free; whether it was sent
@@ -75,7 +75,7 @@
 -- left out if they are "" and x. Redis needs less time for fewer arguments.
 --
 -- 1, 0                if only leaving was asked for: the member had the lock or a place in
---                     the queue, or had not; or what exit returns
+--                     the queue, or had not; or what removeOwner returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
 -- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
 --                     key has no TTL; -2 and "": it is free); a window of foreign clients ends
@@ -112,7 +112,7 @@
 --                     that joins has not                                   member has freed the lock
 --  13  grant          the lock is free without a ticket, and telling       "(released)"
 --                     foreign clients was refused
---  14  grant          only leaving was asked for                           1 or 0, or what exit returns
+--  14  grant          only leaving was asked for                           1 or 0, or what removeOwner returns
 --  15  grant          the ticket has the lock, and its lease or its        an error
 --                     tokens were refused
 --
@@ -213,7 +213,7 @@ end
 if row.err then
 	local err = row.err .. ' (queue ' .. queue .. ')'
 	if leaver then
-		left = math.max(left, exit(ticketOf(leaver), modeOf(leaver)))
+		left = math.max(left, removeOwner(ticketOf(leaver), modeOf(leaver)))
 	end
 	if left == 0 then
 		return redis.error_reply(err) -- end 7
@@ -232,7 +232,7 @@ end
 local freed, gaveUp = left > 0, false
 local mark = leaver and markOf(leaver)
 if leaver then
-	left = math.max(left, freed and 0 or exit(ticketOf(leaver), modeOf(leaver)))
+	left = math.max(left, freed and 0 or removeOwner(ticketOf(leaver), modeOf(leaver)))
 	freed = left > 0
 	gaveUp = not freed and redis.call('zrem', queue, leaver) > 0
 	if gaveUp then
@@ -256,7 +256,7 @@ end
 -- Join. The score before is left for a window of foreign clients. A queue that begins with the
 -- ticket expires, whatever the server refuses from here on.
 local score = joins and tonumber(row[2] or 0) + 1
-local joined = joins and not inside(ticketOf(asker), modeOf(asker))
+local joined = joins and not hasLock(ticketOf(asker), modeOf(asker))
 local begins = joined and (not row[1] or row[1] == leaver or row[1] == mark)
 if joined then
 	redis.call('zadd', queue, 'nx', score + 1, asker)
@@ -269,13 +269,13 @@ end
 
 -- While a client of ours has the lock alone no grant is possible, and foreign clients are counted
 -- by its release, or by a ticket that joins an empty queue: see foreign.lua.
-local guarded = not open('s') and not isForeign(holder())
+local guarded = not isOpen('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
 -- That is most of the steps but the releases: the rest would take Redis as long again.
 if guarded and joined and not leaver and not most and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
-	return {left, remaining(), holder(), -1, 1} -- end 11
+	return {left, leaseLeft(), holder(), -1, 1} -- end 11
 end
 
 -- Returns the first of the queue and the one behind it.
@@ -302,7 +302,7 @@ end
 -- release.
 local function abandoned()
 	if not isForeign(holder()) then
-		return free()
+		return isFree()
 	end
 	for _, owner in ipairs(holders()) do
 		if isOurs(owner) then

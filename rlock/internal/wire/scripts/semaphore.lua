@@ -49,7 +49,7 @@ local function expire()
 end
 
 -- Takes out a permit, also one that was passed on: then its owner is 0.
-local function exit(ticket)
+local function removeOwner(ticket)
 	expire()
 	local left = redis.call('zrem', lock, ticket, passedAs(ticket))
 	change(-left * moreOf(ticket))
@@ -57,7 +57,7 @@ local function exit(ticket)
 end
 
 if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 then
-	return exit(ARGV[2]) -- end 6
+	return removeOwner(ARGV[2]) -- end 6
 end
 
 local function inUse()
@@ -66,15 +66,15 @@ local function inUse()
 	return held
 end
 
-local function open(_, member)
+local function isOpen(_, member)
 	return inUse() + (member and moreOf(member) or 0) < permits
 end
 
-local function free()
+local function isFree()
 	return inUse() == 0
 end
 
-local function inside(ticket)
+local function hasLock(ticket)
 	expire()
 	return redis.call('zscore', lock, ticket) and true
 end
@@ -96,13 +96,13 @@ local function holders()
 end
 
 -- Returns the rest of the lease that ends first, -2 if no permit is taken.
-local function remaining()
+local function leaseLeft()
 	local owner, ends = soonest()
 	return owner and math.max(ends - instant, 1) or -2
 end
 
 -- Gives the ticket its permits for the lease at least. The key lives as long as the longest lease.
-local function keep(ticket, _, lease)
+local function keepOwner(ticket, _, lease)
 	expire()
 	local ends = math.max(instant + lease, tonumber(redis.call('zscore', lock, ticket) or 0))
 	change(redis.call('zadd', lock, string.format('%.0f', ends), ticket) * moreOf(ticket))
@@ -115,4 +115,4 @@ local function keep(ticket, _, lease)
 	return ''
 end
 
-local enter = keep
+local addOwner = keepOwner

@@ -12,13 +12,13 @@
 -- The lease of the key comes first, as in semaphore_mirror.lua.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function has(owner)
+local function hasPermits(owner)
 	local ends = redis.call('zscore', KEYS[1], owner)
 	return ends and tonumber(ends) > now
 end
 local lease = tonumber(ARGV[1])
-if not has(ARGV[2]) then
-	if not has(ARGV[3]) then
+if not hasPermits(ARGV[2]) then
+	if not hasPermits(ARGV[3]) then
 		return 0
 	end
 	lease = math.max(lease, redis.call('zscore', KEYS[1], ARGV[3]) - now)
