@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/diag"
+	"github.com/go-rlock/rlock/rlock/internal/composite"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/group"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/monitor"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -21,10 +21,10 @@ import (
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
 // may be restored several times, or two of its copies may hold one lock.
 type Client struct {
-	prefix string         // the prefix of the names in Redis
-	driver *driver.Client // the locks of one key
-	groups *group.Home    // the locks over several
-	diag   *diag.Diag
+	prefix string          // the prefix of the names in Redis
+	driver *driver.Client  // the locks of one key
+	groups *composite.Home // the locks over several
+	diag   *monitor.Diag
 	inside // for the packages beside this one: prefix and driver
 }
 
@@ -65,11 +65,11 @@ func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 }
 
 // open makes the parts of the client.
-func (c *Client) open(config Config, o *terms.Observer, redis *wire.Redis, id *wire.ID) {
+func (c *Client) open(config Config, o *contract.Observer, redis *wire.Redis, id *wire.ID) {
 	c.driver = driver.New(config.driver(o), redis, id)
 	c.inside = driver.NewInside(c.driver, c.prefix)
 	c.groups = homeOf(c.driver, config)
-	c.diag = diag.New(diag.Config{
+	c.diag = monitor.New(monitor.Config{
 		Source: c.driver, Redis: redis, Logger: c.driver.Config.Logger,
 		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})

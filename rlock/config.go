@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -198,7 +198,7 @@ func (c Config) wire() wire.Options {
 }
 
 // driver returns the settings of the locks.
-func (c Config) driver(o *terms.Observer) driver.Config {
+func (c Config) driver(o *contract.Observer) driver.Config {
 	return driver.Config{
 		Lease: c.Lease, HandoffLimit: c.Advanced.HandoffLimit, HandoffTime: c.Advanced.HandoffTime,
 		TrackedKeys: c.Advanced.TrackedKeys, RecordSites: c.RecordSites, Logger: c.Logger, LogSteps: c.Advanced.LogSteps, Observer: o,

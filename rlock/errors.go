@@ -1,7 +1,7 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -13,15 +13,15 @@ var (
 	// answered that the key is gone or has another owner. Work since then may have overlapped
 	// another holder's. ErrLost is also the cause of the end of a hold's context, and the error of
 	// a nested Lock until the lost hold is unlocked or its fixed lease is over.
-	ErrLost = terms.ErrLost
+	ErrLost = contract.ErrLost
 	// ErrUnconfirmed: Redis did not confirm a release in time; it is retried until Redis answers or
 	// the lease has ended. The critical section ran with the lock held, unless the error is ErrLost
 	// as well. Or the answer to a guarded write was lost: it may be executed until Release returns
 	// no error.
-	ErrUnconfirmed = terms.ErrUnconfirmed
+	ErrUnconfirmed = contract.ErrUnconfirmed
 	// ErrUpgrade: the caller asks for the write lock and holds only the read lock, or for more
 	// permits than it has: two such callers would be a deadlock. Unlock first.
-	ErrUpgrade = terms.ErrUpgrade
+	ErrUpgrade = contract.ErrUpgrade
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
 	// hash tag; or a guarded write may not have that key.
 	ErrInvalidName = wire.ErrInvalidName
@@ -29,21 +29,21 @@ var (
 	// queue or its tokens has other data, which is left as it is.
 	ErrWrongType = wire.ErrWrongType
 
-	ErrNotHeld        = terms.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold
-	ErrHeldTooLong    = terms.ErrHeldTooLong    // an ErrLost: the hold has lasted for the time of [WithMaxHold]
-	ErrNotAcquired    = terms.ErrNotAcquired    // other owners held the lock, or came first, for the whole wait
-	ErrTooManyWaiters = terms.ErrTooManyWaiters // an ErrNotAcquired: as many wait as [WithMaxWaiters] allows
-	ErrNoToken        = terms.ErrNoToken        // the lock is not from [Client.NewFencedLock]
-	ErrFenced         = terms.ErrFenced         // a guarded write of a hold that does not have the lock
-	ErrNotReplicated  = wire.ErrNotReplicated   // fewer than Config.SyncReplicas replicas had the grant
-	ErrNoPermission   = wire.ErrNoPermission    // Redis refuses the command to this user: docs/operations.md has the rights
-	ErrPass           = terms.ErrPass           // [Hold.Pass] of a hold that cannot be passed on; nothing was changed
-	ErrPassed         = terms.ErrPassed         // an ErrNotHeld: the cause of the end of a hold that was passed on
-	ErrNotPassed      = terms.ErrNotPassed      // [Client.Resume] of a lock that was resumed or freed before
-	ErrInvalidPass    = terms.ErrInvalidPass    // [Client.Resume] with a text that no [Hold.Pass] has returned
-	ErrClosed         = wire.ErrClosed          // the client is closed, or was meanwhile; Close has released the lock
-	ErrInvalidLease   = terms.ErrInvalidLease   // the lease is negative or too short to keep
-	ErrPermits        = terms.ErrPermits        // [WithPermits] of fewer than one, or of more than the semaphore has
-	ErrInvalidConfig  = wire.ErrInvalidConfig   // a Config that cannot work, unsuitable parts or permits, a zero Lock
-	ErrUnsupported    = wire.ErrUnsupported     // the server does not know a command that is needed
+	ErrNotHeld        = contract.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold
+	ErrHeldTooLong    = contract.ErrHeldTooLong    // an ErrLost: the hold has lasted for the time of [WithMaxHold]
+	ErrNotAcquired    = contract.ErrNotAcquired    // other owners held the lock, or came first, for the whole wait
+	ErrTooManyWaiters = contract.ErrTooManyWaiters // an ErrNotAcquired: as many wait as [WithMaxWaiters] allows
+	ErrNoToken        = contract.ErrNoToken        // the lock is not from [Client.NewFencedLock]
+	ErrFenced         = contract.ErrFenced         // a guarded write of a hold that does not have the lock
+	ErrNotReplicated  = wire.ErrNotReplicated      // fewer than Config.SyncReplicas replicas had the grant
+	ErrNoPermission   = wire.ErrNoPermission       // Redis refuses the command to this user: docs/operations.md has the rights
+	ErrPass           = contract.ErrPass           // [Hold.Pass] of a hold that cannot be passed on; nothing was changed
+	ErrPassed         = contract.ErrPassed         // an ErrNotHeld: the cause of the end of a hold that was passed on
+	ErrNotPassed      = contract.ErrNotPassed      // [Client.Resume] of a lock that was resumed or freed before
+	ErrInvalidPass    = contract.ErrInvalidPass    // [Client.Resume] with a text that no [Hold.Pass] has returned
+	ErrClosed         = wire.ErrClosed             // the client is closed, or was meanwhile; Close has released the lock
+	ErrInvalidLease   = contract.ErrInvalidLease   // the lease is negative or too short to keep
+	ErrPermits        = contract.ErrPermits        // [WithPermits] of fewer than one, or of more than the semaphore has
+	ErrInvalidConfig  = wire.ErrInvalidConfig      // a Config that cannot work, unsuitable parts or permits, a zero Lock
+	ErrUnsupported    = wire.ErrUnsupported        // the server does not know a command that is needed
 )

@@ -7,21 +7,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/composite"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/group"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // How locks of one key become parts of locks over several, and these become locks.
 
-// homeOf returns what package group needs of a client.
-func homeOf(e *driver.Client, config Config) *group.Home {
+// homeOf returns what package composite needs of a client.
+func homeOf(e *driver.Client, config Config) *composite.Home {
 	together := acquireAll
 	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas by itself
 		together = nil
 	}
-	return group.NewHome(group.Config{
+	return composite.NewHome(composite.Config{
 		Redis:    e.Redis,
 		ID:       e.ID.Prefix,
 		Where:    e.Redis.Where,
@@ -40,32 +40,34 @@ func homeOf(e *driver.Client, config Config) *group.Home {
 		},
 		AcquireAll: together,
 		Losses:     &e.Losses,
-		NotHeld: func(name string, o terms.Owner) error {
+		NotHeld: func(name string, o contract.Owner) error {
 			return e.NothingToUnlock(name, o, nil, e.Losses.NotHeld())
 		},
 	})
 }
 
-// A single is a lock of one key as package group knows it.
+// A single is a lock of one key as package composite knows it.
 type single struct {
 	*driver.NamedLock
-	leaves []group.Leaf // the one
+	leaves []composite.Leaf // the one
 }
 
-var _ group.Keyed = single{}
+var _ composite.Keyed = single{}
 
-// Name implements [group.Keyed], as Leaves, Acquire and Holders.
+// Name implements [composite.Keyed], as Leaves, Acquire and Holders.
 func (s single) Name() string { return s.Title() }
 
-func (s single) Leaves() []group.Leaf { return s.leaves }
+func (s single) Leaves() []composite.Leaf { return s.leaves }
 
-func leafOf(c *Client, l *driver.NamedLock) group.Leaf {
-	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
+func leafOf(c *Client, l *driver.NamedLock) composite.Leaf {
+	return composite.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
 }
 
-func singleOf(c *Client, l *driver.NamedLock) single { return single{l, []group.Leaf{leafOf(c, l)}} }
+func singleOf(c *Client, l *driver.NamedLock) single {
+	return single{l, []composite.Leaf{leafOf(c, l)}}
+}
 
-func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
+func (s single) Acquire(ctx context.Context, o contract.Owner, options composite.Options) (contract.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), requestFor(o, &options))
 	if err != nil {
 		return nil, err
@@ -73,15 +75,15 @@ func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Option
 	return h, nil
 }
 
-func (s single) Holders(ctx context.Context) (holders []group.Holder, err error) {
+func (s single) Holders(ctx context.Context) (holders []composite.Holder, err error) {
 	texts, err := s.NamedLock.Holders(ctx)
 	for _, text := range texts {
-		holders = append(holders, group.Holder{Owner: uint64(driver.OwnerIn(text)), Text: text})
+		holders = append(holders, composite.Holder{Owner: uint64(driver.OwnerIn(text)), Text: text})
 	}
 	return holders, err
 }
 
-func requestFor(o terms.Owner, options *group.Options) driver.Request {
+func requestFor(o contract.Owner, options *composite.Options) driver.Request {
 	return driver.Request{
 		AcquireOptions: acquireOptions{Lease: options.Lease, Wait: options.Wait},
 		Owner:          o, Caller: options.Caller, Quit: options.Quit,
@@ -89,8 +91,8 @@ func requestFor(o terms.Owner, options *group.Options) driver.Request {
 	}
 }
 
-// acquireAll acquires locks of one key of one client: see [group.Config].
-func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, options []group.Options) (parts []terms.Part, err error) {
+// acquireAll acquires locks of one key of one client: see [composite.Config].
+func acquireAll(ctx context.Context, o contract.Owner, locks []composite.Locker, options []composite.Options) (parts []contract.Part, err error) {
 	all, requests := make([]*driver.NamedLock, len(locks)), make([]driver.Request, len(locks))
 	for i, l := range locks {
 		all[i], requests[i] = l.(single).NamedLock, requestFor(o, &options[i])
@@ -103,7 +105,7 @@ func acquireAll(ctx context.Context, o terms.Owner, locks []group.Locker, option
 }
 
 // part returns the lock as a part of others, or the reason why it can never be taken.
-func (l *Lock) part() (group.Locker, error) {
+func (l *Lock) part() (composite.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
 		return f.Lock, f.Err()
@@ -114,7 +116,7 @@ func (l *Lock) part() (group.Locker, error) {
 }
 
 // An over is a lock over several.
-type over struct{ *group.Lock }
+type over struct{ *composite.Lock }
 
 var _ form = over{}
 
@@ -140,8 +142,8 @@ func (l over) refuses(req *driver.Request) error {
 	return fmt.Errorf("rlock: lock %q: %s: %w: it is made of several locks", l.Name(), option, errors.ErrUnsupported)
 }
 
-func optionsOf(req *driver.Request) group.Options {
-	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
+func optionsOf(req *driver.Request) composite.Options {
+	return composite.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
 }
 
 // Title implements [form], as all that follows.
@@ -162,7 +164,7 @@ func (l over) Hold(ctx, parent context.Context, req driver.Request) (driver.Hand
 	return h, nil
 }
 
-func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
+func (l over) Token(contract.Owner) (uint64, error) { return l.Lock.Token() }
 
 // NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
 // clients. It has no key of its own in Redis.
@@ -176,18 +178,18 @@ func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }
 // one name, or with one name by two clients of one address, the methods return [ErrInvalidConfig].
 // Only fenced parts have tokens.
 func NewMultiLock(locks ...*Lock) *Lock {
-	var parts []group.Locker
+	var parts []composite.Locker
 	for i, l := range locks {
 		if l == nil || l.made == nil {
-			return &Lock{made: over{group.Refusing("", fmt.Errorf("rlock: multi-lock: %w: lock %d is nil or a zero value", ErrInvalidConfig, i))}}
+			return &Lock{made: over{composite.Refusing("", fmt.Errorf("rlock: multi-lock: %w: lock %d is nil or a zero value", ErrInvalidConfig, i))}}
 		}
 		part, err := l.part()
 		if err != nil {
-			return &Lock{made: over{group.Refusing("", err)}}
+			return &Lock{made: over{composite.Refusing("", err)}}
 		}
 		parts = append(parts, part)
 	}
-	return &Lock{made: over{group.NewMulti(parts)}}
+	return &Lock{made: over{composite.NewMulti(parts)}}
 }
 
 // NewRedLock returns the lock of that name over independent servers: not nodes of one Cluster or
@@ -207,19 +209,19 @@ func NewMultiLock(locks ...*Lock) *Lock {
 //
 // Unlock with the same Lock value. A red lock has no fencing token.
 func NewRedLock(clients []*Client, name string) *Lock {
-	var parts []group.Keyed
+	var parts []composite.Keyed
 	for i, c := range clients {
 		if c == nil {
 			continue
 		}
 		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.driver.Redis.Shares(other.driver.Redis) }); other >= 0 {
-			return &Lock{made: over{group.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
+			return &Lock{made: over{composite.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
 		}
 		part := driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name))
 		if err := part.Name.Err; err != nil {
-			return &Lock{made: over{group.Refusing(name, err)}}
+			return &Lock{made: over{composite.Refusing(name, err)}}
 		}
 		parts = append(parts, singleOf(c, &part))
 	}
-	return &Lock{made: over{group.NewRed(name, parts, len(clients))}}
+	return &Lock{made: over{composite.NewRed(name, parts, len(clients))}}
 }

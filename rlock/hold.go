@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -25,14 +25,14 @@ type Hold struct {
 // program has dropped is collected.
 type holding struct {
 	held   driver.Handle
-	scoped heldContext // the parent of held's context, with the owner
-	life   *terms.Life // says whether the hold is held; of its own, since a value of the parent may refer to the Hold
+	scoped heldContext    // the parent of held's context, with the owner
+	life   *contract.Life // says whether the hold is held; of its own, since a value of the parent may refer to the Hold
 }
 
 // handle returns the handle for a program, which may drop it.
 func (h *holding) handle() *Hold {
 	handle := &Hold{holding: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*terms.Life).Drop, h.life)
+	handle.cleanup = runtime.AddCleanup(handle, (*contract.Life).Drop, h.life)
 	return handle
 }
 
@@ -43,7 +43,7 @@ func (h *holding) handle() *Hold {
 //	all but WithLease and WithWait, and a lock over several: errors.ErrUnsupported
 type AcquireOption func(*acquireOptions)
 
-type acquireOptions = terms.AcquireOptions
+type acquireOptions = contract.AcquireOptions
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
 func WithLease(lease time.Duration) AcquireOption {
@@ -104,15 +104,15 @@ func WithProgress(f func(place, waiting int)) AcquireOption {
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise. Its owner is not set.
 func newRequest(options []AcquireOption) driver.Request {
-	with := acquireOptions{Wait: terms.Forever}
+	with := acquireOptions{Wait: contract.Forever}
 	for _, option := range options {
 		if option != nil {
 			option(&with)
 		}
 	}
-	req := driver.Request{AcquireOptions: with, Caller: terms.Caller()}
+	req := driver.Request{AcquireOptions: with, Caller: contract.Caller()}
 	if a := req.Answer; a != nil {
-		*a = terms.Answer{Unless: a.Unless, Keys: a.Keys, Args: a.Args}
+		*a = contract.Answer{Unless: a.Unless, Keys: a.Keys, Args: a.Args}
 		if a.Unless != "" {
 			req.Unless = &wire.Condition{Source: a.Unless, Keys: slices.Clone(a.Keys), Args: slices.Clone(a.Args)}
 		}
@@ -140,7 +140,7 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
 func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
-	life := new(terms.Life)
+	life := new(contract.Life)
 	req.Life = life
 	return &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent), life: life}}, life: life}
 }
@@ -167,7 +167,7 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, terms.NoToken(h.scoped.scope.of.form().Title())
+		return 0, contract.NoToken(h.scoped.scope.of.form().Title())
 	}
 	return token, nil
 }

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
 // observing calls the hooks of an Observer for the events of package driver. Each hook may be nil,
@@ -21,35 +21,35 @@ type observing struct {
 // The words that users see.
 var (
 	acquiredBy = [...]AcquiredBy{
-		terms.ByNesting: ByNesting, terms.ByJoining: ByJoining, terms.ByHandoff: ByHandoff, terms.ByRedis: ByRedis,
-		terms.ByQueue: ByQueue, terms.ByParts: ByParts, terms.ByPass: ByPass,
+		contract.ByNesting: ByNesting, contract.ByJoining: ByJoining, contract.ByHandoff: ByHandoff, contract.ByRedis: ByRedis,
+		contract.ByQueue: ByQueue, contract.ByParts: ByParts, contract.ByPass: ByPass,
 	}
 	lossReasons = [...]LossReason{
-		terms.LostUnrenewed: LostUnrenewed, terms.LostLeaseEnded: LostLeaseEnded, terms.LostHeldTooLong: LostHeldTooLong, terms.LostKeyGone: LostKeyGone,
-		terms.LostForced: LostForced, terms.LostParts: LostParts,
+		contract.LostUnrenewed: LostUnrenewed, contract.LostLeaseEnded: LostLeaseEnded, contract.LostHeldTooLong: LostHeldTooLong, contract.LostKeyGone: LostKeyGone,
+		contract.LostForced: LostForced, contract.LostParts: LostParts,
 	}
 )
 
 // events returns the hooks as package driver calls them.
-func (o *observing) events() *terms.Observer {
+func (o *observing) events() *contract.Observer {
 	hooks := o.hooks
-	e := &terms.Observer{
-		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ terms.Event) WaitingInfo {
+	e := &contract.Observer{
+		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ contract.Event) WaitingInfo {
 			return WaitingInfo{l}
 		}),
-		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e terms.Event) AcquiredInfo {
+		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e contract.Event) AcquiredInfo {
 			return AcquiredInfo{l, acquiredBy[e.Way], e.Waited, e.Contended}
 		}),
-		Answered: hook(o, "Answered", hooks.Answered, func(l LockInfo, e terms.Event) AnsweredInfo {
+		Answered: hook(o, "Answered", hooks.Answered, func(l LockInfo, e contract.Event) AnsweredInfo {
 			return AnsweredInfo{l, e.Waited, e.Contended}
 		}),
-		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e terms.Event) GaveUpInfo {
+		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e contract.Event) GaveUpInfo {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
-		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e terms.Event) ReleasedInfo {
+		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e contract.Event) ReleasedInfo {
 			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Passed}
 		}),
-		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e terms.Event) LostInfo {
+		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e contract.Event) LostInfo {
 			return LostInfo{l, acquiredBy[e.Way], e.Held, lossReasons[e.Reason], e.Err}
 		}),
 		Missed: o.missed,
@@ -62,19 +62,19 @@ func (o *observing) events() *terms.Observer {
 }
 
 // hook returns what calls a hook that is about a lock, nil if there is none.
-func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, terms.Event) Info) terms.Hook {
+func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, contract.Event) Info) contract.Hook {
 	if call == nil {
 		return nil
 	}
-	return func(ctx context.Context, e terms.Event) {
+	return func(ctx context.Context, e contract.Event) {
 		defer o.caught(name)
 		call(ctx, info(LockInfo{Client: o.client, Name: o.nameOf(e), Kind: e.Kind, Owner: Owner(e.Owner.ID)}, e))
 	}
 }
 
 // nameOf returns the name of the event's lock. That of a multi-lock is made of keys.
-func (o *observing) nameOf(e terms.Event) string {
-	if e.Kind == terms.KindMulti {
+func (o *observing) nameOf(e contract.Event) string {
+	if e.Kind == contract.KindMulti {
 		return e.Name
 	}
 	return o.client.named(e.Name)
@@ -107,7 +107,7 @@ func (o *observing) missed(n int) {
 	}
 }
 
-func (o *observing) renewed(i terms.RenewedInfo) {
+func (o *observing) renewed(i contract.RenewedInfo) {
 	defer o.caught("Renewed")
 	o.hooks.Renewed(RenewedInfo{o.client, i.Locks, i.Failed, i.Took, i.Kept, i.Margin, i.Lease, i.Err})
 }

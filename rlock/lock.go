@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/composite"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/group"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Lock is a reentrant lock, known by its name, that clients on many machines contend for. It has
@@ -29,19 +29,19 @@ type form interface {
 	Title() string
 	Take(ctx context.Context, req driver.Request) error
 	Hold(ctx, parent context.Context, req driver.Request) (driver.Handle, error)
-	Unlock(ctx context.Context, o terms.Owner) error
+	Unlock(ctx context.Context, o contract.Owner) error
 	ForceUnlock(ctx context.Context) (bool, error)
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
-	Depth(o terms.Owner) int
-	Token(o terms.Owner) (uint64, error)
+	Depth(o contract.Owner) int
+	Token(o contract.Owner) (uint64, error)
 }
 
 // NoExpiry is the [Lock.TTL] of a key without an expiry, which no client makes.
 const NoExpiry time.Duration = -1
 
 // A Kind is the sort of a lock.
-type Kind = terms.Kind
+type Kind = contract.Kind
 
 // The kinds of locks.
 const (
@@ -78,7 +78,7 @@ func lockOf(c *Client, one driver.NamedLock) *Lock {
 }
 
 // zeroForm is the form of a lock that no constructor has made.
-var zeroForm = over{group.Refusing("",
+var zeroForm = over{composite.Refusing("",
 	fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig))}
 
 // form returns the implementation of the lock.
@@ -107,7 +107,7 @@ func (l *Lock) Name() string {
 // [ErrWrongType], [ErrNoPermission], [ErrUnsupported], [ErrInvalidName], [ErrInvalidConfig],
 // [ErrClosed], [ErrUpgrade] for the write lock of an owner that reads, and [ErrLost] while a lost
 // hold of the caller is not unlocked; that error says for how long.
-func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, terms.Forever) }
+func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, contract.Forever) }
 
 // LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock if
 // that is sooner. After the end of the lease Unlock returns [ErrLost], but need not be called, and
@@ -115,7 +115,7 @@ func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, terms.For
 // Lock. A client remembers 10 000 owners whose fixed leases have ended; for one that it has
 // forgotten, the error is [ErrNotHeld] as well.
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.take(ctx, lease, terms.Forever)
+	return l.take(ctx, lease, contract.Forever)
 }
 
 // TryLock makes one attempt, and reports whether the caller has the lock: it held the lock already,

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Pass ends the hold and passes the lock on: the text that it returns lets one [Client.Resume], in
@@ -42,7 +42,7 @@ func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOpti
 	}
 	l := lockOf(c, one)
 	req := newRequest(options)
-	req.Owner = terms.NewHandleOwner()
+	req.Owner = contract.NewHandleOwner()
 	h := newHold(context.WithoutCancel(ctx), l, &req)
 	if h.held, err = one.Resume(ctx, &h.scoped, req, &p); err != nil {
 		return nil, err

@@ -7,9 +7,9 @@ import (
 	"iter"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/composite"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/group"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By default it is the
@@ -19,14 +19,14 @@ import (
 type Owner uint64
 
 // NewOwner returns an owner that is no goroutine, and that no other call in this process returns.
-func NewOwner() Owner { return Owner(terms.NewOwner().ID) }
+func NewOwner() Owner { return Owner(contract.NewOwner().ID) }
 
 // WithOwner returns a context that carries the owner o: calls with a context made from it lock and
 // unlock as o, in any goroutine. Goroutines that use it at once are one owner: the lock does not
 // exclude one from the other, and each must unlock as often as it locked. An owner of 0 removes the
 // owner and the holds from which ctx comes. WithOwner panics if o is not from NewOwner.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	owner := terms.Owner{ID: uint64(o)}
+	owner := contract.Owner{ID: uint64(o)}
 	if owner.Goroutine() != 0 || owner.OfHandle() {
 		panic(fmt.Sprintf("rlock: WithOwner: %d is not an owner that NewOwner has returned", o))
 	}
@@ -49,9 +49,9 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 // of a hold, while that is held, or about all locks. The innermost scope that is about a lock
 // counts.
 type scope struct {
-	owner terms.Owner
-	of    *Lock       // the lock of the hold; nil in a scope of all locks, whose outer is nil
-	life  *terms.Life // the life of the hold
+	owner contract.Owner
+	of    *Lock          // the lock of the hold; nil in a scope of all locks, whose outer is nil
+	life  *contract.Life // the life of the hold
 	outer *scope
 }
 
@@ -82,7 +82,7 @@ const (
 // caller returns the owner of a call for a lock that the scope is about; the zero Owner if the call
 // is to have an owner of its own. In the scope of a hold the call is a guest, which may outlive the
 // hold, unless its owner would be the same without that scope.
-func (s *scope) caller(of fallback) terms.Owner {
+func (s *scope) caller(of fallback) contract.Owner {
 	switch {
 	case s != nil && s.of != nil:
 		outermost := s
@@ -95,9 +95,9 @@ func (s *scope) caller(of fallback) terms.Owner {
 	case s != nil && s.owner.ID != 0:
 		return s.owner
 	case of == anOwnerOfItsOwn:
-		return terms.Owner{}
+		return contract.Owner{}
 	}
-	return terms.Owner{ID: terms.GoroutineID()}
+	return contract.Owner{ID: contract.GoroutineID()}
 }
 
 // setOwner sets the owner of a call for a lock that the scope is about. If the call is a guest of a
@@ -106,9 +106,9 @@ func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
 	case req.Owner.Guest:
-		req.Within, req.Caller, began = s.life, terms.Caller(), time.Now()
+		req.Within, req.Caller, began = s.life, contract.Caller(), time.Now()
 	case req.Owner.ID == 0:
-		req.Owner = terms.NewHandleOwner()
+		req.Owner = contract.NewHandleOwner()
 	}
 	return began
 }
@@ -116,12 +116,12 @@ func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 // hasOutlived reports whether a call failed because the hold whose guest it was has ended. The call
 // is then made again by the next scope, with the rest of its wait.
 func hasOutlived(err error, req *driver.Request, began time.Time) bool {
-	outlived, is := errors.AsType[*terms.Outlived](err)
+	outlived, is := errors.AsType[*contract.Outlived](err)
 	if !is {
 		return false
 	}
 	req.Again = outlived
-	if req.Wait > 0 && req.Wait < terms.Forever {
+	if req.Wait > 0 && req.Wait < contract.Forever {
 		req.Wait = max(req.Wait-time.Since(began), 0)
 	}
 	return true
@@ -129,8 +129,8 @@ func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 
 // others yields the owners whose levels an Unlock may release if the caller has none of its own:
 // the owners of the holds that its context comes from, also of holds that have ended.
-func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
-	return func(yield func(terms.Owner) bool) {
+func (s *scope) others(l *Lock) iter.Seq[contract.Owner] {
+	return func(yield func(contract.Owner) bool) {
 		for ; s != nil && s.of != nil; s = s.outer {
 			guests := s.owner
 			guests.Guest = true
@@ -147,7 +147,7 @@ func overlap(a, b *Lock) bool {
 	if a == b {
 		return true
 	}
-	var ofA, ofB [1]group.Leaf
+	var ofA, ofB [1]composite.Leaf
 	for _, one := range a.leaves(&ofA) {
 		for _, other := range b.leaves(&ofB) {
 			if one.SameName(other) {
@@ -160,7 +160,7 @@ func overlap(a, b *Lock) bool {
 
 // leaves returns the locks of one key that the lock consists of. For a lock of one key it fills in
 // the array, so that nothing is allocated.
-func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
+func (l *Lock) leaves(one *[1]composite.Leaf) []composite.Leaf {
 	switch f := l.form().(type) {
 	case *driver.NamedLock:
 		one[0] = leafOf(l.client, f)

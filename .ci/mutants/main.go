@@ -31,7 +31,7 @@ import (
 var (
 	count    = flag.Int("n", 60, "how many mutants to make")
 	seed     = flag.Uint64("seed", 1, "of the places")
-	in       = flag.String("in", "rlock/internal/driver,rlock/internal/wire,rlock/internal/group", "the packages to break")
+	in       = flag.String("in", "rlock/internal/driver,rlock/internal/wire,rlock/internal/composite", "the packages to break")
 	programs = flag.Int("programs", 100, "how many programs run")
 	test     = flag.String("test", "", "the arguments of go test, in place of the programs")
 	only     = flag.String("only", "", "the only mutant: file:line: and the beginning of what it does")

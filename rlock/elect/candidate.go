@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
 // ErrNotLeader is returned by [Candidate.Do] in a process that does not lead, and ErrNoLeader by
@@ -92,7 +92,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 	}
 	defer c.stands.Store(false)
 	for again := (retry{name: c.lock.Name()}); ; {
-		hold, err := c.lock.Acquire(ctx, terms.Standing) // a standby may wait for weeks
+		hold, err := c.lock.Acquire(ctx, contract.Standing) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil

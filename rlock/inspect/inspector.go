@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/diag"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/monitor"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -128,7 +128,7 @@ func (i Inspector) named(key string) string { return strings.TrimPrefix(key, i.p
 // are equal: one for each owner of each lock. A lock over several is listed by its parts. Held is
 // for people and tests: it sends no command, but looks at every lock.
 func (i Inspector) Held() []Held {
-	uses := diag.Uses(i.driver, false)
+	uses := monitor.Uses(i.driver, false)
 	held := make([]Held, len(uses))
 	for at := range uses {
 		u := &uses[at]
@@ -167,4 +167,4 @@ type Site struct {
 }
 
 // String returns "file:line function", and "" for the zero Site.
-func (p Site) String() string { return terms.Site(p).String() }
+func (p Site) String() string { return contract.Site(p).String() }

@@ -3,7 +3,7 @@ package inspect
 import (
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
 // Stats are figures about a client, as sql.DBStats are about a pool. All but Held and Waiting only
@@ -67,22 +67,22 @@ func (i Inspector) Stats() Stats {
 	s := Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
-		AcquiredByNesting: n.Acquired[terms.ByNesting],
-		AcquiredByJoining: n.Acquired[terms.ByJoining],
-		AcquiredByHandoff: n.Acquired[terms.ByHandoff],
-		AcquiredByRedis:   n.Acquired[terms.ByRedis],
-		AcquiredByPass:    n.Acquired[terms.ByPass],
-		AcquiredByQueue:   n.Acquired[terms.ByQueue],
+		AcquiredByNesting: n.Acquired[contract.ByNesting],
+		AcquiredByJoining: n.Acquired[contract.ByJoining],
+		AcquiredByHandoff: n.Acquired[contract.ByHandoff],
+		AcquiredByRedis:   n.Acquired[contract.ByRedis],
+		AcquiredByPass:    n.Acquired[contract.ByPass],
+		AcquiredByQueue:   n.Acquired[contract.ByQueue],
 		Answered:          n.Answered,
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,
 		WaitTime:          n.Waited,
-		LostUnrenewed:     n.Lost[terms.LostUnrenewed],
-		LostLeaseEnded:    n.Lost[terms.LostLeaseEnded],
-		LostHeldTooLong:   n.Lost[terms.LostHeldTooLong],
-		LostKeyGone:       n.Lost[terms.LostKeyGone],
-		LostForced:        n.Lost[terms.LostForced],
+		LostUnrenewed:     n.Lost[contract.LostUnrenewed],
+		LostLeaseEnded:    n.Lost[contract.LostLeaseEnded],
+		LostHeldTooLong:   n.Lost[contract.LostHeldTooLong],
+		LostKeyGone:       n.Lost[contract.LostKeyGone],
+		LostForced:        n.Lost[contract.LostForced],
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
 		Tracked:           i.driver.Tracked(),

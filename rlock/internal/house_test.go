@@ -15,15 +15,15 @@ import (
 
 // below has, for each package, those of this folder that it may import.
 var below = map[string][]string{
-	"driver":  {"core", "task", "terms", "wire"},
-	"core":    {}, // machines without I/O
-	"explore": {"core", "explore/server"},
-	"group":   {"task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
-	"diag":    {"task", "terms", "wire"}, // it reads locks by a Source
-	"terms":   {},
-	"task":    {},
-	"testbed": {"driver", "terms", "wire"}, // for tests: none of these imports it
-	"wire":    {"core"},                    // whose commands it carries
+	"driver":     {"core", "background", "contract", "wire"},
+	"core":       {}, // machines without I/O
+	"explore":    {"core", "explore/server"},
+	"composite":  {"background", "contract", "wire"}, // it knows how locks are used, and not how one is kept
+	"monitor":    {"background", "contract", "wire"}, // it reads locks by a Source
+	"contract":   {},
+	"background": {},
+	"testbed":    {"driver", "contract", "wire"}, // for tests: none of these imports it
+	"wire":       {"core"},                       // whose commands it carries
 }
 
 func TestAPackageImportsOnlyThoseBelowIt(t *testing.T) {

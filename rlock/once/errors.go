@@ -3,7 +3,7 @@ package once
 import (
 	"errors"
 
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
 var (
@@ -64,4 +64,4 @@ func (e *Shared) Error() string { return e.Text }
 // PanicError is the error of a caller whose function has panicked. Value is the value of the panic,
 // or nil if the function has called runtime.Goexit; Stack is the stack of the function, as text. If
 // Value is an error, PanicError wraps it.
-type PanicError = terms.PanicError
+type PanicError = contract.PanicError

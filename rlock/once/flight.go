@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -194,17 +194,17 @@ func (f *flight) fly() {
 // round waits for a value or for the lock. With the lock it runs a function or stores a value. It
 // reports whether the next round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
-	var a terms.Answer
+	var a contract.Answer
 	if looks {
 		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, f.wanted()
 	}
-	hold, err := f.lock.Acquire(f.ctx, terms.WithAnswer(&a))
+	hold, err := f.lock.Acquire(f.ctx, contract.WithAnswer(&a))
 	if err == nil {
 		f.noteServed()
 	}
 	f.noteClock(reading{a.Clock, a.Read})
 	switch {
-	case errors.Is(err, terms.ErrAnswered):
+	case errors.Is(err, contract.ErrAnswered):
 		return f.takeAnswer(&a)
 	case err != nil:
 		if f.ctx.Err() == nil {
@@ -242,7 +242,7 @@ func (f *flight) giveUp(err error) {
 }
 
 // takeAnswer gives an answer to the callers that it is for. It returns what round returns.
-func (f *flight) takeAnswer(a *terms.Answer) (again bool) {
+func (f *flight) takeAnswer(a *contract.Answer) (again bool) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // the value, or the clock, has to be read

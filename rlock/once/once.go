@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Options are the options of a Group. All processes should have the same ones for a key.
@@ -165,7 +165,7 @@ type (
 // kept value, and none whose function began before the call. Such callers share the value of a
 // function that begins after their calls. The context of that function is fresh as well, for what
 // it asks of other keys.
-func Fresh(ctx context.Context) context.Context { return terms.WithFresh(ctx, true) }
+func Fresh(ctx context.Context) context.Context { return contract.WithFresh(ctx, true) }
 
 // HoldOf returns the hold under which a function runs, from its context: for guarded writes
 // ([rlock.Hold.Write]) and tokens of its own. It is nil for any other context. The function must
@@ -187,7 +187,7 @@ func HoldOf(ctx context.Context) *rlock.Hold {
 // [ErrNested], [ErrVoid], [*Shared] and [*PanicError]. A panic whose caller has left is logged by
 // the client.
 func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]byte, error)) (value []byte, shared bool, err error) {
-	c := &caller{ctx: ctx, fn: fn, asked: time.Now(), fresh: terms.IsFresh(ctx), done: make(chan struct{})}
+	c := &caller{ctx: ctx, fn: fn, asked: time.Now(), fresh: contract.IsFresh(ctx), done: make(chan struct{})}
 	if err := g.await(key, c); err != nil {
 		c.result = result{nil, Failed, err}
 	}

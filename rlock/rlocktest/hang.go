@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/monitor"
 )
 
 // hangTime is more virtual time than most tests need. A test that hangs is over by then, since time
@@ -37,7 +37,7 @@ func (s *Server) uses() string {
 	for _, waits := range []bool{false, true} {
 		for _, m := range members {
 			locks, _ := driver.ClientOf(m.Client)
-			for _, u := range diag.Uses(locks, true) {
+			for _, u := range monitor.Uses(locks, true) {
 				if u.Waits != waits {
 					continue
 				}

@@ -10,24 +10,24 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Request is what a caller asks for, and how it got it.
 type Request struct {
-	terms.AcquireOptions
-	Owner  terms.Owner
-	Shared bool            // the read lock
-	Whole  *terms.Whole    // the lock over several that the hold is a part of; nil for none
-	Within *terms.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
-	Again  *terms.Outlived // the error of the call's last try, if it begins again as another owner; or nil
-	Life   *terms.Life     // life of the hold with a handle, or of the whole that it is a part of
-	Lost   func(error)     // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
-	Way    terms.Way       // the way in which the lock was acquired
-	Caller uint64          // the goroutine of the caller, if that is not the owner; 0 if it is not known
-	Unless *wire.Condition // condition of Answer, or nil
+	contract.AcquireOptions
+	Owner  contract.Owner
+	Shared bool               // the read lock
+	Whole  *contract.Whole    // the lock over several that the hold is a part of; nil for none
+	Within *contract.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Again  *contract.Outlived // the error of the call's last try, if it begins again as another owner; or nil
+	Life   *contract.Life     // life of the hold with a handle, or of the whole that it is a part of
+	Lost   func(error)        // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
+	Way    contract.Way       // the way in which the lock was acquired
+	Caller uint64             // the goroutine of the caller, if that is not the owner; 0 if it is not known
+	Unless *wire.Condition    // condition of Answer, or nil
 
 	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
 	// may be nil.
@@ -75,7 +75,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 	// which may have lost parts.
 	if req.Within != nil && !l.hasLife(req.Within, now) {
 		l.shard.exit(l)
-		return nil, nil, now, &terms.Outlived{Lock: n.Key, Began: c.clock.timeOf(now.Time)}
+		return nil, nil, now, &contract.Outlived{Lock: n.Key, Began: c.clock.timeOf(now.Time)}
 	}
 	var w core.Call // a call that is served at once needs no memory that lasts
 	req.fill(&w, h, site, now)
@@ -97,7 +97,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 				holder = l.describeHolder("", req)
 			}
 			err := l.refusalError(outcome, w.Others, req, holder)
-			if !errors.Is(err, terms.ErrNotAcquired) {
+			if !errors.Is(err, contract.ErrNotAcquired) {
 				err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 			}
 			return nil, nil, now, l.giveUp(ctx, req, err)
@@ -113,7 +113,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 }
 
 // fill fills in a call for the lock.
-func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) {
+func (req *Request) fill(w *core.Call, h *hold, site *contract.Site, now core.Now) {
 	w.Owner, w.Mode, w.Part, w.More = core.OwnerID(req.Owner.ID), modeFor(req.Shared), req.Whole != nil, int32(req.More)
 	w.Lease, w.Capped = core.Span(cmp.Or(req.MaxHold, req.Lease)), req.MaxHold != 0
 	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
@@ -123,7 +123,7 @@ func (req *Request) fill(w *core.Call, h *hold, site *terms.Site, now core.Now) 
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answerable, w.Most = req.Answer != nil, req.MaxWaiters
 	w.Repeats = req.Owner.IsNamed()
-	if req.Wait < terms.Forever {
+	if req.Wait < contract.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}
 }
@@ -190,9 +190,9 @@ func (n *Name) checkPermits(more int) error {
 	case n.KindID != SemaphoreKind && more > 0:
 		return fmt.Errorf("rlock: lock %q: %w: only a semaphore has several permits", n.Key, errors.ErrUnsupported)
 	case more < 0:
-		return fmt.Errorf("rlock: lock %q: %w: a call takes fewer than one: use 1 or more", n.Key, terms.ErrPermits)
+		return fmt.Errorf("rlock: lock %q: %w: a call takes fewer than one: use 1 or more", n.Key, contract.ErrPermits)
 	case more >= n.Permits:
-		return fmt.Errorf("rlock: semaphore %q: %w: a call takes %d of %d", n.Key, terms.ErrPermits, 1+more, n.Permits)
+		return fmt.Errorf("rlock: semaphore %q: %w: a call takes %d of %d", n.Key, contract.ErrPermits, 1+more, n.Permits)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (c *Client) checkAnswer(n *Name, unless *wire.Condition) error {
 // 0 is no lease.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	if shortest := c.shortestLease(); ask != 0 && ask < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, contract.ErrInvalidLease, ask, shortest)
 	}
 	return nil
 }
@@ -226,20 +226,20 @@ func (c *Client) checkEnd(n *Name, req *Request) error {
 	case req.MaxHold == 0:
 		return c.CheckLease(n, req.Lease)
 	case req.Lease != 0:
-		return fmt.Errorf("rlock: lock %q: %w: WithLease ends the hold by itself: leave out WithMaxHold", n.Key, terms.ErrInvalidLease)
+		return fmt.Errorf("rlock: lock %q: %w: WithLease ends the hold by itself: leave out WithMaxHold", n.Key, contract.ErrInvalidLease)
 	case req.MaxHold >= shortest:
 		return nil
 	case req.MaxHold > 0 && req.MaxHold < req.MinHold:
-		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v is shorter than WithMinHold of %v", n.Key, terms.ErrInvalidLease, req.MaxHold, req.MinHold)
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v is shorter than WithMinHold of %v", n.Key, contract.ErrInvalidLease, req.MaxHold, req.MinHold)
 	default:
-		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v: use at least %v", n.Key, terms.ErrInvalidLease, req.MaxHold, shortest)
+		return fmt.Errorf("rlock: lock %q: %w: WithMaxHold of %v: use at least %v", n.Key, contract.ErrInvalidLease, req.MaxHold, shortest)
 	}
 }
 
 // checkShortest is CheckLease for a time other than a lease; says is the beginning of its error.
 func (c *Client) checkShortest(n *Name, d time.Duration, says string) error {
 	if shortest := c.shortestLease(); d < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, terms.ErrInvalidLease, d, says, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, contract.ErrInvalidLease, d, says, shortest)
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func (l *lockState) exitWithError(w *waiter) {
 	//exhaustive:ignore
 	switch o := w.Outcome; o {
 	case core.GotAnswer:
-		w.err = terms.ErrAnswered
+		w.err = contract.ErrAnswered
 	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
 		w.err = l.refusalError(o, w.Others, &w.req, holder)
 	case core.Unanswered:
@@ -358,7 +358,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if errors.Is(err, wire.ErrWrongType) {
 		err = c.Redis.OfOtherKind(ctx, &n.Keys, err)
 	}
-	if !errors.Is(err, terms.ErrNotAcquired) {
+	if !errors.Is(err, contract.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	return c.tellNotAcquired(ctx, n, &w.req, err, waited, w.waits)
@@ -390,18 +390,18 @@ func (c *Client) returnGrant(n *Name, w *waiter) bool {
 // refusalError returns the error of a call with the outcome o, which names the holder unless that
 // is "". others is the number of other waiters, for a call with a bound.
 func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, holder string) error {
-	reason := terms.ErrNotAcquired
+	reason := contract.ErrNotAcquired
 	switch {
 	case o == core.Closed:
 		return wire.ErrClosed
 	case o == core.Upgrades && req.More > 0:
-		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), terms.ErrUpgrade, 1+req.More)
+		return fmt.Errorf("%s: %w: it has fewer than %d permits, which it has to release first", req.Owner.Title(), contract.ErrUpgrade, 1+req.More)
 	case o == core.Upgrades:
-		return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), terms.ErrUpgrade)
+		return fmt.Errorf("%s: %w: a reader cannot become a writer: unlock the read lock first", req.Owner.Title(), contract.ErrUpgrade)
 	case o == core.NotPassed:
-		return terms.ErrNotPassed
+		return contract.ErrNotPassed
 	case o == core.Full:
-		reason = fmt.Errorf("%w: %d of %d that may", terms.ErrTooManyWaiters, others, max(req.MaxWaiters, 0))
+		reason = fmt.Errorf("%w: %d of %d that may", contract.ErrTooManyWaiters, others, max(req.MaxWaiters, 0))
 	case o == core.Unanswered:
 		return l.faultOfFirst()
 	}
@@ -420,7 +420,7 @@ func (l *lockState) faultOfFirst() error {
 		}
 		break
 	}
-	return terms.ErrUnanswered
+	return contract.ErrUnanswered
 }
 
 // mostNamed is the number of levels that are searched for one of the caller's own.
@@ -488,131 +488,4 @@ func (w *waiter) noteError(a *wire.Answer, clock *clock, at core.Time) (hopeless
 	}
 	w.err = err
 	return d == wire.Never
-}
-
-// Locks that are acquired together. Each has a call of its own, as any other lock. The first
-// commands of those that are not served at once travel in one pipeline, and those of one kind and
-// slot in one call of a script (acquire_all.lua).
-
-// A jointAcquire is a list of calls whose first commands are sent together.
-type jointAcquire struct {
-	client *Client
-	calls  []jointCall
-	sent   []*exchange
-}
-
-// A jointCall is the call for one lock of a row.
-type jointCall struct {
-	hold   *hold
-	lock   *lockState // the lock that it waits for
-	waiter *waiter    // the waiting call; nil if it has ended
-	err    error      // the result of a call that has ended
-}
-
-// HoldAll acquires locks of one client in their order, with a handle and a single attempt each, up
-// to the first that is not free at once, in one round trip. It returns the handles of the locks
-// before that one and, if another command does not acquire that one as well, its error. A lock
-// behind it was not asked for, or may have been acquired and released. A client whose grants wait
-// for replicas must not call it: a pipeline has no WAIT behind each command.
-func HoldAll(ctx, parent context.Context, locks []*NamedLock, requests []Request) (holds []Handle, err error) {
-	r := &jointAcquire{client: locks[0].driver}
-	for i, l := range locks {
-		if req := &requests[i]; !r.beginNext(ctx, l, l.newHold(parent, req), req) {
-			break
-		}
-	}
-	r.sendFirstCommands(ctx)
-	atOnce := true // the locks so far were free at once
-	for i := range r.calls {
-		one := &r.calls[i]
-		if !atOnce { // a grant is released in the background
-			if one.waiter != nil {
-				one.finishJoint(ctx, true)
-			}
-			if one.hold.begin(one.err) == nil {
-				one.hold.ReleaseLater()
-			}
-			continue
-		}
-		if one.waiter != nil {
-			atOnce = one.finishJoint(ctx, ctx.Err() != nil)
-		}
-		if err = one.hold.begin(one.err); err != nil {
-			atOnce = false
-			continue
-		}
-		holds = append(holds, one.hold)
-	}
-	return holds, err
-}
-
-// beginNext begins the call for one lock, and reports whether the next one may begin: not if the
-// lock is not free, or its call has to wait before it sends a command.
-func (r *jointAcquire) beginNext(ctx context.Context, l *NamedLock, h *hold, req *Request) bool {
-	w, at, now, err := r.client.beginAcquire(ctx, l.Name, req, h)
-	r.calls = append(r.calls, jointCall{h, at, w, err})
-	if w == nil {
-		return err == nil
-	}
-	at.reuseSubscription(w, now)
-	at.Wait(&w.Call, now)
-	at.shard.applyEffects()
-	switch a := at.Next(&w.Call, true, now); {
-	case a.Do == core.Returns:
-		one := &r.calls[len(r.calls)-1]
-		at.exitWithError(w)
-		one.waiter, one.err = nil, r.client.awaitResult(ctx, l.Name, w)
-		return one.err == nil
-	case a.Do == core.Sends && a.Op == core.Acquire:
-		x := r.client.exchanges.Get().(*exchange)
-		x.Cmd = at.Lock.Command(&w.Call, a.Op, now)
-		x.waiter, w.carried = w, x
-		at.fillExchange(x, now)
-		r.sent = append(r.sent, x)
-		w.stage = flying // until it goes on
-		at.shard.exit(at)
-		return true
-	}
-	at.shard.exit(at)
-	return false
-}
-
-// sendFirstCommands sends the commands, and returns when their answers have landed, or when ctx has
-// ended: then they land later.
-func (r *jointAcquire) sendFirstCommands(ctx context.Context) {
-	if len(r.sent) == 0 {
-		return
-	}
-	all, done := r.sent, make(chan struct{})
-	carry := func() {
-		r.client.carryAll(context.Background(), all)
-		for _, x := range all {
-			r.client.landLate(x)
-		}
-		close(done)
-	}
-	if !r.client.wire.Start(carry) { // the client is closed, and the calls hear of that
-		for _, x := range all {
-			x.Answer.Fault = core.NotRun
-			r.client.landLate(x)
-		}
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// finishJoint goes on with the call as with any other, or ends it if its caller leaves. It reports
-// whether the call had ended by itself.
-func (c *jointCall) finishJoint(ctx context.Context, leaves bool) (ended bool) {
-	l, w := c.lock, c.waiter
-	now := l.shard.lock()
-	w.stage, ended = running, w.Outcome != core.Waiting
-	if w.abandon(); leaves {
-		l.End(&w.Call, core.Cancelled, now)
-	}
-	c.err = l.runAndExit(ctx, w, now)
-	return ended
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/background"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/task"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -33,7 +33,7 @@ type Client struct {
 	Tick   time.Duration // precision of the keeper's times
 
 	Observer observing
-	Losses   terms.Losses
+	Losses   contract.Losses
 
 	wire          carrier
 	clock         clock
@@ -115,7 +115,7 @@ type Config struct {
 	LogSteps        bool
 	NoClientChannel bool
 	Logger          *slog.Logger
-	Observer        *terms.Observer // nil for none
+	Observer        *contract.Observer // nil for none
 }
 
 // New returns a client of the Redis. No other client has the id.
@@ -202,7 +202,7 @@ func (c *Client) config() core.Config {
 		Lease: core.Span(c.Config.Lease), Claim: core.Span(claimLease), Brief: core.Span(briefClaim), QueueTime: core.Span(queueTime), Margin: 2*ms + core.Span(c.Tick),
 		LookTime: core.Span(claimLease), Slack: ms, FirstPoll: ms, LastPoll: 128 * ms,
 		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
-		Silence: core.Span(terms.Silence), Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,
+		Silence: core.Span(contract.Silence), Patience: 250 * ms, LeastWait: 5 * ms, ReadersTime: 1000 * ms, ShortSection: 50 * ms,
 		HandoffLimit: c.Config.HandoffLimit, HandoffTime: core.Span(c.Config.HandoffTime),
 		Foreign: core.ForeignConfig{
 			WindowLook: 5 * ms, Look: 100 * ms, SilentLook: 2 * ms, Noise: 20 * ms, SilentNoise: 4 * ms, LongLease: core.Span(24 * time.Hour),
@@ -240,7 +240,7 @@ const closed = math.MaxUint64
 // Close ends the client: see package rlock. Calls return at once, also those whose command is in
 // flight, and the keeper releases what Redis shows.
 func (c *Client) Close() error {
-	switch me := terms.GoroutineID(); {
+	switch me := contract.GoroutineID(); {
 	case c.closer.CompareAndSwap(0, me):
 		defer close(c.gone)
 		c.last = c.close()
@@ -289,7 +289,7 @@ func (c *Client) drain() error {
 				}
 			})
 			if len(left) > 0 {
-				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, len(left))
+				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", contract.ErrUnconfirmed, c.Config.Lease, len(left))
 			}
 			return nil
 		}
@@ -307,10 +307,10 @@ const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 // server may answer then, a replica that was promoted and never had the grant, or a server that was
 // restarted without its data. The next renewal would notice that up to a third of the lease later,
 // and until then there might be two holders.
-func (c *Client) verifies() *task.Task {
+func (c *Client) verifies() *background.Task {
 	var paused time.Duration // the last pause
 	var done time.Time       // the time at which Redis was last asked
-	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
+	return &background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
 		c.eachLock(func(l *lockState, now core.Now) { l.Confirm(now) })
 		c.keeper.Probe()
 		c.Hub.CheckServer()
@@ -341,16 +341,16 @@ func (c *Client) eachLock(visit func(l *lockState, now core.Now)) {
 }
 
 // Watch sets functions that are called when a call begins to wait and when a hold begins: see
-// package diag. It is called before the client has locks. Both functions must return at once, since
-// they are called with a mutex held.
+// package monitor. It is called before the client has locks. Both functions must return at once,
+// since they are called with a mutex held.
 func (c *Client) Watch(waits, holds func()) { c.waitBegins, c.holdBegins = waits, holds }
 
 // Site returns the place in the program that calls rlock, or nil if sites are not recorded.
-func (c *Client) Site() *terms.Site {
+func (c *Client) Site() *contract.Site {
 	if !c.Config.RecordSites {
 		return nil
 	}
-	return terms.Here()
+	return contract.Here()
 }
 
 // Counts are the counters of a shard. The mutex of the shard is held wherever they change, so that
@@ -358,7 +358,7 @@ func (c *Client) Site() *terms.Site {
 type Counts struct {
 	Held     int64
 	Waiting  int64
-	Acquired [terms.WayCount]int64
+	Acquired [contract.WayCount]int64
 	Waited   time.Duration
 	Answered int64
 	Denied   int64
@@ -367,7 +367,7 @@ type Counts struct {
 
 	Renewals, RenewalsFailed int64 // renewals that were sent, and those of them that Redis did not confirm
 
-	Lost [terms.LossReasonCount]int64 // the last field, since another shard follows
+	Lost [contract.LossReasonCount]int64 // the last field, since another shard follows
 }
 
 // Add adds other to n.
@@ -398,7 +398,7 @@ func (n *Counts) CountClosed(first bool) {
 
 // countUndone reverts the count of a level that was closed before its caller had it; first says
 // whether it was the first of its owner.
-func (n *Counts) countUndone(w terms.Way, first bool) {
+func (n *Counts) countUndone(w contract.Way, first bool) {
 	n.Acquired[w]--
 	n.CountClosed(first)
 }
@@ -407,9 +407,9 @@ func (n *Counts) countUndone(w terms.Way, first bool) {
 // context had ended.
 func (n *Counts) CountWithout(err error, canceled bool) {
 	switch {
-	case errors.Is(err, terms.ErrAnswered):
+	case errors.Is(err, contract.ErrAnswered):
 		n.Answered++
-	case errors.Is(err, terms.ErrNotAcquired):
+	case errors.Is(err, contract.ErrNotAcquired):
 		n.Denied++
 	case canceled:
 		n.Canceled++

@@ -6,8 +6,8 @@
 //	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
 //	                            ▲   shard, mutex        │
 //	   commands, answers        │                       ├─► waiter: a call that sleeps    run.go, waiter.go
-//	   carrier ◄── exchange ────┤                       ├─► work: what the keeper sends   keep.go
-//	   messages                 │                       ├─► subscription                  listen.go
+//	   carrier ◄── exchange ────┤                       ├─► work: what the keeper sends   keeper.go
+//	   messages                 │                       ├─► subscription                  subscriptions.go
 //	   carrier ─────────────────┘                       └─► ending: a loss to report      losses.go
 //
 // # One event
@@ -22,11 +22,11 @@
 //
 // Package core names the agent of each tenure: a call, or the keeper. One loop runs every call that
 // waits (run.go): it asks core what to do next, and sends, waits for a slot, sleeps or returns. The
-// keeper sends all other commands, in batches (keep.go). Both make an exchange of a command, which
-// the carrier takes to Redis, and one function lands the answer of either, in time or late (land).
-// A command has one answer, also when its caller leaves, the client closes, or the carrier panics.
-// A caller that leaves its command behind is no failure of Redis, and the tenure's release follows
-// on the same connection.
+// keeper sends all other commands, in batches (keeper.go). Both make an exchange of a command,
+// which the carrier takes to Redis, and one function lands the answer of either, in time or late
+// (land). A command has one answer, also when its caller leaves, the client closes, or the carrier
+// panics. A caller that leaves its command behind is no failure of Redis, and the tenure's release
+// follows on the same connection.
 //
 // invariants.go has the rules that make this safe. Tests with the build tag "invariants" assert
 // them each time before a mutex is given back; what no shard can see by itself a witness notes.
@@ -40,8 +40,8 @@
 // # Concurrency and failure
 //
 // All exported methods may be called concurrently, and those that say so with a mutex held. No code
-// of a user runs under a mutex: the Logger and the Observer are called by notices (losses.go), in a
-// goroutine of its own, except where a caller waits for them. If that code is slow, notices are
+// of a user runs under a mutex: the Logger and the Observer are called by notices (notices.go), in
+// a goroutine of its own, except where a caller waits for them. If that code is slow, notices are
 // dropped and counted.
 //
 // Close ends the locks first, waits until each tenure is over, for as long as an Unlock would wait

@@ -16,9 +16,9 @@ import (
 	"unsafe"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,8 +42,8 @@ func later(call func() error) <-chan error {
 }
 
 // takes takes the lock with a caller of its own.
-func takes(ctx context.Context, l *NamedLock) (terms.Owner, <-chan error) {
-	o, result := terms.NewOwner(), make(chan error, 1)
+func takes(ctx context.Context, l *NamedLock) (contract.Owner, <-chan error) {
+	o, result := contract.NewOwner(), make(chan error, 1)
 	go func() { result <- l.Take(ctx, request(o)) }()
 	return o, result
 }
@@ -119,8 +119,8 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 		o, got := takes(t.Context(), c.lock())
 		require.NoError(t, <-got)
 		c.clock.ahead.Add(int64(time.Minute))
-		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), terms.ErrLost)
-		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), terms.ErrLost)
+		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), contract.ErrLost)
+		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), contract.ErrLost)
 	})
 }
 
@@ -133,7 +133,7 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		l := c.lock()
 		o, got := takes(t.Context(), l)
 		require.NoError(t, <-got)
-		req := request(terms.NewOwner())
+		req := request(contract.NewOwner())
 		req.Wait = time.Second
 		waits := later(func() error { return l.Take(t.Context(), req) })
 
@@ -177,8 +177,8 @@ func TestAnInterruptionBetweenTheClocksEndsNoLease(t *testing.T) {
 func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		o := terms.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}}))
+		o := contract.NewOwner()
+		require.NoError(t, c.lock().Take(t.Context(), Request{Owner: o, AcquireOptions: contract.AcquireOptions{Wait: contract.Forever, Lease: time.Second}}))
 		s := c.shardOf(c.lock().Name)
 		s.lock()
 		got := make(chan int, 1)
@@ -241,7 +241,7 @@ func TestWhatIsDecidedIsLoggedOnRequest(t *testing.T) {
 				c.LogSteps = logs
 				c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: leave}))
 			})
-			l, o := c.lock(), terms.Owner{ID: 7}
+			l, o := c.lock(), contract.Owner{ID: 7}
 			require.NoError(t, l.Take(t.Context(), request(o)))
 			require.NoError(t, l.Unlock(t.Context(), o))
 			synctest.Wait()
@@ -263,8 +263,8 @@ lock=orders:42 want=Gone place=Out wanted=Gone was=Owner
 // Each of these states of a tenure is written in one file.
 func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	home := map[string]string{
-		"alarm": "keep.go", "state": "keep.go", "text": "run.go",
-		"tracking": "keep.go", "verifiedAt": "keep.go",
+		"alarm": "keeper.go", "state": "keeper.go", "text": "run.go",
+		"tracking": "tracking.go", "verifiedAt": "tracking.go",
 	}
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -489,6 +489,6 @@ func (c *Client) lock() *NamedLock {
 	return &l
 }
 
-func request(o terms.Owner) Request {
-	return Request{Owner: o, AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}}
+func request(o contract.Owner) Request {
+	return Request{Owner: o, AcquireOptions: contract.AcquireOptions{Wait: contract.Forever}}
 }

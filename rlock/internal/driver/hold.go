@@ -13,14 +13,14 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Handle is one level of a lock that was taken with a handle.
 type Handle interface {
-	terms.Part
+	contract.Part
 	// Merge returns a context derived from ctx that also ends when the hold does, just before the
 	// hold's own context.
 	Merge(ctx context.Context) context.Context
@@ -42,14 +42,14 @@ func Valid(h Handle) bool { return !h.ValidUntil().IsZero() }
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
-	terms.HoldContext
+	contract.HoldContext
 	lock  NamedLock
-	owner terms.Owner
-	life  *terms.Life  // lifetime of the hold, or of the lock over several that it is a part of
-	whole *terms.Whole // the lock over several that it is a part of; nil for none
-	ended func(error)  // called with the cause of a loss, for the whole; may be nil
-	by    uint64       // the goroutine that acquired the lock; 0 if it is not known
-	token uint64       // the fencing token, set once when the lock was granted; 0 for none
+	owner contract.Owner
+	life  *contract.Life  // lifetime of the hold, or of the lock over several that it is a part of
+	whole *contract.Whole // the lock over several that it is a part of; nil for none
+	ended func(error)     // called with the cause of a loss, for the whole; may be nil
+	by    uint64          // the goroutine that acquired the lock; 0 if it is not known
+	token uint64          // the fencing token, set once when the lock was granted; 0 for none
 
 	least     core.Span // length of the least hold; 0 for none
 	stayUntil core.Time // end of the least hold, set when the lock is granted; 0 for none
@@ -78,7 +78,7 @@ func (l *NamedLock) newHold(parent context.Context, req *Request) *hold {
 
 // begin ends the hold if its call failed with err, and returns err with the name of the lock.
 func (h *hold) begin(err error) error {
-	if errors.Is(err, terms.ErrNotAcquired) {
+	if errors.Is(err, contract.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", h.lock.Name.Key, err)
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *lockState) hasHandle(h *hold) bool {
 }
 
 // hasLife reports whether the lock has a level of the hold with that life, or of a part of it.
-func (l *lockState) hasLife(life *terms.Life, now core.Now) bool {
+func (l *lockState) hasLife(life *contract.Life, now core.Now) bool {
 	l.Settle(now)
 	levels := l.Levels()
 	for i := range levels {
@@ -150,11 +150,11 @@ func (h *hold) Err() (cause error) {
 		return nil
 	}
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
-		if !h.released || errors.Is(h.lost, terms.ErrPassed) {
+		if !h.released || errors.Is(h.lost, contract.ErrPassed) {
 			cause = h.lost
 		}
 	})
-	return cmp.Or(cause, terms.Released(h.lock.Name.Key))
+	return cmp.Or(cause, contract.Released(h.lock.Name.Key))
 }
 
 // acceptLoss marks a hold that was lost as released, and returns the cause of the loss; nil if it
@@ -165,19 +165,19 @@ func (h *hold) acceptLoss() (cause error) {
 			h.released, cause = true, h.lost
 		}
 	})
-	h.End(cmp.Or(cause, terms.Released(h.lock.Name.Key)))
+	h.End(cmp.Or(cause, contract.Released(h.lock.Name.Key)))
 	return cause
 }
 
 func (h *hold) Release(ctx context.Context) error {
 	if Valid(h) {
-		h.End(terms.Released(h.lock.Name.Key)) // before another owner can have the lock
+		h.End(contract.Released(h.lock.Name.Key)) // before another owner can have the lock
 	}
 	return h.lock.unlockLevel(ctx, h.owner, h)
 }
 
 func (h *hold) ReleaseLater() {
-	h.End(terms.Released(h.lock.Name.Key)) // before the keeper can release it
+	h.End(contract.Released(h.lock.Name.Key)) // before the keeper can release it
 	l, now := h.enterHold()
 	if l == nil {
 		_ = h.acceptLoss()
@@ -213,7 +213,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	case core.NoLevel:
 		return h.Err()
 	case core.NoEnd:
-		return fmt.Errorf("rlock: lock %q: %w: the hold has no end that could be moved: use WithMaxHold or WithLease", n.Key, terms.ErrInvalidLease)
+		return fmt.Errorf("rlock: lock %q: %w: the hold has no end that could be moved: use WithMaxHold or WithLease", n.Key, contract.ErrInvalidLease)
 	case core.EndAsked:
 		return h.awaitLease(ctx)
 	case core.EndMoves:
@@ -275,7 +275,7 @@ func (h *hold) GuardedWrite(ctx context.Context, source string, keys, args []str
 		over := wire.Over(ctx) // before the mutex is taken: a context is code of the user
 		l, now := h.enterHold()
 		if l == nil {
-			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, contract.ErrFenced, h.Err())
 		}
 		if over != nil {
 			l.shard.exit(l)
@@ -290,10 +290,10 @@ func (h *hold) GuardedWrite(ctx context.Context, source string, keys, args []str
 		c.recycle(w)
 		switch {
 		case cause == core.KeyGone:
-			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, contract.ErrFenced, h.Err())
 		case fault == core.Unknown:
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: it may have been executed, or may be as long as Redis has the lock for the hold: %w",
-				n.Key, terms.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
+				n.Key, contract.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
 		case fault == core.NotRun && err == nil: // there was no slot
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
 		case fault == core.NotRun: // no reply, which may be the script's
@@ -341,21 +341,21 @@ func (p Pass) String() string {
 func ParsePass(text string) (p Pass, err error) {
 	rest, ok := strings.CutPrefix(text, passVersion)
 	if !ok || len(text) > longestPass {
-		return p, fmt.Errorf("rlock: %w: it does not begin with %q", terms.ErrInvalidPass, passVersion)
+		return p, fmt.Errorf("rlock: %w: it does not begin with %q", contract.ErrInvalidPass, passVersion)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	n := len(raw) - 4
 	if err != nil || n < 0 || crc32.ChecksumIEEE(raw[:n]) != binary.BigEndian.Uint32(raw[n:]) {
-		return p, fmt.Errorf("rlock: %w: it was altered", terms.ErrInvalidPass)
+		return p, fmt.Errorf("rlock: %w: it was altered", contract.ErrInvalidPass)
 	}
 	fields := strings.SplitN(string(raw[:n]), " ", 6)
 	if len(fields) < 6 {
-		return p, fmt.Errorf("rlock: %w: it has %d fields", terms.ErrInvalidPass, len(fields))
+		return p, fmt.Errorf("rlock: %w: it has %d fields", contract.ErrInvalidPass, len(fields))
 	}
 	p.Key = fields[5]
 	_, err = fmt.Sscanf(strings.Join(fields[:5], " "), strings.TrimSuffix(passFormat, " %s"), &p.Kind, &p.Shared, &p.Permits, &p.Token, &p.Owner)
 	if err != nil || p.Kind >= kindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
-		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", terms.ErrInvalidPass)
+		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", contract.ErrInvalidPass)
 	}
 	return p, nil
 }
@@ -376,24 +376,24 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 		levels := len(l.Levels())
 		l.shard.exit(l)
 		if levels == 1 {
-			return "", fmt.Errorf("rlock: lock %q: %w: the WithMinHold of another reader of this process lasts", n.Key, terms.ErrPass)
+			return "", fmt.Errorf("rlock: lock %q: %w: the WithMinHold of another reader of this process lasts", n.Key, contract.ErrPass)
 		}
-		return "", fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, levels)
+		return "", fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, contract.ErrPass, levels)
 	case core.NothingHeld:
 		l.shard.exit(l)
-		return "", terms.ErrNotHeld
+		return "", contract.ErrNotHeld
 	case core.HasParted:
 	default:
 		panic(result)
 	}
-	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
+	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, contract.ErrPassed)
 	l.shard.counts.CountClosed(was.First)
 	pass := Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0, t.More()), Key: n.Key}
 	err := l.sendRelease(t, h, nil, h.owner, now)
 	if c.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
-		c.Observer.TellReleased(ctx, e, terms.LostKeyGone)
+		c.Observer.TellReleased(ctx, e, contract.LostKeyGone)
 	}
 	if err != nil {
 		return "", fmt.Errorf("rlock: lock %q: it was not passed on, and is given up: %w", n.Key, err)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // holds takes the lock with a handle.
 func holds(t *testing.T, l *NamedLock) Handle {
 	t.Helper()
-	h, err := l.Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
+	h, err := l.Hold(t.Context(), t.Context(), request(contract.NewHandleOwner()))
 	require.NoError(t, err)
 	return h
 }
@@ -28,19 +28,19 @@ func holds(t *testing.T, l *NamedLock) Handle {
 func TestAGuestNestsInTheHoldThatItIsAGuestOf(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
-		o, life := terms.NewOwner(), new(terms.Life)
-		guest := terms.Owner{ID: o.ID, Guest: true}
-		nests := func(within *terms.Life) error { return l.Take(t.Context(), Request{Owner: guest, Within: within}) }
-		require.ErrorAs(t, nests(life), new(*terms.Outlived))
+		o, life := contract.NewOwner(), new(contract.Life)
+		guest := contract.Owner{ID: o.ID, Guest: true}
+		nests := func(within *contract.Life) error { return l.Take(t.Context(), Request{Owner: guest, Within: within}) }
+		require.ErrorAs(t, nests(life), new(*contract.Outlived))
 		h, err := l.Hold(t.Context(), t.Context(), Request{Owner: o, Life: life})
 		require.NoError(t, err)
 		require.NoError(t, l.Take(t.Context(), Request{Owner: o}))
 		require.NoError(t, nests(life))
-		require.ErrorAs(t, nests(new(terms.Life)), new(*terms.Outlived))
+		require.ErrorAs(t, nests(new(contract.Life)), new(*contract.Outlived))
 		require.NoError(t, h.Release(t.Context()))
-		require.ErrorAs(t, nests(life), new(*terms.Outlived))
+		require.ErrorAs(t, nests(life), new(*contract.Outlived))
 		require.NoError(t, l.Unlock(t.Context(), o))
-		require.ErrorIs(t, l.Take(t.Context(), Request{Owner: o}), terms.ErrNotAcquired, "it does not nest beside a guest")
+		require.ErrorIs(t, l.Take(t.Context(), Request{Owner: o}), contract.ErrNotAcquired, "it does not nest beside a guest")
 		require.NoError(t, l.Unlock(t.Context(), guest))
 		f.isClean()
 	})
@@ -62,9 +62,9 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 		err  error
 	}{
 		"executed":               {passes, nil},
-		"not executed":           {lost, terms.ErrUnconfirmed},
-		"no answer":              {unheard, terms.ErrUnconfirmed},
-		"the carrier panics":     {panicking, terms.ErrUnconfirmed},
+		"not executed":           {lost, contract.ErrUnconfirmed},
+		"no answer":              {unheard, contract.ErrUnconfirmed},
+		"the carrier panics":     {panicking, contract.ErrUnconfirmed},
 		"held until the end":     {held, context.DeadlineExceeded},
 		"its answer is too late": {late, context.DeadlineExceeded},
 	} {
@@ -85,7 +85,7 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 				assert.Equal(t, 1, f.count(core.Leave), "it was not handed off")
 				require.NoError(t, l.Unlock(t.Context(), o))
 				_, err = h.GuardedWrite(t.Context(), "return 1", nil, nil)
-				require.ErrorIs(t, err, terms.ErrFenced)
+				require.ErrorIs(t, err, contract.ErrFenced)
 				assert.Equal(t, 1, f.count(core.Write), "one that is over sends nothing")
 				f.isClean()
 			})
@@ -105,8 +105,8 @@ func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 		later := holds(t, l)
 		f.deliver(-1)
 		err := <-result
-		require.ErrorIs(t, err, terms.ErrFenced)
-		require.ErrorIs(t, err, terms.ErrNotHeld, "it was released")
+		require.ErrorIs(t, err, contract.ErrFenced)
+		require.ErrorIs(t, err, contract.ErrNotHeld, "it was released")
 		require.NoError(t, later.Err())
 		require.NoError(t, later.Release(t.Context()))
 		f.isClean()
@@ -125,7 +125,7 @@ func TestAGuardedWriteHasItsSlotUntilItsAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := h.GuardedWrite(ctx, "return 1", nil, nil)
-		require.ErrorIs(t, err, terms.ErrUnconfirmed)
+		require.ErrorIs(t, err, contract.ErrUnconfirmed)
 		synctest.Wait()
 		assert.EqualValues(t, 1, w.all.Asks.Count())
 		f.deliver(-1)
@@ -147,7 +147,7 @@ func TestAGuardedWriteOfAReaderFollowsItsTenure(t *testing.T) {
 		result := writes(t, stays)
 		f.gives(lost, core.Write)
 		_, err := left.GuardedWrite(t.Context(), "return 1", nil, nil)
-		require.ErrorIs(t, err, terms.ErrUnconfirmed)
+		require.ErrorIs(t, err, contract.ErrUnconfirmed)
 		f.gives(passes)
 		require.NoError(t, left.Release(t.Context()))
 		joins := holds(t, l) // by a ticket, whose tenure takes the levels over
@@ -171,10 +171,10 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 		ran  int
 	}{
 		"executed":           {passes, nil, 1},
-		"not executed":       {lost, terms.ErrUnconfirmed, 0},
-		"no answer":          {unheard, terms.ErrUnconfirmed, 1},
-		"refused":            {refused, terms.ErrUnconfirmed, 0},
-		"the carrier panics": {panicking, terms.ErrUnconfirmed, 0},
+		"not executed":       {lost, contract.ErrUnconfirmed, 0},
+		"no answer":          {unheard, contract.ErrUnconfirmed, 1},
+		"refused":            {refused, contract.ErrUnconfirmed, 0},
+		"the carrier panics": {panicking, contract.ErrUnconfirmed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
@@ -185,7 +185,7 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 				synctest.Wait()
 				_, err := h.ReleaseWith(t.Context(), "return 1", nil, nil)
 				require.ErrorIs(t, err, c.err)
-				require.ErrorIs(t, h.Err(), terms.ErrNotHeld)
+				require.ErrorIs(t, h.Err(), contract.ErrNotHeld)
 				require.NoError(t, <-next)
 				f.mu.Lock()
 				ran, carried := 0, 0
@@ -201,7 +201,7 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 				assert.Equal(t, c.ran, ran)
 				assert.Equal(t, 1, carried, "one that has no answer is not sent again")
 				require.NoError(t, l.Unlock(t.Context(), o))
-				require.ErrorIs(t, h.Release(t.Context()), terms.ErrNotHeld)
+				require.ErrorIs(t, h.Release(t.Context()), contract.ErrNotHeld)
 				time.Sleep(time.Minute) // a release without an answer was repeated by then
 				f.isClean()
 			})
@@ -228,14 +228,14 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "unknown", Key: "x"},
 	} {
 		_, err := ParsePass(p.String())
-		assert.ErrorIs(t, err, terms.ErrInvalidPass)
+		assert.ErrorIs(t, err, contract.ErrInvalidPass)
 	}
 	text := (&Pass{Kind: PlainKind, Owner: owner, Key: "lock:orders:42"}).String()
 	for _, bad := range []string{
 		"", strings.Replace(text, "1", "2", 1), text[:len(text)-1], text + "A", text[:20] + string(rune(text[20]^1)) + text[21:], text + strings.Repeat("A", 1<<20),
 	} {
 		_, err := ParsePass(bad)
-		assert.ErrorIs(t, err, terms.ErrInvalidPass)
+		assert.ErrorIs(t, err, contract.ErrInvalidPass)
 	}
 }
 
@@ -247,7 +247,7 @@ func (f *fake) onOp(op core.Op, next fate) {
 func (f *fake) passOn(t *testing.T, c *Client) (Pass, error) {
 	h := holds(t, c.lock())
 	text, err := h.Pass(t.Context(), time.Minute)
-	require.ErrorIs(t, context.Cause(h.Context()), terms.ErrPassed)
+	require.ErrorIs(t, context.Cause(h.Context()), contract.ErrPassed)
 	if err != nil {
 		return Pass{}, err
 	}
@@ -277,13 +277,13 @@ func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []core.Op{core.Acquire, core.Mirror}, f.ops(core.Acquire, core.Mirror, core.Leave, core.Unmark, core.Resume))
 			f.onOp(core.Resume, lose)
-			h, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
+			h, err := there.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
 			require.NoError(t, err)
 			if lose == passes {
 				assert.Equal(t, 1, f.count(core.Resume))
 			}
-			_, err = here.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
-			require.ErrorIs(t, err, terms.ErrNotPassed)
+			_, err = here.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
+			require.ErrorIs(t, err, contract.ErrNotPassed)
 			time.Sleep(2 * time.Minute)
 			require.True(t, Valid(h))
 			require.NoError(t, h.Release(t.Context()))
@@ -298,7 +298,7 @@ func TestCloseDoesNotCountALockThatWasPassedOn(t *testing.T) {
 		first, second := f.join(nil), f.join(nil)
 		h := holds(t, first.lock())
 		granted := later(func() error {
-			h, err := second.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
+			h, err := second.lock().Hold(t.Context(), t.Context(), request(contract.NewHandleOwner()))
 			if err == nil {
 				f.gives(lost, core.Unmark)
 				_, err = h.Pass(t.Context(), time.Minute)
@@ -320,7 +320,7 @@ func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
 			here, there := f.join(nil), f.join(nil)
 			f.onOp(core.Mirror, lose)
 			_, err := f.passOn(t, here)
-			require.ErrorIs(t, err, terms.ErrUnconfirmed)
+			require.ErrorIs(t, err, contract.ErrUnconfirmed)
 			begin := time.Now()
 			h := holds(t, there.lock())
 			assert.Less(t, time.Since(begin), 3*time.Second)
@@ -335,7 +335,7 @@ func TestCloseWaitsForTheMarkOfALeastHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
-		next := request(terms.NewHandleOwner())
+		next := request(contract.NewHandleOwner())
 		next.MinHold = time.Hour
 		granted := make(chan Handle, 1)
 		go func() {
@@ -368,7 +368,7 @@ func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 		f.onOp(core.Resume, late)
 		ctx, cancel := context.WithCancel(t.Context())
 		result := later(func() error {
-			_, err := there.lock().Resume(ctx, ctx, request(terms.NewHandleOwner()), &pass)
+			_, err := there.lock().Resume(ctx, ctx, request(contract.NewHandleOwner()), &pass)
 			return err
 		})
 		cancel()
@@ -401,15 +401,15 @@ func TestTheContextOfAHoldEndsBeforeAnotherOwnerHasTheLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				l := f.join(nil).lock()
-				readers, o := l.ForReaders(), terms.NewOwner()
+				readers, o := l.ForReaders(), contract.NewOwner()
 				parent := gatedContext{t.Context(), new(atomic.Bool), make(chan struct{})}
 				h, err := l.Hold(t.Context(), parent, request(o))
 				require.NoError(t, err)
 				require.NoError(t, readers.Take(t.Context(), request(o)), "after the release its owner reads")
 				parent.waits.Store(true)
 				released := later(func() error { return releases(h) })
-				other := terms.NewOwner()
-				require.ErrorIs(t, readers.Take(t.Context(), Request{Owner: other}), terms.ErrNotAcquired, "its context is about to end")
+				other := contract.NewOwner()
+				require.ErrorIs(t, readers.Take(t.Context(), Request{Owner: other}), contract.ErrNotAcquired, "its context is about to end")
 				close(parent.gate)
 				require.NoError(t, <-released)
 				require.Error(t, h.Context().Err())

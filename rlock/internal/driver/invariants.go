@@ -19,7 +19,7 @@ import (
 //     carrier panics, and when the client closes.
 //  5. The clocks are read after the mutex is taken.
 //  6. Each time has a timer: that of a tenure is the keeper's or its call's, that of a call is its goroutine's.
-//  7. Mutexes are taken in the order: those of package group, one of a shard, then those of the keeper, the losses, the
+//  7. Mutexes are taken in the order: those of package composite, one of a shard, then those of the keeper, the losses, the
 //     notices and the hub. No code of a user runs under that of a shard, and a context of a user is such code.
 //  8. A call that returns without the lock has an error.
 //

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -208,9 +208,9 @@ func newRules(c *Client) witness {
 	}
 	if c.Observer.On() {
 		observer := *c.Observer.Observer
-		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.Answered, &observer.GaveUp, &observer.Released, &observer.Lost} {
+		for _, hook := range []*contract.Hook{&observer.Waiting, &observer.Acquired, &observer.Answered, &observer.GaveUp, &observer.Released, &observer.Lost} {
 			if to := *hook; to != nil {
-				*hook = func(ctx context.Context, e terms.Event) {
+				*hook = func(ctx context.Context, e contract.Event) {
 					w.outside("a hook of the Observer")
 					to(ctx, e)
 				}
@@ -306,7 +306,7 @@ func (w *rules) enters(mutex string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id := terms.GoroutineID()
+	id := contract.GoroutineID()
 	has := w.inside[id]
 	has.names[has.n] = mutex
 	has.n++
@@ -319,7 +319,7 @@ func (w *rules) leaves() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id := terms.GoroutineID()
+	id := contract.GoroutineID()
 	if has := w.inside[id]; has.n > 1 {
 		has.n--
 		w.inside[id] = has
@@ -334,7 +334,7 @@ func (w *rules) outside(next string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if has := w.inside[terms.GoroutineID()]; has.n > 0 {
+	if has := w.inside[contract.GoroutineID()]; has.n > 0 {
 		panic(fmt.Sprintf("rule 7: %s under the mutex of %s", next, has.names[has.n-1]))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Each rule of the driver (invariants.go) is broken here, and found.
@@ -56,7 +56,7 @@ func foundBy(run func()) (broken string) {
 }
 
 // contended returns when one call holds the lock and another one of the same client waits for it.
-func contended(t *testing.T, f *fake) (c *Client, holder terms.Owner, waits <-chan error, leave context.CancelFunc) {
+func contended(t *testing.T, f *fake) (c *Client, holder contract.Owner, waits <-chan error, leave context.CancelFunc) {
 	c = f.join(nil)
 	holder, got := takes(t.Context(), c.lock())
 	require.NoError(t, <-got)
@@ -136,7 +136,7 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{})
 		_, err := c.lock().Hold(t.Context(), t.Context(), Request{
-			Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}, Lost: func(error) { <-told },
+			Owner: contract.NewHandleOwner(), AcquireOptions: contract.AcquireOptions{Wait: contract.Forever, Lease: time.Second}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
 		o, waits := takes(t.Context(), c.lock())
@@ -241,12 +241,12 @@ func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		hooks := 0
 		c := f.join(func(config *Config) {
-			config.Observer = &terms.Observer{Acquired: func(context.Context, terms.Event) { hooks++ }, Closed: func() {}}
+			config.Observer = &contract.Observer{Acquired: func(context.Context, contract.Event) { hooks++ }, Closed: func() {}}
 		})
 		ctx := c.witness.watchContext(t.Context())
 		for name, code := range map[string]func(){
 			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
-			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.Observer.Acquired.Tell(ctx, terms.Event{}) },
+			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.Observer.Acquired.Tell(ctx, contract.Event{}) },
 		} {
 			c.shardOf(c.lock().Name).glance(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
 			assert.Empty(t, foundBy(code), name)
@@ -276,11 +276,11 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		var asked atomic.Int32
 		spy := func() context.Context { return &spying{t.Context(), &asked} }
 		ctx := spy()
-		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}})
+		handle, err := c.lock().Hold(ctx, ctx, Request{Owner: contract.NewHandleOwner(), AcquireOptions: contract.AcquireOptions{Wait: contract.Forever}})
 		require.NoError(t, err)
 		waits := later(func() error {
 			other := spy()
-			h, err := c.lock().Hold(other, other, Request{Owner: terms.NewHandleOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: 2 * time.Second}})
+			h, err := c.lock().Hold(other, other, Request{Owner: contract.NewHandleOwner(), AcquireOptions: contract.AcquireOptions{Wait: contract.Forever, Lease: 2 * time.Second}})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}

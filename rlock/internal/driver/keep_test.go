@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,7 +79,7 @@ func TestAKeyIsTrackedOnceItsHoldLasts(t *testing.T) {
 func TestAKeyIsTrackedAgainByEachMirror(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		l := f.join(tracksKeys).lock()
-		o := terms.NewOwner()
+		o := contract.NewOwner()
 		require.NoError(t, l.Take(t.Context(), request(o)))
 		time.Sleep(time.Second)
 		for range 5 {
@@ -125,8 +125,8 @@ func TestALostKeyThatIsTrackedIsTold(t *testing.T) {
 		f.change(func() { f.server.Holders = nil })
 		<-h.Context().Done()
 		assert.Zero(t, time.Since(begin), "by virtual time")
-		require.ErrorIs(t, context.Cause(h.Context()), terms.ErrLost)
-		require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
+		require.ErrorIs(t, context.Cause(h.Context()), contract.ErrLost)
+		require.ErrorIs(t, h.Release(t.Context()), contract.ErrLost)
 		time.Sleep(time.Second)
 		assert.Zero(t, c.Tracked(), "another key may be tracked")
 	})
@@ -149,8 +149,8 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{}) // the whole is told of the loss only after a while
 		handle, err := c.lock().Hold(t.Context(), t.Context(), Request{
-			AcquireOptions: terms.AcquireOptions{Wait: terms.Forever, Lease: time.Second}, Owner: terms.NewHandleOwner(),
-			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
+			AcquireOptions: contract.AcquireOptions{Wait: contract.Forever, Lease: time.Second}, Owner: contract.NewHandleOwner(),
+			Whole: &contract.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
 		_, waits := takes(t.Context(), c.lock())
@@ -174,14 +174,14 @@ func TestALostLockIsNotReleasedBeforeItsLossIsReported(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake) {
 				c := f.join(nil)
 				reported := make(chan struct{})
-				owner := terms.NewHandleOwner()
-				options := terms.AcquireOptions{Wait: terms.Forever, Lease: 1003 * time.Millisecond} // between two ticks of the keeper
+				owner := contract.NewHandleOwner()
+				options := contract.AcquireOptions{Wait: contract.Forever, Lease: 1003 * time.Millisecond} // between two ticks of the keeper
 				if capped {
 					options.Lease, options.MaxHold = 0, options.Lease
 				}
 				h, err := c.lock().Hold(t.Context(), t.Context(), Request{
 					AcquireOptions: options, Owner: owner,
-					Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-reported },
+					Whole: &contract.Whole{Name: "whole"}, Lost: func(error) { <-reported },
 				})
 				require.NoError(t, err)
 				time.Sleep(time.Until(h.ValidUntil()))
@@ -273,7 +273,7 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 		c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
 		told := time.Now()
 		<-h.Context().Done()
-		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		require.ErrorIs(t, h.Err(), contract.ErrLost)
 		assert.Less(t, time.Since(told), 5*time.Millisecond)
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/diag"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/monitor"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,9 +30,9 @@ func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				there, _ := f.join(nil).readWrite()
-				o, other := terms.NewOwner(), terms.NewOwner()
+				o, other := contract.NewOwner(), contract.NewOwner()
 				require.NoError(t, write.Take(t.Context(), request(o)))
-				beside := later(func() error { return read.Take(t.Context(), request(terms.NewOwner())) })
+				beside := later(func() error { return read.Take(t.Context(), request(contract.NewOwner())) })
 				reads := later(func() error { return there.Take(t.Context(), request(other)) })
 				require.NoError(t, read.Take(t.Context(), request(o)))
 				time.Sleep(time.Second)
@@ -63,7 +63,7 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
-				o := terms.NewOwner()
+				o := contract.NewOwner()
 				is := func(l *NamedLock) bool {
 					locked, err := l.IsLocked(t.Context())
 					require.NoError(t, err)
@@ -87,15 +87,15 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 // What a red lock asks its parts: a call that makes one attempt does not count as one that waits,
 // and neither does one that waits for a silent server.
 func TestTheStateOfALockWhileACallAsksForIt(t *testing.T) {
-	for _, wait := range []time.Duration{0, terms.Forever} {
+	for _, wait := range []time.Duration{0, contract.Forever} {
 		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
-			l, o := f.join(nil).lock(), terms.NewOwner()
+			l, o := f.join(nil).lock(), contract.NewOwner()
 			f.gives(held)
-			asks := request(terms.NewOwner())
+			asks := request(contract.NewOwner())
 			asks.Wait = wait
 			result := later(func() error { return l.Take(t.Context(), asks) })
 			assert.Equal(t, wait > 0, l.State(o).Taken)
-			time.Sleep(terms.Silence)
+			time.Sleep(contract.Silence)
 			silent := l.State(o)
 			assert.True(t, silent.IsSilent())
 			assert.False(t, silent.Taken)
@@ -140,7 +140,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, []core.OwnerID{77}, f.released(77))
 		for l := range s.named(key) {
-			require.NoError(t, here.lock().Unlock(t.Context(), terms.Owner{ID: uint64(l.owner)}))
+			require.NoError(t, here.lock().Unlock(t.Context(), contract.Owner{ID: uint64(l.owner)}))
 		}
 		f.isClean()
 	})
@@ -197,7 +197,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		rest, end := context.WithCancel(t.Context())
 		var results []<-chan error
-		stay := make(map[terms.Owner]bool)
+		stay := make(map[contract.Owner]bool)
 		for i := range calls {
 			ctx := first
 			if i >= 50 {
@@ -211,11 +211,11 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 			results = append(results, result)
 		}
 		synctest.Wait()
-		assert.Len(t, diag.Uses(c, true), 1+calls)
-		assert.Len(t, diag.Uses(c, false), 1)
+		assert.Len(t, monitor.Uses(c, true), 1+calls)
+		assert.Len(t, monitor.Uses(c, false), 1)
 
-		pieces, seen := 0, make(map[terms.Owner]int)
-		c.ReadLocks(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
+		pieces, seen := 0, make(map[contract.Owner]int)
+		c.ReadLocks(contract.Look{Holds: true, Waits: true}, func(v *contract.View) {
 			assert.LessOrEqual(t, len(v.Waits), atOnce)
 			assert.Equal(t, 1, held.Depth(o), "no mutex is held")
 			for _, w := range v.Waits {
@@ -247,9 +247,9 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 		c := f.join(nil)
 		readers := c.lock().ForReaders()
 		const many = atOnce + 10
-		owners := make([]terms.Owner, many)
+		owners := make([]contract.Owner, many)
 		for i := range owners {
-			owners[i] = terms.NewOwner()
+			owners[i] = contract.NewOwner()
 			req := request(owners[i])
 			if i%2 == 0 {
 				req.Lease = time.Minute
@@ -257,11 +257,11 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 			require.NoError(t, readers.Take(t.Context(), req))
 			require.NoError(t, readers.Take(t.Context(), req))
 		}
-		uses := diag.Uses(c, false)
+		uses := monitor.Uses(c, false)
 		require.Len(t, uses, many)
 		for i, u := range uses {
 			assert.Equal(t, owners[i].ID, u.Owner)
-			assert.Equal(t, terms.KindRead, u.Kind)
+			assert.Equal(t, contract.KindRead, u.Kind)
 			assert.Equal(t, 2, u.Depth)
 			assert.False(t, u.ValidUntil.IsZero())
 		}
@@ -269,7 +269,7 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 			require.NoError(t, readers.Unlock(t.Context(), o))
 			require.NoError(t, readers.Unlock(t.Context(), o))
 		}
-		assert.Empty(t, diag.Uses(c, true))
+		assert.Empty(t, monitor.Uses(c, true))
 	})
 }
 
@@ -282,7 +282,7 @@ func TestALookReadsTheCallsOfEachLock(t *testing.T) {
 		for range 3 {
 			o, got := takes(t.Context(), c.lock())
 			synctest.Wait()
-			assert.Len(t, diag.Uses(c, true), 2)
+			assert.Len(t, monitor.Uses(c, true), 2)
 			require.NoError(t, h.Release(t.Context()))
 			require.NoError(t, <-got)
 			require.NoError(t, c.lock().Unlock(t.Context(), o))

@@ -7,8 +7,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -85,7 +85,7 @@ func (l *NamedLock) Hold(ctx, parent context.Context, req Request) (Handle, erro
 }
 
 // Unlock closes the owner's innermost level without a handle.
-func (l *NamedLock) Unlock(ctx context.Context, o terms.Owner) error {
+func (l *NamedLock) Unlock(ctx context.Context, o contract.Owner) error {
 	return l.unlockLevel(ctx, o, nil)
 }
 
@@ -100,14 +100,14 @@ func (l *NamedLock) read(o core.OwnerID, read func(one *lockState, now core.Now)
 }
 
 // Depth returns the number of levels that the owner has.
-func (l *NamedLock) Depth(o terms.Owner) (n int) {
+func (l *NamedLock) Depth(o contract.Owner) (n int) {
 	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) { n = one.depth(o, modeFor(l.Shared)) })
 	return n
 }
 
 // State returns what this client knows of the lock. A call that waits for a silent server does not
 // count as a waiter.
-func (l *NamedLock) State(o terms.Owner) (s terms.State) {
+func (l *NamedLock) State(o contract.Owner) (s contract.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
 	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) {
 		s.Depth = one.depth(o, modeFor(l.Shared))
@@ -128,7 +128,7 @@ func (l *NamedLock) State(o terms.Owner) (s terms.State) {
 
 // depth returns the number of the owner's levels in the mode, without those that are parts of a
 // whole that is not held.
-func (l *lockState) depth(o terms.Owner, mode core.Mode) (n int) {
+func (l *lockState) depth(o contract.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
 		v := &levels[i]
@@ -141,12 +141,12 @@ func (l *lockState) depth(o terms.Owner, mode core.Mode) (n int) {
 }
 
 // Token returns the fencing token of the owner's innermost level.
-func (l *NamedLock) Token(o terms.Owner) (token uint64, _ error) {
+func (l *NamedLock) Token(o contract.Owner) (token uint64, _ error) {
 	switch k := kinds[l.Name.KindID]; {
 	case l.Name.Err != nil:
 		return 0, l.Name.Err
 	case !k.core.Fenced:
-		return 0, terms.NoToken(l.Name.Key)
+		return 0, contract.NoToken(l.Name.Key)
 	}
 	l.read(core.OwnerID(o.ID), func(one *lockState, _ core.Now) {
 		levels := one.Levels()
@@ -183,9 +183,9 @@ type KindID uint8
 
 // A kind has what is special to one sort of lock.
 type kind struct {
-	public  terms.Kind // the kind as users see it, to whom the read lock is a kind of its own
-	wire    *wire.Kind // its scripts and names
-	core    core.Kind  // the kind of package core, but for the number of permits, which comes with the name
+	public  contract.Kind // the kind as users see it, to whom the read lock is a kind of its own
+	wire    *wire.Kind    // its scripts and names
+	core    core.Kind     // the kind of package core, but for the number of permits, which comes with the name
 	asks    questions
 	readers bool // the kind has a read lock beside the write lock
 	permits bool // each owner has a lock of its own: see pool
@@ -193,17 +193,17 @@ type kind struct {
 
 // kinds are all kinds of locks.
 var kinds = [kindCount]*kind{
-	PlainKind:     {public: terms.KindPlain, wire: wire.Plain, asks: questions{fields, keyExists, keyTTL}},
-	FencedKind:    {public: terms.KindFenced, wire: wire.Fenced, core: core.Kind{Fenced: true}, asks: questions{fields, keyExists, keyTTL}},
-	FairKind:      {public: terms.KindFair, wire: wire.Plain, core: core.Kind{Strict: true}, asks: questions{fields, keyExists, keyTTL}},
-	ReadWriteKind: {public: terms.KindWrite, wire: wire.ReadWrite, asks: questions{readersOrWriters, readOrWritten, keyTTL}, readers: true},
-	SemaphoreKind: {public: terms.KindSemaphore, wire: wire.Semaphore, core: core.Kind{Strict: true}, asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true},
+	PlainKind:     {public: contract.KindPlain, wire: wire.Plain, asks: questions{fields, keyExists, keyTTL}},
+	FencedKind:    {public: contract.KindFenced, wire: wire.Fenced, core: core.Kind{Fenced: true}, asks: questions{fields, keyExists, keyTTL}},
+	FairKind:      {public: contract.KindFair, wire: wire.Plain, core: core.Kind{Strict: true}, asks: questions{fields, keyExists, keyTTL}},
+	ReadWriteKind: {public: contract.KindWrite, wire: wire.ReadWrite, asks: questions{readersOrWriters, readOrWritten, keyTTL}, readers: true},
+	SemaphoreKind: {public: contract.KindSemaphore, wire: wire.Semaphore, core: core.Kind{Strict: true}, asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true},
 }
 
 // KindOf returns the kind of the lock as users see it.
-func (n *Name) KindOf(shared bool) terms.Kind {
+func (n *Name) KindOf(shared bool) contract.Kind {
 	if shared {
-		return terms.KindRead
+		return contract.KindRead
 	}
 	return kinds[n.KindID].public
 }

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -180,7 +180,7 @@ func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
 		c := f.join(nil)
 		c.wire.(*fakeWire).keeps = true
 		f.onOp(core.Acquire, strays)
-		require.Error(t, c.lock().Take(t.Context(), Request{Owner: terms.NewOwner()}))
+		require.Error(t, c.lock().Take(t.Context(), Request{Owner: contract.NewOwner()}))
 		time.Sleep(5*time.Second + time.Millisecond) // between two ticks of the keeper
 		require.NotZero(t, f.count(core.Leave))
 		f.deliver(-1)
@@ -201,8 +201,8 @@ func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
 		here, there := f.join(nil), f.join(nil)
 		h := holds(t, there.lock())
 		f.onOp(core.Join, late)
-		l, req := here.lock(), request(terms.NewOwner())
-		req.Answer = new(terms.Answer)
+		l, req := here.lock(), request(contract.NewOwner())
+		req.Answer = new(contract.Answer)
 		got := later(func() error { return l.Take(t.Context(), req) })
 		require.NoError(t, h.Release(t.Context()))
 		f.deliver(-1)
@@ -263,7 +263,7 @@ func TestTheAnswerToARenewalEndsNoOtherCommand(t *testing.T) {
 			if passedOn {
 				pass, err := ParsePass(text)
 				require.NoError(t, err)
-				h, err = f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
+				h, err = f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
 				require.NoError(t, err)
 				require.NoError(t, h.Release(t.Context()))
 			}
@@ -299,7 +299,7 @@ func TestAReleaseThatWaitsForASlotIsBounded(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err := <-ended:
-				require.ErrorIs(t, err, terms.ErrUnconfirmed)
+				require.ErrorIs(t, err, contract.ErrUnconfirmed)
 			default:
 				t.Error("it takes longer than four seconds")
 				f.deliver(0)
@@ -322,7 +322,7 @@ func TestALostTenureIsNotPassedOn(t *testing.T) {
 		f.deliver(0)
 		synctest.Wait()
 		leave()
-		require.ErrorIs(t, <-passed, terms.ErrLost)
+		require.ErrorIs(t, <-passed, contract.ErrLost)
 		assert.Equal(t, 1, f.count(core.Mirror), "nothing is sent that would pass it on")
 		f.isClean()
 	})
@@ -334,7 +334,7 @@ func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
 		c := f.join(nil)
 		leave := fill(&c.wire.Limits(0).Asks)
 		ctx, cancel := context.WithCancel(t.Context())
-		left := later(func() error { return c.lock().Take(ctx, request(terms.NewOwner())) })
+		left := later(func() error { return c.lock().Take(ctx, request(contract.NewOwner())) })
 		cancel()
 		require.ErrorIs(t, <-left, context.Canceled)
 		leave()
@@ -348,10 +348,10 @@ func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
 func TestTheErrorOfACarrierThatPanicsHasItsStack(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		f.gives(panicking, core.Acquire)
-		attempt := request(terms.NewOwner())
+		attempt := request(contract.NewOwner())
 		attempt.Wait = 0
 		err := f.join(nil).lock().Take(t.Context(), attempt)
-		panicked := (*terms.PanicError)(nil)
+		panicked := (*contract.PanicError)(nil)
 		require.ErrorAs(t, err, &panicked)
 		assert.Contains(t, string(panicked.Stack), ".(*fake).run(")
 		time.Sleep(time.Minute) // the acquire may have been executed
@@ -369,8 +369,8 @@ func (f *fake) many(c *Client, n int) (locks []*NamedLock) {
 }
 
 // holdAll acquires the locks for an owner, as parts of a whole.
-func holdAll(ctx context.Context, locks []*NamedLock, o terms.Owner) ([]Handle, error) {
-	whole := &terms.Whole{Name: "whole"}
+func holdAll(ctx context.Context, locks []*NamedLock, o contract.Owner) ([]Handle, error) {
+	whole := &contract.Whole{Name: "whole"}
 	requests := make([]Request, len(locks))
 	for i := range requests {
 		requests[i] = Request{Owner: o, Whole: whole}
@@ -399,7 +399,7 @@ func TestACallerThatLeavesARowHoldsNothing(t *testing.T) {
 			f.gives(what, core.Acquire)
 			ctx, cancel := context.WithCancel(t.Context())
 			result := later(func() error {
-				_, err := holdAll(ctx, locks, terms.NewOwner())
+				_, err := holdAll(ctx, locks, contract.NewOwner())
 				return err
 			})
 			cancel()
@@ -419,13 +419,13 @@ func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		locks := f.many(c, 3)
-		holds, err := holdAll(t.Context(), locks, terms.NewOwner())
+		holds, err := holdAll(t.Context(), locks, contract.NewOwner())
 		require.NoError(t, err)
 		f.gives(held, core.Leave)
 		released := later(func() error { return holds[0].Release(t.Context()) })
 		for range 3 {
-			_, err = holdAll(t.Context(), locks, terms.NewOwner())
-			require.ErrorIs(t, err, terms.ErrUnanswered)
+			_, err = holdAll(t.Context(), locks, contract.NewOwner())
+			require.ErrorIs(t, err, contract.ErrUnanswered)
 		}
 		f.gives(passes)
 		f.deliver(0)
@@ -433,11 +433,11 @@ func TestARowWhoseLockIsBeingReleasedHasNoAnswer(t *testing.T) {
 		for _, h := range holds[1:] {
 			require.NoError(t, h.Release(t.Context()))
 		}
-		again, err := holdAll(t.Context(), locks, terms.NewOwner())
+		again, err := holdAll(t.Context(), locks, contract.NewOwner())
 		require.NoError(t, err)
 		waits, stop := context.WithTimeout(t.Context(), 3*time.Second)
 		defer stop()
-		_, err = locks[0].Hold(waits, waits, Request{Owner: terms.NewOwner(), AcquireOptions: terms.AcquireOptions{Wait: terms.Forever}})
+		_, err = locks[0].Hold(waits, waits, Request{Owner: contract.NewOwner(), AcquireOptions: contract.AcquireOptions{Wait: contract.Forever}})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		for _, h := range again {
 			require.True(t, Valid(h))
@@ -454,7 +454,7 @@ func TestACallOfARowThatIsNotWantedAnyMoreCountsAsCancelled(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		here, there, third := f.join(nil), f.join(nil), f.join(nil)
 		locks, others := f.many(here, 2), f.many(there, 2)
-		_, err := holdAll(t.Context(), others, terms.NewOwner())
+		_, err := holdAll(t.Context(), others, contract.NewOwner())
 		require.NoError(t, err)
 		ctx, leave := context.WithCancel(t.Context())
 		_, waits := takes(ctx, f.many(third, 2)[1])
@@ -462,8 +462,8 @@ func TestACallOfARowThatIsNotWantedAnyMoreCountsAsCancelled(t *testing.T) {
 		f.mu.Lock()
 		f.at(locks[1].Name.Key).Holders = nil // it is free, and has a queue: an Acquire is denied, and a release has to follow
 		f.mu.Unlock()
-		_, err = holdAll(t.Context(), locks, terms.NewOwner())
-		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		_, err = holdAll(t.Context(), locks, contract.NewOwner())
+		require.ErrorIs(t, err, contract.ErrNotAcquired)
 		counts := here.Counts()
 		assert.Equal(t, []int64{1, 1, 0}, []int64{counts.Denied, counts.Canceled, counts.Failed})
 		leave()
@@ -485,11 +485,11 @@ func TestAnAttemptBesideACallWithoutAnAnswerDoesNotWaitForLong(t *testing.T) {
 				synctest.Wait()
 			}
 			began := time.Now()
-			req := request(terms.NewOwner())
+			req := request(contract.NewOwner())
 			req.Wait = 0
 			err := c.lock().Take(t.Context(), req)
-			assert.ErrorIs(t, err, terms.ErrUnanswered, behind)
-			assert.Equal(t, terms.Silence, time.Since(began), behind)
+			assert.ErrorIs(t, err, contract.ErrUnanswered, behind)
+			assert.Equal(t, contract.Silence, time.Since(began), behind)
 			f.gives(passes)
 			leave()
 			for _, result := range results {
@@ -525,7 +525,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	"WithMaxWaiters": func(req *Request) { req.MaxWaiters = 1 },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {
-		req.Answer, req.Unless = new(terms.Answer), &wire.Condition{Source: "return false"}
+		req.Answer, req.Unless = new(contract.Answer), &wire.Condition{Source: "return false"}
 	},
 }
 
@@ -623,7 +623,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 	if e.way.met {
 		f.meets("it is 42")
 	}
-	req := request(terms.NewHandleOwner())
+	req := request(contract.NewHandleOwner())
 	e.change(&req)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -634,7 +634,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 	got := make(chan result, 1)
 	go func() {
 		if e.carriage == "in a row" {
-			req.Wait, req.Whole = 0, &terms.Whole{Name: "whole"} // each is an attempt, for a part of a whole
+			req.Wait, req.Whole = 0, &contract.Whole{Name: "whole"} // each is an attempt, for a part of a whole
 			held, err := HoldAll(ctx, t.Context(), []*NamedLock{l}, []Request{req})
 			got <- result{held, err}
 			return
@@ -671,7 +671,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 			if f.most > 0 {
 				other = NewSemaphore(c, fmt.Sprint("other", i), f.most)
 			}
-			o := terms.NewOwner()
+			o := contract.NewOwner()
 			require.NoError(t, other.Take(t.Context(), request(o)), what)
 			require.NoError(t, other.Unlock(t.Context(), o), what)
 		}
@@ -689,7 +689,7 @@ func (e leaving) run(t *testing.T, f *fake) {
 	}
 	time.Sleep(40 * time.Second) // longer than a lease
 	if !e.way.closes {
-		h, err := l.Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
+		h, err := l.Hold(t.Context(), t.Context(), request(contract.NewHandleOwner()))
 		require.NoError(t, err, what)
 		require.NoError(t, h.Release(t.Context()), what)
 		time.Sleep(40 * time.Second)
@@ -790,7 +790,7 @@ func TestAStoppedClientCostsTheOthersOneClaim(t *testing.T) {
 					f.most = 1
 				}
 				here, there := f.join(nil), f.join(nil)
-				req := request(terms.NewHandleOwner())
+				req := request(contract.NewHandleOwner())
 				req.Lease = briefClaim // as one that was granted the lock for a claim
 				h, err := there.lock().Hold(t.Context(), t.Context(), req)
 				require.NoError(t, err)

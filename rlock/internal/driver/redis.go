@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -197,7 +197,7 @@ func (c *Client) landLate(x *exchange) {
 // panicked returns the answer to a command whose carrier panicked, as code of the user that rueidis
 // calls may. It is called by the function that has recovered.
 func panicked(value any) wire.Answer {
-	return wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: &terms.PanicError{Value: value, Stack: debug.Stack()}}
+	return wire.Answer{Reply: core.Reply{Fault: core.Unknown}, Err: &contract.PanicError{Value: value, Stack: debug.Stack()}}
 }
 
 // isBehind reports whether the command has no answer since its caller left, or its deadline passed.

@@ -10,14 +10,14 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // unlockLevel closes the level of the handle h, or, without a handle, the innermost level of o that
 // has none.
-func (l *NamedLock) unlockLevel(ctx context.Context, o terms.Owner, h *hold) error {
+func (l *NamedLock) unlockLevel(ctx context.Context, o contract.Owner, h *hold) error {
 	c, n := l.driver, l.Name
 	if n.Err != nil {
 		return n.Err
@@ -34,7 +34,7 @@ func (l *NamedLock) unlockLevel(ctx context.Context, o terms.Owner, h *hold) err
 		advice := one.advice(o)
 		one.shard.exit(one)
 		err := l.notHeld(o, h)
-		if advice != "" && !errors.Is(err, terms.ErrLost) {
+		if advice != "" && !errors.Is(err, contract.ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
@@ -50,13 +50,13 @@ func (l *NamedLock) unlockLevel(ctx context.Context, o terms.Owner, h *hold) err
 		err = one.sendRelease(t, nil, nil, o, now)
 	}
 	if c.Observer.On() && !h.isPart() {
-		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), contract.LostKeyGone)
 	}
 	return err
 }
 
 // handleOf returns the handle of a level of o for package core.
-func handleOf(o terms.Owner, h *hold) any {
+func handleOf(o contract.Owner, h *hold) any {
 	switch {
 	case h != nil:
 		return h
@@ -67,7 +67,7 @@ func handleOf(o terms.Owner, h *hold) any {
 }
 
 // closedLevel returns the event of a level that was closed.
-func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) terms.Event {
+func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) contract.Event {
 	e := n.Event(levelOwner(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
@@ -77,7 +77,7 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) t
 // on; the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil,
 // the context of that hold ends before the command is sent. No context of a caller ends the call,
 // but it takes no longer than an Unlock may, the wait for a slot included.
-func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o terms.Owner, now core.Now) error {
+func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o contract.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
 	w := c.newWaiter(&core.Call{Carries: write != nil})
 	defer c.recycle(w)
@@ -85,7 +85,7 @@ func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o te
 	l.BeginRelease(t, &w.Call)
 	if h != nil {
 		l.shard.exit(l)
-		h.End(cmp.Or(h.lost, terms.Released(n.Key)))
+		h.End(cmp.Or(h.lost, contract.Released(n.Key)))
 		now = l.shard.lock()
 	}
 	w.Until = now.Time.After(core.Span(c.Redis.Patience))
@@ -98,7 +98,7 @@ func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o te
 	var ends time.Time
 	switch t := l.Find(id); {
 	case w.Cause == core.KeyGone:
-		l.shard.counts.Lost[terms.LostKeyGone]++
+		l.shard.counts.Lost[contract.LostKeyGone]++
 	case t == nil:
 	case w.Cause == core.Unconfirmed:
 		ends = c.clock.timeOf(t.GoneBy())
@@ -111,14 +111,14 @@ func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o te
 		return n.lostError(o, errGone)
 	case w.Cause == core.Unconfirmed:
 		return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
-			n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
+			n.Key, o.Title(), contract.ErrUnconfirmed, ends.Format(time.TimeOnly), wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
 	}
 	return nil
 }
 
 // advice returns a hint for an owner that has nothing to unlock, which names the holder in this
 // process; "" if there is none.
-func (l *lockState) advice(o terms.Owner) string {
+func (l *lockState) advice(o contract.Owner) string {
 	if !l.IsHeld() {
 		return ""
 	}
@@ -137,11 +137,11 @@ func (l *lockState) advice(o terms.Owner) string {
 }
 
 // notHeld returns the error of an owner that has nothing to unlock.
-func (l *NamedLock) notHeld(o terms.Owner, h *hold) error {
+func (l *NamedLock) notHeld(o contract.Owner, h *hold) error {
 	c, n := l.driver, l.Name
 	losses := &c.Losses
 	var cause error
-	nothing := terms.ErrNotHeld // a handle remembers its loss itself
+	nothing := contract.ErrNotHeld // a handle remembers its loss itself
 	if h == nil {
 		cause = losses.Unlock(n.lossKey(o), l.Shared)
 		nothing = losses.NotHeld()
@@ -153,7 +153,7 @@ func (l *NamedLock) notHeld(o terms.Owner, h *hold) error {
 
 // NothingToUnlock returns the error of an owner that has nothing to unlock: the cause of its loss,
 // or, if that is nil, an error that wraps notHeld.
-func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, notHeld error) error {
+func (c *Client) NothingToUnlock(name string, o contract.Owner, cause, notHeld error) error {
 	switch {
 	case cause != nil:
 		return cause
@@ -175,7 +175,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	}
 	l, now := h.enterHold()
 	if l == nil {
-		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, h.Err())
+		err := fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, contract.ErrFenced, h.Err())
 		_ = h.Release(ctx) // the hold is over, and its owner gives it back
 		return reply, err
 	}
@@ -193,7 +193,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 	sent := wire.NewWrite(source, keys, args)
 	err = l.sendRelease(t, h, sent, h.owner, now)
 	if c.Observer.On() && !h.isPart() {
-		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), contract.LostKeyGone)
 	}
 	switch sent.Fate {
 	case wire.WriteRan:
@@ -203,7 +203,7 @@ func (h *hold) ReleaseWith(ctx context.Context, source string, keys, args []stri
 		}
 		return sent.Reply, cmp.Or(err, n.writeError(failed))
 	case wire.WriteFenced:
-		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, terms.ErrFenced, cmp.Or(err, n.lostError(h.owner, errGone)))
+		return reply, fmt.Errorf("rlock: release of lock %q with a guarded write: %w: %w", n.Key, contract.ErrFenced, cmp.Or(err, n.lostError(h.owner, errGone)))
 	case wire.WriteRefused:
 		return reply, fmt.Errorf("rlock: release of lock %q: its guarded write was not executed: %w", n.Key, wire.Explain(sent.Err))
 	case wire.WriteUnknown:

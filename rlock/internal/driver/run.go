@@ -3,8 +3,8 @@ package driver
 import (
 	"context"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -80,7 +80,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 		x.context = w.context
 	}
 	if w.watches {
-		l.startTellingPlace(w, core.Span(terms.Silence)) // since it is told nothing while the command is in flight
+		l.startTellingPlace(w, core.Span(contract.Silence)) // since it is told nothing while the command is in flight
 	}
 	u := x.context // nil for a call whose caller stays
 	l.shard.exit(l)
@@ -118,10 +118,10 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 type exchange struct {
 	wire.Exchange
 	lock       *lockState
-	work       *work              // the work of the tenure; nil for a release by force
-	waiter     *waiter            // the call that carries it; nil for the keeper, or if the caller has left
-	slot       *wire.Limit        // the slot of the command; nil for the keeper
-	info       *terms.RenewedInfo // the report about the keeper's batch; nil for a call
+	work       *work                 // the work of the tenure; nil for a release by force
+	waiter     *waiter               // the call that carries it; nil for the keeper, or if the caller has left
+	slot       *wire.Limit           // the slot of the command; nil for the keeper
+	info       *contract.RenewedInfo // the report about the keeper's batch; nil for a call
 	sentAt     core.Time
 	generation uint64          // the generation of the command that brought the tenure in: see wire.Sent
 	context    *commandContext // the context by which the caller leaves; nil if it does not
@@ -313,7 +313,7 @@ func (l *lockState) noteCondition(w *waiter, met *string, now core.Now) {
 		w.checked = w.Outcome == core.Acquired
 		return
 	}
-	w.answer, w.checked, w.err = *met, true, terms.ErrAnswered
+	w.answer, w.checked, w.err = *met, true, contract.ErrAnswered
 	l.End(&w.Call, core.GotAnswer, now)
 }
 

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -371,13 +371,13 @@ func (l *lockState) noteGranted(w *core.Call, req *Request, h *hold) earlierLoss
 	return earlierLosses{slices.Clone(s.unreported[l]), s.losses}
 }
 
-var ways = [...]terms.Way{
-	core.ByRedis:   terms.ByRedis,
-	core.ByQueue:   terms.ByQueue,
-	core.ByNesting: terms.ByNesting,
-	core.ByHandoff: terms.ByHandoff,
-	core.ByJoining: terms.ByJoining,
-	core.ByPass:    terms.ByPass,
+var ways = [...]contract.Way{
+	core.ByRedis:   contract.ByRedis,
+	core.ByQueue:   contract.ByQueue,
+	core.ByNesting: contract.ByNesting,
+	core.ByHandoff: contract.ByHandoff,
+	core.ByJoining: contract.ByJoining,
+	core.ByPass:    contract.ByPass,
 }
 
 // A clock reads the two clocks of package core: the monotonic clock, and one that advances by the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -244,7 +244,7 @@ func Repeat[T any](ctx context.Context, lock Locker, attempt func(context.Contex
 	}
 	for {
 		taken, err = attempt(ctx)
-		slow := several || errors.Is(err, rlock.ErrNotReplicated) || errors.Is(err, terms.ErrUnanswered)
+		slow := several || errors.Is(err, rlock.ErrNotReplicated) || errors.Is(err, contract.ErrUnanswered)
 		if err == nil || errors.Is(err, rlock.ErrNotAcquired) || !slow || ctx.Err() != nil {
 			return taken, err
 		}

@@ -345,3 +345,19 @@ func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	}
 	return nil
 }
+
+// HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, by the Cluster
+// specification. rueidis' builder computes the same, but a lazy client has none before it connects.
+func HashSlot(key string) (slot uint16) {
+	tag := tagOf(key)
+	for i := range len(tag) {
+		slot ^= uint16(tag[i]) << 8
+		for range 8 {
+			high := slot & 0x8000
+			if slot <<= 1; high != 0 {
+				slot ^= 0x1021
+			}
+		}
+	}
+	return slot % slots
+}

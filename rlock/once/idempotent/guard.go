@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/rlock/once"
 )
@@ -213,7 +213,7 @@ func (t *turn) ends() (mine *response, panicked *once.PanicError, passed bool) {
 
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
 	// The request is to get a kept response, also if its context is one of once.Fresh.
-	ctx, cancel := context.WithCancelCause(terms.WithFresh(r.Context(), false))
+	ctx, cancel := context.WithCancelCause(contract.WithFresh(r.Context(), false))
 	defer cancel(nil)
 	t := &turn{gone: ctx}
 	asks := min(g.o.Wait/2, askTime)
@@ -339,7 +339,7 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	defer g.runs(q.key)()
 	mine := &response{w: w, most: g.o.MostResponse, outer: outer, header: outer.Clone()}
 	t.begins(mine)
-	again := r.Clone(context.WithValue(terms.WithFresh(ctx, terms.IsFresh(r.Context())), handledKey{}, &handled{q.key, mine}))
+	again := r.Clone(context.WithValue(contract.WithFresh(ctx, contract.IsFresh(r.Context())), handledKey{}, &handled{q.key, mine}))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
 	defer func() {
 		if p := recover(); p != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -722,7 +722,7 @@ func TestAnOperatorWaitsForTheHandler(t *testing.T) {
 // context.
 func TestAFreshRequestIsNoOtherRequest(t *testing.T) {
 	reads := func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, fmt.Sprint(terms.IsFresh(r.Context())))
+		_, _ = io.WriteString(w, fmt.Sprint(contract.IsFresh(r.Context())))
 	}
 	bubble(t, idempotent.Options{}, reads, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
 		for _, s := range []*server{a, b} {

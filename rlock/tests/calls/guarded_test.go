@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -393,7 +393,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				}
 				hold := acquired(t, s, lock(holder))
 				type end struct {
-					answer terms.Answer
+					answer contract.Answer
 					hold   *rlock.Hold
 					err    error
 				}
@@ -430,7 +430,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 						continue
 					}
 					answered++
-					require.ErrorIs(t, e.err, terms.ErrAnswered)
+					require.ErrorIs(t, e.err, contract.ErrAnswered)
 					assert.Nil(t, e.hold)
 					assert.Equal(t, "it is 42: \x00 x", e.answer.Text)
 					assert.True(t, e.answer.Waited)
@@ -441,7 +441,7 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 				require.NoError(t, redistest.Await(t, next), "it waits for the lock alone")
 				require.NoError(t, redistest.Await(t, next))
 
-				var answer terms.Answer
+				var answer contract.Answer
 				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), withAnswer(&answer))
 				assert.False(t, answer.Waited)
 				assert.Empty(t, answer.Text)
@@ -467,7 +467,7 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 				s := testbed.At(t, server)
 				l, other := lock(s.NewClient()), lock(s.NewClient())
 				key := l.Key("stored")
-				a := terms.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
+				a := contract.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
 				hold := testbed.Take(t, s.Ctx, l, withAnswer(&a))
 				assert.True(t, a.Checked)
 				if name == "fenced" {
@@ -479,18 +479,18 @@ func TestAConditionBeforeTheLock(t *testing.T) {
 				for _, wait := range []time.Duration{0, time.Minute} {
 					a.Text, a.Checked = "", false
 					_, err := other.Acquire(s.Ctx, withAnswer(&a), rlock.WithWait(wait)) // it is held
-					require.ErrorIs(t, err, terms.ErrAnswered)
+					require.ErrorIs(t, err, contract.ErrAnswered)
 					assert.Equal(t, "the value", a.Text)
 					assert.True(t, a.Checked)
 					assert.False(t, a.Waited)
 				}
 				require.NoError(t, hold.Release(s.Ctx))
-				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, withAnswer(&a))), terms.ErrAnswered) // it is free
+				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, withAnswer(&a))), contract.ErrAnswered) // it is free
 				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
 				a.Unless = "error('no such thing')"
 				_, err := l.Acquire(s.Ctx, withAnswer(&a))
 				require.ErrorContains(t, err, "no such thing")
-				require.NotErrorIs(t, err, terms.ErrAnswered)
+				require.NotErrorIs(t, err, contract.ErrAnswered)
 				assert.Zero(t, s.Number("EXISTS", testbed.Key))
 				a.Keys = []string{testbed.Key}
 				require.ErrorIs(t, testbed.ErrorOf(l.Acquire(s.Ctx, withAnswer(&a))), rlock.ErrInvalidName)
@@ -507,13 +507,13 @@ func TestKindsWithoutAnswers(t *testing.T) {
 			"read": c.NewReadWriteLock("a").Read(), "write": c.NewReadWriteLock("a").Write(), "semaphore": c.NewSemaphore("b", 2),
 			"multi": rlock.NewMultiLock(c.NewLock("d"), c.NewLock("e")),
 		} {
-			_, err := l.Acquire(w.Ctx, withAnswer(new(terms.Answer)))
+			_, err := l.Acquire(w.Ctx, withAnswer(new(contract.Answer)))
 			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 		}
 	})
 }
 
 // withAnswer is the option of package once.
-func withAnswer(a *terms.Answer) rlock.AcquireOption {
-	return terms.WithAnswer(a)
+func withAnswer(a *contract.Answer) rlock.AcquireOption {
+	return contract.WithAnswer(a)
 }

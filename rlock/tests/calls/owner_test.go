@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -87,7 +87,7 @@ func TestNeitherAGoroutineNorAHoldIsAnOwnerForAContext(t *testing.T) {
 		p := w.NewClient()
 		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 		of := uint64(p.Held()[0].Owner)
-		for _, owner := range []uint64{42, terms.GoroutineID(), of} {
+		for _, owner := range []uint64{42, contract.GoroutineID(), of} {
 			assert.Panics(t, func() { rlock.WithOwner(w.Ctx, rlock.Owner(owner)) }, owner)
 		}
 		for _, owner := range []uint64{uint64(rlock.NewOwner()), of} {
@@ -102,8 +102,8 @@ func TestAGoroutineIsKnownWithoutTheRuntimesLayoutToo(t *testing.T) {
 	for range 100 {
 		done := make(chan uint64)
 		go func() {
-			id := terms.PrintedGoroutineID()
-			assert.Equal(t, terms.GoroutineID(), id)
+			id := contract.PrintedGoroutineID()
+			assert.Equal(t, contract.GoroutineID(), id)
 			done <- id
 		}()
 		id := <-done

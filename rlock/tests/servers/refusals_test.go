@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -245,9 +245,9 @@ func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
 		refuseFairQueue(w)
 		lock := w.NewClient().NewLock(testbed.Key)
-		a := terms.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
+		a := contract.Answer{Unless: "return redis.call('get', KEYS[1])", Keys: []string{lock.Key("stored")}}
 		waits := testbed.Waits(t, func() error {
-			h, err := lock.Acquire(w.Ctx, terms.WithAnswer(&a))
+			h, err := lock.Acquire(w.Ctx, contract.WithAnswer(&a))
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,79 @@
+package composite
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// A red lock is released by force from the owner that holds it, and not from attempts. An attempt
+// that waits may have a part, and looks like a holder there. If that part were freed, the attempt
+// would not know for two round trips, and count it meanwhile:
+//
+//	by force          server 1     server 2     server 3
+//	                  A            A            B, which waits
+//	reads: A, A, B
+//	frees all parts   B            –            –
+//	                                            C
+//	                               C
+//	B has 1 and, as it believes, 3; C has 2 and 3
+//
+// So the parts are read first. An owner holds the lock if enough parts show its number: all parts
+// of one hold do. Owners of two processes may have the same number if they are goroutines: then a
+// part of the second is freed as well.
+
+// readAgain is the pause before the holders are read again: a hand-off inside a process is shown by
+// one server after the other.
+const readAgain = 10 * time.Millisecond
+
+// forceMajority releases by force the parts of the owner that holds a red lock. If the parts show
+// several owners, none of which holds the lock, they are read up to four times, and then left:
+// these are attempts.
+func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, err error) {
+	for try := 0; ; try++ {
+		var shown [][]Holder
+		failed := poll(ctx, parts, Keyed.Holders, func(holders []Holder) bool {
+			shown = append(shown, holders)
+			return false
+		})
+		if err := l.tooMany(failed); err != nil {
+			return false, err
+		}
+		if texts, changes := l.holding(shown, len(failed)); len(texts) > 0 {
+			failed := poll(ctx, parts, func(p Keyed, ctx context.Context) (bool, error) { return p.ForceUnlockOf(ctx, texts) }, func(was bool) bool {
+				freed = freed || was
+				return false
+			})
+			return freed, l.tooMany(failed)
+		} else if !changes || try == 3 {
+			return false, nil
+		}
+		select {
+		case <-time.After(readAgain):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// holding returns the texts of the owners that may hold the lock, by what some servers show: those
+// with enough parts if they have the parts of all the others, which have not answered. It reports
+// whether the servers may be about to show a holder.
+func (l *Lock) holding(shown [][]Holder, silent int) (texts []string, changes bool) {
+	byOwner, held := make(map[uint64][]string), 0
+	for _, holders := range shown {
+		if len(holders) > 0 {
+			held++
+		}
+		for _, h := range holders {
+			byOwner[h.Owner] = append(byOwner[h.Owner], h.Text)
+		}
+	}
+	for _, of := range byOwner {
+		if len(of)+silent >= l.need {
+			texts = append(texts, of...)
+		}
+	}
+	slices.Sort(texts)
+	return texts, held+silent >= l.need
+}

@@ -1,0 +1,341 @@
+package composite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/contract"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Lock is a lock made of others: its holder has all of them for a multi-lock, and most of them
+// for a red lock. It has no state of its own.
+type Lock struct {
+	name   string
+	kind   contract.Kind // KindMulti or KindRed
+	parts  []Locker      // the parts, in the order in which they are acquired
+	leaves []Leaf        // the leaves of all parts
+	need   int           // the number of parts that a hold needs
+	// longest is the longest lease that any client may have on a server of the lock.
+	longest time.Duration
+	home    *Home
+	id      string // the name in the home's maps, which is the same for the same parts
+	err     error  // the error that each call returns, or nil
+
+	// gather acquires enough of the parts, and adds them to the hold; or none.
+	gather func(ctx context.Context, h *Hold) error
+	// force releases the lock, also if another owner or process holds it, and reports whether it
+	// did.
+	force func(ctx context.Context) (bool, error)
+}
+
+var _ Locker = (*Lock)(nil)
+
+// Refusing returns a lock that refuses every call with err.
+func Refusing(name string, err error) *Lock { return &Lock{name: name, err: err} }
+
+func newLock(name string, kind contract.Kind, parts []Locker, need int) *Lock {
+	l := &Lock{name: name, kind: kind, parts: parts, need: need}
+	var id strings.Builder
+	for _, p := range parts {
+		leaves := p.Leaves()
+		fmt.Fprintf(&id, "%d of", len(leaves))
+		for _, leaf := range leaves {
+			fmt.Fprintf(&id, " %s %d %t %q", leaf.Home.ID, leaf.Kind, leaf.Shared, leaf.Name)
+			l.longest = max(l.longest, leaf.Home.Longest)
+		}
+		l.leaves = append(l.leaves, leaves...)
+	}
+	fmt.Fprintf(&id, " need %d", need)
+	l.id = id.String()
+	l.home = l.leaves[0].Home
+	return l
+}
+
+// Name implements [Locker], as do Leaves, Acquire, State and the methods in multi.go. The name of a
+// multi-lock is the names of its parts.
+func (l *Lock) Name() string { return l.name }
+
+func (l *Lock) Leaves() []Leaf { return l.leaves }
+
+func (l *Lock) Acquire(ctx context.Context, o contract.Owner, options Options) (contract.Part, error) {
+	h, err := l.Hold(ctx, context.WithoutCancel(ctx), o, options)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// State returns the depth only: only a red lock reads more, and a lock over several is not its
+// part.
+func (l *Lock) State(o contract.Owner) contract.State { return contract.State{Depth: l.Depth(o)} }
+
+// Depth returns the number of times that the owner has to unlock the lock: so many levels of the
+// owner are known for enough parts.
+func (l *Lock) Depth(o contract.Owner) int {
+	if l.err != nil {
+		return 0
+	}
+	counts := make([]int, 0, len(l.parts))
+	for _, p := range l.parts {
+		counts = append(counts, p.State(o).Depth)
+	}
+	return best(counts, l.need, cmp.Compare[int])
+}
+
+// Err returns the error of a lock that can never be acquired, or nil.
+func (l *Lock) Err() error { return l.err }
+
+// key returns the key of the owner in the home's maps.
+func (l *Lock) key(o contract.Owner) contract.LossKey {
+	return contract.LossKey{Kind: contract.OverSeveral, Name: l.id, Owner: o}
+}
+
+// Hold acquires the lock with a handle, whose context is derived from parent.
+func (l *Lock) Hold(ctx, parent context.Context, o contract.Owner, options Options) (*Hold, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	h := &Hold{of: l, owner: o, options: options, lease: options.Lease, whole: contract.Whole{Name: l.name, Kind: l.kind}, quit: func() {}}
+	if err := h.observeCall(ctx, func() error { return l.obtain(ctx, parent, h) }); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// obtain acquires the lock for h.
+func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
+	for _, leaf := range l.leaves {
+		if err := leaf.Home.CheckLease(leaf.Name, h.options.Lease); err != nil {
+			return err
+		}
+	}
+	if err := wire.Over(ctx); err != nil {
+		return fmt.Errorf("rlock: lock %q: %w", l.name, err)
+	}
+	if cause := l.home.Losses.Blocks(l.key(h.owner), time.Now()); cause != nil {
+		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
+	}
+	h.whole.Site = l.home.Site()
+	life := h.options.Life
+	if h.options.Whole != nil {
+		life = nil // the whole ends the life that its parts share
+	}
+	h.Begin(parent, life)
+	defer h.watchWait()()
+	err := h.outlived()
+	if err == nil {
+		err = l.gather(ctx, h)
+	}
+	if err == nil {
+		if err = h.outlived(); err != nil { // the outer hold may have ended while a part was waited for
+			h.undo(ctx)
+		}
+	}
+	if err != nil {
+		h.End(err)
+	}
+	return err
+}
+
+// Take acquires the lock without a handle.
+func (l *Lock) Take(ctx context.Context, o contract.Owner, options Options) error {
+	h, err := l.Hold(ctx, context.Background(), o, options)
+	if err != nil {
+		return err
+	}
+	l.home.mu.Lock()
+	defer l.home.mu.Unlock()
+	l.home.taken[l.key(o)] = append(l.home.taken[l.key(o)], h)
+	return nil
+}
+
+// Unlock releases what Take acquired, and not what the owner has acquired of the parts by
+// themselves.
+func (l *Lock) Unlock(ctx context.Context, o contract.Owner) error {
+	if l.err != nil {
+		return l.err
+	}
+	if h := l.home.remove(l.key(o), nil); h != nil {
+		return h.Release(ctx)
+	}
+	if cause := l.home.Losses.Unlock(l.key(o), false); cause != nil {
+		return cause
+	}
+	return l.home.NotHeld(l.name, o)
+}
+
+// Token returns the error of a lock without tokens.
+func (l *Lock) Token() (uint64, error) { return 0, cmp.Or(l.err, contract.NoToken(l.name)) }
+
+// A Locker is a lock that others may be made of: a lock of one key, or a [Lock]. Its methods may be
+// called concurrently.
+type Locker interface {
+	// Name returns the name that the lock was made with.
+	Name() string
+	// Leaves returns the locks of one key of which it consists.
+	Leaves() []Leaf
+	// Acquire acquires one level for the owner. The context of the Part does not end with ctx.
+	Acquire(ctx context.Context, o contract.Owner, options Options) (contract.Part, error)
+	// State returns the state of the lock as this client knows it. It does not wait.
+	State(o contract.Owner) contract.State
+
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// A Keyed is a Locker of one key.
+type Keyed interface {
+	Locker
+	// Holders asks Redis for the holders of the lock.
+	Holders(ctx context.Context) ([]Holder, error)
+	// ForceUnlockOf releases by force only the holders with these texts.
+	ForceUnlockOf(ctx context.Context, texts []string) (bool, error)
+}
+
+// A Holder is an owner that Redis shows as the holder of a lock of one key.
+type Holder struct {
+	Owner uint64 // the number of the owner, which all parts of a hold have
+	Text  string // the owner in Redis
+}
+
+// Options say how a lock is acquired.
+type Options struct {
+	Lease  time.Duration      // lease of the hold; 0 for one that the watchdog keeps
+	Wait   time.Duration      // time to wait for the lock; 0 for a single attempt
+	Caller uint64             // the goroutine of the caller; 0 if that is the owner or not known
+	Within *contract.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Again  *contract.Outlived // the error of the call's last try, if it begins again as another owner; or nil
+	Life   *contract.Life     // life of the outermost hold; nil for one without a handle
+
+	// Quit, once closed, ends the wait as the end of its time would, but no attempt. It may be nil.
+	Quit <-chan struct{}
+
+	// Whole is the lock over several that this lock is a part of, or nil. Lost is called once, with
+	// the cause, if the part has ended by loss or by Close, before another owner can be granted the
+	// part. That may be before Acquire returns it.
+	Whole *contract.Whole
+	Lost  func(cause error)
+}
+
+// left returns the rest of a wait that began at that time.
+func (o *Options) left(began time.Time) time.Duration {
+	if o.Wait == contract.Forever {
+		return contract.Forever
+	}
+	return o.Wait - time.Since(began)
+}
+
+// A Leaf is a lock of one key. Equal leaves are the same lock.
+type Leaf struct {
+	Name   string
+	Kind   uint8 // locks of one name and of different kinds are different
+	Shared bool  // the read lock of its name
+	Home   *Home // the home of its client
+}
+
+// SameName reports whether both are the same lock, or the read lock and the write lock of one name.
+func (l Leaf) SameName(other Leaf) bool {
+	l.Shared = other.Shared
+	return l == other
+}
+
+// compareLeaves compares leaves by the order in which parts are acquired.
+func compareLeaves(a, b Leaf) int {
+	order := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	if order == 0 && a.Home != b.Home {
+		order = cmp.Compare(a.Home.Where(), b.Home.Where())
+	}
+	if order == 0 && a.Shared != b.Shared && b.Shared {
+		order = -1 // the write lock first: a writer may read, and a reader may not write
+	} else if order == 0 && a.Shared != b.Shared {
+		order = 1
+	}
+	return order
+}
+
+// A Home is the part of a client that locks over several need. The home of a lock is the home of
+// its first part. It remembers the holds that were acquired without a handle, and starts work in
+// the background.
+type Home struct {
+	Config
+
+	mu       sync.Mutex                   // guards the fields below
+	taken    map[contract.LossKey][]*Hold // the holds that were acquired without a handle, the innermost last
+	observed map[contract.LossKey][]*Hold // the holds that are reported to the Observer, in the order of their calls
+
+	releases atomic.Int64 // the number of goroutines that release a part
+	healer   *healer
+}
+
+// A Config is what a Home gets from its client. Redis, Observer and AcquireAll may be nil.
+type Config struct {
+	Redis *wire.Redis   // connections of the client, by which two clients are known to have the same keys
+	ID    string        // the id of the client
+	Where func() string // returns the addresses of its servers, for errors and for the order of parts
+
+	Observer *contract.Observer
+	// Later calls a hook of the Observer that has no caller.
+	Later    func(ctx context.Context, hook contract.Hook, e contract.Event)
+	Logger   *slog.Logger
+	LongWait time.Duration         // the time after which a wait is logged; 0 for never
+	Site     func() *contract.Site // returns the place in the program of a call, or nil
+	// Trouble logs that all attempts at a lock have failed since a time, if that is long ago.
+	Trouble func(lock string, since time.Time, err error)
+	// Start calls work in a goroutine that the client's Close waits for, and reports whether it
+	// did.
+	Start func(work func()) bool
+	// Done is closed when the client begins to close: then Start starts no more work.
+	Done <-chan struct{}
+	// Server asks the server for its run id, and returns "" if the server does not say.
+	Server func() (string, error)
+	// Longest is the longest lease that any client may have on this server.
+	Longest time.Duration
+	// CheckLease returns an error for a lease that is too short.
+	CheckLease func(lock string, lease time.Duration) error
+
+	// AcquireAll acquires locks of one key in their order, in one round trip with a single attempt
+	// each, up to the first that is not free. It returns the parts before the first that is not
+	// free, and the error of that part. Without AcquireAll locks are acquired one by one.
+	AcquireAll func(ctx context.Context, o contract.Owner, locks []Locker, options []Options) ([]contract.Part, error)
+
+	// Losses has the lost levels that their owners have not unlocked yet.
+	Losses *contract.Losses
+	// NotHeld returns the error of an owner that has nothing to unlock.
+	NotHeld func(name string, o contract.Owner) error
+}
+
+// NewHome returns the home of a client.
+func NewHome(c Config) *Home {
+	h := &Home{Config: c, taken: make(map[contract.LossKey][]*Hold)}
+	h.healer = newHealer(h)
+	return h
+}
+
+// remove forgets the hold, or the innermost one if hold is nil, and returns it, or nil if there is
+// none.
+func (h *Home) remove(k contract.LossKey, hold *Hold) *Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	holds := h.taken[k]
+	i := len(holds) - 1
+	if hold != nil {
+		i = slices.Index(holds, hold)
+	}
+	if i < 0 {
+		return nil
+	}
+	hold = holds[i]
+	if h.taken[k] = slices.Delete(holds, i, i+1); len(holds) == 1 {
+		delete(h.taken, k)
+	}
+	return hold
+}

@@ -1,0 +1,254 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A HoldContext is the context of a hold, with the contexts that are merged with it. The struct of
+// a hold embeds it, and calls Begin before all else.
+type HoldContext struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	life   *Life // the life of the hold; nil for a part, whose whole has one
+
+	mu     sync.Mutex                  // guards the fields below
+	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context they are made from
+	most   int                         // the largest number of entries that merged has had since it was made
+	stop   func() bool                 // ends the watch of the context, by which it ends those of Merge; nil before the first Merge
+}
+
+// A merged is a context that ends with a hold and with another context.
+type merged struct {
+	context.Context
+	end context.CancelCauseFunc
+}
+
+// Begin makes the context from parent. End ends the life as well, unless it is nil.
+func (c *HoldContext) Begin(parent context.Context, life *Life) {
+	c.life = life
+	c.ctx, c.cancel = context.WithCancelCause(parent)
+}
+
+// Context returns the context that ends when the hold does.
+func (c *HoldContext) Context() context.Context { return c.ctx }
+
+// End ends the context and the contexts merged with it; the second call changes nothing.
+func (c *HoldContext) End(cause error) {
+	if c.life != nil {
+		c.life.over.Store(true)
+	}
+	c.mu.Lock()
+	if c.stop != nil {
+		c.stop()
+	}
+	c.mu.Unlock()
+	c.cancel(cause)
+	c.endMerged()
+	c.mu.Lock()
+	c.merged = nil
+	c.mu.Unlock()
+}
+
+// endMerged ends the contexts of Merge. That of the hold has ended: from then on none is added or
+// taken out, so that two calls at the same time end the same ones.
+func (c *HoldContext) endMerged() {
+	c.mu.Lock()
+	merged := c.merged
+	c.mu.Unlock()
+	cause := context.Cause(c.ctx)
+	for _, m := range merged {
+		m.end(cause)
+	}
+}
+
+// Merge returns a context that is made from ctx, and ends also when the context of the hold ends,
+// before End returns. A caller cannot cancel the new context, so contexts that end together share
+// one: a program may merge one context, which lasts as long as its process, again and again while
+// the hold lasts.
+func (c *HoldContext) Merge(ctx context.Context) context.Context {
+	done := ctx.Done()
+	if m := c.find(done); m != nil {
+		return &sharing{ctx, m}
+	}
+	m := new(merged)
+	m.Context, m.end = context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		m.end(context.Cause(c.ctx))
+		return m.Context
+	}
+	if other := c.merged[done]; other != nil { // another goroutine has made it meanwhile
+		m.end(nil)
+		return &sharing{ctx, other}
+	}
+	if c.merged == nil {
+		c.merged = make(map[<-chan struct{}]*merged)
+	}
+	c.sweep()
+	c.merged[done] = m
+	c.most = max(c.most, len(c.merged))
+	if c.stop == nil { // the context of the hold may end with its parent, and not by End
+		c.stop = context.AfterFunc(c.ctx, c.endMerged)
+	}
+	return m.Context
+}
+
+// swept is the number of entries that are looked at for each that is added: more are taken out than
+// come, once some have ended.
+const swept = 4
+
+// sweep takes out some contexts that have ended. A map keeps the memory of its largest size, so one
+// from which most were taken out is made anew. The mutex is held.
+func (c *HoldContext) sweep() {
+	left := swept
+	for done, m := range c.merged {
+		if m.Err() != nil {
+			delete(c.merged, done)
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	if n := len(c.merged); c.most > 64 && n < c.most/4 {
+		smaller := make(map[<-chan struct{}]*merged, n)
+		maps.Copy(smaller, c.merged)
+		c.merged, c.most = smaller, n
+	}
+}
+
+// find returns the context that was merged from one with that Done channel; nil if there is none,
+// or the hold is over.
+func (c *HoldContext) find(done <-chan struct{}) *merged {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	return c.merged[done]
+}
+
+// A sharing is a context with the values of one context and the end of another.
+type sharing struct {
+	context.Context
+	ends context.Context
+}
+
+func (s *sharing) Done() <-chan struct{} { return s.ends.Done() }
+func (s *sharing) Err() error            { return s.ends.Err() }
+
+// Value returns the value of the context. Package context finds by a key of its own which end a
+// context has, and its cause.
+func (s *sharing) Value(key any) any {
+	if key == endKey {
+		return s.ends.Value(key)
+	}
+	return s.Context.Value(key)
+}
+
+// endKey is that key.
+var endKey = func() (key any) {
+	_ = context.Cause(asked{context.Background(), &key})
+	return key
+}()
+
+// An asked is a context that has ended, and notes the key that it is asked for.
+type asked struct {
+	context.Context
+	key *any
+}
+
+func (a asked) Err() error { return context.Canceled }
+
+func (a asked) Value(key any) any {
+	*a.key = key
+	return nil
+}
+
+// A Life says whether a hold is held. The contexts of the hold refer to it, so that it stays as
+// long as they do.
+type Life struct{ over, dropped atomic.Bool }
+
+// IsOver reports whether the hold is about to be released, or was released, lost or passed on.
+func (l *Life) IsOver() bool { return l.over.Load() }
+
+// Drop notes that the program has dropped the handle of the hold, and cannot release it any more.
+// It is called by the runtime's goroutine for cleanups, which belongs to no bubble of
+// testing/synctest: so it does no more.
+func (l *Life) Drop() { l.dropped.Store(true) }
+
+// IsDropped reports whether the hold is held, and the program has dropped its handle.
+func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
+
+// An Outlived is the error of a call that was a guest of a hold which has ended. The call has taken
+// nothing, and begins again as another owner. The Observer is told of both tries as of one call.
+type Outlived struct {
+	Lock      string    // the name of the lock
+	Began     time.Time // the time at which the call began
+	Contended bool      // the Observer was told that the call waits
+}
+
+func (e *Outlived) Error() string {
+	return fmt.Sprintf("rlock: lock %q: the hold that the context comes from is over", e.Lock)
+}
+
+// A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log
+// and the owner are told of the whole in place of its parts.
+type Whole struct {
+	Name string
+	Kind Kind
+	Site *Site // the place where it was acquired; nil if that is not recorded
+
+	held atomic.Bool // enough parts are held, and the whole is neither released nor lost
+	long atomic.Bool // TellsLong was called
+}
+
+// SetHeld notes whether the whole is held. It is called once when the hold begins, and once when it
+// ends.
+func (w *Whole) SetHeld(held bool) { w.held.Store(held) }
+
+// IsHeld reports whether the whole is held. If not, its parts belong to an attempt, and are no
+// holds of the owner.
+func (w *Whole) IsHeld() bool { return w.held.Load() }
+
+// TellsLong reports whether it has yet to be logged that the whole is held for a long time. Only
+// the first call returns true.
+func (w *Whole) TellsLong() bool { return !w.long.Swap(true) }
+
+// A Part is one level of a lock that was acquired, as a lock over several knows it. Its methods may
+// be called concurrently.
+type Part interface {
+	// Context returns a context that ends when the part does.
+	Context() context.Context
+	// Err returns nil while the part is held, [ErrNotHeld] after its release, and the cause of the
+	// loss after a loss.
+	Err() error
+	// ValidUntil returns the time until which the lock is certainly held, zero if it is not held.
+	ValidUntil() time.Time
+	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and
+	// changes nothing of a part that is over.
+	SetLease(lease time.Duration)
+	// Release gives the part back, and returns once that is confirmed.
+	Release(ctx context.Context) error
+	// ReleaseLater is Release that waits for nothing, and changes nothing of a part that is being
+	// released. The next acquire of the lock in this process waits for the release.
+	ReleaseLater()
+}
+
+// A State is what this client knows of a lock without asking Redis, for an owner.
+type State struct {
+	Depth   int  // the number of times that the owner has to unlock the lock
+	Taken   bool // another owner of this process has the lock, or waits for it
+	Freeing bool // this client is about to free the lock
+	// Silent is the time for which the server has answered nothing, although commands are in
+	// flight.
+	Silent time.Duration
+}
+
+// IsSilent reports whether the server is taken for dead.
+func (s State) IsSilent() bool { return s.Silent >= Silence }

@@ -1,0 +1,112 @@
+package core
+
+// Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
+// queue. While a foreign client holds the lock, or has its window, the clients of the first ticket
+// and its deputy listen to their channel, and look when the lock may be free.
+
+// A ForeignConfig has the times of the first ticket behind foreign clients.
+type ForeignConfig struct {
+	WindowLook         Span // the interval of Looks in a window that is longer than this
+	Look, SilentLook   Span // the first pause after a foreign client took the lock: one that publishes, and a silent one
+	Noise, SilentNoise Span // the difference between two ends of a lease that counts as none
+	LongLease          Span // the longest lease that is not taken for one without an end
+}
+
+// foreignState is what this client knows of foreign clients.
+type foreignState struct {
+	channel subscription // the subscription to their channel
+	heard   bool         // a foreign client has published, and no step has reported it to Redis
+	news    foreignNews
+	listens bool // this client has listened since the last Look
+	ends    Time // the end of the holder's lease, by the last Look
+	since   Time // the time of the first Look that showed this end
+}
+
+// foreignNews is what the channel of foreign clients says of the holder.
+type foreignNews uint8
+
+const (
+	noForeignNews foreignNews = iota // nothing
+	published                        // a foreign client has published since the last Look
+	silent                           // a foreign client took the lock again, and none published
+)
+
+// listenForeign subscribes to the channel of foreign clients.
+func (l *Lock) listenForeign() {
+	if l.foreign.channel == unsubscribed {
+		l.foreign.channel = subscribing
+		l.addEffect(Effect{Kind: ListenForeign})
+	}
+}
+
+// ListeningForeign reports to the lock that the subscription to the channel of foreign clients is
+// confirmed. A foreign client may have released the lock before.
+func (l *Lock) ListeningForeign(now Now) {
+	if l.foreign.channel == subscribing {
+		l.foreign.channel = subscribed
+	}
+	l.doubtTickets(now)
+	l.Settle(now)
+}
+
+// ignoreForeign ends the subscription to the channel of foreign clients if no ticket of this client
+// waits for the lock.
+func (l *Lock) ignoreForeign() {
+	for t := l.tenures.first; t != nil && l.held == nil; t = t.behind {
+		if t.queues() && (t.place != Owner) {
+			return
+		}
+	}
+	l.foreign = foreignState{heard: l.foreign.heard}
+	l.addEffect(Effect{Kind: IgnoreForeign})
+}
+
+// foreignLook returns the time until the next Look that foreign clients make necessary, Forever for
+// none.
+func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
+	c := l.client
+	d := Forever
+	if a.HeldBack && a.HeldFor > 0 { // after which readers may begin
+		d = a.HeldFor + c.Slack
+	}
+	if a.Found != First || a.Window <= 0 && !a.Foreign {
+		return d
+	}
+	l.listenForeign()
+	if a.Window > 0 {
+		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
+			d = min(d, c.jitter(c.Foreign.WindowLook)) // a window for clients that only poll: a Look ends it when one has the lock
+		}
+	}
+	if a.Foreign {
+		d = min(d, l.foreignHolderLook(a, now))
+	}
+	return d
+}
+
+// foreignHolderLook returns the time until the next Look at a lock that a foreign client holds.
+// Some clients publish nothing when they release the lock. So the first Look comes soon after the
+// lock was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter
+// if the lock was taken again without a message.
+func (l *Lock) foreignHolderLook(a Reply, now Now) Span {
+	c, f := &l.client.Foreign, &l.foreign
+	if a.TTL == NoTTL || a.TTL > c.LongLease {
+		return Forever // no change of the lease would show that the lock was taken again
+	}
+	first, noise := c.Look, c.Noise
+	if f.news == silent {
+		first, noise = c.SilentLook, c.SilentNoise
+	}
+	ends := now.Time.After(a.TTL)
+	if d := ends.Since(f.ends); d > noise || d < -noise {
+		if f.listens && f.news != published {
+			f.news, first = silent, c.SilentLook
+		}
+		f.ends, f.since = ends, now.Time
+	}
+	if f.news == published {
+		f.news = noForeignNews
+	}
+	f.listens = f.channel == subscribed
+	return l.client.jitter(max(first, now.Time.Since(f.since)))
+}

@@ -1,0 +1,151 @@
+package wire
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
+)
+
+// Carry sends a command in the goroutine of its caller, and fills in the answer; it is an error if
+// ctx ends before there is one.
+func (r *Redis) Carry(ctx context.Context, x *Exchange) {
+	if err := r.Ready(ctx, x.Keys); err != nil {
+		x.Answer = x.failedAnswer(err)
+		return
+	}
+	op := x.Cmd.Op
+	if op == core.Mirror || op == core.Unmark {
+		r.carryPipeline(ctx, []*Exchange{x}, 1)
+		return
+	}
+	x.Cmd.Polling = r.noteWant(x)
+	switch {
+	case op == core.Leave && x.Cmd.Tenure == nil:
+		r.sendForce(ctx, x)
+		return
+	case r.options.SyncReplicas > 0 && (op == core.Acquire || op == core.Resume || op == core.Look):
+		r.doReplicated(ctx, x)
+		return
+	}
+	order := Order{Call: r.callFor(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
+	result, sent := r.Send(ctx, order)
+	// The call of a command with a source of the user does not know which of its keys are those of
+	// Redisson's fair queue. If the server refused these keys, the command is built again without
+	// them.
+	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
+		order.Call, order.First = r.callFor(x), false
+		result, sent = r.Send(ctx, order)
+	}
+	switch {
+	case op == core.Write:
+		if x.Answer = x.readWrite(result); sent.IsLate() { // the caller has left
+			sent.GiveUp()
+			sent = Sent{}
+		}
+	case x.Cmd.Carries:
+		x.Answer = r.readCarrier(x, result)
+	default:
+		x.Answer = readAnswer(r, x, result)
+	}
+	x.Answer.Sent = sent
+}
+
+// sendForce releases the holder in Redis, and notifies its client if that is another client of
+// rlock.
+func (r *Redis) sendForce(ctx context.Context, x *Exchange) {
+	call, result := r.stepCall(x), rueidis.RedisResult{}
+	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
+		result = r.Do(ctx, call)
+	} else {
+		result = r.DoAndTell(ctx, call, ClientMessage{Verb: Forced, Owner: x.Text, Text: x.Keys.Key})
+	}
+	left, err := result.AsInt64()
+	x.Answer = Answer{Reply: core.Reply{Left: left > 0}, Err: err, Heard: Answered(err), Before: -1}
+	if err != nil {
+		x.Answer.Fault = core.Unknown
+	}
+}
+
+// most is the largest number of Mirrors, or Acquires, that share one call of a script: the call is
+// most of the cost of a single Mirror. Redis serves no other command during a call of that size,
+// which takes some 50 µs.
+const most = 32
+
+// CarryAll sends commands in one pipeline, and fills in the answers. Mirrors, or Acquires, of one
+// kind and slot share calls.
+func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
+	if r.IsLazy() {
+		all = slices.DeleteFunc(slices.Clone(all), func(x *Exchange) bool {
+			err := r.Ready(ctx, x.Keys)
+			if err != nil {
+				x.Answer = x.failedAnswer(err)
+			}
+			return err != nil
+		})
+	}
+	r.carryPipeline(ctx, all, most)
+}
+
+// carryPipeline is CarryAll with at most most commands in a call.
+func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, most int) {
+	byGroup := func(a, b *Exchange) int { return a.shareKey() - b.shareKey() }
+	if !slices.IsSortedFunc(all, byGroup) {
+		slices.SortStableFunc(all, byGroup)
+	}
+	var calls []Call
+	var parts [][]*Exchange
+	for rest := all; len(rest) > 0; {
+		n := 1
+		for n < min(len(rest), most) && rest[n].sharesWith(rest[0]) {
+			n++
+		}
+		if first := rest[0]; first.Cmd.Op == core.Unmark {
+			r.sendUnmark(ctx, first)
+		} else {
+			for _, x := range rest[:n] {
+				x.Cmd.Polling = r.noteWant(x)
+			}
+			calls, parts = append(calls, r.callForAll(rest[:n])), append(parts, rest[:n])
+		}
+		rest = rest[n:]
+	}
+	if len(calls) == 0 {
+		return
+	}
+	results, sent := r.DoAll(ctx, calls)
+	for i, result := range results {
+		part := parts[i]
+		if err := result.Error(); err != nil && Answered(err) && (len(part) > 1 || part[0].Cmd.Op == core.Mirror && r.withoutFair(err)) {
+			// One lock may be the cause: a key of another type, a name that the ACL excludes, or
+			// slots that a proxy knows and this client does not. A Mirror can do without the key of
+			// Redisson's fair queue.
+			r.carryPipeline(ctx, part, 1)
+			continue
+		}
+		r.readAll(part, result)
+		for _, x := range part {
+			x.Answer.Sent = sent
+		}
+	}
+}
+
+// sharesWith reports whether both commands may be in one call.
+func (x *Exchange) sharesWith(other *Exchange) bool {
+	return x.Cmd.Op == other.Cmd.Op && x.shareKey() == other.shareKey() && (x.Cmd.Op == core.Mirror || x.Cmd.Op == core.Acquire)
+}
+
+// shareKey returns a number that is the same for commands of one slot and kind.
+func (x *Exchange) shareKey() int { return int(x.Keys.Slot)<<8 | x.Kind.index }
+
+// sendUnmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
+func (r *Redis) sendUnmark(ctx context.Context, x *Exchange) {
+	r.sent.n.Add(1)
+	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member("!"+x.Text[:TenureLen-1]).Build()).Error()
+	if x.Answer = (Answer{Err: err, Heard: Answered(err), Before: -1}); err != nil {
+		x.Answer.Fault = core.NotRun
+	}
+}
