@@ -71,7 +71,9 @@ func (h *Hold) lackParts(parts ...Locker) {
 	}
 }
 
-// forget gives up the parts that the hold lacks. Its mutex is held.
+// forget gives up the parts that the hold lacks.
+//
+// REQUIRES: Hold.mu.
 func (h *Hold) forget() {
 	for _, p := range h.lacks {
 		homeOf(p).healer.drop(h)

@@ -165,7 +165,9 @@ func (h *Hold) outlived() error {
 	return &contract.Outlived{Lock: h.of.name, Began: time.Now()}
 }
 
-// markOver marks the hold as over, and returns its parts. The mutex is held.
+// markOver marks the hold as over, and returns its parts.
+//
+// REQUIRES: Hold.mu.
 func (h *Hold) markOver(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
@@ -222,7 +224,9 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-// beginLease sets the lease, which begins now; 0 is for the watchdog. The mutex is held.
+// beginLease sets the lease, which begins now; 0 is for the watchdog.
+//
+// REQUIRES: Hold.mu.
 func (h *Hold) beginLease(lease time.Duration) {
 	h.lease, h.until = lease, time.Time{}
 	if lease > 0 {

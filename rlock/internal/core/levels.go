@@ -233,11 +233,15 @@ func (l *Lock) askedUntil(now Now) SafeTime {
 	return max(l.levels.asked, now.Safe.After(l.stays.Since(now.Time)))
 }
 
-// TrustedUntil returns until when the last of the holders may be believed. The lock is held.
+// TrustedUntil returns until when the last of the holders may be believed.
+//
+// REQUIRES: l.held != nil.
 func (l *Lock) TrustedUntil() SafeTime { return min(l.held.trust.until, l.levels.asked) }
 
 // FirstEnd returns when a holder loses the lock unless a renewal is confirmed before: all of them,
-// or a reader whose lease ends. The lock is held.
+// or a reader whose lease ends.
+//
+// REQUIRES: l.held != nil.
 func (l *Lock) FirstEnd() SafeTime {
 	return min(l.held.trust.until, l.levels.asked, l.levels.ends)
 }

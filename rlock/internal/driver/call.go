@@ -128,8 +128,9 @@ func (req *Request) fill(w *core.Call, h *hold, site *contract.Site, now core.No
 	}
 }
 
-// runAndExit waits until the call has an outcome, and returns it. It is called with the mutex held,
-// and gives it back.
+// runAndExit waits until the call has an outcome, and returns it.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (l *lockState) runAndExit(ctx context.Context, w *waiter, now core.Now) error {
 	c, n := l.shard.client, l.name
 	var slot *wire.Limit
@@ -144,6 +145,8 @@ func (l *lockState) runAndExit(ctx context.Context, w *waiter, now core.Now) err
 
 // checkOwner returns the error of a request that is refused also if the lock is free: the client is
 // closed, or the owner has not unlocked a loss. An owner that holds the lock is not refused.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) checkOwner(req *Request, now core.Now) error {
 	c := l.shard.client
 	if c.Closed.Load() {
@@ -250,8 +253,9 @@ func (c *Client) shortestLease() time.Duration {
 
 // The end of a call: its result, and the release of an unused grant.
 
-// giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it
-// back.
+// giveUp ends a call with an error before it waits.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (l *lockState) giveUp(ctx context.Context, req *Request, err error) error {
 	c, n := l.shard.client, l.name
 	l.shard.counts.CountWithout(err, false)
@@ -261,6 +265,8 @@ func (l *lockState) giveUp(ctx context.Context, req *Request, err error) error {
 
 // exitWithError gives the mutex back for a call for which Next has said Returns. If the call does
 // not have the lock, w.err says why from then on.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (l *lockState) exitWithError(w *waiter) {
 	s := l.shard
 	if w.Outcome == core.Acquired {
@@ -389,6 +395,8 @@ func (c *Client) returnGrant(n *Name, w *waiter) bool {
 
 // refusalError returns the error of a call with the outcome o, which names the holder unless that
 // is "". others is the number of other waiters, for a call with a bound.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, holder string) error {
 	reason := contract.ErrNotAcquired
 	switch {
@@ -413,6 +421,8 @@ func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, hol
 
 // faultOfFirst returns the reason why it is not known whose the lock is: the error of the first
 // call in the line.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) faultOfFirst() error {
 	for first := range l.Waiters {
 		if w := first.Tag.(*waiter); w.err != nil {
@@ -428,6 +438,8 @@ const mostNamed = 16
 
 // describeClient describes the holder as this client knows it, "" if it does not. named is the
 // holder that Redis named last.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) describeHolder(named string, req *Request) string {
 	if !l.IsHeld() {
 		return l.shard.client.describeClient(named)

@@ -123,6 +123,8 @@ func (h *hold) enterHold() (*lockState, core.Now) {
 }
 
 // hasHandle reports whether the lock has a level of the handle.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) hasHandle(h *hold) bool {
 	levels := l.Levels()
 	for i := range levels {
@@ -134,6 +136,8 @@ func (l *lockState) hasHandle(h *hold) bool {
 }
 
 // hasLife reports whether the lock has a level of the hold with that life, or of a part of it.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) hasLife(life *contract.Life, now core.Now) bool {
 	l.Settle(now)
 	levels := l.Levels()
@@ -255,6 +259,8 @@ func (h *hold) awaitLease(ctx context.Context) error {
 }
 
 // endMirrorWait wakes the calls of awaitLease.
+//
+// REQUIRES: shard.mu.
 func (s *shard) endMirrorWait(l *lockState) {
 	if answered := s.mirrorWaits[l]; answered != nil {
 		close(answered)

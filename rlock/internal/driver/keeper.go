@@ -46,6 +46,8 @@ const (
 )
 
 // workOf returns the work of a tenure, which it makes for a new one.
+//
+// REQUIRES: shard.mu.
 func (s *shard) workOf(l *lockState, t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil {
@@ -60,6 +62,8 @@ func (s *shard) workOf(l *lockState, t *core.Tenure) *work {
 }
 
 // endWork ends a tenure that package core has forgotten.
+//
+// REQUIRES: shard.mu.
 func (s *shard) endWork(k *work) {
 	t := k.tenure
 	k.tenure = nil
@@ -83,6 +87,8 @@ func (s *shard) endWork(k *work) {
 
 // scheduleWork has the keeper poll the tenure at that time, or sooner, if its key is to be tracked
 // before.
+//
+// REQUIRES: shard.mu.
 func (s *shard) scheduleWork(k *work, at core.Time) {
 	if k.state == asking {
 		return
@@ -100,6 +106,8 @@ func (s *shard) scheduleWork(k *work, at core.Time) {
 // setAlarm has the keeper ask at that time, or sooner. The keeper's own note of the time, in
 // [lease.Entry], is behind another mutex, which the alarm saves if the keeper asks soon enough
 // anyway.
+//
+// REQUIRES: shard.mu.
 func (s *shard) setAlarm(k *work, at core.Time) {
 	if k.alarm == 0 || at < k.alarm {
 		k.alarm = at
@@ -208,6 +216,8 @@ func (c *Client) sendBatch(ctx context.Context, _ uint32, batch []lease.Renewabl
 
 // pollTenure returns the command that the keeper is to send for a tenure now, or nil. The mutex is
 // held.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) pollTenure(k *work, info *contract.RenewedInfo, now core.Now) (x *exchange) {
 	if k.tenure == nil || k.tenure.Agent != nil {
 		return nil
@@ -230,6 +240,8 @@ func (l *lockState) pollTenure(k *work, info *contract.RenewedInfo, now core.Now
 }
 
 // countRenewal counts a Mirror of the keeper, before its answer lands.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) countRenewal(x *exchange, alive bool, now core.Now) {
 	a, s, info := &x.Answer, l.shard, x.info
 	if alive {

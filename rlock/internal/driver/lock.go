@@ -128,6 +128,8 @@ func (l *NamedLock) State(o contract.Owner) (s contract.State) {
 
 // depth returns the number of the owner's levels in the mode, without those that are parts of a
 // whole that is not held.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) depth(o contract.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
@@ -279,6 +281,8 @@ type poolShare struct {
 }
 
 // subscribePool subscribes one more lock of the pool.
+//
+// REQUIRES: shard.mu.
 func (s *shard) subscribePool(n *Name, listen func() subscription) subscription {
 	p := s.pools[n.Key]
 	if p.sub == nil {

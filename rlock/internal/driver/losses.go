@@ -57,6 +57,8 @@ type earlierLosses struct {
 }
 
 // noteLost notes that levels have ended, for their handles and for owners that come back by name.
+//
+// REQUIRES: shard.mu.
 func (s *shard) noteLost(l *lockState, t *core.Tenure, levels []core.Level, cause core.Cause) {
 	c, n := s.client, l.name
 	s.losses++
@@ -108,6 +110,8 @@ func levelOwner(v *core.Level) contract.Owner {
 }
 
 // causeOf returns the cause of the loss of the levels, with the reason that the Observer is told.
+//
+// REQUIRES: shard.mu.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (contract.LossReason, error) {
 	now := s.client.clock.timeOf(s.at.Time)
 	//exhaustive:ignore

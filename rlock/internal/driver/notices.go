@@ -259,7 +259,7 @@ func (h noticeHandler) WithGroup(name string) slog.Handler {
 }
 
 // traceChange logs a change of the want or the place of a tenure, which is each decision of package
-// core. A mutex is held.
+// core.
 func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
 	n := t.Lock().Tag.(*lockState).name
 	c.trace.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],

@@ -30,6 +30,8 @@ type audience struct {
 const mostWatchers, watchTime = 64, core.Span(100e6)
 
 // watchPlace notes that a call whose caller is told its place begins to wait.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) watchPlace(w *waiter) {
 	s := l.shard
 	a := s.audiences[l]
@@ -50,6 +52,8 @@ func (l *lockState) isWatched() bool {
 }
 
 // noteLeftLine notes that a call has ended, so that the calls behind it move up.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteLeftLine(w *waiter) {
 	a := l.shard.audiences[l]
 	if a == nil {
@@ -67,6 +71,8 @@ func (l *lockState) noteLeftLine(w *waiter) {
 }
 
 // notePlace notes the place at which Redis found a ticket.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) notePlace(x *exchange) {
 	a := l.shard.audiences[l]
 	if a == nil || x.Answer.Err != nil || x.Answer.Fault != core.Answered {
@@ -83,6 +89,9 @@ func (l *lockState) notePlace(x *exchange) {
 	l.wakeWatchers(a)
 }
 
+// wakeWatchers wakes the calls whose callers are told their places.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) wakeWatchers(a *audience) {
 	a.told = l.shard.at.Time
 	for call := range l.Waiters {
@@ -98,6 +107,8 @@ const tellTime = core.Span(2e9)
 // startTellingPlace begins to tell the caller its place, and reports whether it does: if the place
 // or the number of waiters has changed, or if it is time to, within the span ahead. A place that is
 // not known, as that of a ticket which has just joined with a release, is told as it was.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) startTellingPlace(w *waiter, ahead core.Span) bool {
 	if w.telling != nil {
 		return false
@@ -119,6 +130,8 @@ func (l *lockState) startTellingPlace(w *waiter, ahead core.Span) bool {
 
 // placeOf returns the place of the call, and the number of waiters. They are known if the lock is
 // held here, or if Redis has said where the call's own ticket or one before it stands.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) placeOf(w *waiter) (place, waiting int, known bool) {
 	strict := l.kind().core.Strict
 	if strict || w.Most != 0 {
@@ -148,6 +161,8 @@ func (l *lockState) placeOf(w *waiter) (place, waiting int, known bool) {
 // placeOfOwn is place for a call with a ticket of its own, whose place Redis knows: the line here
 // may have another order. Callers before it that share a ticket are added; for a strict lock there
 // are none, since each takes a ticket of its own.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) placeOfOwn(w *waiter, strict bool) (place, waiting int, known bool) {
 	a, ahead, unticketed := l.shard.audiences[l], 0, 0
 	for call := range l.Waiters {
@@ -167,6 +182,8 @@ func (l *lockState) placeOfOwn(w *waiter, strict bool) (place, waiting int, know
 }
 
 // ticketsBefore returns the number of tickets before that of the call, if it is known.
+//
+// REQUIRES: shard.mu.
 func (a *audience) ticketsBefore(call *core.Call) (before int, ok bool) {
 	if call.Tenure != nil {
 		before, ok = a.before[call.Tenure.ID]

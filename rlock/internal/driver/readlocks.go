@@ -72,7 +72,8 @@ func (c *Client) ReadLocks(look contract.Look, yield func(*contract.View)) {
 }
 
 // readSome reads some of the locks, and returns the number of locks that it has read completely.
-// The mutex is held.
+//
+// REQUIRES: shard.mu.
 func (r *lockReader) readSome(s *shard, all []*lockState) (done int) {
 	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
 	now := r.client.clock.now()
@@ -90,6 +91,8 @@ func (r *lockReader) readSome(s *shard, all []*lockState) (done int) {
 }
 
 // readLock reads a lock, from where it stopped before, and reports whether it has read all of it.
+//
+// REQUIRES: shard.mu.
 func (r *lockReader) readLock(l *lockState, now core.Now) (all bool) {
 	one, first, held := lockReading{name: l.name}, r.same == 0, l.IsHeld()
 	if first && held && r.look.Holds {
@@ -111,6 +114,8 @@ func (r *lockReader) readLock(l *lockState, now core.Now) (all bool) {
 }
 
 // readCalls reads the calls that wait, in the order in which they began.
+//
+// REQUIRES: shard.mu.
 func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 	skip := r.same
 	for w := range l.Waiters {

@@ -74,9 +74,11 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) c
 }
 
 // sendRelease releases the tenure t, with a guarded write unless that is nil, or passes the lock
-// on; the last level was o's. It is called with the mutex held, and gives it back. Unless h is nil,
+// on; the last level was o's. Unless h is nil,
 // the context of that hold ends before the command is sent. No context of a caller ends the call,
 // but it takes no longer than an Unlock may, the wait for a slot included.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o contract.Owner, now core.Now) error {
 	c, n, id := l.shard.client, l.name, t.ID
 	w := c.newWaiter(&core.Call{Carries: write != nil})
@@ -118,6 +120,8 @@ func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o co
 
 // advice returns a hint for an owner that has nothing to unlock, which names the holder in this
 // process; "" if there is none.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) advice(o contract.Owner) string {
 	if !l.IsHeld() {
 		return ""

@@ -12,6 +12,8 @@ import (
 // It carries out what package core decides. slot is a slot for the first command, or nil. run is
 // called with the mutex held, and returns with it, unless the call was served: then the lock was
 // granted to it while it slept, and it has not taken the mutex again.
+//
+// REQUIRES: shard.mu. If the call was granted the lock while it slept, runCall returns without it.
 func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
 	s := l.shard
 	for {
@@ -62,6 +64,8 @@ func (l *lockState) slots(w *waiter) *wire.Limit {
 
 // sendCommand sends a command of the call and lands the answer, unless the caller leaves before it
 // comes.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
 	c := l.shard.client
 	x := c.exchanges.Get().(*exchange)
@@ -129,6 +133,8 @@ type exchange struct {
 
 // fillExchange completes an exchange whose command is about to be sent. land takes it with the
 // answer.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.Cmd
 	x.lock, x.Keys, x.Kind, x.sentAt = l, &l.name.Keys, l.kind().wire, now.Time
@@ -180,7 +186,9 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 }
 
 // land gives package core the answer to a command of a call or of the keeper, in time or late, and
-// ends the exchange. The mutex is held.
+// ends the exchange.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) land(x *exchange, now core.Now) {
 	c, k, a := l.shard.client, x.work, &x.Answer
 	if a.Heard && x.slot != nil {
@@ -234,6 +242,8 @@ func (l *lockState) land(x *exchange, now core.Now) {
 }
 
 // noteEntry notes the generation of a command that may have brought a tenure in.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteEntry(x *exchange, alive bool) {
 	switch {
 	case alive && x.Cmd.Op.Enters():
@@ -247,6 +257,8 @@ func (l *lockState) noteEntry(x *exchange, alive bool) {
 
 // freeSlot gives back the slot of a command. A command that was left behind, or whose deadline has
 // passed, may still stand in rueidis' ring, and keeps the slot until its tenure is over.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) freeSlot(x *exchange, alive bool) {
 	k := x.work
 	switch {
@@ -261,6 +273,8 @@ func (l *lockState) freeSlot(x *exchange, alive bool) {
 // noteAnswerForWaiters notes the answer for each call that waits for the lock by a tenure of the
 // command. It returns the call if waiting does not cure the error, else nil: not that of the ticket
 // that joins with a Leave, since a server that refuses the Leave now may not refuse a Join.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteAnswerForWaiters(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
 	if x.Answer.Fault == core.Behind {
 		return nil
@@ -280,6 +294,8 @@ func (l *lockState) noteAnswerForWaiters(x *exchange, alive bool, now core.Now) 
 
 // noteAnswerFor notes the answer for the call that waits for the lock by the tenure, which need not
 // be the call that sent the command. It reports whether waiting does not cure the error.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteAnswerFor(t *core.Tenure, x *exchange, now core.Now) (w *waiter, permanent bool) {
 	c, a, agent := l.shard.client, &x.Answer, t.Agent
 	if agent == nil || agent.Purpose != core.Locks || agent.Outcome != core.Waiting {
@@ -299,6 +315,8 @@ func (l *lockState) noteAnswerFor(t *core.Tenure, x *exchange, now core.Now) (w 
 // callOfCondition returns the call whose condition the command checked, if it still waits for the
 // lock by that command; else nil. The ticket of a caller that has left may be another call's by
 // now.
+//
+// REQUIRES: shard.mu.
 func (x *exchange) callOfCondition(alive bool) *waiter {
 	if w := x.waiter; w != nil && x.Unless != nil && alive && x.Answer.Err == nil && x.work.tenure.Agent == &w.Call && w.Outcome == core.Waiting {
 		return w
@@ -308,6 +326,8 @@ func (x *exchange) callOfCondition(alive bool) *waiter {
 
 // noteCondition notes the result of a call's condition. If it was met, Redis has not executed the
 // command, and the call ends.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteCondition(w *waiter, met *string, now core.Now) {
 	if met == nil {
 		w.checked = w.Outcome == core.Acquired
@@ -319,6 +339,8 @@ func (l *lockState) noteCondition(w *waiter, met *string, now core.Now) {
 
 // failFirstAttempt ends a TryLock with the permanent error of a Leave that it waits for: a free
 // lock with a queue has refused its attempt, or this client is about to release the lock.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) failFirstAttempt(a *wire.Answer, now core.Now) {
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.noteError(a, &l.shard.client.clock, now.Time) {

@@ -66,6 +66,8 @@ func (c *Client) enter(n *Name, o core.OwnerID) (*lockState, core.Now) {
 }
 
 // lockOf returns the lock of that kind and key, for a semaphore the owner's lock; or nil.
+//
+// REQUIRES: shard.mu.
 func (s *shard) lockOf(id KindID, key string, o core.OwnerID) *lockState {
 	if !kinds[id].permits {
 		return s.locks[id][key]
@@ -77,8 +79,13 @@ func (s *shard) lockOf(id KindID, key string, o core.OwnerID) *lockState {
 }
 
 // has reports whether the lock is still in the shard.
+//
+// REQUIRES: shard.mu.
 func (s *shard) has(l *lockState) bool { return s.lockOf(l.name.KindID, l.name.Key, l.owner) == l }
 
+// newLock adds the lock of that name, for a semaphore the lock of the owner.
+//
+// REQUIRES: shard.mu.
 func (s *shard) newLock(n *Name, o core.OwnerID) *lockState {
 	l := s.spare
 	if l == nil {
@@ -167,6 +174,8 @@ func (s *shard) lock() core.Now {
 
 // unlock gives the mutex back where nothing has changed. exit repeats its code, since a call costs
 // 2 %.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (s *shard) unlock() {
 	if invariants {
 		s.client.witness.gives(s)
@@ -178,6 +187,8 @@ func (s *shard) unlock() {
 // removes the lock if it is not needed any more, so that the lock must not be used after exit.
 // Nothing else gives the mutex back, but for enterIfAny, enterTenure and glance, under which
 // nothing has changed.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (s *shard) exit(l *lockState) {
 	s.applyEffects()
 	s.fault = nil
@@ -269,7 +280,9 @@ func (c *Client) runDeferred(a *deferred) {
 	}
 }
 
-// applyEffects carries out the effects of package core until there are none. The mutex is held.
+// applyEffects carries out the effects of package core until there are none.
+//
+// REQUIRES: shard.mu.
 func (s *shard) applyEffects() {
 	for len(s.core.Effects) > 0 {
 		effects := s.core.TakeEffects(s.at)
@@ -314,6 +327,8 @@ func (s *shard) applyEffects() {
 }
 
 // wakeDecided wakes a call that has an outcome.
+//
+// REQUIRES: shard.mu.
 func (s *shard) wakeDecided(l *lockState, w *waiter) {
 	if w.waits {
 		s.counts.Waiting--
@@ -346,6 +361,8 @@ func (s *shard) wakeDecided(l *lockState, w *waiter) {
 }
 
 // noteGranted notes that a call has acquired the lock, and returns the losses before that.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) noteGranted(w *core.Call, req *Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]

@@ -22,7 +22,9 @@ type subscription interface {
 	close()
 }
 
-// subscribeGrants subscribes the client to its grants. The mutex is held.
+// subscribeGrants subscribes the client to its grants.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) subscribeGrants() {
 	if l.sub != nil {
 		return
@@ -43,6 +45,9 @@ func (l *lockState) subscribeGrants() {
 	}
 }
 
+// unsubscribeGrants ends the subscription to the grants of the client.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) unsubscribeGrants() {
 	if l.sub != nil {
 		l.notePace()
@@ -62,6 +67,8 @@ const maxQuick = 16
 
 // notePace and recallPace keep in mind, beyond the end of a lock that others wait for now and then,
 // that its turns are short: core.Lock.IsQuick. A shard forgets all of them when they are too many.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) notePace() {
 	s, k := l.shard, lockKey{l.name.KindID, l.name.Key}
 	switch {
@@ -76,6 +83,9 @@ func (l *lockState) notePace() {
 	s.quick[k] = struct{}{}
 }
 
+// recallPace marks the lock as quick if its turns were short when it was last forgotten.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) recallPace() {
 	if _, quick := l.shard.quick[lockKey{l.name.KindID, l.name.Key}]; quick {
 		l.MarkQuick()
@@ -101,6 +111,8 @@ func (l *lockState) listenForeign() {
 
 // reuseSubscription lets a call that may wait take a ticket at once if others have waited for the
 // lock a moment ago, so that the subscription still exists.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) reuseSubscription(w *waiter, now core.Now) {
 	switch {
 	case l.sub != nil:
@@ -112,6 +124,8 @@ func (l *lockState) reuseSubscription(w *waiter, now core.Now) {
 
 // checkSubscription tells package core if the connection of a confirmed subscription has ended: no
 // message comes until it is confirmed again.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) checkSubscription(now core.Now) {
 	if !l.confirmed {
 		return

@@ -36,6 +36,8 @@ const (
 )
 
 // setTracking changes the tracking to t, or to putOff if t is not possible.
+//
+// REQUIRES: shard.mu.
 func (k *work) setTracking(t tracking) {
 	c, counts := k.lock.shard.client, k.tracking >= due
 	if t >= due && !counts {
@@ -69,6 +71,8 @@ func (c *Client) Tracked() int64 {
 
 // trackedFrom returns when the key of a tenure is to be tracked; Never if it is tracked, or is not
 // to be.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) trackedFrom(k *work) core.Time {
 	switch {
 	case k.tenure != l.Held():
@@ -82,6 +86,8 @@ func (l *lockState) trackedFrom(k *work) core.Time {
 
 // trackableFrom returns when the hold has lasted for long enough to be tracked; Never if other
 // clients change the key while this one holds the lock.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) trackableFrom() core.Time {
 	if l.shard.client.tracked.all == 0 || l.kind().permits || !l.IsWritten() {
 		return core.Never
@@ -90,6 +96,8 @@ func (l *lockState) trackableFrom() core.Time {
 }
 
 // decideTracking decides whether the Mirror that is being built tracks the key, and reports that.
+//
+// REQUIRES: shard.mu.
 func (k *work) decideTracking(now core.Now) bool {
 	switch from := k.lock.trackableFrom(); {
 	case k.tracking == alarmed:

@@ -91,15 +91,19 @@ const (
 )
 
 // abandon separates the call from a command in flight that its caller leaves behind: the answer
-// lands without the call, whose memory may be reused for another lock. The mutex is held. It does
+// lands without the call, whose memory may be reused for another lock. It does
 // nothing if no command is in flight.
+//
+// REQUIRES: shard.mu.
 func (w *waiter) abandon() {
 	if x := w.carried; x != nil {
 		x.waiter, w.carried = nil, nil
 	}
 }
 
-// wake wakes the goroutine if it is asleep. The mutex is held.
+// wake wakes the goroutine if it is asleep.
+//
+// REQUIRES: shard.mu.
 func (w *waiter) wake() {
 	if w.stage != asleep && w.stage != queueing {
 		return // it asks Next by itself
@@ -168,6 +172,8 @@ func (c *Client) recycle(w *waiter) {
 // sleep gives the mutex back, sleeps until that time, until there may be something to do or, unless
 // limit is nil, until there is a slot, which it returns, and takes the mutex again. If it reports
 // that the call was served, it has not taken the mutex.
+//
+// REQUIRES: shard.mu. If the call was granted the lock, sleep returns without it.
 func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
 	if w.locates {
 		w.locates = false
@@ -216,6 +222,8 @@ func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at 
 // exitToSleep gives the mutex back. If the call begins to wait, for more than the answer to an
 // attempt, that is counted and reported. The caller is told its place if that is news. exitToSleep
 // returns the time until which the call sleeps: at, or sooner, if its place is to be told again.
+//
+// REQUIRES: shard.mu, which it gives back.
 func (l *lockState) exitToSleep(ctx context.Context, w *waiter, at core.Time) core.Time {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
@@ -247,7 +255,9 @@ func (w *waiter) locate() {
 
 // logOwnWait logs at once if the call waits for a lock that its own goroutine holds as an owner,
 // as an Acquire after a Lock: no other goroutine can end that hold, so that the wait is in vain. It
-// is not logged for a handle, which another goroutine may release. The mutex is held.
+// is not logged for a handle, which another goroutine may release.
+//
+// REQUIRES: shard.mu.
 func (l *lockState) logOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
 	if goroutine == 0 || goroutine == w.req.Owner.ID || w.logged {

@@ -296,7 +296,9 @@ func (d *direct) dial(address string) (*directConn, error) {
 	return l, nil
 }
 
-// drop closes conn. The caller has set busy.
+// drop closes conn.
+//
+// REQUIRES: direct.busy.
 func (d *direct) drop() {
 	if l := d.conn.Swap(nil); l != nil {
 		l.redis.Close()
