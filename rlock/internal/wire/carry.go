@@ -31,7 +31,7 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 		r.doReplicated(ctx, x)
 		return
 	}
-	order := Order{Call: r.callFor(x), Slot: x.Keys.Slot, First: x.First, At: x.At}
+	order := Order{Call: r.callFor(x), Slot: x.Keys.Slot, First: x.First, At: x.At, HasSource: op == core.Write || x.Cmd.Carries || x.Unless != nil}
 	result, sent := r.Send(ctx, order)
 	// The call of a command with a source of the user does not know which of its keys are those of
 	// Redisson's fair queue. If the server refused these keys, the command is built again without

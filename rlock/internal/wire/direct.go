@@ -20,6 +20,10 @@ type Order struct {
 	Slot  uint16
 	First bool      // no other command of the tenure is in flight, or was left behind
 	At    time.Time // the present time
+
+	// HasSource is set if a source of a user is a part of the call. An error reply may be the
+	// source's then, whatever it says.
+	HasSource bool
 }
 
 // A Sent says where a command was sent, so that later answers show whether it may still be
@@ -39,12 +43,20 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.acquireConn(r.Limits(o.Slot), o.At); l != nil {
 			result, sent := r.direct.doCall(ctx, l, o.Call)
-			r.noteStray(o.Slot, result.Error())
+			r.noteReply(o, result.Error())
 			return result, sent
 		}
 	}
 	generation := r.Generation()
-	result := r.Do(ctx, o.Call)
+	client := r.Client
+	if h, heeds := client.(*heedful); heeds && o.HasSource {
+		client = h.Client
+	}
+	r.sent.n.Add(1)
+	result := o.Call.send(ctx, client)
+	if o.HasSource {
+		r.noteReply(o, result.Error())
+	}
 	if result.NonRedisError() == nil {
 		r.noteAnsweredAt(generation)
 	}

@@ -131,6 +131,15 @@ func (c *heedful) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 	return results
 }
 
+// noteReply notes the error of the answer to an order. What a source of a user returns says nothing
+// about the server: a command of the client's own finds out soon enough, a renewal at the latest.
+func (r *Redis) noteReply(o Order, err error) {
+	if o.HasSource && Answered(err) {
+		err = nil
+	}
+	r.noteStray(o.Slot, err)
+}
+
 // noteStray notes the error of an answer, or of a command without one.
 func (r *Redis) noteStray(slot uint16, err error) {
 	switch {

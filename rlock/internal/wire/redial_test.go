@@ -145,3 +145,23 @@ func TestAQuestionThatAReplicaAnswersFollowsTheAddress(t *testing.T) {
 		assert.NoError(t, l.AtPrimary(t.Context()))
 	})
 }
+
+// A source of a user may return any error: it is not the server's, and ends no connection.
+func TestWhatASourceReturnsEndsNoConnection(t *testing.T) {
+	moving(t, func(t *testing.T, l *lone, _ *inmemory.Server, _ func()) {
+		generation := l.Generation()
+		for _, direct := range []bool{true, false} {
+			limit, ok := l.Limits(l.order.Slot).Asks.TryEnter()
+			require.True(t, ok)
+			for _, how := range []string{"error_reply('LOADING x')", "error_reply('READONLY x')", "pcall('evalsha', 'x')"} {
+				result, _ := l.Send(t.Context(), wire.Order{
+					Call: wire.ScriptOf("return redis." + how).Call(0), Slot: l.order.Slot, First: direct, At: time.Now(), HasSource: true,
+				})
+				require.Error(t, result.Error())
+				synctest.Wait()
+			}
+			limit.FreeSlot()
+		}
+		assert.Equal(t, generation, l.Generation())
+	})
+}
