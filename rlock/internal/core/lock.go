@@ -271,6 +271,9 @@ func (l *Lock) Held() *Tenure { return l.held }
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
 
+// FirstWaiter returns the first waiter, or nil.
+func (l *Lock) FirstWaiter() *Call { return l.line.first() }
+
 // Waiters calls yield with each waiter in order. The waiter may leave meanwhile.
 func (l *Lock) Waiters(yield func(*Call) bool) {
 	for w := range l.line.All {

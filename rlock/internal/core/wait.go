@@ -122,18 +122,19 @@ func (l *Lock) seekTicket(w *Call, now Now) {
 func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first() == w && l.held == nil && !l.Busy()
+	hasTimeToQueue := l.worthTicket(w, now)
+	queuesAtOnce := w.Waits && l.grants == subscribed && hasTimeToQueue // an Acquire would cost it another command if the lock is not free
 	switch {
 	case !w.Waits && !w.mayTry():
 		l.endWait(w, Denied, now)
 		l.denyOverdue(w, now)
 	case now.Time >= w.Until && !w.mayTry():
 		l.endWait(w, TimedOut, now)
-	case mayAcquire && w.mayTry() && !(w.Waits && l.grants == subscribed && l.worthTicket(w, now)): // else it takes a ticket at
-		// once: an Acquire would cost it another command if the lock is not free
+	case mayAcquire && w.mayTry() && !queuesAtOnce:
 		l.newTicket(w, Acquire)
 		w.tried++
 	case !w.Waits: // the answer to another call's command, or to a release, decides
-	case !l.worthTicket(w, now): // it waits for a hand-off, until its time is up
+	case !hasTimeToQueue: // it waits for a hand-off, until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.takesTicketFrom(w):
 		if l.subscribe(now); l.grants != subscribing || now.Time >= l.patient { // confirmed, or waited for long enough
 			l.newTicket(w, Join)

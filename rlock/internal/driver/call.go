@@ -62,7 +62,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req *Request, h *hold) er
 
 // beginAcquire begins a call. If the call has to wait, beginAcquire returns it with the mutex held;
 // else the call has ended, with the error.
-func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hold) (*waiter, *lockState, core.Now, error) {
+func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hold) (waits *waiter, l *lockState, now core.Now, err error) {
 	if invariants {
 		ctx = c.witness.watchContext(ctx)
 	}
@@ -70,7 +70,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 		return nil, nil, core.Now{}, c.tellNotAcquired(ctx, n, req, err, 0, false)
 	}
 	site := c.Site()
-	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
+	l, now = c.enter(n, core.OwnerID(req.Owner.ID))
 	// A guest of a hold of this lock nests in that hold at once. A part leaves that to its whole,
 	// which may have lost parts.
 	if req.Within != nil && !l.hasLife(req.Within, now) {
@@ -88,7 +88,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 		switch outcome := l.AtOnce(&w, now); outcome {
 		case core.Acquired:
 		case core.Waiting:
-			waits := c.newWaiter(&w)
+			waits = c.newWaiter(&w)
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
 		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
@@ -276,7 +276,7 @@ func (l *lockState) exitWithError(w *waiter) {
 	s.applyEffects()
 	holder := ""
 	if w.hold != nil || w.Outcome == core.Cancelled { // else nobody reads the words
-		holder = l.describeHolder(w.holder, &w.req)
+		holder = l.describeHolder(w.holderText, &w.req)
 	}
 	//exhaustive:ignore
 	switch o := w.Outcome; o {
@@ -296,7 +296,7 @@ func (l *lockState) exitWithError(w *waiter) {
 	default:
 		panic("driver: a call has not got the lock: " + o.String())
 	}
-	w.holder = holder
+	w.holderWords = holder
 	s.exit(l)
 }
 
@@ -349,8 +349,8 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
 	if err = w.err; cancelled { // by its context, or by its row: see finishJoint
-		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
-			err = fmt.Errorf("%w: it is %s", err, w.holder)
+		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holderWords != "" {
+			err = fmt.Errorf("%w: it is %s", err, w.holderWords)
 		}
 	}
 	if invariants {
@@ -387,7 +387,7 @@ func (c *Client) returnGrant(n *Name, w *waiter) bool {
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	if ok {
 		l.shard.counts.countUndone(w.req.Way, was.First)
-		w.err, w.holder = nil, ""
+		w.err, w.holderWords = nil, ""
 	}
 	l.shard.exit(l)
 	return ok
@@ -424,11 +424,10 @@ func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, hol
 //
 // REQUIRES: shard.mu.
 func (l *lockState) faultOfFirst() error {
-	for first := range l.Waiters {
+	if first := l.FirstWaiter(); first != nil {
 		if w := first.Tag.(*waiter); w.err != nil {
 			return w.err
 		}
-		break
 	}
 	return contract.ErrUnanswered
 }
@@ -481,7 +480,7 @@ const shutTime = 2 * time.Second
 // noteError notes the answer to a command for the call, and reports whether its error is permanent.
 func (w *waiter) noteError(a *wire.Answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.Err == nil {
-		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.Owner
+		w.err, w.since, w.shut, w.holderText = nil, time.Time{}, time.Time{}, a.Owner
 		w.endless = a.Owner != "" && a.TTL == core.NoTTL
 		return false
 	}

@@ -140,7 +140,7 @@ func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 		}
 		r.calls = append(r.calls, contract.Wait{
 			Owner: contract.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.timeOf(w.Began),
-			Site: w.site, Whole: w.req.Whole, Holder: w.holder, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
+			Site: w.site, Whole: w.req.Whole, Holder: w.holderText, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}
 	return true

@@ -190,20 +190,46 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 //
 // REQUIRES: shard.mu.
 func (l *lockState) land(x *exchange, now core.Now) {
-	c, k, a := l.shard.client, x.work, &x.Answer
-	if a.Heard && x.slot != nil {
+	alive := x.work != nil && x.work.tenure != nil && x.work.tenure.ID == x.Cmd.ID
+	if x.Answer.Heard && x.slot != nil {
 		x.slot.Heard()
 	}
-	alive := k != nil && k.tenure != nil && k.tenure.ID == x.Cmd.ID
+	var call *core.Call // nil if the keeper sent the command, or if the caller has left
+	if w := x.waiter; w != nil {
+		if call = &w.Call; w.Purpose != core.Locks {
+			w.err = x.Answer.Err
+		}
+	}
+	ends := l.noteBeforeAnswer(x, alive, now)
+	l.Answer(&x.Cmd, call, x.Answer.Reply, now)
+	l.noteAfterAnswer(x, ends, now)
+	l.freeSlot(x, alive)
+	if x.waiter != nil {
+		x.waiter.carried = nil
+	}
+	c := l.shard.client
+	*x = exchange{}
+	c.exchanges.Put(x)
+}
+
+// answerEnds has the calls that an answer ends beside those that package core knows of.
+type answerEnds struct {
+	hopeless *waiter // its error is not cured by waiting, or nil
+	checked  *waiter // the command checked its condition, or nil
+}
+
+// noteBeforeAnswer notes what an answer means beside its tenure, before package core has it: for
+// calls that wait for the lock, the counters and the log.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) noteBeforeAnswer(x *exchange, alive bool, now core.Now) (ends answerEnds) {
+	c, a := l.shard.client, &x.Answer
 	l.noteEntry(x, alive)
-	if w := x.waiter; w != nil && w.Purpose != core.Locks {
-		w.err = a.Err
-	}
-	hopeless := l.noteAnswerForWaiters(x, alive, now)
-	if x.Cmd.Op == core.Mirror {
+	ends = answerEnds{l.noteAnswerForWaiters(x, alive, now), x.callOfCondition(alive)}
+	switch {
+	case x.Cmd.Op == core.Mirror:
 		l.countRenewal(x, alive, now)
-	}
-	if x.Cmd.Op == core.Leave && a.Err != nil {
+	case x.Cmd.Op == core.Leave && a.Err != nil:
 		l.failFirstAttempt(a, now)
 		if !a.Left { // else Redis has refused a message only
 			c.tellRefused(l.name.Key, a.Err)
@@ -212,33 +238,29 @@ func (l *lockState) land(x *exchange, now core.Now) {
 	if a.Err != nil {
 		_, l.shard.fault = wire.Diagnose(a.Err)
 	}
-	checks := x.callOfCondition(alive)
 	if invariants && x.Cmd.Tenure != nil {
 		c.witness.noteAnswerArrived(&x.Cmd)
 	}
-	var call *core.Call // nil if the keeper sent the command, or if the caller has left
-	if x.waiter != nil {
-		call = &x.waiter.Call
-	}
-	l.Answer(&x.Cmd, call, a.Reply, now)
+	return ends
+}
+
+// noteAfterAnswer ends the calls that an answer ends by itself, and wakes those that wait for more
+// than the lock: for a place, or for a confirmed lease.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) noteAfterAnswer(x *exchange, ends answerEnds, now core.Now) {
 	switch {
-	case hopeless != nil:
-		l.End(&hopeless.Call, core.Failed, now)
-	case checks != nil:
-		l.noteCondition(checks, a.Met, now)
+	case ends.hopeless != nil:
+		l.End(&ends.hopeless.Call, core.Failed, now)
+	case ends.checked != nil:
+		l.noteCondition(ends.checked, x.Answer.Met, now)
 	}
 	if x.Counts {
 		l.notePlace(x)
 	}
-	l.freeSlot(x, alive)
 	if x.Cmd.Op == core.Mirror {
 		l.shard.endMirrorWait(l)
 	}
-	if x.waiter != nil {
-		x.waiter.carried = nil
-	}
-	*x = exchange{}
-	c.exchanges.Put(x)
 }
 
 // noteEntry notes the generation of a command that may have brought a tenure in.
@@ -342,10 +364,11 @@ func (l *lockState) noteCondition(w *waiter, met *string, now core.Now) {
 //
 // REQUIRES: shard.mu.
 func (l *lockState) failFirstAttempt(a *wire.Answer, now core.Now) {
-	for one := range l.Waiters {
-		if w := one.Tag.(*waiter); !w.Waits && w.noteError(a, &l.shard.client.clock, now.Time) {
-			l.End(one, core.Failed, now)
-		}
+	first := l.FirstWaiter()
+	if first == nil {
 		return
+	}
+	if w := first.Tag.(*waiter); !w.Waits && w.noteError(a, &l.shard.client.clock, now.Time) {
+		l.End(first, core.Failed, now)
 	}
 }
