@@ -24,3 +24,11 @@ func (g *Guard) RunLeft(r *http.Request, next http.Handler) error {
 	_, _, err = g.group.Do(r.Context(), q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, nil, nil, r, &q, next) })
 	return err
 }
+
+// Outcomes returns the names of the rows of the table of outcomes.
+func Outcomes() (names []string) {
+	for i := range outcomes {
+		names = append(names, outcomes[i].name)
+	}
+	return names
+}

@@ -3,7 +3,6 @@ package idempotent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -199,18 +198,20 @@ func (t *turn) panics(p *once.PanicError) bool {
 	return !t.over
 }
 
-// ends notes that the request is about to return, and returns the response of its handler, which
-// writes to the request no more. passed is set if a part of the response was passed on.
-func (t *turn) ends() (mine *response, panicked *once.PanicError, passed bool) {
+// end notes that the request is about to return, and returns what its handler has done, which
+// writes to the request no more.
+func (t *turn) end() (e ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
+	e.mine, e.panicked, e.returned = t.mine, t.panicked, t.state.Load() == returned
 	if t.mine != nil {
-		passed = t.mine.leave()
+		e.passed = t.mine.leave()
 	}
-	return t.mine, t.panicked, passed
+	return e
 }
 
+// serve has the request share the flight of its key, and answers it by the table of outcomes.
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
 	// The request is to get a kept response, also if its context is one of once.Fresh.
 	ctx, cancel := context.WithCancelCause(contract.WithFresh(r.Context(), false))
@@ -232,30 +233,13 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	defer late.Stop()
 	outer := w.Header().Clone()
 	value, shared, err := g.group.Do(ctx, q.key, func(ctx context.Context) ([]byte, error) { return g.run(ctx, t, w, outer, r, q, next) })
-	mine, panicked, passed := t.ends()
-	if panicked != nil && panicked.Value != http.ErrAbortHandler {
-		panic(panicked)
+	e := t.end()
+	e.request, e.value, e.shared, e.err, e.left = q, value, shared, err, context.Cause(ctx)
+	is := e.outcome()
+	if is.log != "" {
+		g.warn(is.log, err)
 	}
-	exited := (*once.PanicError)(nil)
-	switch {
-	case panicked != nil, errors.As(err, &exited): // the handler aborts its response, or has called runtime.Goexit
-		panic(http.ErrAbortHandler) // itself, by which the server knows it
-	case passed: // the handler has written to the request
-	case errors.Is(err, errUnknown), errors.Is(err, once.ErrVoid):
-		unknown(w, q.key)
-	case err == nil && !shared && mine != nil, err != nil && t.state.Load() == returned: // whether or not it is kept
-		g.warn(notNoted, err)
-		mine.start(w)
-	case err != nil && errors.Is(context.Cause(ctx), errBusy):
-		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusConflict, errBusy.Error())
-	case err != nil:
-		g.warn(notRun, err)
-		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
-	default:
-		replay(w, value, q)
-	}
+	is.answer(w, &e)
 }
 
 // The messages of warn. A response does not contain the error: the log is the only place that does.
@@ -308,21 +292,6 @@ func (g *Guard) runs(key string) (ended func()) {
 		if g.running[key]--; g.running[key] == 0 {
 			delete(g.running, key)
 		}
-	}
-}
-
-// replay writes a kept response.
-func replay(w http.ResponseWriter, value []byte, q *request) {
-	var kept record
-	switch err := json.Unmarshal(value, &kept); {
-	case err != nil:
-		problem(w, http.StatusInternalServerError, "the kept response cannot be read")
-	case kept.Print != q.print && kept.Print != "": // see Settle
-		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used with another request")
-	case kept.Long:
-		problem(w, http.StatusInternalServerError, "the request was processed, and its response was too long to be kept")
-	default:
-		kept.write(w)
 	}
 }
 
