@@ -158,6 +158,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 		s.releases()
 		reply, f, err := s.sendKeys(ctx, first, permitsRelease, raws...)
 		if err != nil {
+			s.client.turns.noEcho(s.channel)
 			return 0, f, err
 		}
 		numbers, err := reply.AsIntSlice()

@@ -531,22 +531,52 @@ func TestATurnInVainIsRare(t *testing.T) {
 	})
 }
 
-// A release of nothing sends no message: the next one is that of another client, which has had its
-// turn.
+// A release that sends no message, of a permit that is not held or by a command that Redis refuses,
+// is not waited for: the next message is that of another client, which has had its turn.
 func TestAReleaseOfNothingIsNotHeard(t *testing.T) {
-	bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := redisson.New(w.NewClient().Client).PermitSemaphore("p"), redisson.New(w.NewClient().Client).PermitSemaphore("p")
-		require.NoError(t, here.SetPermits(w.Ctx, 1))
-		first := must(here.Acquire(w.Ctx, 0))
-		theirs := result(func() error { return must(there.Acquire(w.Ctx, 0)).Release(w.Ctx) })
-		ours := result(func() error { return must(here.Acquire(w.Ctx, 0)).Release(w.Ctx) })
-		began := time.Now()
-		assert.False(t, must(here.Release(w.Ctx, strings.Repeat("00", 16))))
-		require.NoError(t, first.Release(w.Ctx))
-		require.NoError(t, <-theirs)
-		require.NoError(t, <-ours)
-		assert.Zero(t, time.Since(began))
-	})
+	unknown := strings.Repeat("00", 16)
+	refused := func(w *testbed.World, release func() error) error {
+		w.Answer(func(command string, _ ...string) string {
+			if strings.HasPrefix(strings.ToLower(command), "eval") {
+				return "NOPERM no permission"
+			}
+			return ""
+		})
+		defer w.Answer(nil)
+		if err := release(); !errors.Is(err, rlock.ErrNoPermission) {
+			return errors.Join(errors.New("not refused"), err)
+		}
+		return nil
+	}
+	for name, release := range map[string]func(*testbed.World, *redisson.PermitSemaphore, *redisson.Semaphore) error{
+		"of no permit": func(w *testbed.World, p *redisson.PermitSemaphore, _ *redisson.Semaphore) error {
+			_, err := p.Release(w.Ctx, unknown)
+			return err
+		},
+		"of a permit, refused": func(w *testbed.World, p *redisson.PermitSemaphore, _ *redisson.Semaphore) error {
+			return refused(w, func() error { _, err := p.Release(w.Ctx, unknown); return err })
+		},
+		"of a number, refused": func(w *testbed.World, _ *redisson.PermitSemaphore, s *redisson.Semaphore) error {
+			return refused(w, func() error { return s.Release(w.Ctx, 1) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *testbed.World) {
+				client := redisson.New(w.NewClient().Client)
+				here, there := client.PermitSemaphore("p"), redisson.New(w.NewClient().Client).PermitSemaphore("p")
+				require.NoError(t, here.SetPermits(w.Ctx, 1))
+				first := must(here.Acquire(w.Ctx, 0))
+				theirs := result(func() error { return must(there.Acquire(w.Ctx, 0)).Release(w.Ctx) })
+				ours := result(func() error { return must(here.Acquire(w.Ctx, 0)).Release(w.Ctx) })
+				began := time.Now()
+				require.NoError(t, release(w, here, client.Semaphore("p")))
+				require.NoError(t, first.Release(w.Ctx))
+				require.NoError(t, <-theirs)
+				require.NoError(t, <-ours)
+				assert.Zero(t, time.Since(began))
+			})
+		})
+	}
 }
 
 // A caller that leaves the others their turn when its client is closed returns at once.

@@ -86,11 +86,10 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 
 // add executes a script that adds permits, and reports whether it has.
 func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, error) {
-	if n > 0 {
-		s.releases()
-	}
+	s.releases()
 	reply, _, err := s.call(ctx, script, []string{s.channel}, strconv.Itoa(n), byPublish)
 	if err != nil || reply.IsNil() {
+		s.client.turns.noEcho(s.channel)
 		return false, err
 	}
 	receivers, err := reply.AsInt64()
