@@ -233,15 +233,15 @@ func (k *Keeper) gatherLocked() {
 	}
 	if skew-k.skew > sleepTolerance {
 		k.skew = skew
-		k.wheel.Flush(k.readyLocked)
+		k.wheel.Flush(k.makeReadyLocked)
 	} else {
 		k.skew = min(k.skew, skew)
-		k.wheel.Advance(now, k.readyLocked)
+		k.wheel.Advance(now, k.makeReadyLocked)
 	}
 	// The fifo is in the order of the nudges, and not of the ends of the paces. So an entry may
 	// wait behind another one whose pace ends later, for less than a pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
-		k.readyLocked(e)
+		k.makeReadyLocked(e)
 	}
 	for _, g := range k.groups {
 		// As many as there is room for; before a probe all of them: although the node may never
@@ -254,7 +254,7 @@ func (k *Keeper) gatherLocked() {
 			room = g.queue.len
 		}
 		for range room {
-			k.readyLocked(g.queue.head)
+			k.makeReadyLocked(g.queue.head)
 		}
 	}
 }
@@ -264,16 +264,16 @@ func (k *Keeper) skewAt(t time.Time) time.Duration {
 	return t.Round(0).Sub(k.epoch.Round(0)) - t.Sub(k.epoch)
 }
 
-// readyLocked moves e to ready, from whatever fifo it stands in.
-func (k *Keeper) readyLocked(e *Entry) {
+// makeReadyLocked moves e to ready, from whatever fifo it stands in.
+func (k *Keeper) makeReadyLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.push(e)
 }
 
-// urgentLocked moves e, whose time has come during a pass, to the front of ready. The time may be
-// the end of a lease, of which a holder learns when the keeper asks, and a pass takes long where
+// makeUrgentLocked moves e, whose time has come during a pass, to the front of ready. The time may
+// be the end of a lease, of which a holder learns when the keeper asks, and a pass takes long where
 // each Due waits for a contended mutex.
-func (k *Keeper) urgentLocked(e *Entry) {
+func (k *Keeper) makeUrgentLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.pushFront(e)
 }
@@ -291,7 +291,7 @@ func (k *Keeper) askLocked(n int) {
 		send  bool
 	}
 	for n > 0 && k.ready.len > 0 && !k.closed {
-		k.wheel.Advance(k.clock(), k.urgentLocked)
+		k.wheel.Advance(k.clock(), k.makeUrgentLocked)
 		some := asked[:min(n, chunk, k.ready.len)]
 		n -= len(some)
 		for i := range some {

@@ -110,14 +110,14 @@ func (w *Wheel) Advance(now time.Time, fire func(*Entry)) {
 	}
 	w.now = to
 	last := min(to, from+slots) // one turn meets every entry
-	for at, ok := w.visit(from); ok && at <= last; at, ok = w.visit(at) {
+	for at, ok := w.nextTick(from); ok && at <= last; at, ok = w.nextTick(at) {
 		w.empty(at%slots, to, fire)
 	}
 }
 
 // Flush takes every entry out, due or not, and calls fire with it. fire must not use the wheel.
 func (w *Wheel) Flush(fire func(*Entry)) {
-	for at, ok := w.visit(w.now); ok; at, ok = w.visit(at) {
+	for at, ok := w.nextTick(w.now); ok; at, ok = w.nextTick(at) {
 		w.empty(at%slots, 1<<63-1, fire)
 	}
 }
@@ -142,15 +142,16 @@ func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 // nothing is scheduled. Only the slots are looked at: all entries of the slot may be due in a later
 // round.
 func (w *Wheel) Next() (at time.Time, ok bool) {
-	tick, ok := w.visit(w.now)
+	tick, ok := w.nextTick(w.now)
 	if !ok {
 		return time.Time{}, false
 	}
 	return w.epoch.Add(time.Duration(tick) * w.tick), true
 }
 
-// visit returns the first tick after the given one whose slot is not empty: at most one turn later.
-func (w *Wheel) visit(after int64) (tick int64, ok bool) {
+// nextTick returns the first tick after the given one whose slot is not empty: at most one turn
+// later. ok is false if all slots are empty.
+func (w *Wheel) nextTick(after int64) (tick int64, ok bool) {
 	first := (after + 1) % slots
 	word, bit := first/64, uint(first%64)
 	// The word that first lies in is looked at twice: its upper bits at the beginning, its lower

@@ -39,8 +39,8 @@ func (h *Hub) CheckServer() {
 	}
 }
 
-// usesLocked makes c the connection of the link. Needs Hub.mu.
-func (l *link) usesLocked(c *conn) {
+// useLocked makes c the connection of the link. Needs Hub.mu.
+func (l *link) useLocked(c *conn) {
 	l.conn, l.moveAt = c, time.Time{}
 	l.compareLocked()
 }

@@ -83,7 +83,7 @@ func (l *link) run() {
 			continue
 		}
 		l.hub.mu.Lock()
-		l.usesLocked(c)
+		l.useLocked(c)
 		l.hub.mu.Unlock()
 		c, err = l.serve(c)
 		// First, since to close a connection to a silent server takes rueidis a second.

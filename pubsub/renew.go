@@ -152,7 +152,7 @@ func (l *link) exchange(next, c *conn) (missing []*channel) {
 	if len(missing) > 0 {
 		return missing
 	}
-	l.usesLocked(next)
+	l.useLocked(next)
 	next.worked = true
 	for _, ch := range l.channels {
 		switch {

@@ -22,7 +22,7 @@ func unsure(err error) bool {
 func (r *Run) end() {
 	time.Sleep(10 * time.Second) // leases end that no client releases
 	for _, s := range r.members {
-		r.canHaveAll(s.Load())
+		r.takeEachLock(s.Load())
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
@@ -47,8 +47,8 @@ func (r *Run) end() {
 	_ = r.injector.Close()
 }
 
-// canHaveAll takes each lock, at once.
-func (r *Run) canHaveAll(m *member) {
+// takeEachLock judges that the client gets each lock at once.
+func (r *Run) takeEachLock(m *member) {
 	if m.setting.replicated() {
 		return
 	}

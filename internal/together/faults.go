@@ -124,7 +124,7 @@ func init() {
 					for _, a := range c.run.admin {
 						_ = a.Do(c.run.ctx, a.B().Del().Key(c.run.program.World.Prefix+name).Build()).Error()
 					}
-					c.run.isDeleted(name, from)
+					c.run.noteDeleted(name, from)
 					return nil
 				})
 			}},
@@ -133,7 +133,7 @@ func init() {
 				c.run.flushed.Store(true)
 				from := c.run.now()
 				c.run.nodes(func(a rueidis.Client) { _ = a.Do(c.run.ctx, a.B().Flushall().Build()).Error() })
-				c.run.isDeleted("", from)
+				c.run.noteDeleted("", from)
 				return nil
 			})
 		}},
@@ -194,16 +194,17 @@ func (r *Run) forget(what string, names []string, do func() error) {
 // lock is left that it knew: none is lost by that.
 func (r *Run) empty(server int) {
 	r.each(func(m *member) { m.nets[server].each((*network.Network).Refuse) })
-	r.isAway(server)
+	r.setAway(server)
 	a := r.admin[server]
 	left, _ := a.Do(r.ctx, a.B().Pttl().Key(r.program.World.Prefix+red).Build()).AsInt64()
 	_ = a.Do(r.ctx, a.B().Flushall().Build()).Error()
 	time.Sleep(time.Duration(max(left, 0)) * ms)
-	r.isAway(0)
+	r.setAway(0)
 	r.each(func(m *member) { m.nets[server].heal() })
 }
 
-func (r *Run) isAway(server int) {
+// setAway notes that the server is away, 0 for none.
+func (r *Run) setAway(server int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.away = server
@@ -218,9 +219,9 @@ func (r *Run) nodes(do func(a rueidis.Client)) {
 	}
 }
 
-// isDeleted notes that Redis has no lock of that name any more, "" for all, which it had until from
-// at least.
-func (r *Run) isDeleted(name string, from time.Duration) {
+// noteDeleted notes that Redis has no lock of that name any more, "" for all, which it had until
+// from at least.
+func (r *Run) noteDeleted(name string, from time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deleted[name] = from

@@ -279,7 +279,7 @@ func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisResult) err
 	return nil
 }
 
-// parseMember reads a member of the queue: see queue.lua.
+// parseMember reads a member of the queue: see queue.lua. ok is false for another text.
 func parseMember(member string) (w Waiter, ok bool) {
 	if member == "?" {
 		return Waiter{Foreign: true}, true

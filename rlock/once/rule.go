@@ -40,14 +40,14 @@ func (s *stored) wasForgotten() bool { return s.before < s.at }
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
 // parse reads the text that store.lua returns: "<at> <before> <until> <began> <run> <kind>
-// <value>".
+// <value>"; ok is false for another text.
 func parse(text string) (s stored, ok bool) {
 	return readStored(strings.SplitN(text, " ", storedWords))
 }
 
 const storedWords = 7 // of a stored in Redis
 
-// readStored reads a value from these words.
+// readStored reads a value from these words; ok is false if they are none.
 func readStored(words []string) (s stored, ok bool) {
 	if len(words) != storedWords {
 		return s, false

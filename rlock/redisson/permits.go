@@ -155,7 +155,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 	}
 	r := s.client.shared.Redis
 	release := func(ctx context.Context, first bool) (int64, fate, error) {
-		s.releases()
+		s.noteRelease()
 		reply, f, err := s.sendKeys(ctx, first, permitsRelease, raws...)
 		if err != nil {
 			s.client.turns.noEcho(s.channel)
@@ -165,7 +165,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 		if err != nil || len(numbers) != 2 {
 			return 0, refused, s.named(cmp.Or(err, errors.New("an answer of another form")))
 		}
-		s.leavesTurn(numbers[1])
+		s.leaveTurn(numbers[1])
 		return numbers[0], f, nil
 	}
 	held, f, lost, err := s.repeat(ctx, r.Patience, release)

@@ -130,7 +130,7 @@ type look struct {
 // the first caller of this process attempts. A negative wait has no end.
 func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try attempt) (done bool, err error) {
 	c := o.client
-	if !ordered || !c.isOccupied(o.channel) && (wait == 0 || o.waitsFor() == 0) {
+	if !ordered || !c.isOccupied(o.channel) && (wait == 0 || o.turnLeft() == 0) {
 		if done, _, f, err := try(ctx, look{}); done || f.isFinal() || wait == 0 {
 			return done, err
 		}
@@ -183,7 +183,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 			return false, w.named(wire.Over(ctx))
 		}
 		next := lookTime
-		if left := w.waitsFor(); w.ordered && left > 0 && !ended {
+		if left := w.turnLeft(); w.ordered && left > 0 && !ended {
 			next = left
 		} else if !w.ordered || w.room.isFirst(w.seat) {
 			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.takeFree()})

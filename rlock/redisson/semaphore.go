@@ -86,7 +86,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 
 // add executes a script that adds permits, and reports whether it has.
 func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, error) {
-	s.releases()
+	s.noteRelease()
 	reply, _, err := s.call(ctx, script, []string{s.channel}, strconv.Itoa(n), byPublish)
 	if err != nil || reply.IsNil() {
 		s.client.turns.noEcho(s.channel)
@@ -96,7 +96,7 @@ func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, 
 	if err != nil {
 		return false, s.named(err)
 	}
-	s.leavesTurn(receivers)
+	s.leaveTurn(receivers)
 	return true, nil
 }
 

@@ -36,8 +36,8 @@ type turn struct {
 	used   time.Time // the time of the last release
 }
 
-// releases notes that a command that releases permits is about to be sent.
-func (o *object) releases() {
+// noteRelease notes that a command that releases permits is about to be sent.
+func (o *object) noteRelease() {
 	if !o.client.shared.Hub.Confirmed(o.channel) {
 		return
 	}
@@ -46,9 +46,9 @@ func (o *object) releases() {
 	t.echoes++
 }
 
-// leavesTurn begins a turn of the others after a release, whose message has reached so many
+// leaveTurn begins a turn of the others after a release, whose message has reached so many
 // subscribers.
-func (o *object) leavesTurn(receivers int64) {
+func (o *object) leaveTurn(receivers int64) {
 	if o.client.shared.Hub.Confirmed(o.channel) {
 		receivers--
 	}
@@ -67,8 +67,8 @@ func (o *object) leavesTurn(receivers int64) {
 	}
 }
 
-// noEcho undoes releases: no message was published, or it is not known whether one was. A message of
-// ours that comes after all counts as one of others, and ends one turn early.
+// noEcho undoes noteRelease: no message was published, or it is not known whether one was. A
+// message of ours that comes after all counts as one of others, and ends one turn early.
 func (ts *turns) noEcho(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -98,8 +98,8 @@ func (ts *turns) lock(channel string) *turn {
 	return t
 }
 
-// waitsFor returns the rest of the turn of the others, 0 if it is over.
-func (o *object) waitsFor() time.Duration {
+// turnLeft returns the rest of the turn of the others, 0 if it is over.
+func (o *object) turnLeft() time.Duration {
 	ts := &o.client.turns
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

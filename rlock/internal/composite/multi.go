@@ -32,10 +32,10 @@ func NewMulti(locks []Locker) *Lock {
 	if len(parts) == 0 {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has no locks: give it at least one", wire.ErrInvalidConfig))
 	}
-	if name, ok := ofTwoKinds(parts); ok {
+	if name, found := findTwoKinds(parts); found {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has two kinds of lock of the name %q, which exclude each other", wire.ErrInvalidConfig, name))
 	}
-	if name, ok := byTwoClients(parts); ok {
+	if name, found := findTwoClients(parts); found {
 		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has the lock %q by two clients of one server, and would wait for itself", wire.ErrInvalidConfig, name))
 	}
 	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), compareLeaves) })
@@ -48,8 +48,8 @@ func NewMulti(locks []Locker) *Lock {
 	return l
 }
 
-// ofTwoKinds returns a name of which the parts have locks of two kinds at one client.
-func ofTwoKinds(parts []Locker) (name string, ok bool) {
+// findTwoKinds returns a name of which the parts have locks of two kinds at one client.
+func findTwoKinds(parts []Locker) (name string, found bool) {
 	type place struct {
 		name string
 		home *Home
@@ -67,9 +67,9 @@ func ofTwoKinds(parts []Locker) (name string, ok bool) {
 	return "", false
 }
 
-// byTwoClients returns a name that the parts have by two clients which are known to have the same
+// findTwoClients returns a name that the parts have by two clients which are known to have the same
 // keys.
-func byTwoClients(parts []Locker) (name string, ok bool) {
+func findTwoClients(parts []Locker) (name string, found bool) {
 	var leaves []Leaf
 	for _, p := range parts {
 		for _, leaf := range p.Leaves() {

@@ -16,7 +16,7 @@ const longestKey = 255
 
 // parseKey reads the header: an item with a string of RFC 8941, as
 // "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose parameters are ignored. Most clients
-// leave the quotes out, so a key is the same with them and without.
+// leave the quotes out, so a key is the same with them and without. ok is false for no key.
 func parseKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
@@ -25,12 +25,14 @@ func parseKey(values []string) (key string, ok bool) {
 	if strings.HasPrefix(text, `"`) {
 		key, text, ok = quoted(text[1:])
 	} else {
-		key, text, ok = bare(text)
+		key, text = bare(text)
+		ok = true
 	}
 	return key, ok && len(key) > 0 && len(key) <= longestKey && areParameters(text)
 }
 
-// quoted reads a string behind its first quote, and returns the rest of the text.
+// quoted reads a string behind its first quote, and returns the rest of the text; ok is false if
+// the string is malformed.
 func quoted(text string) (s, rest string, ok bool) {
 	var b strings.Builder
 	for ; text != ""; text = text[1:] {
@@ -51,13 +53,14 @@ func quoted(text string) (s, rest string, ok bool) {
 	return "", "", false
 }
 
-// bare reads a key without quotes: it ends where parameters begin. A list of keys is refused.
-func bare(text string) (s, rest string, ok bool) {
+// bare reads a key without quotes, and returns the rest of the text: the parameters, or what is
+// none, as the rest of a list of keys.
+func bare(text string) (s, rest string) {
 	end := strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
 	if end < 0 {
 		end = len(text)
 	}
-	return text[:end], text[end:], true
+	return text[:end], text[end:]
 }
 
 // areParameters reports whether the text is the parameters of an item, or nothing: *( ";" *SP key [

@@ -95,7 +95,7 @@ func (n *node) number(field string) int64 {
 	return number
 }
 
-// config returns a setting, and whether the user may see it.
+// config returns a setting; ok is false if the user may not see it, or if there is none.
 func (n *node) config(ctx context.Context, name string) (value string, ok bool) {
 	settings, err := n.ask(ctx, "CONFIG", "GET", name).AsStrMap()
 	value, there := settings[name]

@@ -110,7 +110,8 @@ func (n *node) merges(ctx context.Context) bool {
 	return strings.Contains(text, "crdt_config_version:")
 }
 
-// ownVersion returns the version of a server that is neither Redis nor Valkey.
+// ownVersion returns the version of a server that is neither Redis nor Valkey; ok is false for
+// all others.
 func (n *node) ownVersion() (text string, ok bool) {
 	s := n.service()
 	if s == nil || !s.own {
