@@ -53,12 +53,8 @@ type Client struct {
 
 	waitBegins, holdBegins func() // see [Client.Watch]
 
-	hearing sync.Once // begins the subscription to messages about tenures: see granted
-	notices *notices  // calls the Logger
-	// trace logs what package core decides, if Config.LogSteps is set; else it is nil. There are so
-	// many messages that they have notices of their own, so that no others are dropped for them.
-	trace    *slog.Logger
-	traces   *notices
+	hearing  sync.Once // begins the subscription to messages about tenures: see granted
+	notices  *notices  // calls the Logger
 	refusals struct {
 		sync.Mutex
 		texts []string // the errors that were logged
@@ -141,9 +137,6 @@ func newClient(config Config, r *wire.Redis, id *wire.ID) *Client {
 		drained: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	c.Config.Logger, c.notices = newLogger(config.Logger)
-	if config.LogSteps {
-		c.trace, c.traces = newLogger(config.Logger)
-	}
 	c.Observer = newObserving(config.Observer)
 	hub := pubsub.Config{Logger: c.Config.Logger}
 	if !r.IsLazy() {
@@ -164,7 +157,7 @@ func (c *Client) open(w carrier) {
 		s := &c.shards[i]
 		s.client, s.pools = c, make(map[string]*pool)
 		s.core = core.Client{Config: config, ID: wire.ThisClient, NewNumber: c.ID.Number}
-		if c.trace != nil {
+		if c.Config.LogSteps {
 			s.core.Changed = c.traceChange
 		}
 		for id := range s.locks {
@@ -265,9 +258,6 @@ func (c *Client) close() error {
 	c.Observer.close()
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	if c.traces != nil {
-		c.traces.close(ctx)
-	}
 	c.notices.close(ctx)
 	return err
 }

@@ -225,6 +225,24 @@ func TestASlowLoggerGetsAThousandMessagesInOrderAndTheNumberItMissed(t *testing.
 	})
 }
 
+// Messages of level Debug, of which LogSteps makes many, leave room for the others.
+func TestASlowLoggerMissesMessagesOfLevelDebugFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stuck{goes: make(chan struct{})}
+		log, notices := newLogger(slog.New(h))
+		log.Debug("0")
+		synctest.Wait() // the handler has it
+		for range maxMessages {
+			log.Debug("a step")
+		}
+		log.Error("a loss")
+		close(h.goes)
+		notices.close(t.Context())
+		assert.Len(t, h.took, 1+maxMessages/2+2)
+		assert.Equal(t, []string{"a loss", "rlock: the Logger was too slow: messages were dropped count=500"}, h.took[1+maxMessages/2:])
+	})
+}
+
 // Each change of a tenure's want or place is a line of the log, if that is asked for.
 func TestWhatIsDecidedIsLoggedOnRequest(t *testing.T) {
 	for _, logs := range []bool{false, true} {

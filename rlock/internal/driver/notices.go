@@ -132,13 +132,16 @@ func newNotices(most int, missed func(n int)) *notices {
 }
 
 // Enqueue queues the notice. It does not wait, and may be called with a mutex held.
-func (n *notices) Enqueue(notice func()) {
+func (n *notices) Enqueue(notice func()) { n.enqueueUpTo(n.most, notice) }
+
+// enqueueUpTo is Enqueue for a notice that finds no room while so many wait.
+func (n *notices) enqueueUpTo(most int, notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case n.closed:
 		return
-	case len(n.waiting) == n.most:
+	case len(n.waiting) >= most:
 		n.lost++
 		return
 	}
@@ -241,8 +244,14 @@ func newLogger(to *slog.Logger) (*slog.Logger, *notices) {
 // Enabled always returns true, since the other handler is code of the user: Handle asks it.
 func (h noticeHandler) Enabled(context.Context, slog.Level) bool { return true }
 
+// Handle implements [slog.Handler]. Messages of level Debug leave the others half of the room: with
+// Config.LogSteps there are several for each hold.
 func (h noticeHandler) Handle(ctx context.Context, record slog.Record) error {
-	h.notices.Enqueue(func() {
+	most := h.notices.most
+	if record.Level < slog.LevelInfo {
+		most /= 2
+	}
+	h.notices.enqueueUpTo(most, func() {
 		if h.to.Enabled(ctx, record.Level) {
 			_ = h.to.Handle(ctx, record)
 		}
@@ -259,9 +268,9 @@ func (h noticeHandler) WithGroup(name string) slog.Handler {
 }
 
 // traceChange logs a change of the want or the place of a tenure, which is each decision of package
-// core.
+// core. It is called with the shard's mutex held, if Config.LogSteps is set.
 func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
 	n := t.Lock().Tag.(*lockState).name
-	c.trace.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
+	c.Config.Logger.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
 		"want", t.Want().String(), "place", t.Place().String(), "wanted", want.String(), "was", place.String())
 }
