@@ -49,6 +49,7 @@ type flight struct {
 	mu      sync.Mutex
 	callers list.List // *caller, in the order in which they asked
 	runs    int       // the number of functions that have begun
+	looks   int       // the number of looks that have begun
 	run     *run      // the run whose value is not stored yet, or nil
 	over    bool      // no caller is left, and no run that has to finish
 	first   reading   // the first reading of Redis' clock
@@ -74,7 +75,7 @@ func (f *flight) add(c *caller) bool {
 		return false
 	}
 	c.floor = earlier(f.first.at(c.asked), f.last.at(c.asked))
-	c.place, c.before = f.callers.PushBack(c), f.runs
+	c.place, c.before, c.looks = f.callers.PushBack(c), f.runs, f.looks
 	return true
 }
 
@@ -195,17 +196,20 @@ func (f *flight) fly() {
 // reports whether the next round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
 	var a contract.Answer
+	seen := reading{}
 	if looks {
-		a.Unless, a.Keys, a.Args = unlessStored, []string{f.at}, f.wanted()
+		a.Unless, a.Keys = unlessStored, []string{f.at}
+		a.Args, seen.look = f.beginLook()
 	}
 	hold, err := f.lock.Acquire(f.ctx, contract.WithAnswer(&a))
 	if err == nil {
 		f.noteServed()
 	}
-	f.noteClock(reading{a.Clock, a.Read})
+	seen.clock, seen.sent = a.Clock, a.Read
+	f.noteClock(seen)
 	switch {
 	case errors.Is(err, contract.ErrAnswered):
-		return f.takeAnswer(&a)
+		return f.takeAnswer(&a, seen)
 	case err != nil:
 		if f.ctx.Err() == nil {
 			f.giveUp(err)
@@ -241,27 +245,28 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// takeAnswer gives an answer to the callers that it is for. It returns what round returns.
-func (f *flight) takeAnswer(a *contract.Answer) (again bool) {
+// takeAnswer gives an answer, with the reading of its look, to the callers that it is for. It returns
+// what round returns.
+func (f *flight) takeAnswer(a *contract.Answer, seen reading) (again bool) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // the value, or the clock, has to be read
 		_, err := f.look(f.ask)
 		return err != nil // the value may be there, so that no caller of this process has to run
 	case a.Checked:
-		f.deliver(&s, reading{a.Clock, a.Read}, Looked)
-		return f.hasLater(a.Read)
+		f.deliver(&s, seen, Looked)
+		return f.hasLater(seen.look)
 	default:
 		f.deliver(&s, reading{}, Message)
-		return f.g.keeps() && f.hasLater(time.Time{})
+		return f.g.keeps() && f.hasLater(0)
 	}
 }
 
-// hasLater reports whether a caller that would take a kept value has asked after a look was sent.
-func (f *flight) hasLater(sent time.Time) (has bool) {
+// hasLater reports whether a caller that would take a kept value has asked after a look began.
+func (f *flight) hasLater(look int) (has bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.each(func(c *caller) { has = has || !c.fresh && c.asked.After(sent) })
+	f.each(func(c *caller) { has = has || !c.fresh && c.looks >= look })
 	return has
 }
 
@@ -297,11 +302,13 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// wanted returns the arguments of look.lua, by which Redis knows whether a value is for one of the
-// callers. A caller without a floor asks at the time of the look: a kept value is for it.
-func (f *flight) wanted() []string {
+// beginLook returns the arguments of look.lua, by which Redis knows whether a value is for one of the
+// callers so far, and the number of the look. A caller without a floor asks at the time of the look: a
+// kept value is for it.
+func (f *flight) beginLook() (wanted []string, look int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	const never = int64(1) << 52
 	stored, began, kept := never, never, "0"
 	f.each(func(c *caller) {
@@ -318,7 +325,7 @@ func (f *flight) wanted() []string {
 	if f.run != nil && f.run.clock > 0 {
 		stored = min(stored, f.run.clock) // a value that is newer than that of the run
 	}
-	return []string{strconv.FormatInt(stored, 10), strconv.FormatInt(began, 10), kept}
+	return []string{strconv.FormatInt(stored, 10), strconv.FormatInt(began, 10), kept}, f.looks
 }
 
 // ask asks Redis for a value outside of the lock.
@@ -339,7 +346,7 @@ func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, 
 		if err != nil || s == nil {
 			return f.ctx.Err() != nil, err
 		}
-		if over := f.deliver(s, seen, Looked); over || !s.isKept(seen.clock) || !f.hasLater(seen.sent) {
+		if over := f.deliver(s, seen, Looked); over || !s.isKept(seen.clock) || !f.hasLater(seen.look) {
 			return over, nil
 		}
 	}
@@ -347,10 +354,10 @@ func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, 
 
 // lookOnce asks for the value once. The value is nil if there is none for the callers.
 func (f *flight) lookOnce(ask func(ctx context.Context, wanted []string) ([]string, error)) (seen reading, s *stored, err error) {
-	wanted := f.wanted()
+	wanted, look := f.beginLook()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
-	seen.sent = time.Now()
+	seen.sent, seen.look = time.Now(), look
 	reply, err := ask(ctx, wanted)
 	if err != nil || len(reply) == 0 {
 		return seen, nil, err

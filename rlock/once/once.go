@@ -120,7 +120,7 @@ func (g *Group) Close() {
 // keeps reports whether callers may get a value that was stored before they asked.
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
-// A caller is one call of Do. The flight's mutex protects place, before, floor and ran, and result
+// A caller is one call of Do. The flight's mutex guards place, before, looks, floor and ran, and result
 // until done is closed.
 type caller struct {
 	ctx   context.Context
@@ -130,6 +130,7 @@ type caller struct {
 	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if unknown yet
 	ran   bool          // the caller's function has begun
 
+	looks  int  // the number of looks of the flight that had begun when the caller asked
 	fresh  bool // the caller takes only a value whose function began after it asked
 	before int  // the number of functions of the flight that had begun when the caller asked
 	result
@@ -137,12 +138,18 @@ type caller struct {
 }
 
 // takes reports whether the value is for the caller. A kept value is, if it was seen by a look that
-// was sent after the caller asked: it may have been kept at an earlier look, and forgotten since.
+// began after the caller asked: it may have been kept at an earlier look, and forgotten since. Looks
+// are counted, since two local times may be equal:
+//
+//	this process      Redis                   another goroutine
+//	a look begins     the value is kept
+//	                  Forget: it is not       Forget returns
+//	                                          Do asks, while the look is in flight: its value is not for this call
 func (c *caller) takes(s *stored, seen reading) bool {
 	if c.fresh {
 		return s.beganAfter(c.floor)
 	}
-	return s.isFor(c.floor) || s.isKept(seen.clock) && !c.asked.After(seen.sent)
+	return s.isFor(c.floor) || s.isKept(seen.clock) && c.looks < seen.look
 }
 
 // A result is what a call of Do returns.

@@ -78,6 +78,7 @@ func earlier(a, b int64) int64 {
 type reading struct {
 	clock int64 // µs
 	sent  time.Time
+	look  int // the number of the look that the command was, among those of its flight; 0 for no look
 }
 
 // drift is the largest difference between the rates of two clocks: one in so many.
