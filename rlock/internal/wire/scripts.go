@@ -55,6 +55,7 @@ func newScript(names ...string) *Script {
 		text += readScript(name)
 	}
 	text = strings.Replace(text, swiftHere, readScript("swift"), 1)
+	text = strings.Replace(text, tokensHere, readScript("tokens"), 1)
 	text = strings.Replace(text, ownersHere, readScript("owners"), 1)
 	text = strings.Replace(text, permitsHere, readScript("permits"), 1)
 	return ScriptOf(text)
@@ -78,8 +79,15 @@ const ownersHere = "-- (owners.lua)\n"
 // permitsHere is the line of a semaphore's scripts that permits.lua replaces.
 const permitsHere = "-- (permits.lua)\n"
 
-// swiftHere is the line of plain.lua that swift.lua replaces.
+// swiftHere is the line of plain.lua that swift.lua replaces. A ticket that joins behind another one
+// has two ends, 3 in swift.lua and 11 in queue.lua: the first one stands before queue.lua has
+// defined its functions, and takes a plain lock's text of the owner for granted; the other one
+// serves the other kinds, and steps that do more than join.
 const swiftHere = "-- (swift.lua)\n"
+
+// tokensHere is the line of the scripts of a fenced lock that tokens.lua replaces. It may stand
+// before the common ends: Redis' time to define its one function is too short to be measured.
+const tokensHere = "-- (tokens.lua)\n"
 
 // acquireHere is the line of acquire_all.lua that the acquire script of a kind replaces.
 const acquireHere = "-- (acquire)\n"

@@ -9,8 +9,7 @@
 -- ARGV[3]  of a fenced lock: the number of tokens to reserve, n
 --
 -- nil      acquired: owner has a count of 1 and the lease begins now
--- "c"      acquired, with the tokens c-n+1 to c (a string, since a number in Lua is
---          exact up to 2^53 only)
+-- "c"      acquired, with the tokens c-n+1 to c (a string: see tokens.lua)
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
 --          window of foreign clients
@@ -25,18 +24,15 @@
 -- 7367, a count of two that is never freed), and not the lease, which may be a longer one by now.
 -- Tokens reserved before the last answer are not used. Sent again after the release it takes a lock
 -- that is free, for a tenure that its client does not know: see queue.lua.
+-- (tokens.lua)
 local free = redis.call('exists', KEYS[1], KEYS[2]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-	local token = nil
+	local token, refused = nil, nil
 	if KEYS[3] then
-		local counter = redis.pcall('incrby', KEYS[3], ARGV[3])
-		if type(counter) == 'table' then
-			return redis.error_reply(counter.err .. ' (token counter ' .. KEYS[3] .. ')')
-		elseif counter < tonumber(ARGV[3]) then
-			redis.call('incrby', KEYS[3], '-' .. ARGV[3]) -- the counter is as it was
-			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[3] .. ' is negative')
+		token, refused = reserveTokens(KEYS[3], ARGV[3])
+		if refused then
+			return refused
 		end
-		token = redis.call('get', KEYS[3])
 	end
 	if not free then
 		return token

@@ -24,6 +24,7 @@ if busy == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
 	left, told = 1, true
 end
 
+-- (tokens.lua)
 -- (swift.lua)
 -- (owners.lua)
 local lock, counter, reserve = KEYS[1], KEYS[7] or KEYS[5], ARGV[3] or ''
@@ -75,14 +76,7 @@ local function tokens()
 	if reserve == '' then
 		return ''
 	end
-	local last = redis.pcall('incrby', counter, reserve)
-	if type(last) == 'table' then
-		return nil, redis.error_reply(last.err .. ' (token counter ' .. counter .. ')')
-	elseif last < tonumber(reserve) then
-		redis.call('incrby', counter, '-' .. reserve) -- the counter is as it was
-		return nil, redis.error_reply('WRONGTYPE token counter ' .. counter .. ' is negative')
-	end
-	return redis.call('get', counter)
+	return reserveTokens(counter, reserve)
 end
 
 local function addOwner(ticket, _, lease)

@@ -1,5 +1,5 @@
 -- The two steps of a plain or fenced lock that are nearly all of its steps while clients wait, in
--- as few calls as they need: they come before any function is defined. If anything is unusual,
+-- as few calls as they need: they come before any function but one is defined. If anything is unusual,
 -- queue.lua makes the step, which does the same and more. A line "-- (swift.lua)" of plain.lua is
 -- replaced by this file, whose KEYS and ARGV are those of queue.lua.
 --
@@ -50,11 +50,7 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 			local next, number, token = string.sub(first, 2), ARGV[3] or '', ''
 			local taken = type(redis.pcall('zrem', KEYS[2], first, mark)) == 'number'
 			if taken and number ~= '' then
-				local n = redis.pcall('incrby', KEYS[7] or KEYS[5], number)
-				token = type(n) == 'number' and n >= tonumber(number) and n < 2^53 and string.format('%.0f', n)
-				if not token and type(n) == 'number' then
-					redis.call('incrby', KEYS[7] or KEYS[5], '-' .. number) -- the counter is as it was
-				end
+				token = reserveTokens(KEYS[7] or KEYS[5], number)
 			end
 			if taken and token then
 				redis.call('hset', KEYS[1], next, '1')
