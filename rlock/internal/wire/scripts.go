@@ -81,8 +81,8 @@ const permitsHere = "-- (permits.lua)\n"
 
 // swiftHere is the line of plain.lua that swift.lua replaces. A ticket that joins behind another one
 // has two ends, 3 in swift.lua and 11 in queue.lua: the first one stands before queue.lua has
-// defined its functions, and takes a plain lock's text of the owner for granted; the other one
-// serves the other kinds, and steps that do more than join.
+// defined its functions, and so repeats the pattern of owners.lua; the other one serves the other
+// kinds, and steps that do more than join.
 const swiftHere = "-- (swift.lua)\n"
 
 // tokensHere is the line of the scripts of a fenced lock that tokens.lua replaces. It may stand
