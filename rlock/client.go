@@ -131,6 +131,20 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // error; in a hook without a caller, such as a hook that Close calls, it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
+// Check returns nil if a lock could be taken now, else the error that TryLock of a free lock would
+// get: of a replica, a server that is full, loading, busy with a script or too far from its
+// replicas ([ErrNotReplicated] with SyncReplicas), a missing right ([ErrNoPermission]), a Cluster
+// that is down, a server that does not answer; of a lazy client the reason why it is not connected;
+// [ErrClosed]. It is for readiness probes, and must not be a liveness probe: docs/recipes.md.
+//
+// It takes a plain lock and releases it, in one round trip; in a Cluster one on each primary, all at
+// once. With SyncReplicas the release takes one more. The lock's name begins with Config.Prefix,
+// "rlock_check:" behind it, and has a UUID; if the release fails, it expires within four seconds.
+// It finds no right that only other kinds or waiters need. It is not repeated, but over a new
+// connection if its own has ended. It ends with ctx, at the latest when an Unlock would: then the
+// error is that of ctx, or "no answer from Redis".
+func (c *Client) Check(ctx context.Context) error { return c.driver.Check(ctx, c.prefix) }
+
 // inRedis returns the key of a lock. An empty name stays one that no lock can have.
 func (c *Client) inRedis(name string) string {
 	if name == "" || c.prefix == "" {

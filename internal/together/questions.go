@@ -51,6 +51,7 @@ var questions = []struct {
 	ask  func(c *caller, ctx context.Context, l *rlock.Lock) error
 }{
 	{"rlock.Lock.IsLocked", func(c *caller, ctx context.Context, l *rlock.Lock) error { _, err := l.IsLocked(ctx); return err }},
+	{"rlock.Client.Check", func(c *caller, ctx context.Context, _ *rlock.Lock) error { return c.m.main().Check(ctx) }},
 	{"rlock.Lock.TTL", func(c *caller, ctx context.Context, l *rlock.Lock) error {
 		left, err := l.TTL(ctx)
 		if err == nil && (left < 0 || left > c.run.longest()) {

@@ -54,6 +54,22 @@ func (l *NamedLock) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
+// Check returns nil if a lock whose name begins with prefix could be taken now, else the error of an
+// attempt: see package rlock.
+func (c *Client) Check(ctx context.Context, prefix string) error {
+	err := wire.Over(ctx)
+	switch {
+	case c.Closed.Load():
+		err = wire.ErrClosed
+	case err == nil:
+		err = c.Redis.CheckLocks(ctx, prefix, c.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("rlock: check: %w", err)
+	}
+	return nil
+}
+
 // fields returns the fields of the lock's hash: none if the lock is free.
 func fields(ctx context.Context, l *NamedLock) ([]string, error) {
 	return ask(ctx, l, owners, "HKEYS")

@@ -69,6 +69,15 @@ func (n *Nodes) addressOf(slot uint16) string {
 // NodeOf returns the number of the node that serves slot.
 func (n *Nodes) NodeOf(slot uint16) uint32 { return n.topology.Load().bySlot[slot] }
 
+// primaries returns the number of nodes that serve slots.
+func (n *Nodes) primaries() int {
+	serving := make(map[uint32]bool)
+	for _, node := range n.topology.Load().bySlot {
+		serving[node] = true
+	}
+	return len(serving)
+}
+
 // Limits bound the commands in flight to one node. Releases have a limit of their own, so that they
 // never wait for asks.
 type Limits struct {

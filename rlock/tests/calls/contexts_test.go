@@ -119,6 +119,7 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 			}
 			return err
 		},
+		"rlock.Client.Check":  here.Check,
 		"rlock.Client.Resume": func(ctx context.Context) error { return second(here.Resume(ctx, moved)) },
 		"rlock.Hold.Exec":     func(ctx context.Context) error { return second(writes.Exec(ctx, "return 1", nil, nil)) },
 		"rlock.Hold.Extend":   func(ctx context.Context) error { return extends.Extend(ctx, 2*time.Hour) },

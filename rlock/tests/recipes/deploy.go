@@ -12,6 +12,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 )
 
+// probes adds the probes of a pod. While no lock can be taken, the pod gets no requests, and goes on.
+func probes(mux *http.ServeMux, client *rlock.Client) {
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second) // as timeoutSeconds of the probe
+		defer cancel()
+		if err := client.Check(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("/live", func(http.ResponseWriter, *http.Request) {}) // the process answers
+}
+
 // migrate brings the schema to a version before the pod serves. One pod migrates, and the others
 // wait until it has ended; each asks under the lock whether there is anything left to do.
 func migrate(ctx context.Context, client *rlock.Client, to int, version func(context.Context) (int, error), up func(context.Context) error) error {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +20,48 @@ import (
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
+
+// An outage takes the pod out of service, and does not restart it: its locks outlive the outage.
+func TestAPodThatCannotLockIsNotReadyAndLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client, mux := server.Client(), http.NewServeMux()
+		probes(mux, client)
+		ask := func(path string) (status int, text string) {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			return w.Code, w.Body.String()
+		}
+		hold, err := client.NewLock("lock:job").Acquire(t.Context())
+		require.NoError(t, err)
+		for fault, want := range map[string]struct {
+			begin func()
+			says  string
+		}{
+			"a replica":       {func() { server.Refuse("READONLY You can't write against a read only replica.") }, "READONLY"},
+			"a full server":   {func() { server.Refuse("OOM command not allowed when used memory > 'maxmemory'.", "hset") }, "OOM"},
+			"a missing right": {func() { server.Refuse("NOPERM this user has no permissions to run the 'publish' command", "publish") }, "lacks a permission"},
+			"no connection":   {func() { server.Cut() }, ""},
+			"silence":         {func() { server.Silence() }, "no answer from Redis in time"},
+		} {
+			want.begin()
+			began := time.Now()
+			status, text := ask("/ready")
+			assert.Equal(t, http.StatusServiceUnavailable, status, fault)
+			assert.Contains(t, text, want.says, fault)
+			assert.LessOrEqual(t, time.Since(began), time.Second, fault)
+			status, _ = ask("/live")
+			assert.Equal(t, http.StatusOK, status, fault)
+			server.Heal()
+			time.Sleep(5 * time.Second) // the next probe but a few
+			status, text = ask("/ready")
+			assert.Equal(t, http.StatusOK, status, "%s: %s", fault, text)
+		}
+		require.NoError(t, hold.Release(t.Context()), "it has outlived them all")
+		time.Sleep(5 * time.Second)
+		server.AssertNothingHeld()
+	})
+}
 
 func TestOnePodMigratesAndTheOthersWait(t *testing.T) {
 	inTwo(t, func(t *testing.T, here, there *rlock.Client) {

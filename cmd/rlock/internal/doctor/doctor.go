@@ -48,9 +48,30 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 	if redis.Mode() == rueidis.ClientModeCluster {
 		findings = append(findings, cluster(ctx, all))
 	}
+	findings = append(findings, lock(ctx, config, prefix))
 	findings = append(findings, scripts(ctx, redis, all[0], prefix), pubSub(ctx, redis, all[0], prefix))
 	findings = append(findings, rights(ctx, redis, prefix)...)
 	return append(append(findings, clock(ctx, all), roundTrip(ctx, all)), holders(ctx, client, all)...)
+}
+
+// lock takes a lock whose name has the prefix, as a readiness probe does.
+func lock(ctx context.Context, config rlock.Config, prefix string) Finding {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	config.Prefix = prefix
+	client, err := address.Connect(ctx, config)
+	if err == nil {
+		err = client.Check(ctx)
+		_ = client.Close() // it holds nothing
+	}
+	if err != nil {
+		return Finding{
+			Check: "lock", Level: Red, Found: strings.TrimPrefix(harmless(err), "check: "),
+			Risk:   "a lock cannot be taken now, or not be released",
+			Remedy: "docs/errors.md has the error; the findings about the server and the rights may give the reason",
+		}
+	}
+	return Finding{Check: "lock", Found: "taken and released"}
 }
 
 // connection is the check that is red if the server cannot be reached.

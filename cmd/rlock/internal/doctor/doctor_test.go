@@ -34,11 +34,13 @@ func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Findin
 	return found
 }
 
-// only asserts that all findings but one are green, and returns that one.
+// only asserts that all findings but one are green, and returns that one. What is red, or a
+// channel that is refused, may keep the doctor from a lock, too.
 func only(t *testing.T, found map[string]doctor.Finding, check string, level doctor.Level) doctor.Finding {
 	t.Helper()
 	for name, f := range found {
-		if name != check && name != "round trip" { // this machine may be slow
+		mayFail := name == "round trip" || name == "lock" && (level == doctor.Red || check == "pub/sub") // this machine may be slow
+		if name != check && !mayFail {
 			assert.Equal(t, doctor.Green, f.Level, "%s: %s", name, f.Found)
 		}
 	}
@@ -52,6 +54,7 @@ func TestAServerWithoutFindingsIsGreen(t *testing.T) {
 	found := examine(t, server.Options())
 	only(t, found, "connection", doctor.Green)
 	assert.Contains(t, found["rights"].Found, "are permitted")
+	assert.Equal(t, "taken and released", found["lock"].Found)
 	keys, err := server.Client(t).Do(t.Context(), server.Client(t).B().Arbitrary("KEYS", "*doctor*").Build()).AsStrSlice()
 	require.NoError(t, err)
 	for _, key := range keys { // the test keys expire within a second

@@ -88,7 +88,7 @@ var patients = map[string]patient{
 		check: "service", level: green, found: "Amazon ElastiCache"},
 	"it is ElastiCache Serverless": {info: map[string]string{"os": "Amazon ElastiCache"},
 		replies: []reply{{"WAIT", "", noWait}, {"EVAL", "rlock_grants:client:", "-ERR Script attempted to access a non local key in a cluster node\r\n"}},
-		check:   "scripts", level: yellow, found: "may not publish to every channel", remedy: "nothing"},
+		check:   "scripts", level: yellow, found: "may not publish to every channel", remedy: "nothing", also: map[string]doctor.Level{"lock": red}}, // the reply is that to each script with the word
 	"it has no WAIT": {replies: []reply{{"WAIT", "", noWait}},
 		check: "replicas", level: green, found: "Config.SyncReplicas cannot be used"},
 	"it tells of changed keys": {major: 7,
@@ -112,7 +112,7 @@ var patients = map[string]patient{
 	"it merges them, and says so only if asked": {replies: []reply{{"INFO", "crdt", "$23\r\ncrdt_config_version:1\r\n\r\n"}},
 		check: "service", level: red, found: "Active-Active", remedy: "not Active-Active"},
 	"it is Dragonfly": {info: map[string]string{"dragonfly_version": "df-v1.40.1", "redis_version": "7.4.0"}, replies: []reply{{"EVAL", "exists", undeclared}},
-		check: "service", level: yellow, found: "Dragonfly df-v1.40.1", remedy: services, also: map[string]doctor.Level{"persistence": yellow, "scripts": yellow}},
+		check: "service", level: yellow, found: "Dragonfly df-v1.40.1", remedy: services, also: map[string]doctor.Level{"persistence": yellow, "scripts": yellow, "lock": red}},
 	"it is Garnet": {info: map[string]string{"garnet_version": "2.2.8", "redis_version": "", "maxmemory_policy": ""},
 		check: "service", level: red, found: "Garnet 2.2.8", remedy: "--lua-transaction-mode", also: map[string]doctor.Level{"persistence": yellow, "eviction": yellow}},
 	"its scripts may not publish": {replies: []reply{{"EVAL", "publish", "-ERR PUBLISH is disabled\r\n"}},
@@ -122,7 +122,7 @@ var patients = map[string]patient{
 	"it is Upstash": {info: map[string]string{"upstash_version": "1.19.2", "aof_enabled": "0"},
 		check: "service", level: yellow, found: "Upstash 1.19.2", remedy: services},
 	"its scripts may touch declared keys only": {replies: []reply{{"EVAL", "exists", undeclared}},
-		check: "scripts", level: yellow, found: "declared keys only", remedy: services},
+		check: "scripts", level: yellow, found: "declared keys only", remedy: services, also: map[string]doctor.Level{"lock": red}},
 	"it has no Lua, by its answer": {replies: []reply{{"EVAL", "", "-ERR Could not find scripting engine 'lua'\r\n"}},
 		check: "scripts", level: red, found: "it has no Lua", remedy: "Lua module", also: map[string]doctor.Level{"rights": red}},
 	"it is a Valkey whose Lua module was taken out": {

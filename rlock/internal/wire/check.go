@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-rlock/rlock/rlock/internal/core"
+)
+
+// A check takes a plain lock of a name that no other check has, and releases it: the commands of a
+// Lock and its Unlock, in one pipeline. So each server refuses it for the same reasons.
+
+// checkPrefix begins the name of the lock of a check, behind the prefix of the client's names.
+const checkPrefix = "rlock_check:"
+
+// mostCheckLease is the longest lease of the lock of a check: what a check has not released is gone
+// by then. WAIT takes a quarter of it at most, as that of a grant: see doReplicated.
+const mostCheckLease = 4 * syncTime
+
+// A check is one lock of a check, and its two commands.
+type check struct {
+	keys           Keys
+	acquire, leave Exchange
+}
+
+// CheckLocks takes and releases a lock whose name begins with prefix, in a Cluster one on each primary
+// that may have such names, all at the same time. It returns the first error, also if ctx ends
+// before the answers are there, or the client closes.
+func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
+	if err := r.Ready(ctx, nil); err != nil {
+		return fmt.Errorf("not connected: %w", Explain(err))
+	}
+	all, err := r.newChecks(prefix, id)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	failed := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, c := range all {
+		running.Go(func() { failed[i] = r.promptly(within, c) })
+	}
+	running.Wait()
+	switch err := cmp.Or(failed...); {
+	case err == nil:
+		return nil
+	case r.Stopped():
+		return ErrClosed
+	case ctx.Err() != nil && !Answered(err):
+		return TimeUp(ctx, ErrNoAnswer)
+	default:
+		return err
+	}
+}
+
+// probeAnew is probe; if the connection has ended, which says nothing about the server, it takes the
+// lock over a new one.
+func (r *Redis) probeAnew(ctx context.Context, c *check) error {
+	err := r.probe(ctx, c)
+	if d, why := Diagnose(err); err != nil && d == Unknown && !errors.Is(why, ErrNoAnswer) {
+		err = r.probe(ctx, c)
+	}
+	return Explain(err)
+}
+
+// probe takes and releases the lock of the check on its node.
+func (r *Redis) probe(ctx context.Context, c *check) error {
+	leave := r.callFor(&c.leave)
+	if r.options.SyncReplicas > 0 {
+		r.doReplicated(ctx, &c.acquire)
+		if err := c.acquire.Answer.Err; err != nil {
+			return err
+		}
+		c.leave.Answer = readAnswer(r, &c.leave, r.Do(ctx, leave))
+		return c.leave.Answer.Err
+	}
+	replies, _ := r.DoAll(ctx, []Call{r.callFor(&c.acquire), leave})
+	c.acquire.Answer = readAnswer(r, &c.acquire, replies[0])
+	c.leave.Answer = readAnswer(r, &c.leave, replies[1])
+	if c.acquire.Answer.Found == core.Holds && c.leave.Answer.Err == nil && !c.leave.Answer.Left {
+		c.leave.Answer = readAnswer(r, &c.leave, r.Do(ctx, leave)) // the server did not know the script of the acquire, which came later
+	}
+	return cmp.Or(c.acquire.Answer.Err, c.leave.Answer.Err)
+}
+
+// promptly is probeAnew, but returns once ctx ends.
+func (r *Redis) promptly(ctx context.Context, c *check) error {
+	_, err := Promptly(ctx, r, c.keys.Slot, func(ctx context.Context) (none struct{}, err error) { return none, r.probeAnew(ctx, c) })
+	if err != nil && r.InCluster() {
+		return fmt.Errorf("slot %d of %s: %w", c.keys.Slot, cmp.Or(r.Nodes.addressOf(c.keys.Slot), "no known node"), err)
+	}
+	return err
+}
+
+// newChecks returns the locks of a check. A Cluster's nodes are covered by names that are drawn at
+// random: of a node with few slots there may be none.
+func (r *Redis) newChecks(prefix string, id *ID) (all []*check, err error) {
+	nodes := r.Nodes.primaries()
+	oneSlot := !r.InCluster() || tagOf(prefix) != prefix
+	covered := make(map[uint32]bool, nodes)
+	for range slots {
+		text := id.Owner(1)
+		name := prefix + checkPrefix + text[:TenureLen-1]
+		if node := r.Nodes.NodeOf(r.SlotOf(name)); !covered[node] {
+			covered[node] = true
+			c, err := r.newCheck(name, text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, c)
+		}
+		if oneSlot || len(all) == nodes {
+			break
+		}
+	}
+	return all, nil
+}
+
+// newCheck returns the check by the lock of that name, for the owner with that text.
+func (r *Redis) newCheck(name, text string) (c *check, err error) {
+	c = new(check)
+	if c.keys, err = r.KeysOf(name, Plain.Layout, r.prefix); err != nil {
+		return nil, err
+	}
+	lease := core.Span(min(r.options.Lease, mostCheckLease))
+	c.acquire = Exchange{Cmd: core.Command{Op: core.Acquire, Lease: lease}, Keys: &c.keys, Kind: Plain, Text: text}
+	c.leave = Exchange{Cmd: core.Command{Op: core.Leave}, Keys: &c.keys, Kind: Plain, Text: text}
+	return c, nil
+}
