@@ -78,7 +78,7 @@ func (s single) Acquire(ctx context.Context, o contract.Owner, options composite
 func (s single) Holders(ctx context.Context) (holders []composite.Holder, err error) {
 	texts, err := s.NamedLock.Holders(ctx)
 	for _, text := range texts {
-		holders = append(holders, composite.Holder{Owner: uint64(driver.OwnerIn(text)), Text: text})
+		holders = append(holders, composite.Holder{Owner: text.OwnerID(), Text: text})
 	}
 	return holders, err
 }

@@ -66,9 +66,9 @@ func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 // are one holder, so one that has come meanwhile loses the lock as well. So does a thread of
 // Redisson that has acquired it anew, since its owner is the same each time.
 func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
-	var owners []string
+	var owners []wire.OwnerText
 	for _, h := range shown.Holders {
-		owners = append(owners, wire.WithMore(h.Owner, int32(max(h.Permits, 1)-1)))
+		owners = append(owners, wire.OwnerText(h.Owner).WithMore(int32(max(h.Permits, 1)-1)))
 	}
 	l := i.lockOf(shown)
 	return l.ForceUnlockOf(ctx, owners)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -202,11 +201,11 @@ func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-Limit, 0)
 	i.Lease = 0
 	for _, p := range permits {
-		if !wire.IsOwner(p.Owner) {
+		if !wire.IsOwner(string(p.Owner)) {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", wire.ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Permits: p.Count, Lease: p.Left, Passed: wire.HasPassed(p.Owner), Foreign: !wire.IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, Holder{Owner: string(p.Owner), Count: 1, Permits: p.Count, Lease: p.Left, Passed: p.Owner.IsPassed(), Foreign: !p.Owner.IsOurs()})
 	}
 	return nil
 }
@@ -251,9 +250,9 @@ func (i *inspection) addHolder(field, value string) error {
 		return fmt.Errorf("%w: it is a hash with the field %q", wire.ErrWrongType, field)
 	}
 	if len(i.Holders) < Limit {
-		owner, writes := strings.CutSuffix(field, ":write")
+		owner, writes := wire.OwnerText(field).CutWrite()
 		reads := i.Kind == KindReadWrite && !writes
-		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: wire.HasPassed(owner), Foreign: !wire.IsOurs(field)})
+		i.Holders = append(i.Holders, Holder{Owner: string(owner), Lease: i.Lease, Count: count, Shared: reads, Passed: owner.IsPassed(), Foreign: !owner.IsOurs()})
 	}
 	return nil
 }
@@ -284,21 +283,18 @@ func parseMember(member string) (w Waiter, ok bool) {
 	if member == "?" {
 		return Waiter{Foreign: true}, true
 	}
-	if len(member) < 2 || !strings.ContainsRune("xsabXSA", rune(member[0])) {
-		return w, false
-	}
-	mode := member[0]
-	owner, more := wire.CutMore(member[1:])
-	return Waiter{Owner: owner, Permits: 1 + int(more), Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+	m, ok := wire.ParseMember(member)
+	owner, more := m.Ticket.CutMore()
+	return Waiter{Owner: string(owner), Permits: 1 + int(more), Shared: m.Shared, Polls: m.Polls}, ok
 }
 
 // locate fills in the processes of the holders and waiters.
 func (i *inspection) locate(p *wire.Processes) {
 	i.Unresolved = wire.Explain(p.Err)
 	for j := range i.Holders {
-		i.Holders[j].Process = (*Process)(p.OfOwner(i.Holders[j].Owner))
+		i.Holders[j].Process = (*Process)(p.OfOwner(wire.OwnerText(i.Holders[j].Owner)))
 	}
 	for j := range i.Queue {
-		i.Queue[j].Process = (*Process)(p.OfOwner(i.Queue[j].Owner))
+		i.Queue[j].Process = (*Process)(p.OfOwner(wire.OwnerText(i.Queue[j].Owner)))
 	}
 }

@@ -163,7 +163,7 @@ func (s *State) listeners(replies ...rueidis.RedisResult) {
 func (s *State) locate(p *wire.Processes) {
 	for i, t := range s.Taken {
 		if len(t.ID) == 32 {
-			s.Taken[i].Process = (*inspect.Process)(p.OfOwner(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-"))
+			s.Taken[i].Process = (*inspect.Process)(p.OfClient(t.ID[:8] + "-" + t.ID[8:12] + "-" + t.ID[12:16] + "-"))
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	return s.await(patience, func() string {
 		m := s.redis.Miniredis()
 		for _, owner := range owners(m, name) {
-			if strings.HasPrefix(owner, inspect.Of(client).ID()) && !hasPassed(owner) {
+			if owner.ClientID() == inspect.Of(client).ID() && !owner.IsPassed() {
 				return ""
 			}
 		}
@@ -128,9 +128,9 @@ func (s *Server) held() string {
 	return fmt.Sprintf("the locks that are held are %q", locks)
 }
 
-// owners returns the owners of a lock, none if the key is not a lock. They are the fields of a
+// owners returns the owners of a lock, none if the key is not a lock. They stand in the fields of a
 // hash, or the members of a semaphore's sorted set, whose scores are the ends of their leases.
-func owners(m *miniredis.Miniredis, key string) (owners []string) {
+func owners(m *miniredis.Miniredis, key string) (owners []wire.OwnerText) {
 	members, _ := m.HKeys(key)
 	permits, _ := m.ZMembers(key) // the members of a queue are no owners
 	for _, owner := range permits {
@@ -140,7 +140,8 @@ func owners(m *miniredis.Miniredis, key string) (owners []string) {
 	}
 	for _, member := range members {
 		if wire.IsOwner(member) {
-			owners = append(owners, member)
+			owner, _ := wire.OwnerText(member).CutWrite()
+			owners = append(owners, owner)
 		}
 	}
 	return owners
@@ -153,7 +154,7 @@ func waits(m *miniredis.Miniredis, key string) bool {
 	}
 	members, _ := m.ZMembers(key)
 	for _, member := range members {
-		if strings.IndexAny(member, "xsabXSA") == 0 {
+		if _, ok := wire.ParseMember(member); ok {
 			return true
 		}
 	}
@@ -162,31 +163,29 @@ func waits(m *miniredis.Miniredis, key string) bool {
 
 // describe names the holders of a lock.
 func (s *Server) describe(m *miniredis.Miniredis, key string) string {
-	all := owners(m, key)
+	var all []string
+	for _, owner := range owners(m, key) {
+		words := fmt.Sprintf("held by %s, owner %d", s.nameOf(owner.ClientID()), owner.OwnerID())
+		if owner.IsPassed() {
+			words = fmt.Sprintf("passed on by %s, and not resumed yet", s.nameOf(owner.ClientID()))
+		}
+		all = append(all, words)
+	}
 	if len(all) == 0 {
 		return "its key is not that of a lock"
-	}
-	for i, owner := range all {
-		_, id, _ := strings.Cut(owner, ":")
-		if all[i] = fmt.Sprintf("held by %s, owner %s", s.nameOf(owner), id); hasPassed(owner) {
-			all[i] = fmt.Sprintf("passed on by %s, and not resumed yet", s.nameOf(owner))
-		}
 	}
 	return fmt.Sprintf("it is %s, for %v unless it is renewed", strings.Join(all, ", and "), m.TTL(key))
 }
 
-// hasPassed reports whether a field stands for a lock that was passed on.
-func hasPassed(field string) bool { return wire.HasPassed(strings.TrimSuffix(field, ":write")) }
-
-// nameOf returns a name for the client to which an owner, or an ID, belongs.
-func (s *Server) nameOf(owner string) string {
-	if strings.HasPrefix(owner, thief) {
+// nameOf returns a name for the client with that ID.
+func (s *Server) nameOf(client string) string {
+	if client == wire.OwnerText(thief).ClientID() {
 		return "the client of Steal"
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.clients {
-		if strings.HasPrefix(owner, inspect.Of(m.Client).ID()) {
+		if client == inspect.Of(m.Client).ID() {
 			return fmt.Sprintf("client %d", m.number)
 		}
 	}

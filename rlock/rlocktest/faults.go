@@ -60,8 +60,8 @@ func (s *Server) Steal(name string, lease time.Duration) {
 			if !wire.IsOwner(owner) { // "*" counts the permits of owners that have several
 				continue
 			}
-			_, more := wire.CutMore(owner)
-			stolen = append(stolen, wire.WithMore(fmt.Sprintf("%s:%d", thief, i+1), more))
+			_, more := wire.OwnerText(owner).CutMore()
+			stolen = append(stolen, string(wire.OwnerText(fmt.Sprintf("%s:%d", thief, i+1)).WithMore(more)))
 			_, _ = m.ZAdd(name, end, stolen[len(stolen)-1])
 		}
 		for _, owner := range permits {
@@ -75,7 +75,7 @@ func (s *Server) Steal(name string, lease time.Duration) {
 	owner := thief + ":1"
 	fields, _ := m.HKeys(name)
 	if slices.Contains(fields, "mode") {
-		owner += ":write"
+		owner = wire.OwnerText(owner).WriteField()
 		m.HSet(name, "mode", "write")
 	}
 	m.HSet(name, owner, "1") // first, so that the lock is free at no time

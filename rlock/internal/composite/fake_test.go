@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -337,18 +338,18 @@ func (l *fakeLock) Holders(context.Context) (holders []Holder, err error) {
 		return nil, err
 	}
 	for _, p := range l.parts {
-		holders = append(holders, Holder{Owner: p.owner.ID, Text: p.text()})
+		holders = append(holders, Holder{Owner: p.owner.ID, Text: wire.OwnerText(p.text())})
 	}
 	return holders, nil
 }
 
-func (l *fakeLock) ForceUnlockOf(_ context.Context, texts []string) (freed bool, err error) {
+func (l *fakeLock) ForceUnlockOf(_ context.Context, texts []wire.OwnerText) (freed bool, err error) {
 	l.fleet.mu.Lock()
 	err = l.answers(l.trip)
 	parts := slices.Clone(l.parts)
 	l.fleet.mu.Unlock()
 	for _, p := range parts {
-		if err == nil && slices.Contains(texts, p.text()) {
+		if err == nil && slices.Contains(texts, wire.OwnerText(p.text())) {
 			p.lose(contract.ErrLost)
 			freed = true
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A red lock is released by force from the owner that holds it, and not from attempts. An attempt
@@ -59,8 +61,8 @@ func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, er
 // holding returns the texts of the owners that may hold the lock, by what some servers show: those
 // with enough parts if they have the parts of all the others, which have not answered. It reports
 // whether the servers may be about to show a holder.
-func (l *Lock) holding(shown [][]Holder, silent int) (texts []string, changes bool) {
-	byOwner, held := make(map[uint64][]string), 0
+func (l *Lock) holding(shown [][]Holder, silent int) (texts []wire.OwnerText, changes bool) {
+	byOwner, held := make(map[uint64][]wire.OwnerText), 0
 	for _, holders := range shown {
 		if len(holders) > 0 {
 			held++

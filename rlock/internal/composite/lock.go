@@ -198,13 +198,13 @@ type Keyed interface {
 	// Holders asks Redis for the holders of the lock.
 	Holders(ctx context.Context) ([]Holder, error)
 	// ForceUnlockOf releases by force only the holders with these texts.
-	ForceUnlockOf(ctx context.Context, texts []string) (bool, error)
+	ForceUnlockOf(ctx context.Context, texts []wire.OwnerText) (bool, error)
 }
 
 // A Holder is an owner that Redis shows as the holder of a lock of one key.
 type Holder struct {
-	Owner uint64 // the number of the owner, which all parts of a hold have
-	Text  string // the owner in Redis
+	Owner uint64         // the number of the owner, which all parts of a hold have
+	Text  wire.OwnerText // the owner in Redis
 }
 
 // Options say how a lock is acquired.

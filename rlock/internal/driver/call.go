@@ -439,7 +439,7 @@ const mostNamed = 16
 // holder that Redis named last.
 //
 // REQUIRES: shard.mu.
-func (l *lockState) describeHolder(named string, req *Request) string {
+func (l *lockState) describeHolder(named wire.OwnerText, req *Request) string {
 	if !l.IsHeld() {
 		return l.shard.client.describeClient(named)
 	}
@@ -457,13 +457,13 @@ func (l *lockState) describeHolder(named string, req *Request) string {
 }
 
 // describeClient describes the client of a holder that Redis has named.
-func (c *Client) describeClient(holder string) string {
+func (c *Client) describeClient(holder wire.OwnerText) string {
 	switch {
-	case len(holder) < wire.TenureLen:
+	case holder.Tenure() == "":
 		return ""
-	case !wire.IsOurs(holder):
+	case !holder.IsOurs():
 		return fmt.Sprintf("held by %s, which is no client of rlock", holder)
-	case holder[:len(c.ID.Prefix)] == c.ID.Prefix:
+	case holder.ClientID() == c.ID.Prefix:
 		return "" // it has been released since, or is about to be
 	}
 	if p := c.Redis.KnownProcess(holder); p != nil {

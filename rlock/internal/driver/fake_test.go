@@ -161,7 +161,7 @@ func (w *fakeWire) inward(id core.ID) core.ID {
 func (w *fakeWire) Carry(ctx context.Context, c *wire.Exchange) {
 	if c.Cmd.Op == core.Leave {
 		w.fake.mu.Lock()
-		w.fake.texts = append(w.fake.texts, c.Text)
+		w.fake.texts = append(w.fake.texts, string(c.Text))
 		w.fake.mu.Unlock()
 	}
 	w.fake.takesOff(w.outward(c.Cmd.ID), c)
@@ -324,7 +324,7 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	for _, m := range effects.Messages {
 		for _, to := range f.clients {
 			if to.number == m.ID.Client && m.Kind <= core.AtFront {
-				text := "?" + to.client.textOf(m.ID, f.owners[m.ID], m.More) + " " + name
+				text := fmt.Sprintf("?%s %s", to.client.textOf(m.ID, f.owners[m.ID], m.More), name)
 				if m.Kind == core.Granted {
 					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID], m.More), m.Token, m.Tokens, name)
 				}

@@ -322,10 +322,10 @@ func (n *Name) writeError(err error) error {
 // A Pass names a lock that was passed on, for the client that resumes it.
 type Pass struct {
 	Kind    KindID
-	Shared  bool   // the lock is a read lock
-	Permits int    // the number of permits of the semaphore
-	Token   uint64 // the fencing token of the hold; 0 for none
-	Owner   string // "<uuid>:0", as Redis shows it
+	Shared  bool           // the lock is a read lock
+	Permits int            // the number of permits of the semaphore
+	Token   uint64         // the fencing token of the hold; 0 for none
+	Owner   wire.OwnerText // "<uuid>:0", as Redis shows it
 	Key     string
 }
 
@@ -360,7 +360,7 @@ func ParsePass(text string) (p Pass, err error) {
 	}
 	p.Key = fields[5]
 	_, err = fmt.Sscanf(strings.Join(fields[:5], " "), strings.TrimSuffix(passFormat, " %s"), &p.Kind, &p.Shared, &p.Permits, &p.Token, &p.Owner)
-	if err != nil || p.Kind >= kindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
+	if err != nil || p.Kind >= kindCount || p.Shared && p.Kind != ReadWriteKind || !p.Owner.IsPassed() {
 		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", contract.ErrInvalidPass)
 	}
 	return p, nil
@@ -432,7 +432,7 @@ func (c *Client) resumePassed(ctx context.Context, n *Name, req *Request, h *hol
 	var first core.Call
 	req.fill(&first, h, site, now)
 	first.Named, first.Inherits = c.Redis.IDOf(pass.Owner), pass.Token
-	_, first.More = wire.CutMore(pass.Owner)
+	_, first.More = pass.Owner.CutMore()
 	w := c.newWaiter(&first)
 	w.req, w.hold, w.site, w.passed = *req, h, site, pass.Owner
 	l.BeginResume(&w.Call, now)

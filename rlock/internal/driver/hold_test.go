@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // holds takes the lock with a handle.
@@ -210,7 +211,7 @@ func TestTheFateOfAReleaseWithAGuardedWrite(t *testing.T) {
 }
 
 func TestAPassIsReadAsItWasWritten(t *testing.T) {
-	owner := "01234567-89ab-8def-8123-456789abcdef:0"
+	owner := wire.OwnerText("01234567-89ab-8def-8123-456789abcdef:0")
 	for _, p := range []Pass{
 		{Kind: PlainKind, Owner: owner, Key: "lock:orders:42"},
 		{Kind: FencedKind, Owner: owner, Token: 1<<64 - 1, Key: "a name with spaces"},
@@ -225,7 +226,7 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 	}
 	for _, p := range []Pass{
 		{Kind: kindCount, Owner: owner, Key: "x"}, {Kind: PlainKind, Shared: true, Owner: owner, Key: "x"},
-		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "unknown", Key: "x"},
+		{Owner: wire.OwnerText(owner.Tenure() + "5"), Key: "x"}, {Owner: "unknown", Key: "x"},
 	} {
 		_, err := ParsePass(p.String())
 		assert.ErrorIs(t, err, contract.ErrInvalidPass)

@@ -19,11 +19,11 @@ type work struct {
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
-	lock   *lockState   // the lock; as name it does not change while the keeper may read it
-	name   *Name        // the lock's name, since the memory of the lock may be another lock's by now
-	tenure *core.Tenure // the tenure; nil once it is over
-	text   string       // the owner's text in the last command: "<uuid>:<id>"
-	owner  core.OwnerID // the id in text
+	lock   *lockState     // the lock; as name it does not change while the keeper may read it
+	name   *Name          // the lock's name, since the memory of the lock may be another lock's by now
+	tenure *core.Tenure   // the tenure; nil once it is over
+	text   wire.OwnerText // the owner in the last command
+	owner  core.OwnerID   // the id in text
 
 	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
 	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent

@@ -134,7 +134,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		require.NoError(t, <-waits)
 		f.gives(passes)
-		here.hearNotice(here.lock().Name, "+"+here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0)+"   "+key)
+		here.hearNotice(here.lock().Name, "+"+string(here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0))+"   "+key)
 		s := here.shardOfKey(key)
 		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
@@ -152,14 +152,14 @@ func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
 		"granted": func(c *Client, text string) { c.hearNotice(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
 		"shown": func(c *Client, text string) {
-			c.hearClientMessage(wire.ClientMessage{Verb: wire.Shown, Owner: text, Text: "s" + key}.String())
+			c.hearClientMessage(wire.ClientMessage{Verb: wire.Shown, Owner: wire.OwnerText(text), Text: "s" + key}.String())
 		},
 	} {
 		t.Run(verb, func(t *testing.T) {
 			bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 				f.most = 4
 				c := f.join(nil)
-				text := c.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 2)
+				text := string(c.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 2))
 				require.True(t, strings.HasSuffix(text, ":77*3"))
 				tell(c, text)
 				time.Sleep(time.Minute)
@@ -178,7 +178,7 @@ func (f *fake) released(o core.OwnerID) (owners []core.OwnerID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.texts {
-		if OwnerIn(f.texts[i]) == o {
+		if wire.OwnerText(f.texts[i]).OwnerID() == uint64(o) {
 			owners = append(owners, o)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"strconv"
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
@@ -242,22 +241,8 @@ type pool struct {
 
 // textOf returns the text of a tenure's owner in Redis; more is the number of permits beside the
 // first.
-func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) string {
-	return wire.WithMore(c.ID.Text(id.N, uint64(o)), more)
-}
-
-// OwnerIn returns the owner in a text of Redis, "<uuid>:<owner>" or "<uuid>:<owner>*k"; 0 if there
-// is none.
-func OwnerIn(text string) core.OwnerID {
-	text, _ = wire.CutMore(text)
-	if len(text) < wire.TenureLen {
-		return 0
-	}
-	o, err := strconv.ParseUint(text[wire.TenureLen:], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return core.OwnerID(o)
+func (c *Client) textOf(id core.ID, o core.OwnerID, more int32) wire.OwnerText {
+	return c.ID.Text(id.N, uint64(o)).WithMore(more)
 }
 
 // eachPermit calls yield with each lock of the pool.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // maxEvents is the largest number of events that wait for the hooks of the Observer. It is larger
@@ -271,6 +270,6 @@ func (h noticeHandler) WithGroup(name string) slog.Handler {
 // core. It is called with the shard's mutex held, if Config.LogSteps is set.
 func (c *Client) traceChange(t *core.Tenure, want core.Want, place core.Place) {
 	n := t.Lock().Tag.(*lockState).name
-	c.Config.Logger.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0)[:wire.TenureLen-1],
+	c.Config.Logger.Debug("rlock: a tenure changes", "lock", n.Key, "kind", n.KindOf(false), "tenure", c.textOf(t.ID, 0, 0).UUID(),
 		"want", t.Want().String(), "place", t.Place().String(), "wanted", want.String(), "was", place.String())
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -18,7 +17,7 @@ import (
 // questions are the questions to Redis about locks of one kind.
 type questions struct {
 	// holders returns the owners that an unlock by force has to release.
-	holders func(ctx context.Context, l *NamedLock) ([]string, error)
+	holders func(ctx context.Context, l *NamedLock) ([]wire.OwnerText, error)
 	// locked reports whether the lock is held, and ttl for how long.
 	locked func(ctx context.Context, l *NamedLock) (bool, error)
 	ttl    func(ctx context.Context, l *NamedLock) (time.Duration, error)
@@ -70,20 +69,21 @@ func (c *Client) Check(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// fields returns the fields of the lock's hash: none if the lock is free.
-func fields(ctx context.Context, l *NamedLock) ([]string, error) {
+// fields returns the owners in the lock's hash: none if the lock is free.
+func fields(ctx context.Context, l *NamedLock) ([]wire.OwnerText, error) {
 	return ask(ctx, l, owners, "HKEYS")
 }
 
 // owners decodes the fields of a hash, or the members of a sorted set.
-func owners(reply rueidis.RedisResult) ([]string, error) {
+func owners(reply rueidis.RedisResult) (texts []wire.OwnerText, err error) {
 	all, err := reply.AsStrSlice()
 	for _, owner := range all {
 		if !wire.MayOwn(owner) && (owner != modeField || len(all) == 1) {
 			return nil, wire.NotALock(owner)
 		}
+		texts = append(texts, wire.OwnerText(owner))
 	}
-	return all, err
+	return texts, err
 }
 
 // ask sends a command that reads the lock's key, and decodes the reply.
@@ -131,14 +131,11 @@ func keyExists(ctx context.Context, l *NamedLock) (bool, error) {
 
 // A read-write lock is a hash of the mode, the readers and the writer.
 
-const (
-	modeField   = "mode"
-	writeSuffix = ":write"
-)
+const modeField = "mode"
 
 // readersOrWriters returns the readers only while there is no writer, as Redisson's
 // forceUnlockAsync.
-func readersOrWriters(ctx context.Context, l *NamedLock) ([]string, error) {
+func readersOrWriters(ctx context.Context, l *NamedLock) ([]wire.OwnerText, error) {
 	fields, err := fields(ctx, l)
 	if l.Shared && len(ownersAmong(fields, false)) > 0 {
 		return nil, nil
@@ -152,9 +149,9 @@ func readOrWritten(ctx context.Context, l *NamedLock) (bool, error) {
 }
 
 // ownersAmong returns the owners that read, or write, by the fields.
-func ownersAmong(fields []string, read bool) (owners []string) {
+func ownersAmong(fields []wire.OwnerText, read bool) (owners []wire.OwnerText) {
 	for _, field := range fields {
-		owner, writes := strings.CutSuffix(field, writeSuffix)
+		owner, writes := field.CutWrite()
 		if field != modeField && writes != read {
 			owners = append(owners, owner)
 		}
@@ -165,7 +162,7 @@ func ownersAmong(fields []string, read bool) (owners []string) {
 // A semaphore is a sorted set of the owners and the ends of their leases.
 
 // permitHolders returns the owners in Redis, with those whose leases have ended.
-func permitHolders(ctx context.Context, l *NamedLock) ([]string, error) {
+func permitHolders(ctx context.Context, l *NamedLock) ([]wire.OwnerText, error) {
 	return ask(ctx, l, owners, "ZRANGEBYSCORE", "0", "+inf")
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // The locks as package monitor reads them: see monitor.Source. A look takes the mutex of a shard
@@ -140,7 +139,7 @@ func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 		}
 		r.calls = append(r.calls, contract.Wait{
 			Owner: contract.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.timeOf(w.Began),
-			Site: w.site, Whole: w.req.Whole, Holder: w.holderText, Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
+			Site: w.site, Whole: w.req.Whole, Holder: string(w.holderText), Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}
 	return true
@@ -159,7 +158,7 @@ func (r *lockReader) yieldAll(yield func(*contract.View)) {
 		}
 		v.Tenure, v.Holder = "", contract.Level{}
 		if one.tenure != (core.ID{}) {
-			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0)[:wire.TenureLen], levelView(&one.holder, clock)
+			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0).Tenure(), levelView(&one.holder, clock)
 		}
 		levels, calls = levels[one.levels:], calls[one.waits:]
 		yield(v)

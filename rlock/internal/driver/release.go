@@ -241,17 +241,17 @@ func (l *NamedLock) ForceUnlock(caller context.Context) (released bool, err erro
 // ForceUnlockOf is ForceUnlock of those holders alone that are shown, by their texts in Redis. The
 // script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
 // holders are read again, and one whose text has changed is left.
-func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []string) (released bool, err error) {
+func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []wire.OwnerText) (released bool, err error) {
 	holders, err := l.Holders(caller)
 	if err != nil {
 		return false, err
 	}
-	holders = slices.DeleteFunc(holders, func(holder string) bool { return !slices.Contains(shown, holder) })
+	holders = slices.DeleteFunc(holders, func(holder wire.OwnerText) bool { return !slices.Contains(shown, holder) })
 	return l.releaseByForce(caller, holders)
 }
 
 // Holders returns the texts of the owners in Redis that an unlock by force has to release.
-func (l *NamedLock) Holders(ctx context.Context) ([]string, error) {
+func (l *NamedLock) Holders(ctx context.Context) ([]wire.OwnerText, error) {
 	if err := l.awaitConnection(ctx); err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (l *NamedLock) Holders(ctx context.Context) ([]string, error) {
 }
 
 // releaseByForce releases the holders, one after the other.
-func (l *NamedLock) releaseByForce(caller context.Context, holders []string) (released bool, err error) {
+func (l *NamedLock) releaseByForce(caller context.Context, holders []wire.OwnerText) (released bool, err error) {
 	c := l.driver
 	ctx, cancel := context.WithTimeout(caller, c.Redis.Patience)
 	defer cancel()
@@ -267,7 +267,7 @@ func (l *NamedLock) releaseByForce(caller context.Context, holders []string) (re
 		id := c.Redis.IDOf(holder)
 		one, now := c.enterTenure(l.Name.Key, holder, id) // which may be of another kind
 		if one == nil {
-			one, now = c.enter(l.Name, OwnerIn(holder))
+			one, now = c.enter(l.Name, core.OwnerID(holder.OwnerID()))
 		}
 		w := c.newWaiter(&core.Call{Named: id, Until: core.Never})
 		w.passed = holder

@@ -229,8 +229,8 @@ func (s *shard) glance(look func()) {
 
 // enterTenure enters the lock that has the tenure with the ID, by its key and the text of its
 // owner. If there is none it returns nil, and holds no mutex.
-func (c *Client) enterTenure(key, text string, id core.ID) (*lockState, core.Now) {
-	s, owner := c.shardOfKey(key), OwnerIn(text)
+func (c *Client) enterTenure(key string, text wire.OwnerText, id core.ID) (*lockState, core.Now) {
+	s, owner := c.shardOfKey(key), core.OwnerID(text.OwnerID())
 	now := s.lock()
 	for kind := range s.locks {
 		if l := s.lockOf(KindID(kind), key, owner); l != nil && l.Find(id) != nil {

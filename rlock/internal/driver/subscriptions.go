@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/go-rlock/rlock/pubsub"
@@ -139,7 +138,7 @@ func (l *lockState) checkSubscription(now core.Now) {
 // kinds share.
 func (c *Client) hearNotice(n *Name, message string) {
 	notice, ok := c.Redis.ParseNotice(message)
-	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
+	if !ok || notice.Lock != n.Key || notice.Ticket.ClientID() != c.ID.Prefix || c.Closed.Load() {
 		return
 	}
 	l, now := c.enterTenure(n.Key, notice.Ticket, notice.ID)
@@ -148,7 +147,7 @@ func (c *Client) hearNotice(n *Name, message string) {
 	case notice.Kind != core.Granted || notice.ID == (core.ID{}):
 		return
 	default: // no waiter wants the lock, and the next ticket in the queue must not wait for that
-		l, now = c.enter(n, OwnerIn(notice.Ticket))
+		l, now = c.enter(n, core.OwnerID(notice.Ticket.OwnerID()))
 	}
 	if !c.Closed.Load() {
 		if t := l.Find(notice.ID); notice.Kind == core.Satisfied && t != nil && t.Agent != nil {
@@ -164,7 +163,7 @@ func (c *Client) hearNotice(n *Name, message string) {
 // a loss.
 func (c *Client) hearClientMessage(message string) {
 	m, ok := wire.ParseClientMessage(message)
-	if !ok || c.Closed.Load() || !strings.HasPrefix(m.Owner, c.ID.Prefix) {
+	if !ok || c.Closed.Load() || m.Owner.ClientID() != c.ID.Prefix {
 		return
 	}
 	id := c.Redis.IDOf(m.Owner)
@@ -203,9 +202,9 @@ func (c *Client) releaseStray(id core.ID, m wire.ClientMessage) {
 	if kinds[kind].permits {
 		n.Permits = 1 // the number is not known here
 	}
-	l, now := c.enter(n, OwnerIn(m.Owner))
+	l, now := c.enter(n, core.OwnerID(m.Owner.OwnerID()))
 	if !c.Closed.Load() {
-		_, more := wire.CutMore(m.Owner)
+		_, more := m.Owner.CutMore()
 		l.Hear(core.Message{Kind: core.Shown, ID: id, More: more}, now)
 	}
 	l.shard.exit(l)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,8 +83,8 @@ func (w *World) Queued() (tickets []string) {
 		return nil
 	}
 	for _, member := range members {
-		if !strings.HasPrefix(member, "!") {
-			tickets = append(tickets, member[1:]) // without its mode
+		if m, ok := wire.ParseMember(member); ok {
+			tickets = append(tickets, string(m.Ticket))
 		}
 	}
 	return tickets

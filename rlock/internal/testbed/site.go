@@ -19,6 +19,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,7 +64,7 @@ func (s *Site) AwaitHash(client *rlock.Client, owner string, count string) (fiel
 		var shown string
 		for field, shown = range hash {
 		}
-		return shown == count && strings.HasPrefix(field, inspect.Of(client).ID()) && strings.HasSuffix(field, ":"+owner)
+		return shown == count && wire.OwnerText(field).ClientID() == inspect.Of(client).ID() && strings.HasSuffix(field, ":"+owner)
 	}, func() string {
 		return fmt.Sprintf("the hash is %v, and does not show owner %s of client %s with count %s", hash, owner, inspect.Of(client).ID(), count)
 	})
@@ -233,7 +234,7 @@ func (s *Site) AwaitWaiters(n int64, name string) {
 				return false
 			}
 			for _, member := range members { // without marks, and turns of foreign clients
-				if member[0] != '!' && member != "?" {
+				if _, ok := wire.ParseMember(member); ok {
 					waiting++
 				}
 			}

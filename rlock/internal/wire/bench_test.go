@@ -28,7 +28,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	var queue []string
 	join := func(client int) {
 		ticket := c.ids[client].Owner(uint64(client))
-		c.step(b, &wire.Exchange{Cmd: core.Command{Op: core.Join}, Kind: wire.Plain, Keys: &c.keys, Text: ticket})
+		c.step(b, &wire.Exchange{Cmd: core.Command{Op: core.Join}, Kind: wire.Plain, Keys: &c.keys, Text: wire.OwnerText(ticket)})
 		queue = append(queue, ticket)
 	}
 	for client := 1; client < len(c.ids); client++ {

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -58,7 +57,7 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 // rlock.
 func (r *Redis) sendForce(ctx context.Context, x *Exchange) {
 	call, result := r.stepCall(x), rueidis.RedisResult{}
-	if !IsOurs(x.Text) || strings.HasPrefix(x.Text, r.prefix) || r.options.NoClientChannel {
+	if !x.Text.IsOurs() || x.Text.ClientID() == r.prefix || r.options.NoClientChannel {
 		result = r.Do(ctx, call)
 	} else {
 		result = r.DoAndTell(ctx, call, ClientMessage{Verb: Forced, Owner: x.Text, Text: x.Keys.Key})
@@ -144,7 +143,7 @@ func (x *Exchange) shareKey() int { return int(x.Keys.Slot)<<8 | x.Kind.index }
 // sendUnmark takes the mark of a tenure out of the queue: see scripts/queue.lua.
 func (r *Redis) sendUnmark(ctx context.Context, x *Exchange) {
 	r.sent.n.Add(1)
-	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member("!"+x.Text[:TenureLen-1]).Build()).Error()
+	err := r.Client.Do(ctx, r.Client.B().Zrem().Key(x.Keys.Queue()).Member(x.Text.Mark()).Build()).Error()
 	if x.Answer = (Answer{Err: err, Heard: Answered(err), Before: -1}); err != nil {
 		x.Answer.Fault = core.NotRun
 	}

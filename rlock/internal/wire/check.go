@@ -104,8 +104,8 @@ func (r *Redis) newChecks(prefix string, id *ID) (all []*check, err error) {
 	oneSlot := !r.InCluster() || tagOf(prefix) != prefix
 	covered := make(map[uint32]bool, nodes)
 	for range slots {
-		text := id.Owner(1)
-		name := prefix + checkPrefix + text[:TenureLen-1]
+		text := id.Text(id.Number(), 1)
+		name := prefix + checkPrefix + text.UUID()
 		if node := r.Nodes.NodeOf(r.SlotOf(name)); !covered[node] {
 			covered[node] = true
 			c, err := r.newCheck(name, text)
@@ -122,7 +122,7 @@ func (r *Redis) newChecks(prefix string, id *ID) (all []*check, err error) {
 }
 
 // newCheck returns the check by the lock of that name, for the owner with that text.
-func (r *Redis) newCheck(name, text string) (c *check, err error) {
+func (r *Redis) newCheck(name string, text OwnerText) (c *check, err error) {
 	c = new(check)
 	if c.keys, err = r.KeysOf(name, Plain.Layout, r.prefix); err != nil {
 		return nil, err

@@ -9,6 +9,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// TenureLen is the length of the part of an owner's text that stands for the tenure.
+const TenureLen = uuidLen + 1
+
+// Owner returns the text of an owner with the UUID of a new tenure.
+func (id *ID) Owner(owner uint64) string { return string(id.Text(id.Number(), owner)) }
+
 // CallOf returns the call of a command, or of several that share one.
 func (r *Redis) CallOf(all ...*Exchange) Call { return r.callForAll(all) }
 

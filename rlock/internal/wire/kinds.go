@@ -18,9 +18,9 @@ type Exchange struct {
 	Keys *Keys
 	Kind *Kind
 
-	Text   string // the text of the owner: "<uuid>:<id>"
-	Joins  string // the text of the ticket that joins with a Leave, or ""
-	Passed string // the text of the owner that passed the lock on, which a Resume replaces
+	Text   OwnerText // the text of the owner
+	Joins  OwnerText // the text of the ticket that joins with a Leave, or ""
+	Passed OwnerText // the text of the owner that passed the lock on, which a Resume replaces
 
 	Track  bool       // a Mirror tracks the key
 	Counts bool       // a Join or a Look asks for the place of the ticket
@@ -200,17 +200,17 @@ func (r *Redis) stepCall(x *Exchange) Call {
 	all = append(all, r.publishing(&x.Cmd))
 	leaves, amount := x.Cmd.Op == core.Leave, x.amount()
 	if leaves && x.Joins == "" {
-		all = append(all, x.Text)
+		all = append(all, string(x.Text))
 		if mode := modeLetter(x.Cmd.Ticket); amount != "" || mode != "x" {
 			all = append(all, amount, mode)
 		}
 	} else {
 		all = append(all, r.milliseconds(x.Cmd.Lease), amount, flag(leaves), flag(x.Joins != "" || x.Cmd.Op == core.Join))
 		if x.Cmd.Op != core.Step {
-			all = append(all, modeLetter(x.Cmd.Ticket)+x.Text)
+			all = append(all, memberOf(x.Cmd.Ticket, x.Text))
 		}
 		if x.Joins != "" {
-			all = append(all, modeLetter(x.Cmd.Joins)+x.Joins)
+			all = append(all, memberOf(x.Cmd.Joins, x.Joins))
 		}
 		if (x.Counts || x.Cmd.Bounded) && !leaves {
 			most := -1
@@ -222,21 +222,6 @@ func (r *Redis) stepCall(x *Exchange) Call {
 	}
 	c.words.n = len(all)
 	return c
-}
-
-// modeLetter returns the letter of a ticket's mode in the queue.
-func modeLetter(t core.Ticket) string {
-	modes, mode := "xsab", t.Mode
-	if t.Polls {
-		modes = "XSA"
-	}
-	switch {
-	case t.Answerable:
-		mode = core.Shared + 1
-	case t.Brief:
-		mode = core.Shared + 2
-	}
-	return modes[mode : mode+1]
 }
 
 // amount returns the number of permits of a semaphore, or the number of fencing tokens that a grant
@@ -327,12 +312,14 @@ func acquirePlain(r *Redis, x *Exchange) Call {
 		script = x.Kind.askAcquire
 	}
 	if tokens := x.Keys.Extra(); tokens != "" {
-		return script.Call(3, x.Keys.Key, x.Keys.Queue(), tokens, r.milliseconds(x.Cmd.Lease), x.Text, x.amount())
+		return script.Call(3, x.Keys.Key, x.Keys.Queue(), tokens, r.milliseconds(x.Cmd.Lease), string(x.Text), x.amount())
 	}
-	return script.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text)
+	return script.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), string(x.Text))
 }
 
-func resumePlain(r *Redis, x *Exchange) Call { return r.resumeCall(x, x.Passed, x.Text) }
+func resumePlain(r *Redis, x *Exchange) Call {
+	return r.resumeCall(x, string(x.Passed), string(x.Text))
+}
 
 // resumeCall returns the call of a Resume of a lock that is a hash of owners. from is the field of
 // the owner that passed the lock on, to that of the owner that resumes it; leases are the keys of
@@ -360,34 +347,38 @@ func mirrorPlain(r *Redis, part []*Exchange) Call {
 	for _, x := range part {
 		how, channel := r.othersArgs(x, &more)
 		keys = append(keys, x.Keys.Key)
-		args = append(args, r.mirrorLease(&x.Cmd), x.Text, strconv.Itoa(x.Cmd.Writes), how, channel)
+		args = append(args, r.mirrorLease(&x.Cmd), string(x.Text), strconv.Itoa(x.Cmd.Writes), how, channel)
 	}
 	return Call{Script: part[0].Kind.mirror, Keys: append(keys, more...), Args: args}
 }
 
 // guardByKey returns the key of the lock and the owner, by which a guarded write checks the lock.
-func guardByKey(x *Exchange) (keys, args []string) { return []string{x.Keys.Key}, []string{x.Text} }
+func guardByKey(x *Exchange) (keys, args []string) {
+	return []string{x.Keys.Key}, []string{string(x.Text)}
+}
 
 // A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader
 // that lives as long as its lease, as Redisson's RReadWriteLock. Its two locks are one lock of
 // package core, in two modes.
 
 // leaseKey returns the key of a reader's lease.
-func leaseKey(k *Keys, reader string) string { return k.Extra() + ":" + reader + ":rwlock_timeout:1" }
+func leaseKey(k *Keys, reader OwnerText) string {
+	return k.Extra() + ":" + string(reader) + ":rwlock_timeout:1"
+}
 
 func acquireReadWrite(r *Redis, x *Exchange) Call {
 	mode := "write"
 	if x.Cmd.Mode == core.Shared {
 		mode = "read"
 	}
-	return x.Kind.acquire.Call(4, x.Keys.Key, x.Keys.Queue(), x.Keys.Extra(), leaseKey(x.Keys, x.Text), r.milliseconds(x.Cmd.Lease), x.Text, mode)
+	return x.Kind.acquire.Call(4, x.Keys.Key, x.Keys.Queue(), x.Keys.Extra(), leaseKey(x.Keys, x.Text), r.milliseconds(x.Cmd.Lease), string(x.Text), mode)
 }
 
 func resumeReadWrite(r *Redis, x *Exchange) Call {
 	if x.Cmd.Mode == core.Alone {
-		return r.resumeCall(x, x.Passed+":write", x.Text+":write")
+		return r.resumeCall(x, x.Passed.WriteField(), x.Text.WriteField())
 	}
-	return r.resumeCall(x, x.Passed, x.Text, leaseKey(x.Keys, x.Passed), leaseKey(x.Keys, x.Text))
+	return r.resumeCall(x, string(x.Passed), string(x.Text), leaseKey(x.Keys, x.Passed), leaseKey(x.Keys, x.Text))
 }
 
 func mirrorReadWrite(r *Redis, part []*Exchange) Call {
@@ -397,7 +388,7 @@ func mirrorReadWrite(r *Redis, part []*Exchange) Call {
 	for _, x := range part {
 		how, _ := r.othersArgs(x, &more)
 		keys = append(keys, x.Keys.Key, x.Keys.Extra(), x.Keys.Channel())
-		args = append(args, r.mirrorLease(&x.Cmd), x.Text, strconv.Itoa(x.Cmd.Writes), flag(x.Cmd.Reads), how)
+		args = append(args, r.mirrorLease(&x.Cmd), string(x.Text), strconv.Itoa(x.Cmd.Writes), flag(x.Cmd.Reads), how)
 	}
 	return Call{Script: part[0].Kind.mirror, Keys: append(keys, more...), Args: args}
 }
@@ -407,17 +398,17 @@ func guardReadWrite(x *Exchange) (keys, args []string) {
 	if x.Cmd.Mode == core.Shared {
 		mode = "s"
 	}
-	return []string{x.Keys.Extra(), x.Keys.Key}, []string{mode, x.Text}
+	return []string{x.Keys.Extra(), x.Keys.Key}, []string{mode, string(x.Text)}
 }
 
 // A semaphore is a sorted set of the owners that have permits, and of the ends of their leases.
 
 func acquirePermits(r *Redis, x *Exchange) Call {
-	return x.Kind.acquire.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Text, x.amount())
+	return x.Kind.acquire.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), string(x.Text), x.amount())
 }
 
 func resumePermits(r *Redis, x *Exchange) Call {
-	return x.Kind.resume.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), x.Passed, x.Text)
+	return x.Kind.resume.Call(2, x.Keys.Key, x.Keys.Queue(), r.milliseconds(x.Cmd.Lease), string(x.Passed), string(x.Text))
 }
 
 func mirrorPermits(r *Redis, part []*Exchange) Call {
@@ -426,7 +417,7 @@ func mirrorPermits(r *Redis, part []*Exchange) Call {
 	var queues []string // of those that are passed on
 	for _, x := range part {
 		keys = append(keys, x.Keys.Key)
-		args = append(args, r.mirrorLease(&x.Cmd), x.Text)
+		args = append(args, r.mirrorLease(&x.Cmd), string(x.Text))
 		if x.Cmd.Owner == 0 {
 			queues = append(queues, x.Keys.Queue())
 		}

@@ -373,9 +373,9 @@ const (
 func (k *modelKind) call(c core.Command) wire.Call {
 	x := &wire.Exchange{Cmd: c, Kind: k.kind, Keys: &k.keys, Write: wire.NewWrite("", nil, nil)}
 	x.Cmd.Lease *= core.Span(time.Millisecond)
-	x.Text, x.Passed = ownerText(c.ID, c.Owner)+permitsText(c.More), ownerText(c.Passed, 0)+permitsText(c.More)
+	x.Text, x.Passed = wire.OwnerText(ownerText(c.ID, c.Owner)+permitsText(c.More)), wire.OwnerText(ownerText(c.Passed, 0)+permitsText(c.More))
 	if c.Joins != (core.Ticket{}) {
-		x.Joins = ownerText(c.Joins.ID, c.Joins.Owner) + permitsText(c.Joins.More)
+		x.Joins = wire.OwnerText(ownerText(c.Joins.ID, c.Joins.Owner) + permitsText(c.Joins.More))
 	}
 	call := k.redis.CallOf(x)
 	//exhaustive:ignore

@@ -347,7 +347,9 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 		return fmt.Sprintf("left %v, holds, token %s, others %d", left, last, others)
 	}
 	denied := func(left bool, found int, ttl, owner any) string {
-		name, _ := wire.CutMore(strings.TrimSuffix(owner.(string), ":write"))
+		shown, _ := wire.OwnerText(owner.(string)).CutWrite()
+		shown, _ = shown.CutMore()
+		name := string(shown)
 		if name != "" {
 			times = append(times, span(ttl))
 		}

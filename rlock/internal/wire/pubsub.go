@@ -201,8 +201,8 @@ func (r *Redis) addTracking(p *pipeline, keys []string, called *bool) {
 // nothing, and is a reason to ask Redis.
 type ClientMessage struct {
 	Verb  Verb
-	Owner string // the text of a tenure of the client: "<uuid>:<id>"
-	Text  string // the lock's name
+	Owner OwnerText // a tenure of the client
+	Text  string    // the lock's name
 }
 
 // A Verb is the purpose of a message on a client's own channel.
@@ -217,14 +217,15 @@ const (
 )
 
 // String returns the message as it is published.
-func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Text }
+func (m ClientMessage) String() string { return string(m.Verb) + " " + string(m.Owner) + " " + m.Text }
 
 // ParseClientMessage parses a message on the client's own channel. It reports false for any other
 // text, as of a later version.
 func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
-	owner, text, ok := strings.Cut(rest, " ")
-	if !ok || Verb(verb) != Forced && Verb(verb) != Shown || len(owner) < TenureLen || text == "" {
+	word, text, ok := strings.Cut(rest, " ")
+	owner := OwnerText(word)
+	if !ok || Verb(verb) != Forced && Verb(verb) != Shown || owner.Tenure() == "" || text == "" {
 		return ClientMessage{}, false
 	}
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true

@@ -167,18 +167,18 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	if r.InCluster() {
 		result = r.Do(ctx, c)
-		_, _ = r.TellClient(ctx, m.Owner, m)
+		_, _ = r.TellClient(ctx, m.Owner.ClientID(), m)
 		return result
 	}
 	r.sent.n.Add(2)
-	if result = r.Client.DoMulti(ctx, c.evalsha(r.Client), r.message(m.Owner, m))[0]; c.again(result) {
-		result = r.Client.DoMulti(ctx, c.eval(r.Client), r.message(m.Owner, m))[0]
+	if result = r.Client.DoMulti(ctx, c.evalsha(r.Client), r.message(m.Owner.ClientID(), m))[0]; c.again(result) {
+		result = r.Client.DoMulti(ctx, c.eval(r.Client), r.message(m.Owner.ClientID(), m))[0]
 	}
 	return result
 }
 
-// TellClient publishes the message to the client with the id, with which an owner begins, and
-// returns the number of subscribers; -1 in a Cluster, where a node does not know all.
+// TellClient publishes the message to the client with the id, and returns the number of subscribers;
+// -1 in a Cluster, where a node does not know all.
 func (r *Redis) TellClient(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
@@ -188,9 +188,9 @@ func (r *Redis) TellClient(ctx context.Context, id string, m ClientMessage) (lis
 	return listeners, err
 }
 
-// message returns the command that publishes m to the client of the owner.
-func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
-	return r.Client.B().Publish().Channel(ClientChannel(owner[:ClientLen])).Message(m.String()).Build()
+// message returns the command that publishes m to the client with the id.
+func (r *Redis) message(client string, m ClientMessage) rueidis.Completed {
+	return r.Client.B().Publish().Channel(ClientChannel(client)).Message(m.String()).Build()
 }
 
 // Commands returns the number of commands that were sent for locks.

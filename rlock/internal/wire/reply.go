@@ -15,12 +15,12 @@ import (
 type Answer struct {
 	core.Reply
 	Err    error
-	Heard  bool    // the server answered
-	Sent   Sent    // the place to which the command was sent
-	Owner  string  // the text of the lock's owner
-	Clock  int64   // Redis' clock in µs, for a ticket that takes an answer; else 0
-	Met    *string // the string that the condition returned; nil if the command was executed
-	Before int     // the number of tickets before that of the command; negative if that is not known
+	Heard  bool      // the server answered
+	Sent   Sent      // the place to which the command was sent
+	Owner  OwnerText // the lock's owner
+	Clock  int64     // Redis' clock in µs, for a ticket that takes an answer; else 0
+	Met    *string   // the string that the condition returned; nil if the command was executed
+	Before int       // the number of tickets before that of the command; negative if that is not known
 }
 
 // failedAnswer returns the answer to a command that failed with err.
@@ -129,11 +129,17 @@ func readAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) (err error)
 	return r.readHolder(a, &denial[0], &denial[1])
 }
 
+// ownerIn reads the text of an owner.
+func ownerIn(m *rueidis.RedisMessage) (OwnerText, error) {
+	text, err := m.ToString()
+	return OwnerText(text), err
+}
+
 // readHolder reads the TTL of the lock's key, and its holder.
 func (r *Redis) readHolder(a *Answer, ttl, owner *rueidis.RedisMessage) error {
 	left, err := ttl.AsInt64()
 	if err == nil {
-		a.Owner, err = owner.ToString()
+		a.Owner, err = ownerIn(owner)
 	}
 	if err != nil || a.Owner == "" {
 		return err
@@ -218,7 +224,7 @@ func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) 
 
 // readGrant reads the reply to a step that granted the ticket the lock, or found that it has it.
 func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err error) {
-	if a.Owner, err = values[2].ToString(); err != nil {
+	if a.Owner, err = ownerIn(&values[2]); err != nil {
 		return err
 	}
 	a.Found = core.Holds
@@ -356,15 +362,14 @@ const (
 	OtherClient = 2
 )
 
-// IDOf returns the ID of the tenure of an owner, "<uuid>:<id>"; the zero ID for an owner of another
-// program.
-func (r *Redis) IDOf(owner string) core.ID {
-	number, ok := NumberOf(owner)
+// IDOf returns the ID of the tenure of an owner; the zero ID for an owner of another program.
+func (r *Redis) IDOf(owner OwnerText) core.ID {
+	number, ok := owner.TenureNumber()
 	if !ok {
 		return core.ID{}
 	}
 	id := core.ID{Client: OtherClient, N: number}
-	if strings.HasPrefix(owner, r.prefix) {
+	if owner.ClientID() == r.prefix {
 		id.Client = ThisClient
 	}
 	return id
@@ -375,7 +380,7 @@ type Notice struct {
 	core.Message        // the message for core, of the kind Granted, AtFront or Satisfied
 	Answer       string // the answer of the release, if the kind is Satisfied
 	Lock         string // the lock's name
-	Ticket       string // the text of the ticket
+	Ticket       OwnerText
 }
 
 // ParseNotice parses a message on the client's channel of a lock, where other users may publish any
@@ -384,17 +389,19 @@ func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):
 		n.Kind = core.AtFront
-		n.Ticket, n.Lock, ok = strings.Cut(message[1:], " ")
+		var ticket string
+		ticket, n.Lock, ok = strings.Cut(message[1:], " ")
+		n.Ticket = OwnerText(ticket)
 	case strings.HasPrefix(message, "="):
 		n, ok = parseAnswer(message[1:])
 	case strings.HasPrefix(message, "+"):
 		n, ok = parseGrant(message[1:])
 	}
-	if !ok || len(n.Ticket) < TenureLen {
+	if !ok || n.Ticket.Tenure() == "" {
 		return Notice{}, false
 	}
 	n.ID = r.IDOf(n.Ticket)
-	_, n.More = CutMore(n.Ticket)
+	_, n.More = n.Ticket.CutMore()
 	return n, true
 }
 
@@ -404,7 +411,7 @@ func parseGrant(text string) (n Notice, ok bool) {
 	if len(words) < 4 {
 		return n, false
 	}
-	n.Kind, n.Ticket, n.Lock = core.Granted, words[0], words[3]
+	n.Kind, n.Ticket, n.Lock = core.Granted, OwnerText(words[0]), words[3]
 	last, err := strconv.ParseUint(words[1], 10, 63)
 	many, err2 := strconv.ParseUint(words[2], 10, 63)
 	if err == nil && err2 == nil && many > 0 && many <= last {
@@ -424,7 +431,7 @@ func parseAnswer(text string) (n Notice, ok bool) {
 	if err != nil || size < 0 || size > len(words[2]) {
 		return n, false
 	}
-	n.Kind, n.Ticket, n.Lock, n.Answer = core.Satisfied, words[0], words[2][:size], words[2][size:]
+	n.Kind, n.Ticket, n.Lock, n.Answer = core.Satisfied, OwnerText(words[0]), words[2][:size], words[2][size:]
 	return n, true
 }
 

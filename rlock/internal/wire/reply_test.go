@@ -49,7 +49,7 @@ func TestTheAnswersToAnAcquire(t *testing.T) {
 		require.NoError(t, a.Err, test.reply)
 		assert.True(t, a.Heard)
 		assert.Equal(t, test.answer, a.Reply, test.reply)
-		assert.Equal(t, test.owner, a.Owner, test.reply)
+		assert.Equal(t, test.owner, string(a.Owner), test.reply)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestTheAnswersToAStep(t *testing.T) {
 func TestAnAnswerNamesTheHolder(t *testing.T) {
 	id := wire.NewID()
 	redis := openWith(t, redistest.Embedded(t), id, func(*wire.Options) {})
-	mine, theirs := id.Text(1<<63, 7), wire.NewID().Text(1<<63, 7)
+	mine, theirs := string(id.Text(1<<63, 7)), string(wire.NewID().Text(1<<63, 7))
 	for owner, want := range map[string]core.ID{
 		mine: {Client: wire.ThisClient, N: 1 << 63}, theirs: {Client: wire.OtherClient, N: 1 << 63}, them: {}, "some text": {},
 	} {
@@ -117,7 +117,7 @@ func TestAnAnswerNamesTheHolder(t *testing.T) {
 		a := redis.Read(x, reply(t, redis, "{1000, '"+owner+"'}"))
 		require.NoError(t, a.Err)
 		assert.Equal(t, core.Reply{Holder: want, Foreign: want == core.ID{}, TTL: core.Span(time.Second)}, a.Reply)
-		assert.Equal(t, owner, a.Owner)
+		assert.Equal(t, owner, string(a.Owner))
 	}
 }
 
@@ -191,10 +191,11 @@ func TestTheErrorsOfRedisSayWhetherACommandHasRun(t *testing.T) {
 // The score of a permit is the end of its lease; one whose lease has ended does not count.
 func TestThePermitsOfOwnersAreRead(t *testing.T) {
 	redis := open(t)
-	members := reply(t, redis, "{'one', '5001', 'three*3', '7000', 'over', '5000'}")
+	three := wire.NewID().Text(1<<63, 3)
+	members := reply(t, redis, "{'one', '5001', '"+string(three.WithMore(2))+"', '7000', 'over', '5000'}")
 	held, err := wire.PermitsOf(members, reply(t, redis, "{'5', '0'}"))
 	require.NoError(t, err)
-	assert.Equal(t, []wire.Permit{{Owner: "one", Count: 1, Left: time.Millisecond}, {Owner: "three", Count: 3, Left: 2 * time.Second}}, held)
+	assert.Equal(t, []wire.Permit{{Owner: "one", Count: 1, Left: time.Millisecond}, {Owner: three, Count: 3, Left: 2 * time.Second}}, held)
 	for _, clock := range []string{"{}", "{'5'}", "{'5', '0', '0'}", "{'5', 'x'}", "redis.error_reply('ERR no')"} {
 		_, err := wire.PermitsOf(members, reply(t, redis, clock))
 		require.Error(t, err, clock)
@@ -215,8 +216,8 @@ func TestTheEndOfAPermitMayBeAnyNumber(t *testing.T) {
 	held, err := wire.PermitsOf(members, clock)
 	require.NoError(t, err)
 	require.Len(t, held, 2)
-	assert.Equal(t, "c", held[0].Owner)
-	assert.Equal(t, "d", held[1].Owner)
+	assert.EqualValues(t, "c", held[0].Owner)
+	assert.EqualValues(t, "d", held[1].Owner)
 }
 
 func TestAnErrorThatIsNotRedisAnswerSaysWhetherTheCommandMayHaveRun(t *testing.T) {
@@ -287,7 +288,7 @@ func TestACounterThatIsFullIsNoCounter(t *testing.T) {
 	redis := open(t)
 	keys := keysOf(t, redis, "lock", wire.Fenced.Layout)
 	require.NoError(t, do(t, redis, "SET", keys.Extra(), "9223372036854775807").Error())
-	x := &wire.Exchange{Kind: wire.Fenced, Keys: &keys, Text: wire.NewID().Owner(1)}
+	x := &wire.Exchange{Kind: wire.Fenced, Keys: &keys, Text: wire.OwnerText(wire.NewID().Owner(1))}
 	x.Cmd = core.Command{Op: core.Acquire, Lease: core.Span(time.Minute), Tokens: 1}
 	answer := carry(t, redis, x)
 	require.ErrorIs(t, wire.Explain(answer.Err), wire.ErrWrongType)

@@ -54,11 +54,26 @@ func newScript(names ...string) *Script {
 	for _, name := range names {
 		text += readScript(name)
 	}
-	text = strings.Replace(text, swiftHere, readScript("swift"), 1)
-	text = strings.Replace(text, tokensHere, readScript("tokens"), 1)
-	text = strings.Replace(text, ownersHere, readScript("owners"), 1)
-	text = strings.Replace(text, permitsHere, readScript("permits"), 1)
-	return ScriptOf(text)
+	return ScriptOf(withParts(text))
+}
+
+// shared are the files that a line "-- (<name>.lua)" of another file stands for.
+//
+// owners.lua and tenures.lua come behind the common ends of a step, which need no owner: Redis takes
+// time to define the functions. tokens.lua may stand before them: the time to define its one function
+// is too short to be measured.
+//
+// A ticket that joins behind another one has two ends, 3 in swift.lua and 11 in queue.lua: the first
+// one stands before queue.lua has defined its functions, and so repeats the pattern of owners.lua; the
+// other one serves the other kinds, and steps that do more than join.
+var shared = []string{"swift", "tokens", "owners", "permits", "tenures"}
+
+// withParts returns the text with the shared files in place of the lines that name them.
+func withParts(text string) string {
+	for _, name := range shared {
+		text = strings.Replace(text, "-- ("+name+".lua)\n", readScript(name), 1)
+	}
+	return text
 }
 
 // ofSeveral returns the script that acquires several locks by the script s: see acquire_all.lua.
@@ -71,23 +86,6 @@ func ScriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
-
-// ownersHere is the line that owners.lua replaces. It stands behind the common ends of a script,
-// which need no owner: Redis takes time to define the functions.
-const ownersHere = "-- (owners.lua)\n"
-
-// permitsHere is the line of a semaphore's scripts that permits.lua replaces.
-const permitsHere = "-- (permits.lua)\n"
-
-// swiftHere is the line of plain.lua that swift.lua replaces. A ticket that joins behind another one
-// has two ends, 3 in swift.lua and 11 in queue.lua: the first one stands before queue.lua has
-// defined its functions, and so repeats the pattern of owners.lua; the other one serves the other
-// kinds, and steps that do more than join.
-const swiftHere = "-- (swift.lua)\n"
-
-// tokensHere is the line of the scripts of a fenced lock that tokens.lua replaces. It may stand
-// before the common ends: Redis' time to define its one function is too short to be measured.
-const tokensHere = "-- (tokens.lua)\n"
 
 // acquireHere is the line of acquire_all.lua that the acquire script of a kind replaces.
 const acquireHere = "-- (acquire)\n"
@@ -263,19 +261,19 @@ const writeBegins = "local done, reply = pcall(function() "
 var (
 	writeEnds     = oneLine(readScript("guard_end"))
 	releaseBegins = oneLine(readScript("release"))
-	answers       = oneLine(readScript("release_answer"))
+	answers       = oneLine(withParts(readScript("release_answer")))
 	releaseEnds   = readScript("release_end")
 )
 
 func newGuard(name string) *Guard {
-	return &Guard{looks: oneLine(readScript(name))}
+	return &Guard{looks: oneLine(withParts(readScript(name)))}
 }
 
 // oneLine returns a script without its comments on one line.
 func oneLine(text string) (line string) {
 	for l := range strings.Lines(text) {
-		if !strings.HasPrefix(l, "--") {
-			line += strings.TrimSpace(l) + " "
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "--") {
+			line += l + " "
 		}
 	}
 	return line

@@ -28,7 +28,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	ways := map[string]func() error{
 		"one": func() error { return redis.Do(t.Context(), release).Error() },
 		"one and a message": func() error {
-			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1), Text: "lock"}).Error()
+			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: wire.OwnerText(id.Owner(1)), Text: "lock"}).Error()
 		},
 		"one that waits for replicas": func() error {
 			x := leave(&keys, id.Owner(1))
@@ -77,7 +77,7 @@ func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	keys := keysOf(t, redis, "lock", wire.Plain.Layout)
 	owner := wire.NewID().Owner(1)
 	require.NoError(t, do(t, redis, "ZADD", keys.Queue(), "0", "!"+owner[:wire.TenureLen-1]).Error())
-	x := &wire.Exchange{Cmd: core.Command{Op: core.Unmark}, Kind: wire.Plain, Keys: &keys, Text: owner}
+	x := &wire.Exchange{Cmd: core.Command{Op: core.Unmark}, Kind: wire.Plain, Keys: &keys, Text: wire.OwnerText(owner)}
 	redis.Carry(t.Context(), x)
 	require.NoError(t, x.Answer.Err)
 	there, err := do(t, redis, "EXISTS", keys.Queue()).AsInt64()
@@ -216,7 +216,7 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 						}
 					}
 					acquire := func(k *wire.Keys) *wire.Exchange {
-						x := &wire.Exchange{Cmd: kind.cmd, Kind: kind.kind, Keys: k, Text: mine}
+						x := &wire.Exchange{Cmd: kind.cmd, Kind: kind.kind, Keys: k, Text: wire.OwnerText(mine)}
 						x.Cmd.Op, x.Cmd.Lease = core.Acquire, core.Span(30*time.Second)
 						return x
 					}
@@ -346,10 +346,10 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	for name, kind := range map[string]*wire.Kind{"plain": wire.Plain, "read-write": wire.ReadWrite, "semaphore": wire.Semaphore} {
 		for _, mode := range []core.Mode{core.Alone, core.Shared} {
 			for step, op := range map[string]core.Op{"join": core.Join, "look": core.Look, "release": core.Leave, "release and join": core.Leave} {
-				x := &wire.Exchange{Kind: kind, Keys: &keys, Text: ticket}
+				x := &wire.Exchange{Kind: kind, Keys: &keys, Text: wire.OwnerText(ticket)}
 				x.Cmd = core.Command{Op: op, Ticket: core.Ticket{Mode: mode}, Lease: core.Span(time.Minute), Permits: permits[kind]}
 				if step == "release and join" {
-					x.Joins, x.Cmd.Joins = id.Owner(2), core.Ticket{Mode: mode}
+					x.Joins, x.Cmd.Joins = wire.OwnerText(id.Owner(2)), core.Ticket{Mode: mode}
 				}
 				calls[fmt.Sprint(name, ", ", mode, ", ", step)] = redis.CallOf(x)
 			}
@@ -442,13 +442,67 @@ func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 		"0123abcd-0123-8123-9123-0123456789ab-17": false,
 		"0123abcd-0123-8123-1123-0123456789ab:17": false, // the variant of no UUID
 	} {
-		assert.Equal(t, want, wire.IsOurs(owner), owner)
+		assert.Equal(t, want, wire.OwnerText(owner).IsOurs(), owner)
 		for function, want := range map[string]bool{"isOurs": want, "mayOwn": wire.MayOwn(owner)} {
 			script := string(text) + "return " + function + "(ARGV[1]) and 1 or 0"
 			n, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(script).Numkeys(0).Arg(owner).Build()).AsInt64()
 			require.NoError(t, err)
 			assert.Equal(t, want, n == 1, "%s(%q)", function, owner)
 		}
+	}
+}
+
+// The scripts and this package take the same parts out of the text of an owner.
+func TestTheScriptsTakeAnOwnerApartAsThisPackageDoes(t *testing.T) {
+	redis := open(t)
+	source := ""
+	for _, file := range []string{"owners", "tenures", "permits"} {
+		text, err := os.ReadFile("scripts/" + file + ".lua")
+		require.NoError(t, err)
+		source += string(text)
+	}
+	source += "local t = ARGV[1] return {clientOf(t), uuidOf(t), tenureOf(t), markOf(t), tostring(isOurs(t) and isPassed(t)), tostring(moreOf(t)), passedAs(t), tostring(isWriter(t))}"
+	tenure := wire.NewID().Text(1<<63, 7).Tenure()
+	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7:write", "70", "7#a note"} {
+		text := wire.OwnerText(tenure + behind)
+		_, more := text.CutMore()
+		_, writes := text.CutWrite()
+		want := []string{
+			text.ClientID(), text.UUID(), text.Tenure(), text.Mark(), fmt.Sprint(text.IsPassed()), fmt.Sprint(more),
+			string(wire.OwnerText(tenure + "0").WithMore(more)), fmt.Sprint(writes),
+		}
+		got, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(source).Numkeys(0).Arg(string(text)).Build()).AsStrSlice()
+		require.NoError(t, err)
+		if more == 0 { // an odd end stays what it is
+			got[6], _, _ = strings.Cut(got[6], "*")
+		}
+		assert.Equal(t, want, got, behind)
+	}
+}
+
+// A text of another program may be anything.
+func TestTheTextOfAnOwnerMayBeAnything(t *testing.T) {
+	for _, text := range []wire.OwnerText{"", "*", "*3", "mode", "a*3:1", "?", "0123abcd-0123-4123-9123-0123456789ab"} {
+		assert.Empty(t, text.Tenure(), text)
+		assert.Empty(t, text.UUID(), text)
+		assert.Zero(t, text.OwnerID(), text)
+		assert.False(t, text.IsOurs() || text.IsPassed(), text)
+		one, more := text.CutMore()
+		assert.Equal(t, text, one)
+		assert.Zero(t, more, text)
+	}
+	const theirs = wire.OwnerText("0123abcd-0123-4123-9123-0123456789ab:42")
+	assert.EqualValues(t, 42, theirs.OwnerID(), "a thread of Redisson")
+	assert.False(t, theirs.IsOurs())
+	for member, want := range map[string]wire.Member{
+		"x" + string(theirs): {Ticket: theirs}, "s" + string(theirs): {Ticket: theirs, Shared: true},
+		"X" + string(theirs): {Ticket: theirs, Polls: true}, "S" + string(theirs): {Ticket: theirs, Shared: true, Polls: true},
+		"a" + string(theirs): {Ticket: theirs}, "b" + string(theirs): {Ticket: theirs}, "A" + string(theirs): {Ticket: theirs, Polls: true},
+		"?": {}, "": {}, "x": {}, theirs.Mark(): {}, "z" + string(theirs): {},
+	} {
+		m, ok := wire.ParseMember(member)
+		assert.Equal(t, want, m, member)
+		assert.Equal(t, want != wire.Member{}, ok, member)
 	}
 }
 
@@ -468,7 +522,7 @@ func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
 			require.NoError(t, c.redis.Client.Do(t.Context(), c.redis.Client.B().Flushall().Build()).Error())
 			do := func(op core.Op, text, joins string, on *wire.Script) {
 				t.Helper()
-				x := &wire.Exchange{Cmd: core.Command{Op: op, Lease: core.Span(30 * time.Second), Tokens: test.tokens}, Kind: test.kind, Keys: &c.keys, Text: text, Joins: joins}
+				x := &wire.Exchange{Cmd: core.Command{Op: op, Lease: core.Span(30 * time.Second), Tokens: test.tokens}, Kind: test.kind, Keys: &c.keys, Text: wire.OwnerText(text), Joins: wire.OwnerText(joins)}
 				call := c.redis.CallOf(x)
 				if on != nil {
 					call.Script = on
@@ -531,7 +585,7 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 			keys := keysOf(t, redis, name, test.kind.Layout)
 			text := id.Owner(1)
 			step := func(op core.Op) core.Found {
-				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: text}
+				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: wire.OwnerText(text)}
 				x.Cmd.Op, x.Cmd.Lease = op, core.Span(time.Minute)
 				answer := carry(t, redis, x)
 				require.NoError(t, answer.Err)
@@ -559,7 +613,7 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	poor := openWith(t, s, wire.NewID(), func(o *wire.Options) { o.Redis.Username, o.Redis.Password = "poor", "secret" })
 	join := func(cmd core.Command, counts bool) wire.Answer {
 		cmd.Op, cmd.Lease = core.Join, core.Span(time.Minute)
-		return carry(t, poor, &wire.Exchange{Cmd: cmd, Kind: wire.Plain, Keys: &keys, Counts: counts, Text: wire.NewID().Owner(1)})
+		return carry(t, poor, &wire.Exchange{Cmd: cmd, Kind: wire.Plain, Keys: &keys, Counts: counts, Text: wire.NewID().Text(1<<63, 1)})
 	}
 	require.ErrorIs(t, wire.Explain(join(core.Command{Bound: core.Bound{Bounded: true, Most: 5}}, false).Err), wire.ErrNoPermission)
 	there, err := do(t, all, "EXISTS", keys.Queue()).AsInt64()
@@ -568,7 +622,7 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		answer := join(core.Command{}, counts)
 		require.NoError(t, answer.Err, "others do not need it")
-		assert.Equal(t, holder, answer.Owner)
+		assert.Equal(t, holder, string(answer.Owner))
 		assert.Zero(t, answer.Tickets, "nor does it learn how many there are")
 		assert.NotEqual(t, core.Nowhere, answer.Found)
 	}
@@ -608,7 +662,7 @@ func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 			text := id.Owner(1)
 			for _, cmd := range test.cmds {
 				cmd.Lease = core.Span(time.Minute)
-				x := &wire.Exchange{Cmd: cmd, Kind: test.kind, Keys: &keys, Text: text, Passed: passed}
+				x := &wire.Exchange{Cmd: cmd, Kind: test.kind, Keys: &keys, Text: wire.OwnerText(text), Passed: wire.OwnerText(passed)}
 				redis.Carry(t.Context(), x)
 				require.NoError(t, x.Answer.Err, cmd.Op)
 				if cmd.Op != core.Leave {
@@ -629,11 +683,11 @@ func TestAnOwnerOfAnOddNumberOfPermitsHasOne(t *testing.T) {
 	keys := keysOf(t, redis, "permits", wire.Semaphore.Layout)
 	for _, number := range []string{"x", "-5", ""} {
 		odd := wire.NewID().Owner(1) + "*" + number
-		_, more := wire.CutMore(odd)
+		_, more := wire.OwnerText(odd).CutMore()
 		assert.Zero(t, more)
 		require.NoError(t, do(t, redis, "DEL", keys.Key).Error())
 		require.NoError(t, do(t, redis, "ZADD", keys.Key, "1", odd).Error())
-		x := &wire.Exchange{Kind: wire.Semaphore, Keys: &keys, Text: wire.NewID().Owner(1)}
+		x := &wire.Exchange{Kind: wire.Semaphore, Keys: &keys, Text: wire.NewID().Text(1<<63, 1)}
 		x.Cmd = core.Command{Op: core.Acquire, Lease: core.Span(time.Minute), Permits: 1}
 		answer := carry(t, redis, x)
 		require.NoError(t, answer.Err)

@@ -230,7 +230,7 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 
 // KnownProcess returns the process of an owner's client, if a recent call of Processes has found
 // it, or nil. It does not wait.
-func (r *Redis) KnownProcess(owner string) *Process {
+func (r *Redis) KnownProcess(owner OwnerText) *Process {
 	slot, ok := r.clientLists.lock.TryEnter()
 	if !ok {
 		return nil
@@ -277,11 +277,11 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 }
 
 // OfOwner returns the process of an owner's client, or nil if that process is not known.
-func (p *Processes) OfOwner(owner string) *Process {
-	if len(owner) < ClientLen {
-		return nil
-	}
-	if found, ok := p.byID[owner[:ClientLen]]; ok {
+func (p *Processes) OfOwner(owner OwnerText) *Process { return p.OfClient(owner.ClientID()) }
+
+// OfClient returns the process of the client with the id, or nil if that process is not known.
+func (p *Processes) OfClient(id string) *Process {
+	if found, ok := p.byID[id]; ok {
 		return &found
 	}
 	return nil
@@ -342,7 +342,7 @@ func parseClientName(name string) (p Process, id string, ok bool) {
 
 // A Permit is the permits of one owner.
 type Permit struct {
-	Owner string
+	Owner OwnerText // without the number of the permits
 	Count int
 	Left  time.Duration
 }
@@ -364,7 +364,7 @@ func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
 	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
 	for _, end := range ends {
 		if left := Milliseconds(int64(max(min(end.Score, 1<<53), 0))) - now; left > 0 {
-			owner, more := CutMore(end.Member)
+			owner, more := OwnerText(end.Member).CutMore()
 			held = append(held, Permit{owner, 1 + int(more), left})
 		}
 	}

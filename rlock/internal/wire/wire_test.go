@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -54,7 +53,7 @@ func keysOf(t testing.TB, redis *wire.Redis, name string, layout wire.Layout) wi
 
 // leave returns the release of an owner of a plain lock.
 func leave(keys *wire.Keys, owner string) *wire.Exchange {
-	return &wire.Exchange{Cmd: core.Command{Op: core.Leave}, Kind: wire.Plain, Keys: keys, Text: owner}
+	return &wire.Exchange{Cmd: core.Command{Op: core.Leave}, Kind: wire.Plain, Keys: keys, Text: wire.OwnerText(owner)}
 }
 
 // carry makes the call of a command, whose foreign clients do not poll.
@@ -103,7 +102,7 @@ func FuzzParseClientMessage(f *testing.F) {
 		}
 		assert.Equal(t, message, m.String())
 		assert.GreaterOrEqual(t, len(m.Owner), wire.TenureLen)
-		assert.NotContains(t, string(m.Verb)+m.Owner, " ")
+		assert.NotContains(t, string(m.Verb)+string(m.Owner), " ")
 		assert.NotEmpty(t, m.Text)
 	})
 }
@@ -209,36 +208,36 @@ func TestTheNumberOfATenureIsReadFromItsOwner(t *testing.T) {
 	for i := range 1000 {
 		number := id.Number()
 		text := id.Text(number, uint64(i))
-		read, ok := wire.NumberOf(text)
+		read, ok := text.TenureNumber()
 		require.True(t, ok, text)
 		assert.Equal(t, number, read)
-		assert.Equal(t, fmt.Sprint(i), text[wire.TenureLen:])
+		assert.Equal(t, uint64(i), text.OwnerID())
 	}
 	for _, text := range []string{"", "8888", uuid.NewString() + ":1", id.Prefix + "80zz-000000000000:1", id.Prefix + "8000x000000000000:1"} {
-		_, ok := wire.NumberOf(text)
+		_, ok := wire.OwnerText(text).TenureNumber()
 		assert.False(t, ok, text)
 	}
 }
 
 func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 	id := wire.NewID()
-	for _, owner := range []string{id.Owner(7), id.Owner(0)} {
-		assert.Equal(t, owner, wire.WithMore(owner, 0))
-		assert.Equal(t, owner+"*3", wire.WithMore(owner, 2))
+	for _, owner := range []wire.OwnerText{id.Text(id.Number(), 7), id.Text(id.Number(), 0)} {
+		assert.Equal(t, owner, owner.WithMore(0))
+		assert.Equal(t, owner+"*3", owner.WithMore(2))
 		for _, more := range []int32{0, 1, 9, math.MaxInt32 - 1} {
-			text := wire.WithMore(owner, more)
-			read, n := wire.CutMore(text)
+			text := owner.WithMore(more)
+			read, n := text.CutMore()
 			assert.Equal(t, owner, read)
 			assert.Equal(t, more, n)
-			assert.Equal(t, wire.HasPassed(owner), wire.HasPassed(text))
-			assert.True(t, wire.IsOurs(text) && wire.IsOwner(text))
-			before, _ := wire.NumberOf(owner)
-			number, ok := wire.NumberOf(text)
+			assert.Equal(t, owner.IsPassed(), text.IsPassed())
+			assert.True(t, text.IsOurs() && wire.IsOwner(string(text)))
+			before, _ := owner.TenureNumber()
+			number, ok := text.TenureNumber()
 			assert.True(t, ok)
 			assert.Equal(t, before, number)
 		}
-		for _, end := range []string{"*", "*0", "*1", "*-2", "*x", "*99999999999"} {
-			read, n := wire.CutMore(owner + end)
+		for _, end := range []wire.OwnerText{"*", "*0", "*1", "*-2", "*x", "*99999999999"} {
+			read, n := (owner + end).CutMore()
 			assert.Equal(t, owner, read)
 			assert.Zero(t, n)
 		}

@@ -56,7 +56,7 @@ local here = false  -- whether there may be foreign clients, so that the next na
 if not guarded or joined and first == asker then
 	if family ~= 'c' then
 		local ears = grants .. 'ushers'
-		count(channel, ears, grants .. clientOf(first or ''))
+		count(channel, ears, grants .. clientOf(ticketOf(first or '')))
 		waits = math.max((listeners[channel] or 0) - (listeners[ears] or 0), 0)
 	end
 	fair = fairQueue and redis.call('exists', fairQueue) == 1
@@ -91,7 +91,7 @@ if here then
 	local processes = {}
 	local owners = fair and redis.pcall('lrange', fairQueue, 0, 8) or {}
 	for _, owner in ipairs(owners) do
-		local process = string.sub(owner, 1, 36)
+		local process = uuidOf(owner)
 		if owner == place then
 			placed = true
 		elseif not processes[process] then
@@ -199,7 +199,7 @@ if here then
 	if state.b and not state.u and (heard or isForeign(holder())) then
 		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
 		for _, member in ipairs(tickets) do
-			local client = clientOf(member)
+			local client = clientOf(ticketOf(member))
 			clients, seen[client] = clients + (seen[client] and 0 or 1), true
 		end
 		clients = math.max(clients, 1)

@@ -8,7 +8,7 @@ local function listens(member)
 	if family == 'c' or pollsFor(member) then
 		return true
 	end
-	local own = grants .. clientOf(member)
+	local own = grants .. clientOf(ticketOf(member))
 	if not listeners[own] then
 		count(own)
 	end
@@ -25,7 +25,7 @@ local function refuse(member, err)
 	end
 	local next = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '1')[1]
 	if next and next ~= '?' then
-		redis.pcall(publish, grants .. clientOf(next), '?' .. ticketOf(next) .. ' ' .. lock)
+		redis.pcall(publish, grants .. clientOf(ticketOf(next)), '?' .. ticketOf(next) .. ' ' .. lock)
 	end
 	return freed and released(err) or err
 end
@@ -41,16 +41,16 @@ local function grant(member)
 		redis.call('zrem', queue, member)
 		return
 	end
-	redis.call('zadd', queue, '0', markOf(member))
+	redis.call('zadd', queue, '0', markOf(ticketOf(member)))
 	redis.call('zrem', queue, member)
 	local token, refused = addOwner(ticketOf(member), modeOf(member), asks and term or claimOf(member))
 	if not refused and not asks then
 		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
-		local told = redis.pcall(publish, grants .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
+		local told = redis.pcall(publish, grants .. clientOf(ticketOf(member)), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
 		refused = not pollsFor(member) and type(told) == 'table' and told
 	end
 	if refused then
-		redis.call('zrem', queue, markOf(member))
+		redis.call('zrem', queue, markOf(ticketOf(member)))
 		return refused
 	end
 	granted = asks and token or granted
@@ -123,9 +123,9 @@ end
 -- of other clients look, since one of these clients may know of more permits (semaphore.lua). The
 -- front of a long queue is enough, since the others stand behind it.
 if varies and freed and first and first == ahead then
-	local told, n = {[clientOf(leaver)] = true}, 0
+	local told, n = {[clientOf(ticketOf(leaver))] = true}, 0
 	for _, member in ipairs(redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64')) do
-		local client = clientOf(member)
+		local client = clientOf(ticketOf(member))
 		if n < 8 and not told[client] and not pollsFor(member) then
 			told[client], n = true, n + 1
 			redis.pcall(publish, grants .. client, '?' .. ticketOf(member) .. ' ' .. lock)
@@ -202,16 +202,16 @@ if here and behind and (on or isForeign(holder())) then
 	local tells = on and told or freed or gaveUp or dropped
 	local client
 	for _, member in ipairs((tells or behind ~= asker) and redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64') or {}) do
-		if member ~= '?' and clientOf(member) ~= client then
+		if member ~= '?' and clientOf(ticketOf(member)) ~= client then
 			if member == asker then
 				follows = asker
 			elseif tells then
-				redis.pcall(publish, grants .. clientOf(member), '?' .. ticketOf(member) .. ' ' .. lock)
+				redis.pcall(publish, grants .. clientOf(ticketOf(member)), '?' .. ticketOf(member) .. ' ' .. lock)
 			end
 			if client then
 				break
 			end
-			client = clientOf(member)
+			client = clientOf(ticketOf(member))
 		end
 	end
 	-- Both may stand still. A client that lives looks for a ticket every two seconds; if it is longer ago
@@ -233,8 +233,8 @@ end
 -- first only now looks, and again when that lease ends.
 if behind and behind ~= asker and (behind ~= foremost or gaveUp or dropped) then
 	local owner = holder()
-	if owner and isOurs(owner) and string.sub(owner, 38, 38) == '0' then
-		redis.pcall(publish, grants .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
+	if owner and isOurs(owner) and isPassed(owner) then
+		redis.pcall(publish, grants .. clientOf(ticketOf(behind)), '?' .. ticketOf(behind) .. ' ' .. lock)
 	end
 end
 if behind then
@@ -297,8 +297,8 @@ elseif follows == asker then
 	if behind == asker and not joins and not pollsFor(asker) then
 		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
-			if isOurs(owner) and string.sub(owner, 38, 38) ~= '0' then
-				redis.pcall('publish', 'rlock_grants:client:' .. string.sub(owner, 1, 19), 'h ' .. owner .. ' ' .. sort .. lock)
+			if isOurs(owner) and not isPassed(owner) then
+				redis.pcall('publish', 'rlock_grants:client:' .. clientOf(owner), 'h ' .. owner .. ' ' .. sort .. lock)
 			end
 		end
 	end

@@ -12,10 +12,11 @@
 --
 -- An error that says nothing about the lock, such as that of a missing right, is returned as it is.
 do
+	-- (tenures.lua)
 	local lock, owner = KEYS[#KEYS], ARGV[#ARGV - 1]
 	local has = redis.pcall('hexists', lock, owner)
 	local shown = has == 0 and redis.call('hkeys', lock)[1] or ''
-	if string.sub(shown, 1, 37) == string.sub(owner, 1, 37) and string.sub(shown, 38) ~= '0' then
+	if tenureOf(shown) == tenureOf(owner) and not isPassed(shown) then
 		has = 1
 	end
 	if type(has) == 'table' and not string.find(has.err, 'WRONGTYPE') then

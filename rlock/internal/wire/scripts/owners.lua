@@ -2,7 +2,7 @@
 -- is replaced by this one. It has no KEYS and no ARGV of its own.
 --
 -- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version 4;
--- another program may have other texts. IsOurs and MayOwn in wire/keys.go have the same rules.
+-- another program may have other texts. IsOurs and MayOwn in wire/owner.go have the same rules.
 local ourOwner = '^........%-....%-8...%-[89ab]...%-............:%d'
 
 local function isOurs(owner)

@@ -7,7 +7,7 @@
 -- the score -n: they have n permits beside their first. So the number of permits that are held is
 -- known without reading all owners, and costs nothing where each owner has one permit.
 
--- Returns how many permits the owner has beside its first, as CutMore of wire/keys.go.
+-- Returns how many permits the owner has beside its first, as CutMore of wire/owner.go.
 local function moreOf(owner)
 	local at = string.find(owner, '*', 38, true)
 	return at and math.max((tonumber(string.sub(owner, at + 1)) or 1) - 1, 0) or 0
@@ -17,7 +17,7 @@ end
 -- resume.lua.
 local function passedAs(owner)
 	local at = string.find(owner, '*', 38, true)
-	return string.sub(owner, 1, 37) .. '0' .. (at and string.sub(owner, at) or '')
+	return tenureOf(owner) .. '0' .. (at and string.sub(owner, at) or '')
 end
 
 -- Returns how many permits owners have beside their first, or nil and an error if the key is no

@@ -27,6 +27,7 @@ end
 -- (tokens.lua)
 -- (swift.lua)
 -- (owners.lua)
+-- (tenures.lua)
 local lock, counter, reserve = KEYS[1], KEYS[7] or KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up
 local given           -- the lease that this step has set, nil if it has set none
@@ -44,7 +45,7 @@ end
 local function removeOwner(ticket)
 	if redis.call('hdel', lock, ticket) == 0 then
 		local shown = holder()
-		if not shown or string.sub(shown, 1, 37) ~= string.sub(ticket, 1, 37) or not isOurs(shown) then
+		if not shown or tenureOf(shown) ~= tenureOf(ticket) or not isOurs(shown) then
 			return 0
 		end
 		redis.call('hdel', lock, shown)

@@ -26,9 +26,8 @@
 --   family, publish, numsub, polls, heard
 --                         ARGV[1]: its first letter, the commands, and whether it has "+" and "!"
 --   grants, silence       what begins the channels of grants; the life of a queue
---   ticketOf(member), modeOf(member), clientOf(member), markOf(member)
---   pollsFor(member), claimOf(member)
---                         whether the client of a ticket polls for it; the lease of its claim
+--   modeOf(member), pollsFor(member), claimOf(member)
+--                         the mode of a ticket; whether its client polls; the lease of its claim
 --   isForeign(owner)      whether an owner has the lock that is none of rlock
 --   released(told)        the error of a step that has freed the lock, if its message was refused
 --   row                   what was read of the queue
@@ -166,10 +165,6 @@ if family == 's' then
 end
 local silence = '60000' -- the life of the queue: without a step for so long it has no waiters
 
-local function ticketOf(member)
-	return string.sub(member, 2)
-end
-
 local function modeOf(member)
 	local letter = string.lower(string.sub(member, 1, 1))
 	return letter == 'b' and 'x' or letter
@@ -181,14 +176,6 @@ end
 
 local function claimOf(member)
 	return string.sub(member, 1, 1) == 'b' and 500 or 2000
-end
-
-local function clientOf(member)
-	return string.sub(member, 2, 20)
-end
-
-local function markOf(member)
-	return '!' .. string.sub(member, 2, 37)
 end
 
 local function isForeign(owner)
@@ -230,7 +217,7 @@ end
 
 -- Leave. In the queue a tenure that has the lock may have a mark, and a ticket has its member.
 local freed, gaveUp = left > 0, false
-local mark = leaver and markOf(leaver)
+local mark = leaver and markOf(ticketOf(leaver))
 if leaver then
 	left = math.max(left, freed and 0 or removeOwner(ticketOf(leaver), modeOf(leaver)))
 	freed = left > 0
@@ -288,10 +275,10 @@ end
 -- ended without a release. Other tenures of the client may live: their marks stay.
 local function bury(mark)
 	redis.call('zrem', queue, mark)
-	local dead = clientOf(mark)
-	if dead ~= clientOf(leaver or asker or '') then
+	local dead = clientOf(ticketOf(mark))
+	if dead ~= clientOf(ticketOf(leaver or asker or '')) then
 		for _, member in ipairs(redis.call('zrange', queue, '0', '-1')) do
-			if clientOf(member) == dead and string.sub(member, 1, 1) ~= '!' then
+			if clientOf(ticketOf(member)) == dead and string.sub(member, 1, 1) ~= '!' then
 				redis.call('zrem', queue, member)
 			end
 		end

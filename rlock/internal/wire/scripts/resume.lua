@@ -43,5 +43,5 @@ if reads then
 		redis.call('set', KEYS[6], '1', 'px', lease)
 	end
 end
-redis.pcall('zrem', KEYS[2], '!' .. string.sub(from, 1, 36))
+redis.pcall('zrem', KEYS[2], markOf(from))
 return 1 + waiting(KEYS[2], KEYS[3], not reads and KEYS[5], KEYS[4], #ARGV[1] > 1)

@@ -10,15 +10,16 @@
 --
 -- Replies as guard.lua.
 do
+	-- (tenures.lua)
 	local keys, args = #KEYS, #ARGV
-	local lock, tenure, has = KEYS[keys], string.sub(ARGV[args - 1], 1, 37), false
+	local lock, tenure, has = KEYS[keys], tenureOf(ARGV[args - 1]), false
 	local fields = redis.pcall('hkeys', lock)
 	if fields.err and not string.find(fields.err, 'WRONGTYPE') then
 		return fields
 	end
 	for _, field in ipairs(fields) do
-		if string.sub(field, 1, 37) == tenure and string.sub(field, 38, 38) ~= '0' then
-			has = has or string.sub(field, -6) == ':write' or ARGV[args - 2] == 's'
+		if tenureOf(field) == tenure and not isPassed(field) then
+			has = has or isWriter(field) or ARGV[args - 2] == 's'
 				and redis.call('exists', KEYS[keys - 1] .. ':' .. field .. ':rwlock_timeout:1') == 1
 		end
 	end

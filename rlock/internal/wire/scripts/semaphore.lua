@@ -10,6 +10,7 @@
 --          are held grants no permit; then the first tickets of other clients look, since one of
 --          these may know of more.
 -- (owners.lua)
+-- (tenures.lua)
 -- (permits.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left, varies, sort = 0, true, 's' -- see queue.lua
@@ -44,7 +45,7 @@ local function expire()
 		redis.call('zrem', lock, owner)
 		change(-moreOf(owner))
 		ended = ended or {}
-		ended[#ended + 1] = '!' .. string.sub(owner, 1, 36)
+		ended[#ended + 1] = markOf(owner)
 	end
 end
 

@@ -15,6 +15,7 @@
 --
 -- Sent again while the owner has a permit it changes nothing: see acquire.lua.
 -- (owners.lua)
+-- (tenures.lua)
 -- (permits.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -29,7 +30,7 @@ local over = redis.call('zrangebyscore', KEYS[1], '0', now)
 for i = 1, waited and 0 or #over do
 	redis.call('zrem', KEYS[1], over[i])
 	addMore(KEYS[1], -moreOf(over[i]))
-	redis.call('zrem', KEYS[2], '!' .. string.sub(over[i], 1, 36))
+	redis.call('zrem', KEYS[2], markOf(over[i]))
 end
 local stay = before(more)
 for i = 1, #over do

@@ -17,13 +17,14 @@
 -- Sent again it does what mirror.lua says. The key lives as long as the longest lease. The expiry
 -- of the key is set first: a server without memory refuses ZADD, but not after the script has
 -- written.
+-- (tenures.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Returns the member of the owner's tenure, nil if there is none.
 local function former(key, owner)
 	for _, member in ipairs(redis.call('zrange', key, '0', '-1')) do
-		if string.sub(member, 1, 37) == string.sub(owner, 1, 37) then
+		if tenureOf(member) == tenureOf(owner) then
 			return member
 		end
 	end
@@ -31,7 +32,7 @@ end
 
 local function renew(key, lease, owner)
 	local ends = redis.call('zscore', key, owner)
-	local was = not ends and string.sub(owner, 38, 38) == '0' and former(key, owner)
+	local was = not ends and isPassed(owner) and former(key, owner)
 	if was then
 		ends = redis.call('zscore', key, was)
 	end
@@ -40,7 +41,7 @@ local function renew(key, lease, owner)
 	end
 	if string.byte(lease) ~= 61 then
 		lease = math.max(tonumber(lease), ends - now)
-	elseif not was and string.sub(owner, 38, 38) == '0' then
+	elseif not was and isPassed(owner) then
 		return 1
 	else
 		lease = tonumber(string.sub(lease, 2))
@@ -65,8 +66,8 @@ end
 local function callFirst(key, queue)
 	local first = redis.pcall('zrangebyscore', queue, '1', '+inf', 'limit', '0', '1')[1]
 	if first then
-		redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', 'rlock_grants:' .. string.sub(queue, 13) .. ':' .. string.sub(first, 2, 20),
-			'?' .. string.sub(first, 2) .. ' ' .. key)
+		redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', 'rlock_grants:' .. string.sub(queue, 13) .. ':' .. clientOf(ticketOf(first)),
+			'?' .. ticketOf(first) .. ' ' .. key)
 	end
 end
 
@@ -76,7 +77,7 @@ local at = permits -- the index of the last of the queues that was used
 for i = 1, permits do
 	local owner = ARGV[2*i+1]
 	replies[i] = renew(KEYS[i], ARGV[2*i], owner)
-	if string.sub(owner, 38, 38) == '0' then
+	if isPassed(owner) then
 		at = at + 1
 		if replies[i] == 1 then
 			callFirst(KEYS[i], KEYS[at])

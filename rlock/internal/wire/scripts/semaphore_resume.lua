@@ -10,6 +10,7 @@
 -- 0        neither has a permit
 --
 -- The lease of the key comes first, as in semaphore_mirror.lua.
+-- (tenures.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function hasPermits(owner)
@@ -35,5 +36,5 @@ if redis.call('exists', KEYS[1]) == 1 then -- see mirror.lua
 	redis.call('zadd', KEYS[1], string.format('%.0f', now + lease), ARGV[3])
 	redis.call('zrem', KEYS[1], ARGV[2])
 end
-redis.pcall('zrem', KEYS[2], '!' .. string.sub(ARGV[2], 1, 36))
+redis.pcall('zrem', KEYS[2], markOf(ARGV[2]))
 return 1

@@ -1,7 +1,8 @@
 -- The two steps of a plain or fenced lock that are nearly all of its steps while clients wait, in
 -- as few calls as they need: they come before any function but one is defined. If anything is unusual,
 -- queue.lua makes the step, which does the same and more. A line "-- (swift.lua)" of plain.lua is
--- replaced by this file, whose KEYS and ARGV are those of queue.lua.
+-- replaced by this file, whose KEYS and ARGV are those of queue.lua. The pattern of our owners, and
+-- the cuts of an owner's text, are copies of owners.lua and tenures.lua, since functions cost time.
 --
 -- A ticket joins while a tenure of ours has the lock: behind another ticket, or as the first one if
 -- there is no foreign client.
