@@ -32,11 +32,11 @@ type Call struct {
 	More       int32  // the number of permits of a semaphore beside the first
 	Lease      Span   // the lease of the hold; 0 for one that is renewed until Unlock
 	Waits      bool   // the call waits in line; else it has one attempt
-	Until      Time   // the end of its wait; Never if only End ends it
+	Until      Time   // the end of the wait; Never if only End ends the wait
 	Part       bool   // the level is a part of a lock over several, which is reported in its place
 	Guest      bool   // the caller is a guest of the owner
-	Repeats    bool   // the owner may have several calls at once: it is no goroutine
-	Capped     bool   // Lease is the longest hold, until which the hold is renewed
+	Repeats    bool   // the owner is not a goroutine, and may have several calls at once
+	Capped     bool   // Lease is the longest time of the hold, which is renewed until its end
 	Handle     any    // the handle of the level; nil for a level that its owner unlocks
 	Info       any    // the driver's data, for the level
 	Answerable bool   // a release may answer the call while its ticket waits
@@ -76,12 +76,12 @@ type Result struct {
 
 // waiting is the part of a call that waits for the lock.
 type waiting struct {
-	tried    int8                    // the number of its Acquires that have an answer, or may get one yet
-	tries    int8                    // the number that it may send: one, and another if a release of this client makes way for it
+	tried    int8                    // the number of Acquires of the call that have an answer, or may get one
+	tries    int8                    // the number of Acquires that the call may send: one, or two after allowRetry
 	counted  bool                    // the line's repeats count the call
-	overdue  bool                    // its time is up, and it waits for an answer that is on its way
-	admitted bool                    // its ticket has been in the queue, so that its bound does not count any more
-	fails    int                     // the number of its commands in a row without an answer
+	overdue  bool                    // the time of the call is up, and it waits for an answer in flight
+	admitted bool                    // the ticket has been in the queue: the bound no longer counts
+	fails    int                     // the number of consecutive commands without an answer
 	rest     Time                    // the time before which no command is sent for it
 	position waitqueue.Waiter[*Call] // its place in the line
 }
@@ -96,7 +96,7 @@ const (
 	Sends               // send the command, in its slot
 )
 
-// An Action is what Next says.
+// An Action is the result of Next.
 type Action struct {
 	Do    Todo
 	Op    Op   // the command to send, which Command builds
@@ -174,7 +174,7 @@ func (l *Lock) advance(c *Call, now Now) {
 	case c.inFlight:
 		c.alarm = Never
 	case c.Purpose == Writes:
-		l.Settle(now) // its hold may be over
+		l.Settle(now) // the hold may be over
 		if c.alarm = c.Until; l.levelOf(c.Owner, c.Mode, c.Handle) < 0 {
 			c.finish(Answered, false, KeyGone)
 		}

@@ -14,10 +14,10 @@ type Lock struct {
 	tenures tenures // the tenures that are not over, with held
 
 	grants  subscription // the state of the subscription to the client's grants
-	quick   bool         // its last turn was short, so that the next ticket is brief: see trust.go
+	quick   bool         // the last turn was short, so that the next ticket is brief: see trust.go
 	reserve uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient Time         // the time until which waiters wait for the subscription while hears is asking
-	stays   Time         // the end of the least hold, 0 for none: see StayUntil
+	stays   Time         // the end of the least hold; 0 for none: see StayUntil
 	foreign foreignState // what this client knows of foreign clients
 }
 
@@ -44,8 +44,8 @@ func (l *Lock) BeginLock(w *Call, now Now) Outcome {
 	return w.Outcome
 }
 
-// Nest, AtOnce and Wait are the parts of Lock, for a driver. Only Wait retains w, which may live on
-// the stack until then.
+// A driver calls Nest, AtOnce and Wait, the parts of BeginLock. Only Wait retains w: until then w
+// may live on the stack.
 
 // Nest gives the call a level if its owner holds the lock already, and reports whether it did.
 func (l *Lock) Nest(w *Call, now Now) bool {
@@ -59,8 +59,8 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 	return true
 }
 
-// AtOnce returns the outcome of a call that needs no command, or Waiting. Nest has returned false
-// for it.
+// AtOnce returns the outcome of a call that needs no command, else Waiting. The caller has called
+// Nest, which returned false.
 func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
 	switch {
@@ -166,8 +166,8 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 	return EndAsked
 }
 
-// Close ends all holds and waits: calls return, also those whose command is in flight, and the
-// keeper releases what Redis shows. A tenure that is Parted is left to its lease.
+// Close ends all holds and waits. All calls return, even if a command of theirs is in flight, and
+// the keeper releases the tenures that Redis shows. A Parted tenure ends with its lease.
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first() != nil {
@@ -184,14 +184,14 @@ func (l *Lock) Close(now Now) {
 	l.Settle(now)
 }
 
-// A Config has what callers choose, what the protocol fixes, and the times of a client. The
-// explorer has its own, in ticks.
+// A Config has the settings that callers choose, the values that the protocol fixes, and the times
+// of a client. The explorer has a Config of its own, in ticks.
 type Config struct {
 	Lease     Span // the lease of a hold that is renewed until its Unlock
 	Claim     Span // the lease of a ticket that is granted the lock, until its client asks for more
-	Brief     Span // the same of a brief ticket; 0 if no ticket is brief
+	Brief     Span // the lease of a brief ticket that is granted the lock; 0 if no ticket is brief
 	QueueTime Span // the time for which Redis keeps a queue without a step
-	Margin    Span // the part of a lease, beside a hundredth, for which it is not believed
+	Margin    Span // the time before the end of a lease, beside a hundredth of it, in which the lease is not believed
 
 	LookTime        Span // the interval of the Looks for a ticket
 	Slack           Span // the delay of a Look after the time at which a lease should have ended
@@ -204,15 +204,15 @@ type Config struct {
 	ReadersTime     Span // the time for which a reader beside readers holds back before it takes a ticket
 	ShortSection    Span // the age below which a hold that began with a claim is not renewed
 
-	HandoffLimit int  // the number of hand-offs in this process while others wait
-	HandoffTime  Span // the time for which the lock is handed off then
+	HandoffLimit int  // the largest number of hand-offs in this process while other clients wait
+	HandoffTime  Span // the longest time for which the lock is handed off while other clients wait
 
 	Foreign ForeignConfig
 
-	Replicas bool // replicas have to confirm a grant, which only the answers to an Acquire and a Look say
+	Replicas bool // replicas have to confirm a grant; only the answers to an Acquire and a Look say whether they did
 
-	// Jitter returns a random pause that is no longer than the one given, so that clients which
-	// failed together do not come back together. If it is nil, pauses are exact.
+	// Jitter returns a random pause, at most as long as its argument, so that clients that
+	// failed together do not retry together. If it is nil, pauses are exact.
 	Jitter func(Span) Span
 }
 
@@ -252,7 +252,7 @@ type Client struct {
 // Closed reports whether the client has closed.
 func (c *Client) Closed() bool { return c.closed }
 
-// A Kind is what tells one kind of lock from another. A read-write lock is a plain one, whose
+// A Kind has the differences between the kinds of lock. A read-write lock is a plain lock whose
 // readers have the mode Shared. A semaphore has a Lock for each owner.
 type Kind struct {
 	Strict  bool  // waiters of all clients are served in their order: each has a ticket, and no hand-off passes one
@@ -317,7 +317,7 @@ func (t *Tenure) More() int32 { return t.more }
 // IsHeld reports whether an owner in this client holds the lock.
 func (l *Lock) IsHeld() bool { return len(l.levels.all) > 0 }
 
-// IsWritten reports whether an owner in this client holds the lock that is not only a reader.
+// IsWritten reports whether an owner in this client holds the lock and is not only a reader.
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 
 // IsShown reports whether Redis has confirmed that it shows the present levels.

@@ -83,8 +83,8 @@ func (l *line) remove(w *Call) {
 	}
 }
 
-// seekFirstTicket calls seekTicket for the first waiter, and for the next one as long as that ends
-// a wait.
+// seekFirstTicket calls seekTicket for the first waiter, and for the next waiter as long as
+// seekTicket ends a wait.
 func (l *Lock) seekFirstTicket(now Now) {
 	for w := l.line.first(); w != nil; w = l.line.first() {
 		l.seekTicket(w, now)
@@ -94,7 +94,8 @@ func (l *Lock) seekFirstTicket(now Now) {
 	}
 }
 
-// seekAllTickets calls seekTicket for each waiter that has a ticket of its own, and seek.
+// seekAllTickets calls seekTicket for each waiter that has a ticket of its own, and then calls
+// seekFirstTicket.
 func (l *Lock) seekAllTickets(now Now) {
 	for w := range l.line.All {
 		if l.hasOwnTicket(w.Value) {
@@ -104,8 +105,8 @@ func (l *Lock) seekAllTickets(now Now) {
 	l.seekFirstTicket(now)
 }
 
-// seekTicket gives the waiter a ticket if it has none and may have one. If it still has none, and
-// its deadline moved forward, its goroutine is notified.
+// seekTicket gives the waiter a ticket if it has none and may have one. A waiter that still has no
+// ticket and sleeps is notified if Wakes returns a time before its alarm.
 func (l *Lock) seekTicket(w *Call, now Now) {
 	if w.Tenure == nil && now.Time >= w.rest {
 		l.takeTicketOrEnd(w, now)
@@ -117,8 +118,8 @@ func (l *Lock) seekTicket(w *Call, now Now) {
 	}
 }
 
-// takeTicketOrEnd gives the waiter, which has no ticket, one if it may have one, and ends its wait
-// if its time is up.
+// takeTicketOrEnd gives a waiter without a ticket a ticket, if it may have a ticket now. It ends
+// the wait if the time of the waiter is up.
 func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first() == w && l.held == nil && !l.Busy()
@@ -142,8 +143,8 @@ func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 	}
 }
 
-// worthTicket reports whether the waiter has enough time for a ticket: that of a shorter wait would
-// often be granted the lock after the waiter has left.
+// worthTicket reports whether the waiter has enough time for a ticket. The ticket of a shorter wait
+// would often be granted the lock after the waiter has left.
 func (l *Lock) worthTicket(w *Call, now Now) bool {
 	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
 }
@@ -261,8 +262,8 @@ func (l *Lock) endWait(w *Call, o Outcome, now Now) {
 }
 
 // passTicket gives the ticket of a waiter that has left or was served to the first waiter, if the
-// ticket suits that one: so the ticket keeps its place in the queue. A command of it may be in
-// flight.
+// ticket suits the first waiter. So the ticket keeps its place in the queue. A command of the
+// ticket may be in flight.
 func (l *Lock) passTicket(w *Call, now Now) {
 	t, next := w.Tenure, l.line.first()
 	w.Tenure = nil
@@ -278,8 +279,9 @@ func (l *Lock) passTicket(w *Call, now Now) {
 	}
 }
 
-// Wakes returns when the goroutine of a call that locks has to ask Next, apart from the deadline of
-// its ticket. An effect Poll without a tenure notifies the goroutine if that becomes sooner.
+// Wakes returns the time at which the goroutine of a call that locks has to ask Next, apart from
+// the deadline of its ticket. If that time becomes sooner, an effect Poll without a tenure notifies
+// the goroutine.
 func (l *Lock) Wakes(w *Call, now Now) Time {
 	at := w.Until
 	switch t := w.Tenure; {
@@ -329,10 +331,10 @@ func (l *Lock) advanceWaiter(w *Call, now Now) {
 // Other waiters share one.
 func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
 
-// A call with a bound waits only if at most so many callers wait with it, of all clients. It has a
-// ticket of its own, as each call for a strict lock, and Redis counts the tickets in the step in
-// which the ticket joins. Other callers of a client share a ticket: the client adds them to the
-// count. A call is counted once, and keeps its place then.
+// A call with a bound waits only if the callers of all clients that wait, the call included, are no
+// more than its bound. It has a ticket of its own, like each call for a strict lock. Redis counts
+// the tickets in the step in which the ticket joins. Other callers of a client share a ticket: the
+// client adds them to the count. A call is counted once, and keeps its place then.
 
 // isBounded reports whether the call has a bound, and no place in the queue yet.
 func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }
