@@ -15,26 +15,26 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Request is what a caller asks for, and how it got it.
+// A Request has what a caller asks for, and the way in which the lock was acquired.
 type Request struct {
 	contract.AcquireOptions
 	Owner  contract.Owner
 	Shared bool               // the read lock
 	Whole  *contract.Whole    // the lock over several that the hold is a part of; nil for none
-	Within *contract.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Within *contract.Life     // life of the hold whose guest the caller is; nil for a part, and if the caller is no guest
 	Again  *contract.Outlived // the error of the call's last try, if it begins again as another owner; or nil
-	Life   *contract.Life     // life of the hold with a handle, or of the whole that it is a part of
+	Life   *contract.Life     // life of the hold with a handle, or of the whole that the hold is a part of
 	Lost   func(error)        // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
 	Way    contract.Way       // the way in which the lock was acquired
 	Caller uint64             // the goroutine of the caller, if that is not the owner; 0 if it is not known
 	Unless *wire.Condition    // condition of Answer, or nil
 
-	// Quit, once closed, ends the wait as the end of its time would. It does not end an attempt. It
-	// may be nil.
+	// Quit, once closed, ends the wait in the same way as the end of the wait's time. It does not
+	// end a single attempt. It may be nil.
 	Quit <-chan struct{}
 }
 
-// Goroutine returns the goroutine that makes the request, 0 if that is not known.
+// Goroutine returns the goroutine that makes the request, or 0 if it is not known.
 func (req *Request) Goroutine() uint64 {
 	if id := req.Owner.Goroutine(); id != 0 && !req.Owner.Guest {
 		return id
@@ -71,8 +71,8 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 	}
 	site := c.Site()
 	l, now = c.enter(n, core.OwnerID(req.Owner.ID))
-	// A guest of a hold of this lock nests in that hold at once. A part leaves that to its whole,
-	// which may have lost parts.
+	// A guest of a hold of this lock nests in the hold at once. A part has no Within: its
+	// whole decides, since the whole may have lost parts.
 	if req.Within != nil && !l.hasLife(req.Within, now) {
 		l.shard.exit(l)
 		return nil, nil, now, &contract.Outlived{Lock: n.Key, Began: c.clock.timeOf(now.Time)}
@@ -213,8 +213,8 @@ func (c *Client) checkAnswer(n *Name, unless *wire.Condition) error {
 	return nil
 }
 
-// CheckLease returns an error for a lease that is so short that the client would hardly believe it.
-// 0 is no lease.
+// CheckLease returns an error for a lease that is too short: the client would believe it for hardly
+// any time. 0 stands for no lease.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	if shortest := c.shortestLease(); ask != 0 && ask < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, contract.ErrInvalidLease, ask, shortest)
@@ -263,8 +263,8 @@ func (l *lockState) giveUp(ctx context.Context, req *Request, err error) error {
 	return c.tellNotAcquired(ctx, n, req, err, 0, false)
 }
 
-// exitWithError gives the mutex back for a call for which Next has said Returns. If the call does
-// not have the lock, w.err says why from then on.
+// exitWithError gives the mutex back for a call for which Next has said Returns. It sets w.err if
+// the call does not have the lock.
 //
 // REQUIRES: shard.mu, which it gives back.
 func (l *lockState) exitWithError(w *waiter) {
@@ -294,7 +294,7 @@ func (l *lockState) exitWithError(w *waiter) {
 		}
 	case core.Cancelled, core.Failed: // its context, or Redis, has said why
 	default:
-		panic("driver: a call has not got the lock: " + o.String())
+		panic("driver: a call does not have the lock: " + o.String())
 	}
 	w.holderWords = holder
 	s.exit(l)

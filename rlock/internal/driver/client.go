@@ -64,7 +64,7 @@ type Client struct {
 	troubles  troubles
 	away      atomic.Bool  // the log has said that Redis does not answer
 	emptied   atomic.Value // the run id of the last server of which the log has said that it is empty
-	redialAt  atomic.Int64 // likewise for a connection that was ended, see tellRedial
+	redialAt  atomic.Int64 // the time from which the end of a connection may be logged again: see tellRedial
 	seed      maphash.Seed
 
 	// Closed is set, without a mutex, before Close visits the locks. A goroutine that reads false
@@ -205,8 +205,9 @@ func (c *Client) config() core.Config {
 	}
 }
 
-// Connect connects a lazy client in the background. It logs the reason of the first failure, that
-// of the first refusal by a server that can be reached, and after either the connection.
+// Connect connects a lazy client in the background. It logs the reason of the first failure and
+// the reason of the first refusal by a server that can be reached. After either it also logs the
+// connection.
 func (c *Client) Connect() {
 	var waits, refused bool
 	log := c.Config.Logger
@@ -230,8 +231,8 @@ func (c *Client) Connect() {
 // closed is the closer of a client that is closed: no goroutine has that id.
 const closed = math.MaxUint64
 
-// Close ends the client: see package rlock. Calls return at once, also those whose command is in
-// flight, and the keeper releases what Redis shows.
+// Close ends the client: see package rlock. All calls return at once, even if a command of theirs
+// is in flight, and the keeper releases the tenures that Redis shows.
 func (c *Client) Close() error {
 	switch me := contract.GoroutineID(); {
 	case c.closer.CompareAndSwap(0, me):
@@ -287,8 +288,8 @@ func (c *Client) drain() error {
 	return nil
 }
 
-// A client pauses before it verifies its tenures again. The pauses grow while it has no rest in
-// between, so that a network that ends connections again and again causes no load.
+// A client pauses before it verifies its tenures again. The pause grows if checks follow each
+// other closely, so that a network that ends connections again and again causes no load.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
 // verifies returns the task that asks Redis whether it still shows the tenures of the client, and

@@ -92,8 +92,8 @@ var _ Handle = (*hold)(nil)
 // FencingToken implements [Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
 
-// isPart reports whether the hold is a part of a lock over several, which is reported in its place.
-// A nil hold is none.
+// isPart reports whether the hold is a part of a lock over several, which is reported in place of
+// the hold. A nil hold is not a part.
 func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 
 // isHeld reports whether the hold counts for its owner: not if it is a part of a whole that is not

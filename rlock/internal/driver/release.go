@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// unlockLevel closes the level of the handle h, or, without a handle, the innermost level of o that
-// has none.
+// unlockLevel closes the level of the handle h. If h is nil, it closes the innermost level of o
+// without a handle.
 func (l *NamedLock) unlockLevel(ctx context.Context, o contract.Owner, h *hold) error {
 	c, n := l.driver, l.Name
 	if n.Err != nil {
@@ -73,10 +73,10 @@ func (c *Client) closedLevel(n *Name, was *core.Level, at core.Now, err error) c
 	return e
 }
 
-// sendRelease releases the tenure t, with a guarded write unless that is nil, or passes the lock
-// on; the last level was o's. Unless h is nil,
-// the context of that hold ends before the command is sent. No context of a caller ends the call,
-// but it takes no longer than an Unlock may, the wait for a slot included.
+// sendRelease releases the tenure t, with a guarded write unless the write is nil, or passes the
+// lock on. o had the last level. Unless h is nil, the context of h ends before the command is sent.
+// No context of a caller ends sendRelease. It takes no longer than an Unlock may, the wait for a
+// slot included.
 //
 // REQUIRES: shard.mu, which it gives back.
 func (l *lockState) sendRelease(t *core.Tenure, h *hold, write *wire.Write, o contract.Owner, now core.Now) error {
@@ -227,7 +227,7 @@ func (h *hold) writeAndRelease(ctx context.Context, source string, keys, args []
 	return reply, cmp.Or(err, h.Release(ctx))
 }
 
-// ForceUnlock releases the lock of whoever holds it. It reads the holders first, so that a command
+// ForceUnlock releases the lock for all its holders. It reads the holders first, so that a command
 // that arrives late does not end a later tenure. A holder in this client is told at once; other
 // clients of rlock get a message, and ask Redis. A key that is no lock is left as it is.
 func (l *NamedLock) ForceUnlock(caller context.Context) (released bool, err error) {
@@ -238,7 +238,7 @@ func (l *NamedLock) ForceUnlock(caller context.Context) (released bool, err erro
 	return l.releaseByForce(caller, holders)
 }
 
-// ForceUnlockOf is ForceUnlock of those holders alone that are shown, by their texts in Redis. The
+// ForceUnlockOf is ForceUnlock of the shown holders alone, which are texts in Redis. The
 // script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
 // holders are read again, and one whose text has changed is left.
 func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []wire.OwnerText) (released bool, err error) {

@@ -9,9 +9,7 @@ import (
 )
 
 // runCall is the loop of every call that waits: for the lock, for a release, for a guarded write.
-// It carries out what package core decides. slot is a slot for the first command, or nil. run is
-// called with the mutex held, and returns with it, unless the call was served: then the lock was
-// granted to it while it slept, and it has not taken the mutex again.
+// It carries out the decisions of package core. slot is a slot for the first command, or nil.
 //
 // REQUIRES: shard.mu. If the call was granted the lock while it slept, runCall returns without it.
 func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
@@ -53,7 +51,7 @@ func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, no
 }
 
 // slots returns the limit of commands in flight that counts the commands of the call: releases have
-// one of their own.
+// a limit of their own.
 func (l *lockState) slots(w *waiter) *wire.Limit {
 	limits := l.shard.client.wire.Limits(l.name.Slot)
 	if p := w.Purpose; p == core.Releases || p == core.Forces {
@@ -131,8 +129,8 @@ type exchange struct {
 	context    *commandContext // the context by which the caller leaves; nil if it does not
 }
 
-// fillExchange completes an exchange whose command is about to be sent. land takes it with the
-// answer.
+// fillExchange completes an exchange whose command is about to be sent. land takes the
+// exchange with its answer.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) fillExchange(x *exchange, now core.Now) {
@@ -212,10 +210,10 @@ func (l *lockState) land(x *exchange, now core.Now) {
 	c.exchanges.Put(x)
 }
 
-// answerEnds has the calls that an answer ends beside those that package core knows of.
+// answerEnds has the calls that an answer ends without package core.
 type answerEnds struct {
-	hopeless *waiter // its error is not cured by waiting, or nil
-	checked  *waiter // the command checked its condition, or nil
+	hopeless *waiter // the call whose error waiting does not cure, or nil
+	checked  *waiter // the call whose condition the command checked, or nil
 }
 
 // noteBeforeAnswer notes what an answer means beside its tenure, before package core has it: for
@@ -335,8 +333,8 @@ func (l *lockState) noteAnswerFor(t *core.Tenure, x *exchange, now core.Now) (w 
 }
 
 // callOfCondition returns the call whose condition the command checked, if it still waits for the
-// lock by that command; else nil. The ticket of a caller that has left may be another call's by
-// now.
+// lock by that command; else nil. The ticket of a caller that has left may belong to another
+// call by now.
 //
 // REQUIRES: shard.mu.
 func (x *exchange) callOfCondition(alive bool) *waiter {

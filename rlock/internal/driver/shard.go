@@ -12,7 +12,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A shard has those locks of a client whose keys have certain hashes, under one mutex.
+// A shard has the locks of a client whose keys have certain hashes, under one mutex.
 type shard struct {
 	client *Client
 
@@ -46,15 +46,15 @@ type lockState struct {
 	confirmed bool         // the subscription was confirmed when it was last checked
 }
 
-// shardOf returns the shard of the lock with that name.
+// shardOf returns the shard of the lock with the name.
 func (c *Client) shardOf(n *Name) *shard { return &c.shards[n.Hash%shardCount] }
 
 // kind returns the kind of the lock.
 func (l *lockState) kind() *kind { return kinds[l.name.KindID] }
 
-// enter returns the lock of that name, for a semaphore the owner's lock, with the mutex held. It
-// makes the lock if there is none. The caller leaves by exit. The clocks are read after the mutex
-// is taken.
+// enter returns the lock with the name, with the mutex held; for a semaphore, the owner's lock. It
+// makes the lock if it does not exist. The caller leaves by exit. The clocks are read after
+// the mutex is taken.
 func (c *Client) enter(n *Name, o core.OwnerID) (*lockState, core.Now) {
 	s := c.shardOf(n)
 	now := s.lock()
@@ -65,7 +65,7 @@ func (c *Client) enter(n *Name, o core.OwnerID) (*lockState, core.Now) {
 	return l, now
 }
 
-// lockOf returns the lock of that kind and key, for a semaphore the owner's lock; or nil.
+// lockOf returns the lock with the kind and the key, or nil; for a semaphore, the owner's lock.
 //
 // REQUIRES: shard.mu.
 func (s *shard) lockOf(id KindID, key string, o core.OwnerID) *lockState {
@@ -83,7 +83,7 @@ func (s *shard) lockOf(id KindID, key string, o core.OwnerID) *lockState {
 // REQUIRES: shard.mu.
 func (s *shard) has(l *lockState) bool { return s.lockOf(l.name.KindID, l.name.Key, l.owner) == l }
 
-// newLock adds the lock of that name, for a semaphore the lock of the owner.
+// newLock adds the lock with the name; for a semaphore, the owner's lock.
 //
 // REQUIRES: shard.mu.
 func (s *shard) newLock(n *Name, o core.OwnerID) *lockState {
@@ -150,7 +150,8 @@ func (s *shard) enterEach(locks iter.Seq[*lockState], visit func(l *lockState, n
 	}
 }
 
-// enterIfAny is enter that makes no lock: if there is none it returns nil, and holds no mutex.
+// enterIfAny is enter without making a lock: if the lock does not exist, enterIfAny returns nil,
+// and does not hold the mutex.
 func (c *Client) enterIfAny(n *Name, o core.OwnerID) (*lockState, core.Now) {
 	s := c.shardOf(n)
 	now := s.lock()

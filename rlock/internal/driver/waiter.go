@@ -170,9 +170,9 @@ func (c *Client) recycle(w *waiter) {
 	c.waiters.Put(w)
 }
 
-// sleep gives the mutex back, sleeps until that time, until there may be something to do or, unless
-// limit is nil, until there is a slot, which it returns, and takes the mutex again. If it reports
-// that the call was served, it has not taken the mutex.
+// sleep gives the mutex back, sleeps, and takes the mutex again. It sleeps until the time at, until
+// the call may have something to do or, unless limit is nil, until it has a slot, which it returns.
+// If sleep reports that the call was served, it has not taken the mutex.
 //
 // REQUIRES: shard.mu. If the call was granted the lock, sleep returns without it.
 func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
@@ -221,8 +221,9 @@ func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at 
 }
 
 // exitToSleep gives the mutex back. If the call begins to wait, for more than the answer to an
-// attempt, that is counted and reported. The caller is told its place if that is news. exitToSleep
-// returns the time until which the call sleeps: at, or sooner, if its place is to be told again.
+// attempt, that is counted and reported. The caller is told its place if the place is new.
+// exitToSleep returns the time until which the call sleeps: at, or sooner if the caller is to be
+// told its place again.
 //
 // REQUIRES: shard.mu, which it gives back.
 func (l *lockState) exitToSleep(ctx context.Context, w *waiter, at core.Time) core.Time {
