@@ -89,8 +89,8 @@ func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
 	r.carryPipeline(ctx, all, most)
 }
 
-// carryPipeline is CarryAll with at most most commands in a call.
-func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, most int) {
+// carryPipeline is CarryAll with at most limit commands in a call.
+func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, limit int) {
 	byGroup := func(a, b *Exchange) int { return a.shareKey() - b.shareKey() }
 	if !slices.IsSortedFunc(all, byGroup) {
 		slices.SortStableFunc(all, byGroup)
@@ -99,7 +99,7 @@ func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, most int) {
 	var parts [][]*Exchange
 	for rest := all; len(rest) > 0; {
 		n := 1
-		for n < min(len(rest), most) && rest[n].sharesWith(rest[0]) {
+		for n < min(len(rest), limit) && rest[n].sharesWith(rest[0]) {
 			n++
 		}
 		if first := rest[0]; first.Cmd.Op == core.Unmark {

@@ -190,7 +190,7 @@ func (r *Redis) stepCall(x *Exchange) Call {
 		c.Script = x.Kind.askStep
 	}
 	all := append(c.words.all[:0], x.Keys.Key, names[queueName], names[foreignName], names[channelName])
-	if c.fair != nil { // at fairKeysAt
+	if c.fair != nil { // these begin at index fairKeysAt
 		all = append(all, names[fairQueueName], names[fairTimesName])
 	}
 	if names[extraName] != "" {
@@ -331,7 +331,7 @@ func (r *Redis) resumeCall(x *Exchange, from, to string, leases ...string) Call 
 	mode := "x"
 	if len(leases) > 0 {
 		all, mode = append(all, leases...), "s"
-	} else if c.fair = r.fairRights(n[fairQueueName]); c.fair != nil { // at fairKeysAt
+	} else if c.fair = r.fairRights(n[fairQueueName]); c.fair != nil { // these begin at index fairKeysAt
 		all = append(all, n[fairQueueName], n[fairTimesName])
 	}
 	c.words.keys = len(all)
