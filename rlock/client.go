@@ -137,8 +137,8 @@ func (c *Client) Close() error { return c.driver.Close() }
 // that is down, a server that does not answer; of a lazy client the reason why it is not connected;
 // [ErrClosed]. It is for readiness probes, and must not be a liveness probe: docs/recipes.md.
 //
-// It takes a plain lock and releases it, in one round trip; in a Cluster one on each primary, all at
-// once. With SyncReplicas the release takes one more. The lock's name begins with Config.Prefix,
+// It takes a plain lock and releases it, in one round trip; in a Cluster one on each primary, all
+// at once. With SyncReplicas the release takes one more. The lock's name begins with Config.Prefix,
 // "rlock_check:" behind it, and has a UUID; if the release fails, it expires within four seconds.
 // It finds no right that only other kinds or waiters need. It is not repeated, but over a new
 // connection if its own has ended. It ends with ctx, at the latest when an Unlock would: then the

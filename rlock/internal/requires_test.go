@@ -15,12 +15,12 @@ import (
 // state. It is the last line of the comment.
 var required = regexp.MustCompile(`(?m)^REQUIRES: (\S+)`)
 
-// takers are the functions of package driver that take the mutex of a shard, for their caller or for a
-// function that their caller gives them.
+// takers are the functions of package driver that take the mutex of a shard, for their caller or
+// for a function that their caller gives them.
 var takers = []string{"lock", "enter", "enterIfAny", "enterTenure", "enterHold", "enterEach", "eachLock", "glance", "read", "beginAcquire"}
 
-// A function of package driver that requires the mutex of a shard is called by functions that require
-// it as well, or have taken it; and so are the events of package core.
+// A function of package driver that requires the mutex of a shard is called by functions that
+// require it as well, or have taken it; and so are the events of package core.
 func TestTheMutexOfAShardIsHeldWhereItIsRequired(t *testing.T) {
 	const mutex = "shard.mu"
 	events := map[string]bool{}

@@ -245,8 +245,8 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// takeAnswer gives an answer, with the reading of its look, to the callers that it is for. It returns
-// what round returns.
+// takeAnswer gives an answer, with the reading of its look, to the callers that it is for. It
+// returns what round returns.
 func (f *flight) takeAnswer(a *contract.Answer, seen reading) (again bool) {
 	s, ok := parse(a.Text)
 	switch {
@@ -302,9 +302,9 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// beginLook returns the arguments of look.lua, by which Redis knows whether a value is for one of the
-// callers so far, and the number of the look. A caller without a floor asks at the time of the look: a
-// kept value is for it.
+// beginLook returns the arguments of look.lua, by which Redis knows whether a value is for one of
+// the callers so far, and the number of the look. A caller without a floor asks at the time of the
+// look: a kept value is for it.
 func (f *flight) beginLook() (wanted []string, look int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -120,8 +120,8 @@ func (g *Group) Close() {
 // keeps reports whether callers may get a value that was stored before they asked.
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
-// A caller is one call of Do. The flight's mutex guards place, before, looks, floor and ran, and result
-// until done is closed.
+// A caller is one call of Do. The flight's mutex guards place, before, looks, floor and ran, and
+// result until done is closed.
 type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
@@ -138,8 +138,8 @@ type caller struct {
 }
 
 // takes reports whether the value is for the caller. A kept value is, if it was seen by a look that
-// began after the caller asked: it may have been kept at an earlier look, and forgotten since. Looks
-// are counted, since two local times may be equal:
+// began after the caller asked: it may have been kept at an earlier look, and forgotten since.
+// Looks are counted, since two local times may be equal:
 //
 //	this process      Redis                   another goroutine
 //	a look begins     the value is kept

@@ -14,11 +14,12 @@ import (
 // ends a permit whose lease ends, and ends all when the client closes. It has no goroutine before
 // the first permit.
 //
-// Its [lease.Keeper] is not the one that keeps the locks of the client. Package driver sends a batch
-// of tenures, polls package core for the command of each, and lets the answers land there. A permit
-// has no tenure, and one command renews all permits of a semaphore. A common keeper would save a
-// goroutine and the ten lines of start, and driver would have to tell permits from tenures in each
-// batch: all else in this file says when a permit is renewed or ends, which no keeper knows.
+// Its [lease.Keeper] is not the one that keeps the locks of the client. Package driver sends a
+// batch of tenures, polls package core for the command of each, and lets the answers land there. A
+// permit has no tenure, and one command renews all permits of a semaphore. A common keeper would
+// save a goroutine and the ten lines of start, and driver would have to tell permits from tenures
+// in each batch: all else in this file says when a permit is renewed or ends, which no keeper
+// knows.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper

@@ -58,10 +58,10 @@
 // Before the answer to an Acquire, a Resume or a Join the place is Unsure. It stays Unsure after an
 // Acquire that has found a free lock with a queue: the tenure leaves, like a tenure whose key is
 // gone, since its Leave is the step that grants the lock to the first ticket. A Gone tenure that is
-// Out is forgotten at once. A Leave that does not find its tenure means absent only if no command that
-// brings the tenure in may still run; else it means unknown. Two answers are decided besides the
-// table: after the last Leave the tenure is Out by the clock, and a grant that comes too late to be
-// believed leaves a ticket in the queue, where a Look finds that it has the lock.
+// Out is forgotten at once. A Leave that does not find its tenure means absent only if no command
+// that brings the tenure in may still run; else it means unknown. Two answers are decided besides
+// the table: after the last Leave the tenure is Out by the clock, and a grant that comes too late
+// to be believed leaves a ticket in the queue, where a Look finds that it has the lock.
 //
 // # The sender of a command
 //

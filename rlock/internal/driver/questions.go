@@ -53,8 +53,8 @@ func (l *NamedLock) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
-// Check returns nil if a lock whose name begins with prefix could be taken now, else the error of an
-// attempt: see package rlock.
+// Check returns nil if a lock whose name begins with prefix could be taken now, else the error of
+// an attempt: see package rlock.
 func (c *Client) Check(ctx context.Context, prefix string) error {
 	err := wire.Over(ctx)
 	switch {

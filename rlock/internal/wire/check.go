@@ -26,9 +26,9 @@ type check struct {
 	acquire, leave Exchange
 }
 
-// CheckLocks takes and releases a lock whose name begins with prefix, in a Cluster one on each primary
-// that may have such names, all at the same time. It returns the first error, also if ctx ends
-// before the answers are there, or the client closes.
+// CheckLocks takes and releases a lock whose name begins with prefix, in a Cluster one on each
+// primary that may have such names, all at the same time. It returns the first error, also if ctx
+// ends before the answers are there, or the client closes.
 func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
 	if err := r.Ready(ctx, nil); err != nil {
 		return fmt.Errorf("not connected: %w", Explain(err))
@@ -58,8 +58,8 @@ func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
 	}
 }
 
-// probeAnew is probe; if the connection has ended, which says nothing about the server, it takes the
-// lock over a new one.
+// probeAnew is probe; if the connection has ended, which says nothing about the server, it takes
+// the lock over a new one.
 func (r *Redis) probeAnew(ctx context.Context, c *check) error {
 	err := r.probe(ctx, c)
 	if d, why := Diagnose(err); err != nil && d == Unknown && !errors.Is(why, ErrNoAnswer) {

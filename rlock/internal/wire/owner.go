@@ -15,10 +15,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// An OwnerText is the text of an owner in Redis, "<uuid>:<id>": the UUID of a tenure or a ticket, and
-// the id of the owner in its process. The id is 0 while the lock is passed on. "*k" behind it stands
-// for k permits, more than one. An owner of another program may have any text, and each method takes
-// any text.
+// An OwnerText is the text of an owner in Redis, "<uuid>:<id>": the UUID of a tenure or a ticket,
+// and the id of the owner in its process. The id is 0 while the lock is passed on. "*k" behind it
+// stands for k permits, more than one. An owner of another program may have any text, and each
+// method takes any text.
 //
 // No other code of Go takes such a text apart. scripts/tenures.lua, owners.lua and permits.lua have
 // the same rules: see docs/protocol.md.
@@ -141,7 +141,8 @@ type Member struct {
 	Shared, Polls bool
 }
 
-// ParseMember parses a member of the queue. ok is false for a mark, for "?", and for any other text.
+// ParseMember parses a member of the queue. ok is false for a mark, for "?", and for any other
+// text.
 func ParseMember(member string) (m Member, ok bool) {
 	if len(member) < 2 || !strings.ContainsRune("xsabXSA", rune(member[0])) {
 		return m, false

@@ -177,8 +177,8 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 	return result
 }
 
-// TellClient publishes the message to the client with the id, and returns the number of subscribers;
-// -1 in a Cluster, where a node does not know all.
+// TellClient publishes the message to the client with the id, and returns the number of
+// subscribers; -1 in a Cluster, where a node does not know all.
 func (r *Redis) TellClient(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()

@@ -59,13 +59,13 @@ func newScript(names ...string) *Script {
 
 // shared are the files that a line "-- (<name>.lua)" of another file stands for.
 //
-// owners.lua and tenures.lua come behind the common ends of a step, which need no owner: Redis takes
-// time to define the functions. tokens.lua may stand before them: the time to define its one function
-// is too short to be measured.
+// owners.lua and tenures.lua come behind the common ends of a step, which need no owner: Redis
+// takes time to define the functions. tokens.lua may stand before them: the time to define its one
+// function is too short to be measured.
 //
-// A ticket that joins behind another one has two ends, 3 in swift.lua and 11 in queue.lua: the first
-// one stands before queue.lua has defined its functions, and so repeats the pattern of owners.lua; the
-// other one serves the other kinds, and steps that do more than join.
+// A ticket that joins behind another one has two ends, 3 in swift.lua and 11 in queue.lua: the
+// first one stands before queue.lua has defined its functions, and so repeats the pattern of
+// owners.lua; the other one serves the other kinds, and steps that do more than join.
 var shared = []string{"swift", "tokens", "owners", "permits", "tenures"}
 
 // withParts returns the text with the shared files in place of the lines that name them.

@@ -17,8 +17,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// Each row of the table of outcomes: what the request gets, what is logged, and what a later request
-// with the key gets at another server, whose handler answers 201.
+// Each row of the table of outcomes: what the request gets, what is logged, and what a later
+// request with the key gets at another server, whose handler answers 201.
 func TestOutcomes(t *testing.T) {
 	const refused = "NOPERM this user has no permissions to run the 'hset' command"
 	long := bytes.Repeat([]byte("x"), 200) // of at most 100 that are kept

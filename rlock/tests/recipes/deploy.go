@@ -12,7 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 )
 
-// probes adds the probes of a pod. While no lock can be taken, the pod gets no requests, and goes on.
+// probes adds the probes of a pod. While no lock can be taken, the pod gets no requests, and goes
+// on.
 func probes(mux *http.ServeMux, client *rlock.Client) {
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second) // as timeoutSeconds of the probe
