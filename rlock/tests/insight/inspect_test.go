@@ -296,6 +296,7 @@ func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
 		}
 		assert.False(t, released(look()), "of a free lock")
 		hold := testbed.Take(t, w.Ctx, newLock(here.Client))
+		synctest.Wait() // the client of the holder listens, so that no message is missed
 		assert.True(t, released(look()))
 		assert.False(t, hold.Valid())
 
@@ -338,6 +339,7 @@ func TestForceUnlockReleasesThosePermitsThatWereShown(t *testing.T) {
 			return testbed.Take(t, w.Ctx, c.NewSemaphore(testbed.Key, 6), rlock.WithPermits(n))
 		}
 		stays, leaves := permits(p, 3), permits(p, 1)
+		synctest.Wait() // p listens, so that no message is missed
 		shown := testbed.Inspected(t, w.Ctx, q.Client)
 		require.NoError(t, leaves.Release(w.Ctx))
 		comes := permits(q, 2)
