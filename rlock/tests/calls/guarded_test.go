@@ -434,8 +434,9 @@ func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
 					assert.Nil(t, e.hold)
 					assert.Equal(t, "it is 42: \x00 x", e.answer.Text)
 					assert.True(t, e.answer.Waited)
-					assert.Positive(t, e.answer.Clock)
-					assert.True(t, e.answer.Read.Before(began))
+					if e.answer.Clock > 0 { // else the message has overtaken the answer to its Join, which has the clock
+						assert.True(t, e.answer.Read.Before(began))
+					}
 				}
 				assert.Positive(t, answered)
 				require.NoError(t, redistest.Await(t, next), "it waits for the lock alone")
