@@ -276,9 +276,9 @@ func TestALeaseIsFoundOverWhileItsBatchIsInFlight(t *testing.T) {
 	})
 }
 
-// asleep returns by how much the wall clock is ahead of the monotonic one, as after a sleep of the
-// machine, how to have a pass of the keeper, and where a renewable that is due in an hour tells
-// that it is asked.
+// asleep returns the lead of the wall clock over the monotonic one, as after a sleep of the machine,
+// a function that makes the keeper pass once, and a channel that has a value each time the keeper
+// asks a renewable which is due in an hour.
 func asleep(t *testing.T) (ahead *atomic.Int64, pass func(), asked chan bool) {
 	ahead, asked = new(atomic.Int64), make(chan bool, 1)
 	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {

@@ -132,10 +132,9 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 func (c *Client) Close() error { return c.driver.Close() }
 
 // Check returns nil if a lock could be taken now, else the error that TryLock of a free lock would
-// get: of a replica, a server that is full, loading, busy with a script or too far from its
-// replicas ([ErrNotReplicated] with SyncReplicas), a missing right ([ErrNoPermission]), a Cluster
-// that is down, a server that does not answer; of a lazy client the reason why it is not connected;
-// [ErrClosed]. It is for readiness probes, and must not be a liveness probe: docs/recipes.md.
+// get. Reasons are: a replica; a server that is full, loading, busy with a script, silent or too far
+// from its replicas ([ErrNotReplicated] with SyncReplicas); a Cluster that is down; a missing right
+// ([ErrNoPermission]); a lazy client without a connection; a closed one ([ErrClosed]). Check is for readiness probes, and must not be a liveness probe: docs/recipes.md.
 //
 // It takes a plain lock and releases it, in one round trip; in a Cluster one on each primary, all
 // at once. With SyncReplicas the release takes one more. The lock's name begins with Config.Prefix,

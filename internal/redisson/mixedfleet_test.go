@@ -109,9 +109,9 @@ func (f fleet) part(java redisson.Share, golang []redisson.Share) float64 {
 }
 
 // Each process has its part, and no thread waits for long. Redis cannot count clients of Redisson
-// that listen at a replica, or that only poll: they have turns. Eight threads of a spin lock pause
-// between their sections, since Redisson alone keeps the unluckiest of eight that do not waiting
-// for four to five seconds of ten.
+// at a replica, nor pollers: these have turns. Eight threads of a spin lock pause between their
+// sections: without pauses Redisson alone keeps the unluckiest of eight threads waiting for four to
+// five seconds of ten.
 func TestMixedFleetsTakeTurns(t *testing.T) {
 	onlyLong(t)
 	for _, version := range versions {

@@ -106,8 +106,8 @@ func TestTheAddressOfAStoppedServerIsReservedUntilTheTestEnds(t *testing.T) {
 	assert.True(t, mayChoose(t, s))
 }
 
-// mayChoose reports whether another test may choose the port of the server: nobody listens at its
-// guard.
+// mayChoose reports whether another test may choose the port of the server: no socket
+// listens at its guard.
 func mayChoose(t *testing.T, s *redistest.Server) bool {
 	t.Helper()
 	addr, err := net.ResolveTCPAddr("tcp", s.Addr())

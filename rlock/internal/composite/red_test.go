@@ -479,8 +479,8 @@ func TestALockThatDoesNotHeal(t *testing.T) {
 	})
 }
 
-// The part of a hold is another's most of the time: a waiter for the red lock takes it each time
-// that it is free.
+// Another owner has the part of a hold most of the time: a waiter for the red lock takes the part
+// whenever it is free.
 func TestALostPartIsWaitedForInTheLine(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)

@@ -29,8 +29,8 @@ const (
 	firstHandle = 1 << 52
 )
 
-// lastOwner and lastHandle are the owners made last. Each process counts from a random number, so
-// that a number is the same on two servers only if it is one owner's: see composite/force.go.
+// lastOwner and lastHandle are the owners made last. Each process counts from a random number:
+// two servers show one number only for one owner, see composite/force.go.
 var lastOwner, lastHandle atomic.Uint64
 
 func init() {

@@ -116,11 +116,11 @@ type verdict uint8
 
 const (
 	hasLock    verdict = iota // the tenure has the lock
-	inQueue                   // it stands in the queue
-	nowhere                   // it is nowhere
-	hasLeft                   // it has left
-	absent                    // it was not there, and cannot come any more
-	wasGranted                // the lock was granted to it after it became Gone
+	inQueue                   // the tenure stands in the queue
+	nowhere                   // the tenure is nowhere
+	hasLeft                   // the tenure has left
+	absent                    // the tenure was not there, and cannot come any more
+	wasGranted                // the lock was granted to the tenure after that became Gone
 	executed                  // the command was executed, and the place is as it was
 	notRun                    // the command was not executed, and will not be
 	unknown                   // the command may still be executed

@@ -18,10 +18,10 @@ const (
 // which asks Next, does what Next says, and gives the reply to Answer. The keeper sends the
 // commands that no call sends.
 //
-//	Wait, Resume, Release, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
-//	                                              ├─► Queues   for a slot; then Next, with the slot
-//	                                              ├─► Sleeps   until a time or an effect; then Next
-//	                    End: its caller has left ─┴─► Returns  it has its Outcome
+//	Wait, BeginResume, BeginRelease, ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
+//	BeginWrite, BeginForce                     ├─► Queues   for a slot; then Next, with the slot
+//	                                           ├─► Sleeps   until a time or an effect; then Next
+//	                 End: its caller has left ─┴─► Returns  it has its Outcome
 //
 // Between two calls of Next anything may happen to the lock. The caller sets the first fields. It
 // may reuse the memory once Next has said Returns or the call has acquired the lock, and must not

@@ -263,7 +263,7 @@ const (
 	Poll                            // at time At, wake Call; if Call is nil, have the keeper poll Tenure
 	Ended                           // Tenure is over
 	Lose                            // the levels Lost have ended, for Cause
-	Subscribe                       // subscribe to the client's channel of the lock, and call Lock.Listening
+	Subscribe                       // subscribe to the client's channel of the lock, and call Lock.Subscribed
 	Unsubscribe                     // unsubscribe from the client's channel of the lock
 	ListenForeign                   // subscribe to the channel of foreign clients, and call Lock.ListeningForeign
 	IgnoreForeign                   // unsubscribe from the channel of foreign clients

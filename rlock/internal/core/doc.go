@@ -3,7 +3,7 @@
 // A driver carries the effects out, and package explore runs this code through every order of
 // events.
 //
-//	Lock, Unlock, Hear, Confirm, Close, ... ──► Lock ──► effects
+//	Nest, AtOnce, Wait, Unlock, Hear, Close, ... ──► Lock ──► effects
 //	Next, Command   ──► what the goroutine of a call does now, and the command that it sends
 //	Poll            ──► the command that the keeper is to send for a tenure now, and when to ask again
 //	Answer          ◄── the result of a command

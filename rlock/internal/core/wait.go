@@ -313,7 +313,7 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	return at
 }
 
-// advanceWaiter does what is due for a waiter.
+// advanceWaiter ends the wait of a call whose time is up, or else seeks a ticket for it.
 func (l *Lock) advanceWaiter(w *Call, now Now) {
 	if l.grants == subscribing && now.Time >= l.patient {
 		l.grants = notSubscribed

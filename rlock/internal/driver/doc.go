@@ -3,7 +3,8 @@
 // (rlock/internal/core) for them: it has the mutexes, the clocks, the goroutines of callers, the
 // timers, and the commands on their way. Package rlock is its face.
 //
-//	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
+//	callers ──► NamedLock, ──► lockState ───────► effects ──► exit: under the mutex, then after it
+//	            hold           (core.Lock)
 //	                            ▲   shard, mutex        │
 //	   commands, answers        │                       ├─► waiter: a call that sleeps    run.go, waiter.go
 //	   carrier ◄── exchange ────┤                       ├─► work: what the keeper sends   keeper.go
@@ -12,7 +13,7 @@
 //
 // # One event
 //
-// A call, an answer, a message, or a time that has come takes the mutex of its shard (enter, take),
+// A call, an answer, a message, or a time that has come takes the mutex of its shard (enter, lock),
 // reads the clocks, tells package core, and leaves by exit. That carries out the effects until
 // there are none: under the mutex it wakes calls that only have to look, schedules the keeper,
 // subscribes, and notes and counts losses; after it the contexts of lost holds end and the losses

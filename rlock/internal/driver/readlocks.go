@@ -145,7 +145,7 @@ func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 	return true
 }
 
-// yieldAll calls yield for what was read.
+// yieldAll calls yield once for each lock that was read.
 func (r *lockReader) yieldAll(yield func(*contract.View)) {
 	levels, calls, clock, v := r.levels, r.calls, &r.client.clock, &r.view
 	for i := range r.locks {

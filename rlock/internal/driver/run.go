@@ -101,7 +101,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 	//	its context ends  reads: it has the lock  if a hold began now, callers here could nest in it, or join it, and lose it at once
 	//
 	//	Release           Leave                   it has left
-	//	its context ends  reads: it has left      if the call ended now, its caller would be told that nobody knows
+	//	its context ends  reads: it has left      if the call ended now, its caller would get ErrUnconfirmed
 	if over && w.Purpose == core.Locks {
 		l.End(&w.Call, core.Cancelled, now)
 	}

@@ -34,8 +34,8 @@ func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Findin
 	return found
 }
 
-// only asserts that all findings but one are green, and returns that one. What is red, or a
-// channel that is refused, may keep the doctor from a lock, too.
+// only returns the finding of the check. It asserts that every other finding is green, but for the
+// finding "lock": a red check, or a refused channel, may keep the doctor from a lock as well.
 func only(t *testing.T, found map[string]doctor.Finding, check string, level doctor.Level) doctor.Finding {
 	t.Helper()
 	for name, f := range found {

@@ -135,8 +135,8 @@ func TestScreens(t *testing.T) {
 	})
 }
 
-// unlike is what differs from run to run: owners, perhaps cut off, clients, and times, since a look
-// that fails is repeated after a random pause.
+// unlike is what differs from run to run: owners, perhaps cut off, clients, and times: a
+// failed look is repeated after a random pause.
 var unlike = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]+(:\d+)?|client [0-9a-f]{8}|\d\d:\d\d:\d\d|\b(\d+m)?\d+(\.\d+)?s\b`)
 var spaces = regexp.MustCompile(` {2,}`)
 
