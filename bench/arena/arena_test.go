@@ -105,9 +105,10 @@ func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "rueidislock-1": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := until(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), name, ran)
-			// At the edges of each window are one or two sections that count on one side
-			// only.
-			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 4*each*float64(r.Rounds))
+			// At the edges of each window are sections that count on one side only: as many as the
+			// contender does while Redis is asked for its counters.
+			edges := max(4*each*float64(r.Rounds), float64(r.Sent)/20)
+			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), edges)
 			assert.Greater(t, r.Served, time.Duration(0), "INFO commandstats has the time of the commands")
 			assert.Less(t, r.Served, r.Took)
 		})
