@@ -54,8 +54,8 @@
 // tenure, unless the Leave ran twice. No slot leaks. A lock of which nothing is left is idle.
 //
 // Hard states are counted by name (trace.go), and the gate fails if one is never reached. Broken
-// rules and mutants are edits of the text of core, and of one rule of the scripts' model, in
-// testdata, with which the explorer is compiled once more (mutants_test.go).
+// rules are edits of the text of core, and of one rule of the scripts' model, in testdata, with
+// which the explorer is compiled once more (breaks_test.go).
 //
 // What only a script decides is not checked here, but compared with scripts that break it (package
 // wire): that a waiter that died while it waited costs no claim, and that a window of foreign
